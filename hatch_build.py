@@ -82,7 +82,10 @@ def compile_into(directory: str | None) -> None:
 _ENTRIES = (
     r"\(PyCFunction\)CPyPy_(?P<name>\w+),[^\"{}]*PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
     r"CPyType_(?P<name>\w+)_template_ = \{[^{}]*?\.tp_doc = PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
-    r"\(getter\)(?P<owner>\w+?)_get_(?P<name>\w+),\s*(?:\(setter\)\w+|NULL),\s*(?P<end>NULL), NULL\}",
+    (
+        r"\(getter\)(?P<owner>\w+?)_get_(?P<name>\w+),\s*"
+        r"(?:\(setter\)\w+|NULL),\s*(?P<end>NULL), NULL\}"
+    ),
 )
 """mypyc's C for a function, a class and a property, up to where the docstring belongs."""
 

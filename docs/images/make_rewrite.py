@@ -60,7 +60,9 @@ def main(directory: Path) -> None:
     gap, left, height = 80, int(before[1]), max(int(before[2]), int(after[2]))
     width = left + gap + int(after[1])
     middle = (height - int(after[2])) // 2
-    text = f"""<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="A rewrite, before and after">
+    box = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    name = 'role="img" aria-label="A rewrite, before and after"'
+    text = f"""<svg xmlns="http://www.w3.org/2000/svg" {box} {name}>
 <style>{rules}</style>{arrow[0]}
 <rect width="{width}" height="{height}" rx="8" fill="{colours["raised"]}"/>
 <g>{before[3]}</g>

@@ -77,7 +77,7 @@ def _refuse_calls(proto: onnx.ModelProto) -> None:
 
 
 def _refusal(lean: onnx.ModelProto, version: int, message: str) -> ModelError:
-    """The error for a model that cannot be converted; names the first node up to which it cannot."""
+    """Return the error that names the first node that cannot be converted."""
     nodes, what = list(lean.graph.node), "the model"
     del lean.graph.output[:], lean.graph.value_info[:]
     converted, failed = 0, len(nodes) + 1  # numbers of nodes from the beginning

@@ -86,7 +86,9 @@ def _line(each: PassResult) -> str:
 
 
 class PassManager:
-    """Runs passes in the order in which they were added, regardless of their stages in vendor files.
+    """Runs passes in the order in which they were added.
+
+    Their stages in vendor files do not count.
 
     Args:
         context: published code passes its context, which is not needed; a number is ``opt_level``.

@@ -112,7 +112,7 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def declared_names(domain: str, op_type: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of an operator's inputs and outputs, in small letters; empty where none are known."""
+    """Names of an operator's inputs and outputs, in small letters; empty if unknown."""
     try:
         schema = onnx.defs.get_schema(op_type, domain)
     except onnx.defs.SchemaError:

@@ -222,7 +222,7 @@ def REG_IR_PASS(
     Args:
         name: the class's name unless given.
         default: False for a pass that runs only where ``--enable`` or a switch file names it.
-        options: the options of ``--set NAME.option=value``; ``self.context.options`` has the values.
+        options: the options of ``--set NAME.option=value``; ``self.context.options`` has values.
 
     Raises:
         VendorError: the class is none, or does not define ``Run``.

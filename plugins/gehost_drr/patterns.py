@@ -152,7 +152,9 @@ class DrrPattern:
         object.__setattr__(self, "_graph", graph)
 
     def Op(self, op: str | Sequence[str], attributes: Mapping[str, Any] | None = None) -> Op:
-        """An operator, or several of which a source pattern takes any; ``domain::Type`` outside ONNX's own domain.
+        """Name an operator; ``domain::Type`` outside ONNX's own domain.
+
+        In a source pattern also several, any of which matches.
 
         Raises:
             PatternError: the operator's name or an attribute is invalid.

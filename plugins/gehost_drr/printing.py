@@ -102,7 +102,8 @@ def type_text(value: Value) -> str:
     dtype = "?" if value.dtype is None else _SHORT.get(value.dtype, value.dtype.name.lower())
     if value.shape is None:
         return f"tensor<*x{dtype}>"
-    return f"tensor<{''.join(f'{dim if isinstance(dim, int) else -1}x' for dim in value.shape)}{dtype}>"
+    dims = (f"{dim if isinstance(dim, int) else -1}x" for dim in value.shape)
+    return f"tensor<{''.join(dims)}{dtype}>"
 
 
 def _quoted(text: str) -> str:

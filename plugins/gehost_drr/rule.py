@@ -87,7 +87,7 @@ class DrrRule:
 
     @cached_property
     def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
-        """The values that a replacement reads from a match, in the order in which ``_apply`` does."""
+        """The values that a replacement reads from a match, in the order of ``_apply``."""
         given = [
             value
             for each in self._in_order

@@ -56,7 +56,7 @@ class DimensionWindow(NamedTuple):
 
 
 class DimLabels(NamedTuple):
-    """Dimension numbers of a convolution: indices into the shapes of the operands and the result."""
+    """Dimension numbers of a convolution: indices into the operands' and the result's shapes."""
 
     batch: int
     feature: int
@@ -144,7 +144,7 @@ def slices(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
 
 
 def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
-    """Read ``window={size=3x3 stride=2x2 pad=1_1x0_1 lhs_dilate=… rhs_dilate=… rhs_reversal=…}``."""
+    """Read ``window={size=3x3 stride=2x2 pad=1_1x0_1 lhs_dilate=… rhs_dilate=… …}``."""
     text = instruction.attributes.get("window", "{}")
     fields = dict(re.findall(r"(\w+)=([-\w]+)", text))
     if not fields:

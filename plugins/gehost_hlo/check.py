@@ -43,10 +43,16 @@ def check_computation(computation: HloComputation) -> str:
     if computation.signature is None:
         return ""
     if len(computation.signature) != len(parameters):
-        return f"the signature has {len(computation.signature)} parameters, the instructions have {len(parameters)}"
+        return (
+            f"the signature has {len(computation.signature)} parameters, "
+            f"the instructions have {len(parameters)}"
+        )
     for declared, parameter in zip(computation.signature, parameters, strict=True):
         if parameter.shape is not None and not declared.shape.compatible(parameter.shape):
-            return f'parameter "{declared.name}" is {declared.shape} in the signature, {parameter.shape} as an instruction'
+            return (
+                f'parameter "{declared.name}" is {declared.shape} in the signature, '
+                f"{parameter.shape} as an instruction"
+            )
     root, result = computation.root.shape, computation.result
     if root is not None and result is not None and not root.compatible(result):
         return f'the signature returns {result}, the root "{computation.root.name}" is {root}'

@@ -262,7 +262,10 @@ class Context:
         return self.cast(self.body.tensor("Concat", names, run, dims, axis=axis), kind)
 
     def pad(self, tensor: Tensor, value: Tensor, rows: Sequence[tuple[int, int, int]]) -> Tensor:
-        """Pad by (low, high, interior) in each dimension; a negative low or high removes elements."""
+        """Pad by (low, high, interior) in each dimension.
+
+        A negative low or high removes elements.
+        """
         if any(interior and tensor.dims[axis] > 1 for axis, (_, _, interior) in enumerate(rows)):
             split = [size for size in tensor.dims for size in (size, 1)]
             widths = [

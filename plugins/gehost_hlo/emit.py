@@ -1,4 +1,7 @@
-"""Builds ONNX graphs: tensors with HLO's shapes, operators in order, names from the instructions."""
+"""Builds ONNX graphs: tensors with HLO's shapes, operators in order.
+
+Names come from the instructions.
+"""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ def stack_frames(module: HloModule) -> dict[str, str]:
         return int(match[1]) if match else 0
 
     places = {
-        key: f"{unquoted(tables['FileNames'].get(number(text, 'file_name_id'), ''))}:{number(text, 'line')}:{number(text, 'column')}"
+        key: f"{unquoted(tables['FileNames'].get(number(text, 'file_name_id'), ''))}"
+        f":{number(text, 'line')}:{number(text, 'column')}"
         for key, text in tables["FileLocations"].items()
     }
     first = tables["StackFrames"].get(1, "")

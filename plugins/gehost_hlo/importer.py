@@ -296,7 +296,7 @@ def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
 
 
 def _placeholder(c: Context, instruction: HloInstruction) -> Value:
-    """A value in place of one that was refused, so that the other instructions are looked at, too."""
+    """Return a value in place of a refused one, so that the other instructions are checked, too."""
     if instruction.shape is None:
         return ()
     batch = c.batch or ()

@@ -204,7 +204,7 @@ class HloModule(msgspec.Struct):
         return next(computation for computation in self.computations if computation.is_entry)
 
     def find(self, name: str) -> HloComputation | None:
-        """Return the computation of a name (with or without ``%``); None where the text has none."""
+        """Return the computation of a name (with or without ``%``), or None."""
         name = name.removeprefix("%")
         return next(
             (computation for computation in self.computations if computation.name == name), None

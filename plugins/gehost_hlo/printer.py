@@ -60,7 +60,8 @@ class _Printer:
             )
             head += f"({inside}) -> {computation.result} "
         lines = [
-            f"  {'ROOT ' if instruction.is_root and computation.root_marked else ''}{self.instruction(instruction)}\n"
+            f"  {'ROOT ' if instruction.is_root and computation.root_marked else ''}"
+            f"{self.instruction(instruction)}\n"
             for instruction in computation.instructions
         ]
         return f"{head}{{\n{''.join(lines)}}}{_attributes(computation.attributes)}\n"

@@ -238,7 +238,8 @@ def _row(label: str, solved: Solved) -> list[Any]:
 def _verbose_lines(solved: Solved) -> Iterator[str]:
     for entry in _operators(solved):
         operands = "; ".join(entry["operands"].values())
-        yield f'{entry["op"]} "{entry["node"]}": {operands} -> {"; ".join(entry["results"].values())}'
+        results = "; ".join(entry["results"].values())
+        yield f'{entry["op"]} "{entry["node"]}": {operands} -> {results}'
     mesh = solved.assignment.mesh
     for transfer in solved.transfers:
         if transfer.move.kind != SLICE:

@@ -119,7 +119,7 @@ def run_tasks(
 
 
 def exit_code(entries: list[Entry], results: dict[str, Record], invalid: list[str]) -> int:
-    """The code of the first failed model in the order of the entries; 2 if only lines are invalid."""
+    """Code of the first failed model, in the order of the entries; 2 if only lines are invalid."""
     codes = (results[entry.name]["exit_code"] for entry in entries)
     return next((code for code in codes if code), 2 if invalid else 0)
 

@@ -98,7 +98,11 @@ def _product(
     result = "".join(
         [left[axis] for axis in (*batch_a, *free_a)] + [right[axis] for axis in free_b]
     )
-    equation = f"{''.join(left[k] for k in range(a.rank))},{''.join(right[k] for k in range(b.rank))}->{result}"
+    lhs, rhs = (
+        "".join(letters[k] for k in range(rank))
+        for letters, rank in ((left, a.rank), (right, b.rank))
+    )
+    equation = f"{lhs},{rhs}->{result}"
     run = c.carrier("Einsum", a.type)
     names = [c.body.full(c.cast(each, run)) for each in (a, b)]
     return c.cast(c.body.tensor("Einsum", names, run, dims, equation=equation), a.type)

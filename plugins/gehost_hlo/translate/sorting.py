@@ -16,7 +16,10 @@ from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
 from gehost_hlo.translate.reduction import expression
 
-_KEY = r"(?:select\(NE\(p{0},p{0}\),nan,select\(EQ\(p{0},0\),0,p{0}\)\)|select\(EQ\(p{0},0\),0,p{0}\)|p{0})"
+_KEY = (
+    r"(?:select\(NE\(p{0},p{0}\),nan,select\(EQ\(p{0},0\),0,p{0}\)\)"
+    r"|select\(EQ\(p{0},0\),0,p{0}\)|p{0})"
+)
 
 
 _INTEGER_KEY = re.compile(

@@ -1,4 +1,6 @@
-"""MatMul + Add + Relu  ==>  GEMM + Relu:   a, b → MatMul, c → Add → Relu   ==>   a, b, c, 1, 1 → ge::GEMM → Relu.
+"""MatMul + Add + Relu  ==>  GEMM + Relu.
+
+``a, b → MatMul, c → Add → Relu   ==>   a, b, c, 1, 1 → ge::GEMM → Relu``
 
 The same fusion as ``fuse_matmul_add.py`` where an activation follows, written the way GE's
 documentation does: conditions read captured tensors through ``NodeIo`` and ``TensorDesc``. Runs

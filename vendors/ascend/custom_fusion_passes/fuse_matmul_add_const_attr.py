@@ -1,6 +1,7 @@
 """Scaled product + Add  ==>  GEMM.
 
-``a, (b → Transpose[1, 0]) → MatMul, 2⁻ⁿ → Mul, c → Add   ==>   a, b, c, 2⁻ⁿ, 1 → ge::GEMM[transpose_b]``
+``a, (b → Transpose[1, 0]) → MatMul, 2⁻ⁿ → Mul, c → Add``
+``==>   a, b, c, 2⁻ⁿ, 1 → ge::GEMM[transpose_b]``
 
 Attention scores are ``q · kᵀ / √d + mask``; for heads of size 16, 64 and 256 exporters write the
 factor as a constant 2⁻ⁿ. Constants must match by value and attributes by equality, which the pass

@@ -74,7 +74,7 @@ class MoveReluBeforeConcatPass(FusionBasePass):
         return SUCCESS if changed else NOT_CHANGED
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """One Concat, and one of a Concat, with an operand that stands twice and a rectified one."""
+        """One Concat, and a nested one, with an operand that stands twice and a rectified one."""
         for lines in (
             "c = Concat <axis = 1> (a, b) y = Relu (c)",
             "r = Relu (b) c = Concat <axis = 1> (a, r) d = Concat <axis = 1> (c, a) y = Relu (d)",

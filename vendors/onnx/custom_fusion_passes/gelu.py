@@ -1,7 +1,8 @@
 """Gelu from its parts, exact or by tanh.
 
 ``x → Div √2 → Erf → Add 1 → e;  x, e → Mul → Mul ½   ==>   x → Gelu``
-``x → Pow 3 → Mul 0.044715 → c;  x, c → Add → Mul √(2/π) → Tanh → Add 1 → e;  x → Mul ½ → h;  h, e → Mul   ==>   x → Gelu (tanh)``
+``x → Pow 3 → Mul 0.044715 → c;  x, c → Add → Mul √(2/π) → Tanh → Add 1 → e;``
+``x → Mul ½ → h;  h, e → Mul   ==>   x → Gelu (tanh)``
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """LayerNormalization from its parts.
 
-``x → ReduceMean → m;  x, m → Sub → d → Pow 2 → ReduceMean → Add ε → Sqrt → r;  d, r → Div → Mul scale → Add bias``
+``x → ReduceMean → m;  x, m → Sub → d → Pow 2 → ReduceMean → Add ε → Sqrt → r;``
+``d, r → Div → Mul scale → Add bias``
 ``==>   x, scale, bias → LayerNormalization``
 """
 
@@ -62,11 +63,12 @@ class LayerNormalizationFusionPass(PatternFusionPass):
     """Fuse ``(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * scale + bias``.
 
     Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
-    operands of Mul and Add in any
-        order; without bias as well, also where only the addition of the bias cannot be taken.
+        operands of Mul and Add in any order; without bias as well, also where only the addition
+        of the bias cannot be taken.
     Shapes: x [..., D], scale [D], bias [D].
-    Becomes: LayerNormalization from opset 17 on, below it ``gehost::LayerNormalization`` with a body; that one for float64 at
-        every opset, as the standard operator computes its first stage in float32.
+    Becomes: LayerNormalization from opset 17 on, below it ``gehost::LayerNormalization`` with a
+        body; that one for float64 at every opset, as the standard operator computes its first
+        stage in float32.
     Keeps: dtype and shape. In float16 and bfloat16 the standard operator computes in float32: not
     equal bit by bit, but closer.
     Refuses:

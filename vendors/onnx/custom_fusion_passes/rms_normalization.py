@@ -1,6 +1,7 @@
 """RMSNormalization from its parts.
 
-``x → Pow 2 → ReduceMean → Add ε → Sqrt → r;  x, r → Div → Mul scale   ==>   x, scale → RMSNormalization``
+``x → Pow 2 → ReduceMean → Add ε → Sqrt → r;  x, r → Div → Mul scale``
+``==>   x, scale → RMSNormalization``
 """
 
 from __future__ import annotations
@@ -70,15 +71,14 @@ class RMSNormalizationFusionPass(PatternFusionPass):
     """Fuse ``x / sqrt(mean(x²) + ε) * scale``.
 
     Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
-    operands of Mul and Add in any
-        order; x cast before and back after, or a cast back alone that changes nothing.
+        operands of Mul and Add in any order; x cast before and back after, or a cast back alone
+        that changes nothing.
     Shapes: x [..., D], scale [D].
-    Becomes: RMSNormalization from opset 23 on, below it ``gehost::RMSNormalization`` with a body whose ``stash_type`` is the
-        dtype in which the model normalizes; that one at every opset where the standard operator
-        would be less precise.
-    Keeps: dtype and shape. In float16 and bfloat16 the standard operator normalizes in float32: not
-    equal bit by bit where
-        the model does not, but closer.
+    Becomes: RMSNormalization from opset 23 on, below it ``gehost::RMSNormalization`` with a body
+        whose ``stash_type`` is the dtype in which the model normalizes; that one at every opset
+        where the standard operator would be less precise.
+    Keeps: dtype and shape. In float16 and bfloat16 the standard operator normalizes in float32:
+        not equal bit by bit where the model does not, but closer.
     Refuses:
         no match: a mean over another axis than the last, or without keepdims; a quotient of
             another tensor than the squared one; an exponent other than 2; an inner tensor that is a

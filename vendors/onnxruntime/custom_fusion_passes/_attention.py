@@ -1,6 +1,7 @@
 """Finding attention: from its Softmax up to q, k, v and down to the heads put together again.
 
-``q, kᵀ → MatMul → (Mul scale) → (Add mask) → Softmax → (Where IsNaN 0) → p;  p, v → MatMul → Transpose → Reshape``
+``q, kᵀ → MatMul → (Mul scale) → (Add mask) → Softmax → (Where IsNaN 0) → p;``
+``p, v → MatMul → Transpose → Reshape``
 
 All exporters write this; they differ in where the scale stands (at the product, or its root at q
 and at k), in how k is transposed (at once, with the heads, or by Reshape, Transpose, Reshape), and

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from gehost import Node, Value
 
 EXCLUDED = -1e30
-"""A finite fill up to here leaves nothing of a position: exp underflows for all scores beyond it."""
+"""A finite fill up to here leaves nothing of a position: exp underflows for all such scores."""
 
 
 @dataclass(frozen=True)
 class _Plane:
-    """A tensor of two numbers over its last two axes, of sizes ``dims``; None where they are one."""
+    """A tensor of two numbers over its last two axes of sizes ``dims`` (None: one number)."""
 
     low: float
     """Where column ≤ row."""

@@ -1,6 +1,6 @@
 """Sizes of a graph in terms of its inputs' sizes, worked out in one walk.
 
-A size is a number, a symbol of a graph input (``batch``; ``input_ids:1`` where it has none), or None.
+A size is a number, a symbol of a graph input (``batch``; ``input_ids:1`` without one), or None.
 Shape inference loses symbols where an exporter computes a shape from parts (Shape, Gather, Concat,
 Where, Expand); here the contents of such small integer tensors are followed, too. Two sizes are
 equal if they are the same number or the same symbol; None is equal to nothing.

@@ -1,6 +1,7 @@
 """Attention for ONNX Runtime's MultiHeadAttention.
 
-``q, kᵀ → MatMul → (Mul) → (Add mask) → Softmax → (Where IsNaN 0) → p;  p, v → MatMul → Transpose → Reshape``
+``q, kᵀ → MatMul → (Mul) → (Add mask) → Softmax → (Where IsNaN 0) → p;``
+``p, v → MatMul → Transpose → Reshape``
 ``==>   q, k, v, (mask) → com.microsoft::MultiHeadAttention → Reshape``
 
 A row without a position to attend to: over a finite fill (−3.4e38) the operators average v, and so
@@ -69,7 +70,8 @@ def multi_head_attention(
     """Attention over heads; key_padding_mask is not used here.
 
     Shapes: query [B, S, N·H]; key [B, T, N·H] or [B, N, T, H], value [B, T, N·V] or [B, N, T, V];
-    bias [2·N·H + N·V], with key and value of rank 3; attention_bias [B or 1, N or 1, S, T]; result [B, S, N·V]. All float32.
+    bias [2·N·H + N·V], with key and value of rank 3; attention_bias [B or 1, N or 1, S, T];
+    result [B, S, N·V]. All float32.
     """
     count = np.array([num_heads])
     shape = es.Shape(query)
@@ -128,7 +130,7 @@ class OrtAttentionPass(FusionBasePass):
     """
 
     shape_proven = True
-    """The kernel's result is [B, S, N·V], as that of the transposition: ``_attention`` proves it."""
+    """The kernel's result is [B, S, N·V], like the transposition's: ``_attention`` proves it."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:

@@ -1,6 +1,6 @@
 """Causal attention for ONNX Runtime's GroupQueryAttention, which keeps no scores of all positions.
 
-``q, k, v, (bias), mask → com.microsoft::MultiHeadAttention``, where the mask is causal and nothing else
+``q, k, v, (bias), mask → com.microsoft::MultiHeadAttention``, where the mask is only causal
 ``==>   q, k, v, lengths, length → com.microsoft::GroupQueryAttention``
 
 The kernel goes over the keys in blocks and skips those behind the row: at 12 heads of 64 and 2048

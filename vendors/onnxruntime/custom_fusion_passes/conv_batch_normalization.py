@@ -1,6 +1,7 @@
 """Batch normalization folded into the convolution before it.
 
-``x, w, (b) → Conv → BatchNormalization scale, β, mean, var   ==>   x, w·k, (b − mean)·k + β → Conv``   with k = scale / √(var + ε)
+``x, w, (b) → Conv → BatchNormalization scale, β, mean, var``
+``==>   x, w·k, (b − mean)·k + β → Conv``   with k = scale / √(var + ε)
 """
 
 from __future__ import annotations

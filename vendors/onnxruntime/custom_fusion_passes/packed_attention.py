@@ -1,6 +1,7 @@
 """Attention together with its three projections, as one kernel with packed weights.
 
-``x, wq → MatMul → q;  x, wk → MatMul → k;  x, wv → MatMul → v;  q, k, v, bias, (mask) → MultiHeadAttention``
+``x, wq → MatMul → q;  x, wk → MatMul → k;  x, wv → MatMul → v;``
+``q, k, v, bias, (mask) → MultiHeadAttention``, or
 ``x, [wq wk wv] → MatMul → (Add bias) → Split → q, k, v → MultiHeadAttention``
 ``==>   x, [wq wk wv], bias, (mask) → com.microsoft::Attention``
 

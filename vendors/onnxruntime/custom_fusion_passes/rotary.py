@@ -1,7 +1,9 @@
 """Rotary embedding for ONNX Runtime's kernel.
 
-``x [B, N, S, H]:  x, cos → Mul → a;  x → Slice high → Neg, x → Slice low → Concat → r;  r, sin → Mul;  a, · → Add``
-``==>   x [B, S, N·H], [0], cos half, sin half → com.microsoft::RotaryEmbedding → Reshape → Transpose``
+``x [B, N, S, H]:  x, cos → Mul → a;  x → Slice high → Neg, x → Slice low → Concat → r;``
+``r, sin → Mul;  a, · → Add``
+``==>   x [B, S, N·H], [0], half of cos, half of sin``
+``→ com.microsoft::RotaryEmbedding → Reshape → Transpose``
 
 cos and sin hold each angle twice; the kernel wants it once. x is taken before its heads were split:
 the split goes behind the rotation, where attention absorbs it.

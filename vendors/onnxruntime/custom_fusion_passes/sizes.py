@@ -1,9 +1,10 @@
 """Shape computations in terms of the graph's inputs; reshapes that change nothing.
 
-``x → … → h → Shape → Gather 0 → Unsqueeze → b;  b, …, -1, 16 → Concat``   ==>   ``x → Shape → Gather [0] → b;  …``
+``x → … → h → Shape → Gather 0 → Unsqueeze → b;  b, …, -1, 16 → Concat``
+``==>   x → Shape → Gather [0] → b;  …``
 
-Exporters ask an inner tensor for its size and build the same shape anew in every layer. A size that
-is proven to be a size of an input is read there, and equal shapes are built once.
+Exporters ask an inner tensor for its size and build the same shape again in every layer. A size
+that is proven to be a size of an input is read there, and equal shapes are built once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _Key = tuple[int, tuple[Size, ...]]
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtSizesPass(FusionBasePass):
-    """Read sizes from the graph's inputs, share equal shapes, and drop reshapes that change nothing.
+    """Read sizes from the graph's inputs, share equal shapes, and drop reshapes without effect.
 
     Forms: whatever ``_sizes`` follows, of int64, in the root graph.
     Keeps: the value of every shape, and every tensor.

@@ -1,17 +1,20 @@
 """A residual sum and the normalization after it, for ONNX Runtime's kernels.
 
-``a, b → Add → s → LayerNormalization``                                       ``==>  a, b → com.microsoft::SkipLayerNormalization → y, s``
-``a, b → Add → s → Pow 2 → ReduceMean → Add ε → Sqrt → r;  s, 1/r → Mul scale``  ``==>  a, b → com.microsoft::SkipSimplifiedLayerNormalization → y, s``
+``a, b → Add → s → LayerNormalization``
+``==>  a, b → com.microsoft::SkipLayerNormalization → y, s``
+``a, b → Add → s → Pow 2 → ReduceMean → Add ε → Sqrt → r;  s, 1/r → Mul scale``
+``==>  a, b → com.microsoft::SkipSimplifiedLayerNormalization → y, s``
 
 A constant that was added to a (the bias of a projection) goes to the kernel, too. The sum may have
 other readers: it is the kernel's last output. A root mean square with nothing added before it gets
 its quotient in the form that the runtime fuses itself:
 
-``s → Pow 2 → ReduceMean → Add ε → Sqrt → Reciprocal → r;  s, r → Mul``  ``==>  … → Sqrt → r;  1, r → Div → q;  s, q → Mul``
+``s → Pow 2 → ReduceMean → Add ε → Sqrt → Reciprocal → r;  s, r → Mul``
+``==>  … → Sqrt → r;  1, r → Div → q;  s, q → Mul``
 
 On a CPU the residual kernels are slower than Add and the normalization by itself (width 64: 23 µs
-against 14 µs, ONNX Runtime 1.31.1), so that ``gehost tune`` often leaves them off, and the runtime's
-own SkipLayerNormFusion, too.
+against 14 µs, ONNX Runtime 1.31.1), so that ``gehost tune`` often leaves them off, and the
+runtime's own SkipLayerNormFusion, too.
 """
 
 from __future__ import annotations
@@ -93,7 +96,10 @@ def skip_simplified_layer_normalization(
     *,
     epsilon: float = 1e-6,
 ) -> tuple[EsTensor, EsTensor, EsTensor, EsTensor]:
-    """RMSNormalization of input + skip (+ bias) over the last axis, and the sum; shapes as above."""
+    """RMSNormalization of input + skip (+ bias) over the last axis, and the sum.
+
+    Shapes as above.
+    """
     total = input + skip if bias is None else input + skip + bias
     square = es.ReduceMean(total * total, axes=[-1], keepdims=1)
     scale = es.Reciprocal(es.Sqrt(square + epsilon))

@@ -24,7 +24,8 @@ class KeepReducedAxesPass(PatternFusionPass):
     Shapes: x static; the result is x with size 1 in each reduced axis, as the Reshape makes it.
     Keeps: dtype, operator, axes.
     Refuses: ``shape``: a shape is not known, or the Reshape makes another one; ``axes``: they are
-    no constant, or there are none. A reduction that keeps its axes, or has other readers, does not match.
+    not constant, or there are none. A reduction that keeps its axes, or has other readers, does
+    not match.
     Source: HLO's reduce drops the axes; jax adds them back by a reshape.
     """
 

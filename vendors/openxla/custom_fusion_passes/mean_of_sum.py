@@ -24,7 +24,8 @@ class MeanOfSumPass(PatternFusionPass):
     Forms: Div by n; Mul by 1/n, in any order. With and without ``keepdims``.
     Shapes: x static; the result that of the sum.
     Keeps: dtype, axes, ``keepdims``.
-    Refuses: ``dtype``: not floating point, where division is another one; ``axes``: not constant, or none;
+    Refuses: ``dtype``: not floating point, where division is another one; ``axes``: not constant,
+    or none;
     ``count``: x is not static, or the number is another one; ``scalar``: the number has more axes
     than the sum, which it would widen. A sum with other readers does not match.
     Source: ONNX ReduceMean-13.

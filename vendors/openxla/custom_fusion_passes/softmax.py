@@ -130,7 +130,8 @@ def _instance(guarded: bool, bounded: bool, reshaped: bool) -> onnx.ModelProto:
     lines += [f"d = Sub (x, {peak})", "e = Exp (d)", "s = ReduceSum <keepdims = 1> (e, last)"]
     model = onnx.parser.parse_model(
         '<ir_version: 9, opset_import: ["": 20]> softmax (float[2,3,4] x) => (float[2,3,4] y) '
-        f"<int64[1] last = {{2}}, int64[3] kept = {{2, 3, 1}}> {{ {' '.join(lines)} y = Div (e, s) }}"
+        "<int64[1] last = {2}, int64[3] kept = {2, 3, 1}> "
+        f"{{ {' '.join(lines)} y = Div (e, s) }}"
     )
     for name, value in (("nan", nan), ("low", -inf)):
         if any(name in node.input for node in model.graph.node):

@@ -1,6 +1,7 @@
 """LayerNormalization from its parts, as a traced pair.
 
-``x → ReduceMean → m;  x, m → Sub → d → Pow 2 → ReduceMean → Add ε → Sqrt → r;  d, r → Div → Mul gamma → Add beta``
+``x → ReduceMean → m;  x, m → Sub → d → Pow 2 → ReduceMean → Add ε → Sqrt → r;``
+``d, r → Div → Mul gamma → Add beta``
 ``==>   x, gamma, beta → LayerNormalization``
 """
 

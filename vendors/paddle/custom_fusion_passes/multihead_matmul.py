@@ -1,7 +1,9 @@
 """Self-attention with constant projections as one operation with packed weights.
 
 ``x → MatMul wq → Add bq → Reshape → Transpose → Mul scale → q``  and so k and v, without scale;
-``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape   ==>   x, w, b [, mask] → paddle::multihead_matmul``
+``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape``
+``==>   x, w, b [, mask] → paddle::multihead_matmul``
+
 The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as ``vendors/ascend`` leaves
 them; not where clean-up has made one Flatten of the three, nor where a size of x has neither number
 nor name, as such sizes are not proven to be equal.

@@ -1,9 +1,12 @@
 """Operations that undo, repeat or restate each other; the rules feed each other and run until none
 applies.
 
-``x → Transpose p1 → Transpose p2   ==>   x → Transpose p1[p2]``      ``x → Transpose identity   ==>   x``
-``x → Reshape s1 → Reshape s2       ==>   x → Reshape s2``            ``x → Reshape to its own shape   ==>   x``
-``x → Cast t1 → Cast t2             ==>   x → Cast t2, or x``         ``x → Cast to its own dtype   ==>   x``
+``x → Transpose p1 → Transpose p2   ==>   x → Transpose p1[p2]``
+``x → Transpose identity            ==>   x``
+``x → Reshape s1 → Reshape s2       ==>   x → Reshape s2``
+``x → Reshape to its own shape      ==>   x``
+``x → Cast t1 → Cast t2             ==>   x → Cast t2, or x``
+``x → Cast to its own dtype         ==>   x``
 ``one number → Expand s             ==>   s → ConstantOfShape``
 """
 
