@@ -42,7 +42,9 @@ COMMUTATIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A variable for a parameter's value in a pattern, which must be equal at every use.
+    """A variable for a parameter's value in a pattern.
+
+    The value must be equal at every use.
 
     ``match.attributes[name]`` holds the value.
     """
@@ -158,7 +160,10 @@ class OpFunction:
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
 
     def _is_attribute(self, name: str) -> bool:
-        """Whether a parameter is an attribute at every opset, so that only its name is checked."""
+        """Whether a parameter is an attribute at every opset.
+
+        Then only its name is checked.
+        """
         known = self._known[0][1]
         return name in known.attributes and name not in known.migrating and name not in known.inputs
 
@@ -173,7 +178,9 @@ class _Call:
         self._given = len(operands)
 
     def place_keywords(self, op: str, known: schemas.Operator) -> None:
-        """Move keywords that are inputs to their position; check names and number of inputs.
+        """Move keywords that are inputs to their position.
+
+        Checks names and number of inputs.
 
         A parameter that is an attribute at some opset stays a parameter unless it is a tensor.
         """
@@ -215,7 +222,10 @@ class _Call:
             )
 
     def split_count(self, num_outputs: int | None) -> int:
-        """Return the number of outputs of a ``Split``; also stored in its parameters."""
+        """Return the number of outputs of a ``Split``.
+
+        The number is also stored in its parameters.
+        """
         split = self.params.get("split")
         if num_outputs is None and split is None:
             raise PatternError("Split needs num_outputs= or split=", where=author_origin())
@@ -314,7 +324,9 @@ def Optional(part: Callable[[EsTensor], EsTensor] | Any, tensor: EsTensor | Any)
 
 # Any: see Alternatives
 def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
-    """Name a tensor of a pattern and return it; ``match[name]`` is the matched tensor.
+    """Name a tensor of a pattern and return it.
+
+    ``match[name]`` is the matched tensor.
 
     Raises:
         PatternError: the name or tensor is missing, or another tensor of this graph has the name.
@@ -330,7 +342,9 @@ def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
 
 
 def Commutative(tensor: EsTensor | Any) -> EsTensor:
-    """Let the producer of ``tensor`` match with its operands in any order; return ``tensor``.
+    """Let the producer of ``tensor`` match operands in any order.
+
+    Returns ``tensor``.
 
     A custom operator commutes if it is registered with the trait ``commutative``, which is checked
     when the pattern meets a model.

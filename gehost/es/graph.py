@@ -1,4 +1,6 @@
-"""Graphs that authors build: operators, inputs by position, named parameters; no model, no opset.
+"""Graphs that authors build, without model or opset.
+
+Operators, inputs by position, named parameters.
 
 An ``EsGraph`` is a pattern, a replacement or an operator's body. It has no version: it is lowered
 to the model's opset when it is used. Classes with an instance for each rewrite are plain classes:
@@ -26,7 +28,9 @@ from gehost.native import mypyc_attr
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
-    """Shared by the tensors of a graph; holds the graph until it is built.
+    """Shared by the tensors of a graph.
+
+    Holds the graph until it is built.
 
     Clearing it then leaves no reference cycles.
     """
@@ -71,7 +75,10 @@ class EsInput:
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsConst:
-    """A constant. A ``literal`` takes its partner's dtype and is matched by value in a pattern."""
+    """A constant.
+
+    A ``literal`` takes its partner's dtype and is matched by value in a pattern.
+    """
 
     draft: Draft
     array: np.ndarray[Any, Any]
@@ -362,7 +369,10 @@ class EsGraph:
         return node.outputs
 
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
-        """Return the same graph with other outputs; nodes and inputs are the same objects."""
+        """Return the same graph with other outputs.
+
+        Nodes and inputs are the same objects.
+        """
         found = EsGraph(self.name)
         found.origin, found.draft, found.nodes, found._inputs = (
             self.origin,
@@ -376,7 +386,9 @@ class EsGraph:
     def reachable(
         self, options: Mapping[EsChoice, Sequence[EsTensor]] | None = None
     ) -> list[EsNode]:
-        """Return the nodes that an output depends on, in the order in which they were built.
+        """Return the nodes that an output depends on.
+
+        They are in the order in which they were built.
 
         Args:
             options: the considered options of each choice; None: all of them.
@@ -539,7 +551,9 @@ class EsGraphBuilder:
         return self.CreateConst(values, dtype, shape=(-1,))
 
     def BuildAndReset(self, outputs: Sequence[EsTensor] | EsTensor) -> EsGraph:
-        """Return the finished graph with these outputs in order; the builder is then empty.
+        """Return the finished graph with these outputs in order.
+
+        The builder is then empty.
 
         Raises:
             PatternError: no outputs, an output of another graph, or a gap between input indices.

@@ -1,4 +1,7 @@
-"""Convert Python values beside tensors to arrays and element types; compare them exactly."""
+"""Convert Python values beside tensors, and compare them exactly.
+
+They become arrays and element types.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, t
 
 
 def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """Convert a number, a list of numbers or an array to an array.
+    """Convert a number, a list or an array to an array.
 
     Raises:
             PatternError: it is none of these, or ONNX lacks the element type; the message begins
@@ -56,7 +59,9 @@ def element_type(given: Any, what: str) -> DataType:
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """Return the same numbers in another dtype; None if it cannot hold them.
+    """Return the same numbers in another dtype.
+
+    None if it cannot hold them.
 
     Not held: 0.5 or 300 as uint8, 1e9 as float16, 2j as either. Rounding to a float is allowed.
     """
@@ -76,7 +81,10 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
 
 
 def exact(value: Any) -> str | None:
-    """Return a type-exact cache key (1, 1.0 and True differ); None for values of other types."""
+    """Return a type-exact cache key (1, 1.0 and True differ).
+
+    None for values of other types.
+    """
     if type(value) in (list, tuple):  # a subclass may define its own repr
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
             return None

@@ -15,7 +15,10 @@ from gehost.spelling import hint
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
-    """The model's opset lacks an operator or parameter that a pattern or replacement needs."""
+    """The model's opset lacks an operator or parameter.
+
+    A pattern or replacement needs it.
+    """
 
 
 def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = False) -> str:
@@ -64,7 +67,9 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
 def _refuse_unknown(
     full: str, domain: str, op_type: str, registry: OpRegistry, where: object
 ) -> None:
-    """Refuse a name that misspells a registered operator, or that an ONNX domain lacks.
+    """Refuse a misspelled operator name.
+
+    It resembles a registered operator, or an ONNX domain lacks it.
 
     Raises:
         PatternError: names the operator that was probably meant.
@@ -146,7 +151,10 @@ def arguments_at(
 
 
 def same_parameter(left: Any, right: Any) -> bool:
-    """Compare parameter values: floats as ONNX's float32, a number as a list of one."""
+    """Compare parameter values.
+
+    Floats as ONNX's float32, a number as a list of one.
+    """
     if left is None or right is None:
         return left is right
     if type(left) is type(right) is int or (_is_ints(left) and _is_ints(right)):

@@ -16,19 +16,27 @@ _LONGEST: Final = 256
 
 
 class Recipe:
-    """Builds graphs of one kind from values, and caches them by these values.
+    """Builds graphs of one kind from values.
+
+    Caches them by these values.
 
     For styles whose rules are data: their replacements differ only by values computed from the
     match. Callers must not change a returned graph.
     """
 
     def __init__(self, build: Callable[[Sequence[Any]], EsGraph]) -> None:
-        """Take the function that builds the graph; it depends on its values alone."""
+        """Take the function that builds the graph.
+
+        It depends on its values alone.
+        """
         self._build = build
         self._built: dict[tuple[str, ...], EsGraph] = {}
 
     def graph(self, values: Sequence[Any]) -> EsGraph:
-        """Return the graph of ``values``: numbers, strings and short lists of them are cached."""
+        """Return the graph of ``values``.
+
+        Graphs of numbers, strings and short lists of them are cached.
+        """
         texts: list[str] = []
         for value in values:
             is_long = (

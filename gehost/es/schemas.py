@@ -1,4 +1,7 @@
-"""ONNX's schemas for authors: an operator over all its versions, and at one opset."""
+"""ONNX's schemas for authors.
+
+An operator over all its versions, and at one opset.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ then on one axis, with the last as default.
 
 
 class Parameter(NamedTuple):
-    """An input at one version: its position, and the name and element types of its type."""
+    """An input at one version.
+
+    Its position, and the name and element types of its type.
+    """
 
     slot: int
     type_name: str
@@ -81,13 +87,19 @@ class Signature(NamedTuple):
         return self.parameters[self.inputs[min(slot, len(self.inputs) - 1)]]
 
     def attribute_of(self, name: str) -> str | None:
-        """Return the attribute of an author's parameter; None if it is an input, or unknown."""
+        """Return the attribute of an author's parameter.
+
+        None if it is an input, or unknown.
+        """
         old = self.old_names.get(name, name)
         return old if old in self.attributes else None
 
 
 class Operator(NamedTuple):
-    """An operator over all its versions: the union of names that an author may write."""
+    """An operator over all its versions.
+
+    It has the union of names that an author may write.
+    """
 
     inputs: tuple[str, ...]
     """Input names by position, as the newest version has them."""
@@ -106,7 +118,10 @@ class Operator(NamedTuple):
 
 @cache
 def operator(domain: str, op_type: str) -> Operator | None:
-    """Return the union of an operator's versions; None if ONNX does not define it."""
+    """Return the union of an operator's versions.
+
+    None if ONNX does not define it.
+    """
     versions = history(domain, op_type)
     if not versions:
         return None
@@ -139,7 +154,10 @@ def operator(domain: str, op_type: str) -> Operator | None:
 
 @cache
 def signature(domain: str, op_type: str, version: int) -> Signature | None:
-    """Return an operator's signature at opset ``version``; None if that opset lacks it."""
+    """Return an operator's signature at opset ``version``.
+
+    None if that opset lacks it.
+    """
     schema = schema_at(domain, op_type, version)
     known = operator(domain, op_type)
     if schema is None or known is None:
@@ -172,7 +190,10 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
-    """Return the signature of a vendor's operator; only the positions of its inputs are known."""
+    """Return the signature of a vendor's operator.
+
+    Only the positions of its inputs are known.
+    """
     return Signature(
         inputs=tuple(inputs),
         required=0,
@@ -190,7 +211,10 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
 
 @cache
 def newest_default(domain: str, op_type: str, name: str) -> Any:
-    """Return a parameter's default in the newest version that has it as an attribute, or None."""
+    """Return a parameter's default, or None.
+
+    It is that of the newest version that has the parameter as an attribute.
+    """
     old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
     for schema in reversed(history(domain, op_type)):
         for spelling in (name, old):
@@ -200,7 +224,10 @@ def newest_default(domain: str, op_type: str, name: str) -> Any:
 
 
 def axes_rank(op: str, rank: int, axes: Any) -> int:
-    """Return the rank to which negative ``axes`` refer; ``rank`` is that of the first input."""
+    """Return the rank to which negative ``axes`` refer.
+
+    ``rank`` is that of the first input.
+    """
     if op == "Unsqueeze":
         return rank + np.size(axes)
     return rank + 1 if op == "OneHot" else rank

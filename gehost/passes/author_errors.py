@@ -1,4 +1,7 @@
-"""Turn errors of an author's hooks into ``PassError``, with pass, file and line."""
+"""Turn errors of an author's hooks into ``PassError``.
+
+The error has the pass, the file and the line.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from gehost.passes.context import CustomPassContext
 
 @contextmanager
 def author_errors(context: CustomPassContext, hook: str, *, edits: bool = True) -> Generator[None]:
-    """Turn exceptions of an author's hook into a ``PassError`` with pass, file and line.
+    """Turn exceptions of an author's hook into a ``PassError``.
+
+    The error has the pass, the file and the line.
 
     Interrupts pass through. Without ``edits``, a hook that edits the graph itself is an error, too.
     """
@@ -36,7 +41,9 @@ def edited_by_hook() -> PassError:
 def blamed_on(
     context: CustomPassContext, hook: str, node: Node | None, error: BaseException
 ) -> BaseException:
-    """Return the ``PassError`` for an exception of an author's hook: pass, file, line and node.
+    """Return the ``PassError`` for an exception of an author's hook.
+
+    The error has the pass, the file, the line and the node.
 
     Interrupts and errors that name the pass are returned unchanged.
     """

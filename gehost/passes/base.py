@@ -21,7 +21,10 @@ from gehost.status import NOT_CHANGED, SUCCESS, Status
 
 
 class FusionBasePass:
-    """A pass that works on the whole graph with ``SubgraphRewriter`` or ``Graph`` methods."""
+    """A pass that works on the whole graph.
+
+    It uses ``SubgraphRewriter`` or the methods of ``Graph``.
+    """
 
     kind: ClassVar[str] = "fusion"
     hooks: ClassVar[tuple[str, ...]] = ("Run",)
@@ -106,7 +109,9 @@ class PatternFusionPass(FusionBasePass):
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph | Rejection:
-        """Return the graph that replaces a match: same outputs, and inputs by index.
+        """Return the graph that replaces a match.
+
+        It has the same outputs, and inputs by index.
 
         Return ``match.reject("key: text")`` to refuse the match after all, for example if
         ``GeUtils.CheckNodeSupport`` refuses a node of the replacement.
@@ -120,7 +125,10 @@ class PatternFusionPass(FusionBasePass):
 
 
 class DecomposePass(FusionBasePass):
-    """Replaces single nodes of given operators by graphs; new nodes are not visited again."""
+    """Replaces single nodes of given operators by graphs.
+
+    New nodes are not visited again.
+    """
 
     kind: ClassVar[str] = "decompose"
     hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
@@ -133,12 +141,14 @@ class DecomposePass(FusionBasePass):
             self.op_types = op_types
 
     def MeetRequirements(self, node: Node) -> bool | Rejection:
-        """Return whether a node may be replaced, or ``Rejection("key: text")`` with a reason."""
+        """Return whether to replace a node, or ``Rejection("key: text")``."""
         del node
         return True
 
     def Replacement(self, node: Node) -> EsGraph | Rejection:
-        """Return the graph that replaces the node: its inputs and outputs by position.
+        """Return the graph that replaces the node.
+
+        Its inputs and outputs correspond to the node's by position.
 
         Return ``Rejection("key: text")`` to refuse the node after all.
         """
@@ -146,7 +156,10 @@ class DecomposePass(FusionBasePass):
 
     @property
     def replaced_ops(self) -> Sequence[str]:
-        """The operators that are replaced, from the class, the constructor or the registration."""
+        """The operators that are replaced.
+
+        The names come from the class, the constructor or the registration.
+        """
         mark = mark_of(type(self))
         return self.op_types or (mark.op_types if mark is not None else ())
 
@@ -168,7 +181,7 @@ _HOSTS_OWN = frozenset({"Stage", "hooks", "kind", "matcher_config", "options", "
 def misspelled_hook(
     cls: type, bases: Sequence[type], not_hooks: Collection[str] = _HOSTS_OWN
 ) -> str | None:
-    """Describe a public name of a class that probably misspells a hook; None if there is none.
+    """Describe a public name that probably misspells a hook, or return None.
 
     A hook that the class also defines under its right name is not misspelled.
 

@@ -58,7 +58,10 @@ class PassRecord:
 
 @dataclass
 class RewriteLimit:
-    """The number of rewrites of this compile, and its limit; None for no limit."""
+    """The number of rewrites of this compile, and its limit.
+
+    None means no limit.
+    """
 
     most: int | None = None
     done: int = 0
@@ -72,7 +75,10 @@ class RewriteLimit:
 
 
 class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
-    """Ends a pass that exceeds the compile's limit of rewrites; its earlier rewrites stay."""
+    """Ends a pass that exceeds the compile's limit of rewrites.
+
+    Its earlier rewrites stay.
+    """
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,10 @@ def _nobody_objects(node: Any) -> tuple[bool, str]:
 
 
 class CustomPassContext:
-    """Passed to ``Run``: name, options, rewrites and errors of the pass, under GE's names."""
+    """Passed to ``Run``, under GE's names.
+
+    Name, options, rewrites and errors of the pass.
+    """
 
     def __init__(
         self,
@@ -153,7 +162,9 @@ class CustomPassContext:
     def replace(
         self, region: Region, graph: EsGraph, *, keep_shared: bool = False
     ) -> list[Node] | Rejection:
-        """Replace a region, for use in ``Run``; a refusal is counted and the graph unchanged.
+        """Replace a region, for use in ``Run``.
+
+        A refusal is counted and leaves the graph unchanged.
 
         Args:
             region: the nodes to replace, from ``Region.of_nodes``.
@@ -216,7 +227,10 @@ class CustomPassContext:
         return replaced
 
     def refuse(self, node: Node, reason: str) -> None:
-        """Count and report a refused match at ``node``, with a reason like ``key: text``."""
+        """Count and report a refused match at ``node``.
+
+        The reason has the form ``key: text``.
+        """
         self.record.reject(reason)
         if self.observer is not None:
             self.observer.match_refused(self.record, node, reason)

@@ -1,4 +1,7 @@
-"""Run rules on the live graph, one match per candidate, within a bound on rewrites."""
+"""Run rules on the live graph.
+
+One match per candidate, within a bound on rewrites.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ class PatternRules:
     def _build(
         self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig
     ) -> list[str]:
-        """Build the rules that the opset can express; return the reasons for the others."""
+        """Build the rules that the opset can express.
+
+        Returns the reasons for the others.
+        """
         context = self._context
         reasons: dict[str, None] = {}
         for pattern in patterns:
@@ -69,7 +75,9 @@ class PatternRules:
         return list(reasons)
 
     def apply(self, graph: Graph) -> int:
-        """Apply the rules in order to one graph; returns the number of rewrites.
+        """Apply the rules in order to one graph.
+
+        Returns the number of rewrites.
 
         Raises:
             PassError: an author's hook failed, or the pass did more than 1000 rewrites plus 10 per
@@ -98,15 +106,19 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """Limit of the rewrites that a pass does on its own new nodes in one graph."""
+    """Limit of a pass's rewrites of its own new nodes.
+
+    It holds for one graph.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._done = 0
 
     def count(self, node: Node, made: Sequence[Node]) -> None:
-        """Count a rewrite at ``node``; those of original nodes, which are finite, are free.
+        """Count a rewrite at ``node``.
 
+        Rewrites of original nodes, which are finite, are free.
 
         Raises:
             PassError: there were too many.
@@ -189,8 +201,9 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 def decompose(
     owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext
 ) -> int:
-    """Replace the nodes of some operators that exist at the start; return the number of rewrites.
+    """Replace the nodes of some operators that exist at the start.
 
+    Returns the number of rewrites.
 
     Raises:
             PassError: an author's hook failed, or the operators are missing or unknown.
@@ -225,7 +238,9 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
-    """Return the node as a region, and the replacement without outputs that the node lacks.
+    """Return the node as a region, and its replacement.
+
+    The replacement loses the outputs that the node lacks.
 
     Inputs and outputs past the node's last count as absent, so the replacement may declare them.
     """
@@ -258,7 +273,9 @@ def _offer(
     node: Node,
     place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
 ) -> Replaced | None:
-    """Offer a match to its author and replace it; None if it was refused.
+    """Offer a match to its author and replace it.
+
+    Returns None if it was refused.
 
     Raises:
         PassError: a hook of the author failed, or edited the graph itself.
@@ -306,8 +323,9 @@ def _refusal(answer: Any) -> str:
 
 
 def as_graph(made: Any) -> EsGraph:
-    """Return the result of ``Replacement`` as a graph; tensors become outputs of their graph.
+    """Return the result of ``Replacement`` as a graph.
 
+    Tensors become outputs of their graph.
 
     Raises:
         PatternError: it is something else.

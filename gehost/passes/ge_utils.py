@@ -24,7 +24,10 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class NodeSupport(NamedTuple):
-    """Whether a target can run a node, and why not; true if ``supported``."""
+    """Whether a target can run a node, and why not.
+
+    True if ``supported``.
+    """
 
     supported: bool
     reason: str
@@ -94,7 +97,10 @@ class ReplacementTensor(NamedTuple):
 
 
 class ReplacementNode(GNodeAccessors):
-    """A node of a replacement, lowered to the model's opset, with inferred types."""
+    """A node of a replacement.
+
+    It is lowered to the model's opset and has inferred types.
+    """
 
     def __init__(
         self,
@@ -145,7 +151,7 @@ def _as_replacement(node: EsNode, context: CustomPassContext) -> ReplacementNode
 
 
 def _ancestors(node: EsNode) -> list[EsNode]:
-    """Return the nodes that a node of a replacement depends on, then the node itself."""
+    """Return the nodes that a replacement's node depends on, itself last."""
     found: dict[EsNode, None] = {}
     stack: list[tuple[EsNode, bool]] = [(node, False)]
     while stack:

@@ -42,7 +42,9 @@ def mark_of(cls: type) -> PassRegistration | None:
 
 
 def check_stage(stage: object, origin: str, name: str) -> None:
-    """Refuse a value that is not a stage, and the stage at which graphs are fixed.
+    """Refuse an invalid stage.
+
+    It is not a stage at all, or the one at which graphs are fixed.
 
     Raises:
         VendorError: names ``origin`` and ``name``.

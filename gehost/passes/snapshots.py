@@ -1,4 +1,6 @@
-"""Snapshots of rewrites: the matched part of a graph and its replacement, as plain data.
+"""Snapshots of rewrites, as plain data.
+
+A snapshot has the matched part of a graph and its replacement.
 
 ``gehost.diagnose.report.recorder`` creates them. They hold names and types but no objects of the
 graph, so that they outlive it.
@@ -51,7 +53,10 @@ class PictureNode:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A part of a graph: nodes in topological order, their neighbours, the tensors between them."""
+    """A part of a graph.
+
+    Nodes in topological order, their neighbours, the tensors between them.
+    """
 
     nodes: tuple[PictureNode, ...]
     tensors: tuple[PictureTensor, ...]
@@ -61,7 +66,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class RewriteNames:
-    """One rewrite: its number in the compile, from 1, the matched nodes and the new ones."""
+    """One rewrite by names.
+
+    Its number in the compile, from 1, the matched nodes and the new ones.
+    """
 
     number: int
     nodes: tuple[str, ...]
@@ -70,7 +78,10 @@ class RewriteNames:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Rewrites of one pass with the same operators and wiring; the snapshots are of the first."""
+    """Rewrites of one pass with the same operators and wiring.
+
+    The snapshots are of the first.
+    """
 
     before: Picture
     after: Picture
@@ -79,7 +90,10 @@ class RewriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Matches refused for one reason, by the nodes at which they were found."""
+    """Matches refused for one reason.
+
+    They are listed by the nodes at which they were found.
+    """
 
     reason: str
     nodes: list[str] = field(default_factory=list[str])

@@ -63,7 +63,10 @@ class Worklist:
 
 
 class BottomUp:
-    """The initial candidates in reverse topological order; new nodes are left to another run."""
+    """The initial candidates in reverse topological order.
+
+    New nodes are left to another run.
+    """
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._found, _ = compiled.candidates(graph)

@@ -29,7 +29,10 @@ _BOOL, _HALF, _FLOAT, _DOUBLE = (
 
 
 def _binary(call: Call, dtypes: tuple[np.dtype[Any], ...]) -> tuple[Array, Array]:
-    """Return two operands of one of these types, after claiming room for a result of that type."""
+    """Return two operands of one of these types.
+
+    Claims room for a result of that type first.
+    """
     left, right = call.same_type()
     if left.dtype not in dtypes:
         raise DeclinedError
@@ -133,7 +136,10 @@ def _neg(call: Call) -> list[Array]:
 
 
 def _rounded(operation: Callable[[Any], Any]) -> Kernel:
-    """Return a kernel of a unary float operation that IEEE 754 requires to be correctly rounded."""
+    """Return a kernel of a unary float operation, correctly rounded.
+
+    IEEE 754 requires that rounding for these operations.
+    """
 
     def kernel(call: Call) -> list[Array]:
         array = call.array(0)

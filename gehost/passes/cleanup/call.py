@@ -1,4 +1,7 @@
-"""One operator applied to constants: a kernel's input, and the two ways to decline."""
+"""One operator applied to constants.
+
+A kernel's input, and the two ways to decline.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from gehost.ir.graph import Node
 
 
 class DeclinedError(Exception):
-    """A kernel declines: the definition leaves the result open, or the node is invalid."""
+    """A kernel declines.
+
+    The definition leaves the result open, or the node is invalid.
+    """
 
 
 class TooLargeError(Exception):
@@ -21,7 +27,10 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node with constant inputs; ``room`` is the number of bytes that its results may take."""
+    """A node with constant inputs.
+
+    ``room`` is the number of bytes that its results may take.
+    """
 
     node: Node
     version: int
@@ -54,7 +63,9 @@ class Call:
         return number
 
     def integers(self, name: str, slot: int, since: int) -> list[int] | None:
-        """Return a list of integers: an attribute before opset ``since``, then input ``slot``.
+        """Return a list of integers.
+
+        It is an attribute before opset ``since``, then input ``slot``.
 
         None if absent.
         """
@@ -64,8 +75,9 @@ class Call:
         return None if array is None else whole_numbers(array)
 
     def claim(self, shape: Sequence[int], like: Array) -> None:
-        """Check the room for a result of this shape with elements of ``like``, before creating it.
+        """Check the room for a result before creating it.
 
+        The result has this shape and elements of ``like``.
 
         Raises:
             TooLargeError: there is not enough room.
@@ -77,7 +89,7 @@ class Call:
 
 
 def whole_numbers(array: Array) -> list[int]:
-    """Return the elements of a scalar or vector of 32-bit or 64-bit integers."""
+    """Return the elements of a scalar or vector of int32 or int64."""
     if array.dtype.kind != "i" or array.ndim > 1:
         raise DeclinedError
     return [int(entry) for entry in array.reshape(-1)]

@@ -1,4 +1,7 @@
-"""The whole clean-up: one topological walk through the model, then the nodes that edits touched."""
+"""The whole clean-up.
+
+One topological walk through the model, then the nodes that edits touched.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ GROWN = "gehost.grown"
 
 @dataclass(frozen=True, slots=True)
 class CleanUpResult:
-    """The changes of a clean-up; each removed node and initializer counts once, by reason."""
+    """The changes of a clean-up.
+
+    Each removed node and initializer counts once, by reason.
+    """
 
     dead_nodes: int = 0
     dead_initializers: int = 0
@@ -152,5 +158,5 @@ class _Cleaner:
 
 
 def _number(text: str | None) -> int:
-    """Read a number from 0 in the metadata of a model; 0 if there is none."""
+    """Read a number >= 0 in a model's metadata; default 0."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0

@@ -28,7 +28,7 @@ def sweep(state: State) -> None:
 
 
 def retire(state: State, node: Node) -> None:
-    """Remove a node whose outputs are unused, and everything that is dead without it.
+    """Remove a node with unused outputs, and everything dead without it.
 
     The caller counts the node itself.
     """
@@ -36,7 +36,10 @@ def retire(state: State, node: Node) -> None:
 
 
 def reap(state: State, lost: Iterable[Value]) -> None:
-    """Remove the dead among values that lost a user, and everything that dies with them."""
+    """Remove the dead among values that lost a user.
+
+    Everything that dies with them goes, too.
+    """
     waiting = list(lost)
     while waiting:
         value = waiting.pop()
@@ -64,7 +67,10 @@ def _is_dead(state: State, node: Node) -> bool:
 
 
 def _remove(state: State, node: Node) -> list[Value]:
-    """Remove one node with its bodies; return the values that lost a user, each once."""
+    """Remove one node with its bodies.
+
+    Returns the values that lost a user, each once.
+    """
     lost = [value for value in node.inputs if value is not None]
     for body in node.bodies:
         inside = [body, *body.subgraphs()]

@@ -39,7 +39,7 @@ _KERNELS: Mapping[str, tuple[int, Kernel]] = MappingProxyType({**MOVEMENT, **ARI
 
 
 class Folded(NamedTuple):
-    """A constant that replaced a result, and the bytes by which it grew the model."""
+    """A constant that replaced a result, and the model's growth in bytes."""
 
     value: Value
     growth: int
@@ -60,11 +60,17 @@ class Folder:
         """Nodes that would fit the whole limit, but not the rest of it."""
 
     def fold(self, node: Node) -> Sequence[Folded]:
-        """Replace a node by its results; return them, none if the node stays."""
+        """Replace a node by its results and return them.
+
+        Returns nothing if the node stays.
+        """
         return self._fold(node, min(EAGER_LIMIT, self._growth_left))
 
     def fold_waiting(self) -> Sequence[Folded] | None:
-        """Fold the next node that had to wait for its size; None if there is none."""
+        """Fold the next node that had to wait for its size.
+
+        Returns None if there is none.
+        """
         while self._waiting:
             node = next(iter(self._waiting))
             del self._waiting[node]
@@ -77,7 +83,7 @@ class Folder:
 
     @property
     def is_starved(self) -> bool:
-        """Whether a node was not folded only because earlier folding used up the limit."""
+        """Whether a node stays only because earlier folding exhausted the limit."""
         return any(map(self._state.alive, self._starved))
 
     def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
@@ -140,7 +146,10 @@ class Folder:
         return made
 
     def give_back(self, folded: Folded) -> None:
-        """Return a result's growth to the budget, as an equal constant existed already."""
+        """Return a result's growth to the budget.
+
+        Called where an equal constant existed already.
+        """
         self._grow(-folded.growth)
 
     def _grow(self, growth: int) -> None:
@@ -148,7 +157,10 @@ class Folder:
         self._state.counts.grown += growth
 
     def _operands(self, node: Node) -> list[Value] | None:
-        """Return the constants that the node's kernel reads; None if it cannot be folded."""
+        """Return the constants that the node's kernel reads.
+
+        None if the node cannot be folded.
+        """
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
             return (
@@ -223,13 +235,16 @@ def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Valu
 
 
 def _hides_another(value: Value) -> bool:
-    """Whether the value's name is also used in an enclosing graph, so no new value can have it."""
+    """Whether an enclosing graph uses the value's name, too.
+
+    No new value can have that name.
+    """
     owner = value.graph.owner
     return owner is not None and owner.graph.find(value.name) is not None
 
 
 def _declared_bytes(value: Value) -> int:
-    """Return the size of a value by its type; 0 if the type is incomplete."""
+    """Size of a value by its type; 0 if incomplete."""
     known = value.type
     if (
         not isinstance(known, TensorType)
@@ -241,7 +256,10 @@ def _declared_bytes(value: Value) -> int:
 
 
 def _from_dimensions(node: Node, version: int) -> Array | None:
-    """Return the result of a node that only depends on dimensions, if they are known."""
+    """Return the result of a node that depends only on dimensions.
+
+    None if the dimensions are unknown.
+    """
     if node.op not in _READ_DIMENSIONS:
         return None
     if node.op == "Shape":

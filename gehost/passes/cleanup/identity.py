@@ -30,7 +30,10 @@ from gehost.passes.cleanup.state import State
 
 
 def eliminate(state: State, node: Node) -> bool:
-    """Remove a node that returns its input; False if it does not, or must stay."""
+    """Remove a node that returns its input.
+
+    Returns False if it does not, or must stay.
+    """
     gives_back = _FORMS.get(node.op)
     if (
         gives_back is None
@@ -75,7 +78,10 @@ def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
 
 
 def _has_the_shape_of(state: State, node: Node, source: Value) -> bool:
-    """Whether the result has the source's shape in every run in which the node does not fail."""
+    """Whether the result always has the source's shape.
+
+    Runs in which the node fails do not count.
+    """
     shape = source.shape
     if shape is None or None in shape:
         return False

@@ -51,7 +51,10 @@ class Merger:
                     self.merge(node)
 
     def merge_constant(self, value: Value) -> bool:
-        """Merge an initializer or the output of a ``Constant`` with an equal one of its graph."""
+        """Merge a constant with an equal one of its graph.
+
+        The constant is an initializer or the output of a ``Constant``.
+        """
         known = self._content(value)
         if known is value or value.is_input or value.graph.values.get(value.name) is not value:
             return False
@@ -74,7 +77,9 @@ class Merger:
         return True
 
     def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
-        """Return which of two equal constants stays, and which goes; None if neither can go.
+        """Return which of two equal constants stays, and which goes.
+
+        None if neither can go.
 
         Initializers are preferred to nodes, then the earlier constant, which has more users.
         """
@@ -142,7 +147,10 @@ class Merger:
 
 
 def _precedes_readers(constant: Value, other: Value) -> bool:
-    """Whether a constant comes before every user of another one; initializers always do."""
+    """Whether a constant comes before every user of another one.
+
+    Initializers always do.
+    """
     producer, graph = constant.producer, constant.graph
     if producer is None:
         return True

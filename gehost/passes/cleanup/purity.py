@@ -20,7 +20,10 @@ have any meaning.
 
 
 class Trust(IntEnum):
-    """The permitted changes of a node; the minimum over all its parts counts."""
+    """The permitted changes of a node.
+
+    The minimum over all its parts counts.
+    """
 
     OPAQUE = 0
     """None: unknown operators, and registered ones that are stateful or random."""
@@ -60,11 +63,17 @@ class Purity:
         return Trust.OPAQUE if self._placed and node.proto.device_configurations else trust
 
     def is_builtin(self, op: str) -> bool:
-        """Whether an operator is ONNX's own, not overridden by a function of the model."""
+        """Whether an operator is ONNX's own.
+
+        One that a function of the model overrides is not.
+        """
         return "::" not in op and op not in self._functions
 
     def is_well_formed(self, node: Node) -> bool:
-        """Whether an ONNX node has only attributes of its operator and a valid number of inputs."""
+        """Whether an ONNX node has known attributes and enough inputs.
+
+        Its attributes are those of its operator; the number of its inputs is valid.
+        """
         found = self._signatures.get(node.op)
         if found is None:
             schema = schema_at("", node.op, self._model.opset() or 0)

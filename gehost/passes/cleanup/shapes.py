@@ -37,7 +37,10 @@ class KnownShapes:
                     self._origins.setdefault(dim, (value, axis))
 
     def use(self, node: Node) -> Value | None:
-        """Simplify the shape that a node reads; return the constant that it reads now."""
+        """Simplify the shape that a node reads.
+
+        Returns the constant that it reads now.
+        """
         if not self._state.purity.is_builtin(node.op):
             return None
         if node.op == "Reshape":
@@ -125,7 +128,7 @@ class KnownShapes:
 def _entries(
     elements: Sequence[Dim], source: Sequence[Dim] | None, *, copies: bool
 ) -> list[int] | None:
-    """Return the entries of a constant target equivalent to computed ones, or None."""
+    """Return a constant target equivalent to computed entries, or None."""
     found: list[int] = []
     for place, entry in enumerate(elements):
         if isinstance(entry, int):

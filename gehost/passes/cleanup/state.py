@@ -1,4 +1,7 @@
-"""The state of one clean-up: worklist, counts, and the two edits it consists of."""
+"""The state of one clean-up.
+
+Worklist, counts, and the two edits it consists of.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ class State:
         """Nodes whose input types were refined since their outputs were inferred."""
 
     def _open(self, graph: Graph) -> Iterator[Node]:
-        """Open a graph and its bodies; yield all nodes in order, each before its bodies' nodes."""
+        """Open a graph and its bodies; yield all nodes in order.
+
+        Each node comes before the nodes of its bodies.
+        """
         self.open.add(graph)
         self.graphs.append(graph)
         for node in graph.nodes:
@@ -67,7 +73,10 @@ class State:
     # worklist
 
     def push(self, node: Node) -> None:
-        """Queue a node; nodes are visited in the graph's order, not in that of queueing."""
+        """Queue a node.
+
+        Nodes are visited in the graph's order, not in that of queueing.
+        """
         if node not in self._queued:
             self._queued.add(node)
             heapq.heappush(self._queue, (self._place.setdefault(node, len(self._place)), node))
@@ -85,7 +94,10 @@ class State:
         return node.graph in self.open and node.in_graph
 
     def touch_readers(self, value: Value, *, stale: bool) -> None:
-        """Queue the users of a value; ``stale``: they now know more about it."""
+        """Queue the users of a value.
+
+        ``stale``: they now know more about it.
+        """
         for reader in value.readers:
             if isinstance(reader, Node) and reader.graph in self.open:
                 self.push(reader)
@@ -98,13 +110,19 @@ class State:
         return self.purity.of(node) is Trust.PURE
 
     def may_leave(self, value: Value) -> bool:
-        """Whether all users of a value can read another one: no graph output, no closed body."""
+        """Whether all users of a value can read another one.
+
+        They cannot if it is a graph output or a closed body reads it.
+        """
         return value.name not in self.protected and all(
             isinstance(reader, Node) and reader.graph in self.open for reader in value.readers
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
-        """Whether every user of ``old`` may read ``new`` instead, as to names and types."""
+        """Whether every user of ``old`` may read ``new`` instead.
+
+        Compares names and types.
+        """
         if not self.may_leave(old):
             return False
         for reader in old.readers:
@@ -135,7 +153,9 @@ class State:
 
 
 def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """Merge two types of one value; names of ``known`` win over those of ``other``.
+    """Merge two types of one value.
+
+    Names of ``known`` win over those of ``other``.
 
     Raises:
         ContradictionError: they exclude each other.
