@@ -128,6 +128,7 @@ class Inferrer:
             self._bodies[id(body)] = body
         key = (
             op,
+            _original(op, node.proto),
             id(body),
             opsets.get(split_op(op)[0]),
             node.encoded_attrs,
@@ -182,7 +183,16 @@ class Inferrer:
             for array in small
         )
         present = (tuple(map(bool, proto.input[:])), tuple(map(bool, proto.output[:])))
-        key = (op, id(body), opsets.get(split_op(op)[0]), attributes, tuple(types), data, present)
+        key = (
+            op,
+            _original(op, proto),
+            id(body),
+            opsets.get(split_op(op)[0]),
+            attributes,
+            tuple(types),
+            data,
+            present,
+        )
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._compute(op, proto, types, small, opsets)
@@ -268,12 +278,14 @@ class Inferrer:
 
         stated = checked(op, types, inferred, ask)
         doubts = self._doubts.get(op)
-        if doubts is None:
-            return tuple(refine_sizes(op, proto, types, stated))
-        present = tuple(map(bool, proto.input))
-        attributes = _with_defaults(schema, proto)
-        statement = Statement(op, attributes, types, arrays, present, stated)
-        return tuple(believed(doubts, version or 0, statement))
+        if doubts is not None:
+            present = tuple(map(bool, proto.input))
+            attributes = _with_defaults(schema, proto)
+            statement = Statement(op, attributes, types, arrays, present, stated)
+            certain = believed(doubts, version or 0, statement)
+            if certain is not stated:  # what a doubt takes away is not computed either
+                return tuple(certain)
+        return tuple(refine_sizes(op, proto, types, stated))
 
     def _through_body(
         self,
@@ -323,7 +335,7 @@ class Inferrer:
             self._bodies,
             self._inside,
         )
-        inferrer.walk, inferrer._taken = walk, None
+        inferrer.body_of_call, inferrer.walk, inferrer._taken = self.body_of_call, walk, None
         for name, known, array in zip(body.input, types, arrays, strict=False):
             if array is None and name in model.graph.values:
                 model.graph.values[name].stated = known  # may have invented names
@@ -401,7 +413,7 @@ def _ask_onnx(
         ValueError,
     ) as error:
         unknown = any(
-            name and known is None for name, known in zip(proto.input, types, strict=True)
+            name and _lacks_dtype(known) for name, known in zip(proto.input, types, strict=True)
         )
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
             # the cause may be an unknown input type, or a tensor that a body captures
@@ -446,6 +458,10 @@ def _function_of(
     )
 
 
+def _lacks_dtype(known: ValueType | None) -> bool:
+    return known is None or (isinstance(known, TensorType) and not known.dtype)
+
+
 def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
     return known.shape if isinstance(known, TensorType) else None
 
@@ -464,6 +480,8 @@ def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
     """Return the registered operator of a node, whose body may have needed another name."""
+    if "::" not in op:
+        return op
     return next((entry.value for entry in proto.metadata_props if entry.key == "gehost.op"), op)
 
 

@@ -94,8 +94,13 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
 
 
 def is_complete(known: ValueType | None) -> bool:
-    """Whether a tensor's type is known: a number or a name for each size."""
-    return isinstance(known, TensorType) and known.shape is not None and None not in known.shape
+    """Whether a tensor's type is known: its dtype, and a number or a name for each size."""
+    return (
+        isinstance(known, TensorType)
+        and bool(known.dtype)
+        and known.shape is not None
+        and None not in known.shape
+    )
 
 
 def _result_dtype(node: Node, source: ValueType | None) -> DataType:

@@ -10,7 +10,9 @@ import pytest
 from gehost import ops
 from gehost.errors import PatternError, VendorError
 from gehost.infer import Inferrer, infer_model, local
+from gehost.infer.doubts import Doubt
 from gehost.infer.local import InferenceFailed, array_type, small_array
+from gehost.infer.shape_values import is_complete
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
@@ -107,6 +109,22 @@ def test_an_unknown_input_makes_a_node_unknown_and_not_wrong():
     assert infer("g (float[2, 3] x, float[] u) => (float[] y) { y = MatMul(x, u) }") == ["float[*]"]
     model = load("g (float[2, 3] x) => (float[] y) { u = acme.F(x) y = Gemm(u, u) }")
     assert Inferrer(model, OpRegistry()).node(model.graph.values["y"].producer) == (None,)
+
+
+def test_an_input_without_an_element_type_makes_a_node_unknown_and_not_wrong():
+    model = load("g (float[2, 3] x) => (float[] y) { y = Mul(x, x) }")
+    node, no_dtype = next(model.graph.nodes), TensorType(DataType.UNDEFINED, (2, 3))
+    assert Inferrer(model, OpRegistry()).node(node, [no_dtype] * 2) == (None,)
+    assert not is_complete(no_dtype)
+
+
+@pytest.mark.parametrize(("opset", "wanted"), [(7, None), (8, "N + 1")])
+def test_sizes_are_computed_at_opsets_without_the_doubt(opset, wanted):
+    text = "g (float[N] x, float[1] z) => (float[] y) { y = Concat<axis = 0>(x, z) }"
+    model = load(text, opset)
+    inferrer = Inferrer(model, OpRegistry(), {"Concat": [Doubt(6, 7, ("any node",), 0)]})
+    node = next(model.graph.nodes)
+    assert inferrer.node(node) == (TensorType(DataType.FLOAT, (wanted,)),)
 
 
 def test_other_types_in_place_of_the_inputs():
@@ -265,6 +283,20 @@ def test_a_node_of_another_name_is_still_the_vendor_s_operator():
     node.proto.metadata_props.add(key="gehost.op", value="ge::F")
     registry = registered(shape=lambda types, attributes: [TensorType(DataType.BOOL, ())])
     assert Inferrer(model, registry).node(node) == (TensorType(DataType.BOOL, ()),)
+
+
+def test_the_registered_operator_is_part_of_the_cache_key():
+    """Two operators of one name and equal types: only one is the vendor's."""
+    model = load("g (float[2] x) => (float[] y) { z = ge.F__1(x) y = ge.F__1(x) }")
+    first, second = model.graph.nodes
+    second.proto.metadata_props.add(key="gehost.op", value="ge::F")
+    registry = registered(shape=lambda types, attributes: [TensorType(DataType.BOOL, ())])
+    inferrer = Inferrer(model, registry)
+    wanted = [(None,), (TensorType(DataType.BOOL, ()),)]
+    assert [inferrer.node(first), inferrer.node(second)] == wanted
+    types = [first.inputs[0].type]
+    found = [inferrer.proto(node.op, node.proto, types) for node in (first, second)]
+    assert found == wanted
 
 
 # -- bodies ---------------------------------------------------------------------------------------------------------

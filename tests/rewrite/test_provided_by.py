@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 
 import numpy as np
 import onnx
@@ -12,6 +13,10 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from gehost import Host, HostOptions, VendorError, es, ops
+from gehost.infer import infer_model
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.rewrite.functions import inferrer_of
 
 OPS = '''
 from gehost import *
@@ -185,6 +190,25 @@ class TypedPass(PatternFusionPass):
         output.name += "_"
     _, report = compiled(tmp_path, made, OPS + PASS + tail)
     assert report.passes[-1].matched == 2
+
+
+def test_calls_without_a_body_are_typed_inside_functions_too(tmp_path):
+    """A function with a computed shape is inferred as a model; its results are shared."""
+    (tmp_path / "ops.py").write_text(OPS)
+    registry = OpRegistry()
+    registry.add_marked(runpy.run_path(str(tmp_path / "ops.py")))
+    call = "com.microsoft.MultiHeadAttention <num_heads = 2> (x, x, x)"
+    made = Model(
+        onnx.parser.parse_model(
+            """<ir_version: 8, opset_import: ["": 17, "f": 1, "com.microsoft": 1]>
+            g (float[2, 3, 8] x) => (float[] y) { y = f.F (x) z = CALL }
+            <domain: "f", opset_import: ["": 17, "com.microsoft": 1]>
+            F (x) => (y) { a = CALL s = Shape (a) y = Reshape (a, s) }""".replace("CALL", call)
+        )
+    )
+    infer_model(made, inferrer_of(made, registry))
+    found = [str(made.graph.values[name].type) for name in ("y", "z")]
+    assert found == ["float[2,3,8]"] * 2
 
 
 @pytest.mark.parametrize("wrong", ["", "onnxruntime", "onnxruntime>=1.31", "onnxruntime>=1.31,<2"])
