@@ -1,1 +1,4 @@
-"""Load vendors and plugins, run the stages of a compile, write its report and dumps."""
+"""Load vendors and plugins, run the stages of a compile.
+
+Write its report and dumps.
+"""

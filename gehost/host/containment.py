@@ -1,4 +1,7 @@
-"""Run vendor and plugin code without letting it change the process around it."""
+"""Run vendor and plugin code.
+
+Its changes to the process are undone.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,19 @@ _PROCESS: Final = threading.RLock()
 
 @contextmanager
 def exclusive() -> Generator[None]:
-    """Keep other threads from compiling inside the block; re-entrant for its own thread."""
+    """Keep other threads from compiling inside the block.
+
+    The lock is re-entrant for its own thread.
+    """
     with _PROCESS:
         yield
 
 
 @contextmanager
 def process_state_restored() -> Generator[None]:
-    """Restore the state of the process that vendor code may change, however the block ends.
+    """Restore the process's state that vendor code may change.
+
+    The end of the block restores it, also on an error.
 
     Restored: the working directory, ``sys.path``, modules that were loaded before, the standard
     streams, the recursion limit, warning filters, numpy's error state, the locale, the handlers of
@@ -58,7 +66,9 @@ def process_state_restored() -> Generator[None]:
 
 @contextmanager
 def output_on_stderr() -> Generator[None]:
-    """Redirect standard output to standard error, also that of native code and child processes.
+    """Redirect standard output to standard error.
+
+    That of native code and child processes, too.
 
     Only for a process that belongs to the caller: file descriptors are shared by the whole process.
     """
@@ -85,7 +95,10 @@ def _flush() -> None:
 
 
 def _state() -> Generator[Callable[[], Any]]:
-    """Yield a function for each part of the state; calling it restores that part."""
+    """Yield a function for each part of the state.
+
+    Calling it restores that part.
+    """
     yield partial(random.setstate, random.getstate())
     yield partial(
         _put_numpy_state,
@@ -109,7 +122,9 @@ def _state() -> Generator[Callable[[], Any]]:
 
 
 def _put_numpy_state(state: Any) -> None:
-    """Restore the state of numpy's generator, or reseed it where numpy.random was loaded since.
+    """Restore the state of numpy's generator.
+
+    Reseeds it where numpy.random was loaded since.
 
     ``state`` is None where numpy.random, which numpy loads on first use, was not loaded yet.
     """

@@ -1,4 +1,7 @@
-"""A plugin that writes the graph after each stage, under GE's file names, for Netron."""
+"""A plugin that writes the graph after each stage.
+
+Files have GE's names; Netron opens them.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ class Dumper:
         self._write(graph, "Build")
 
     def _remove_old(self) -> None:
-        """Remove the dumps of an earlier compile; files of stages that only GE has stay.
+        """Remove the dumps of an earlier compile.
+
+        Files of stages that only GE has stay.
 
         Raises:
             OutputError: a file cannot be removed.
@@ -103,7 +108,9 @@ class Dumper:
 
 
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
-    """Return a copy of the model for viewing, with the types of the index.
+    """Return a copy of the model for viewing.
+
+    It has the types of the index.
 
     Level 1 keeps the weights; level 3 has no types.
     """
@@ -165,7 +172,10 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
-    """Remove the elements of a tensor above ``limit`` bytes; name, dtype and shape stay."""
+    """Remove the elements of a tensor above ``limit`` bytes.
+
+    Name, dtype and shape stay.
+    """
     if tensor.ByteSize() > limit:
         for field in (
             "raw_data",

@@ -1,4 +1,7 @@
-"""Run the passes and hooks of a stage; undo and report each one that fails."""
+"""Run the passes and hooks of a stage.
+
+Each one that fails is undone and reported.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class Executor:
         self._context.stage = None
 
     def notify(self, name: str, **arguments: Any) -> None:
-        """Call a hook that may read the graph and must not change it.
+        """Call a hook that may only read the graph.
 
         Raises:
             VendorError: the hook failed or changed the graph, and ``keep_going`` is off.
@@ -129,7 +132,10 @@ class Executor:
         self.notify("gehost_after_pass", spec=spec, record=record)
 
     def _skip_reason(self, spec: PassSpec) -> tuple[str, str]:
-        """Return the status of a pass that will not run, and why; "done" for one that will."""
+        """Return the status of a pass that is skipped, and why.
+
+        "done" for one that will run.
+        """
         opset = self._model.opset() or 0
         if spec.name in self._disabled:
             by_default = "" if spec.default else f"off by default; --enable {spec.name} runs it"
@@ -189,7 +195,9 @@ class Executor:
             raise failure from error
 
     def _record_provenance(self, mark: int, author: Author) -> None:
-        """Write the author into each node that a pass added itself, outside a rewrite.
+        """Write the author into each node that a pass added.
+
+        Nodes of rewrites have it already.
 
         The nodes it was made from are not known.
         """
@@ -259,7 +267,10 @@ class _Observer:
 
     @classmethod
     def of(cls, plugins: Plugins, model: Model) -> _Observer | None:
-        """Return None where no plugin has such hooks, so that rewrites pay nothing for them."""
+        """Return None where no plugin has such hooks.
+
+        Rewrites then cost nothing for them.
+        """
         observer = cls(plugins, model)
         return observer if any(observer._hooks.values()) else None
 
@@ -299,7 +310,7 @@ class _Observer:
 
 @contextmanager
 def _until_limit() -> Generator[None]:
-    """End a pass quietly when it asks for more rewrites than the limit allows."""
+    """End a pass quietly that exceeds the limit of rewrites."""
     try:
         yield
     except LimitReached:

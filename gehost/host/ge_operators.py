@@ -1,4 +1,6 @@
-"""Operators of GE's documentation that ONNX lacks, for every vendor file; today ``ge::GEMM``.
+"""Operators of GE's documentation that ONNX lacks.
+
+Every vendor file has them; today ``ge::GEMM``.
 
 A vendor file that declares one of them uses its own declaration.
 
@@ -28,7 +30,10 @@ def gemm(
     transpose_a: int = 0,
     transpose_b: int = 0,
 ) -> EsTensor:
-    """Alpha · op(a) · op(b) + beta · c, where op transposes when its attribute is not zero."""
+    """Alpha · op(a) · op(b) + beta · c.
+
+    op transposes when its attribute is not zero.
+    """
     left = es.Transpose(a, perm=[1, 0]) if transpose_a else a
     right = es.Transpose(b, perm=[1, 0]) if transpose_b else b
     return es.MatMul(left, right) * es.CastLike(alpha, a) + c * es.CastLike(beta, a)

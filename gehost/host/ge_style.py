@@ -33,7 +33,10 @@ _BASES = (FusionBasePass, PatternFusionPass, DecomposePass)
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the classes marked in this module, or imported by it from its own package."""
+    """Register the marked classes of a module.
+
+    The module defines them, or imports them from its own package.
+    """
     imported = {value for value in vars(module).values() if isinstance(value, type)}
     for part in modules_of(module):
         inside = is_inside(part, module)
@@ -50,7 +53,10 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
 
 
 def _is_pass_of(found: Any, module: ModuleType) -> bool:
-    """Whether ``found`` is a complete pass that its module defines and does not register."""
+    """Whether ``found`` is a complete pass of its module.
+
+    The module defines it and does not register it.
+    """
     return (
         isinstance(found, type)
         and issubclass(found, FusionBasePass)
@@ -69,7 +75,10 @@ def gehost_register_ops(registry: OpRegistry) -> None:
 
 
 def _factory(cls: type[FusionBasePass], mark: PassRegistration) -> Callable[[], FusionBasePass]:
-    """Return a factory of the pass; it passes ``op_types`` to a constructor that takes them."""
+    """Return a factory of the pass.
+
+    It passes ``op_types`` to a constructor that takes them.
+    """
     if not issubclass(cls, DecomposePass) or cls.__init__ is DecomposePass.__init__:
         return cls
     parameters = list(inspect.signature(cls).parameters.values())

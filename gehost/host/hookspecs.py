@@ -1,4 +1,6 @@
-"""Every hook that a plugin or a vendor module may implement, and when it is called.
+"""Hooks that a plugin or a vendor module may implement.
+
+Each says when it is called.
 
 Mark an implementation with ``gehost.hookimpl``. Arguments may be left out. Calls run in the order
 of loading: the host's own plugins, installed plugins by name, vendor modules in lexical order;
@@ -34,28 +36,33 @@ hookimpl = pluggy.HookimplMarker("gehost")
 
 @hookspec
 def gehost_register_ops(registry: OpRegistry) -> None:
-    """Called once for each host, after vendor modules were loaded: add custom operators to
-    ``registry``.
+    """Called once for each host: add custom operators to ``registry``.
+
+    Vendor modules are loaded by then.
     """
 
 
 @hookspec
 def gehost_register_passes(registry: PassRegistry) -> None:
-    """Called once for each host, after vendor modules were loaded: add passes to ``registry``.
-    They run after the vendors' passes of their stage.
+    """Called once for each host: add passes to ``registry``.
+
+    Vendor modules are loaded by then. The passes run after the vendors' passes of their stage.
     """
 
 
 @hookspec
 def gehost_register_importers(registry: ImporterRegistry) -> None:
-    """Called once for each host, and by commands that read a model without one: add readers for
-    further input formats, by file suffix.
+    """Called once for each host: add readers for further input formats.
+
+    They are found by file suffix. Commands that read a model without a host call it, too.
     """
 
 
 @hookspec
 def gehost_register_commands(cli: click.Group) -> None:
-    """Called when the command line starts, for installed plugins: add commands to ``cli``.
+    """Called when the command line starts: add commands to ``cli``.
+
+    Only installed plugins are called.
 
     Import heavy modules inside the commands.
     """
@@ -63,13 +70,17 @@ def gehost_register_commands(cli: click.Group) -> None:
 
 @hookspec
 def gehost_register_styles(registry: StyleRegistry) -> None:
-    """Called by ``gehost new``, of installed plugins: add styles in which it writes passes."""
+    """Called by ``gehost new``: add styles in which it writes passes.
+
+    Only installed plugins are called.
+    """
 
 
 @hookspec
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Called for each vendor module after it was loaded: add the passes written in your style to
-    ``registry``.
+    """Called for each loaded vendor module: add passes to ``registry``.
+
+    They are the passes that the module writes in your style.
     """
 
 
@@ -82,20 +93,25 @@ def gehost_tune_kinds(registry: KindRegistry) -> None:
 
 @hookspec
 def gehost_compile_started(graph: Graph, context: CompileContext) -> None:
-    """Called once a compile, when the model is loaded and no pass has run: read only."""
+    """Called once a compile, before any pass runs: read only.
+
+    The model is loaded.
+    """
 
 
 @hookspec
 def gehost_before_infershape(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kBeforeInferShape``: may edit; the edits are checked and
-    undone like a pass's.
+    """Called after the passes of ``kBeforeInferShape``: may edit.
+
+    The edits are checked and undone like a pass's.
     """
 
 
 @hookspec
 def gehost_after_infershape(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kAfterInferShape``: may edit; the edits are checked and
-    undone like a pass's.
+    """Called after the passes of ``kAfterInferShape``: may edit.
+
+    The edits are checked and undone like a pass's.
     """
 
 
@@ -120,7 +136,10 @@ def gehost_stage_finished(graph: Graph, context: CompileContext) -> None:
 
 @hookspec
 def gehost_compile_finished(graph: Graph, context: CompileContext) -> None:
-    """Called once a compile, after the final check and before the model is saved: read only."""
+    """Called once a compile, after the final check: read only.
+
+    The model is not saved yet.
+    """
 
 
 @hookspec
@@ -135,37 +154,49 @@ def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
 
 @hookspec
 def gehost_pass_failed(spec: PassSpec | None, graph: Graph, error: GehostError) -> None:
-    """Called after a pass (``spec`` None: a stage hook) failed and was undone, before the
-    compile ends or goes on: read only.
+    """Called after a pass failed and was undone: read only.
+
+    The compile ends or goes on after it. ``spec`` is None for a stage hook.
     """
 
 
 @hookspec
 def gehost_before_rule(record: PassRecord, source: SourcePattern, graph: Graph) -> None:
-    """Called before a rule of a pass is tried on a graph, its pattern lowered to the model's
-    opset: read only.
+    """Called before a rule of a pass is tried: read only.
+
+    Its pattern is lowered to the model's opset.
     """
 
 
 @hookspec
 def gehost_before_rewrite(rewrite: Rewrite) -> None:
-    """Called before a pass replaces a match, which may still be refused: read only."""
+    """Called before a pass replaces a match: read only.
+
+    The match may still be refused.
+    """
 
 
 @hookspec
 def gehost_after_rewrite(rewrite: Rewrite) -> None:
-    """Called after a pass replaced a match; ``rewrite.made`` holds the new nodes: read only."""
+    """Called after a pass replaced a match: read only.
+
+    ``rewrite.made`` holds the new nodes.
+    """
 
 
 @hookspec
 def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
-    """Called when the match at ``node`` is not replaced, with the whole reason: read only."""
+    """Called when a match is not replaced: read only.
+
+    ``node`` is the match's, ``reason`` is whole.
+    """
 
 
 @hookspec
 def gehost_check_node_support(node: Node | ReplacementNode) -> bool | str | None:
-    """Called by ``GeUtils.CheckNodeSupport``. Return False or a reason if the target cannot run
-    ``node``; return None or True otherwise.
+    """Called by ``GeUtils.CheckNodeSupport``; returns whether the target runs ``node``.
+
+    Return False or a reason if the target cannot run it; return None or True otherwise.
     """
 
 

@@ -64,7 +64,9 @@ REGISTERS_NOTHING = (
 
 
 class Host:
-    """Loads the vendors and plugins of ``options`` and compiles models; two hosts share nothing.
+    """Loads vendors and plugins, and compiles models.
+
+    They are those of ``options``; two hosts share nothing.
 
     Threads may share a host or have one each. Compiles run one at a time, since vendor code uses
     the state of the whole process, and produce the same bytes as in one thread. During a compile
@@ -157,7 +159,9 @@ class Host:
         return found
 
     def tune_kinds(self) -> KindRegistry:
-        """Return the groups of passes that plugins and vendor files want measured as one.
+        """Return the groups of passes that are measured as one.
+
+        Plugins and vendor files name them.
 
         Raises:
             VendorError: a hook fails, or names a pass that does not exist.
@@ -170,7 +174,9 @@ class Host:
         return kinds
 
     def with_inputs(self, *, dims: Mapping[str, int], feeds: str | os.PathLike[str] | None) -> Host:
-        """Return this host with other ``dims`` and ``feeds``; vendors are not loaded again.
+        """Return this host with other ``dims`` and ``feeds``.
+
+        Vendors are not loaded again.
 
         Raises:
             UsageError: the feeds cannot be read.
@@ -182,7 +188,10 @@ class Host:
         return other
 
     def drop_vendor_hooks(self) -> None:
-        """Call no hooks of vendor files from now on; their passes and operators stay registered."""
+        """Call no hooks of vendor files from now on.
+
+        Their passes and operators stay registered.
+        """
         self._plugins = self._own_hooks
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
@@ -271,7 +280,7 @@ class Host:
         return hooked
 
     def _summary(self) -> list[str]:
-        """Return a line if there are fewer passes than the user may expect."""
+        """Return a line if there are unexpectedly few passes."""
         passes = [spec for spec in self.passes if spec.default or not spec.from_plugin]
         if not self.options.vendors and not passes:
             return ["0 passes: no vendors given, so only the clean-up runs; name some (--vendors)"]
@@ -304,12 +313,17 @@ class Host:
 
     @contextmanager
     def vendor_code(self) -> Generator[None]:
-        """Install the vendors' modules as during a compile; their output goes to stderr."""
+        """Install the vendors' modules as during a compile.
+
+        Their output goes to stderr.
+        """
         with self._modules.installed():
             yield
 
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
-        """Compile a model file; the output is written whole or not at all.
+        """Compile a model file.
+
+        The output is written whole or not at all.
 
         With ``verify``, the model is compared with the original before it replaces the output. If
         its numbers differ, it goes to ``<name>.refused.onnx`` beside the output, which stays as it
@@ -336,7 +350,9 @@ class Host:
 
     @contextmanager
     def compiled(self, path: str, report: Report) -> Generator[Model]:
-        """Yield a model file after all stages, not saved, usable until the block ends.
+        """Yield a model file after all stages, not saved.
+
+        It is usable until the block ends.
 
         Raises:
             GehostError: as ``compile`` does.
@@ -382,7 +398,9 @@ class Host:
     def run(self, model: IrModel) -> tuple[IrModel, Report]: ...
 
     def run(self, model: Any) -> tuple[Any, Report]:
-        """Compile a model and return the result in memory; the given model stays as it is.
+        """Compile a model and return the result in memory.
+
+        The given model stays as it is.
 
         Args:
             model: an ``onnx.ModelProto`` or an ``onnx_ir.Model``, whose type the result has; or a
@@ -449,7 +467,10 @@ class Host:
 
     @contextmanager
     def _compiled(self, load: Callable[[], Model], report: Report) -> Generator[Model]:
-        """Yield a model after all stages; it is closed when the block ends."""
+        """Yield a model after all stages.
+
+        It is closed when the block ends.
+        """
         with ExitStack() as stack:
             stack.enter_context(exclusive())
             with self._modules.installed():
@@ -481,7 +502,10 @@ class Host:
     def _difference(
         self, original: Callable[[], onnx.ModelProto | Runner], compiled: Model, report: Report
     ) -> str:
-        """Return how the numbers of a compiled model differ; "" if equal or not verified."""
+        """Return how the numbers of a compiled model differ.
+
+        "" if equal or not verified.
+        """
         if not self.options.verify:
             return ""
         from gehost.verify import Baseline, Runner
@@ -538,7 +562,10 @@ class Host:
             report.seconds["hooks"] = executor.seconds_notifying
 
     def _remove_leftovers(self, context: CompileContext) -> None:
-        """Remove nodes and weights that the stages after the clean-up added or made dead."""
+        """Remove leftovers of the stages after the clean-up.
+
+        They are nodes and weights that these stages added or made dead.
+        """
         found = asdict(remove_leftovers(context.model, self.ops, context.inferrer))
         counts = context.report.cleanup
         context.report.cleanup = {what: count + found[what] for what, count in counts.items()}
@@ -559,7 +586,9 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
 
 
 def _with_opset(model: Model, version: int) -> Model:
-    """The model at a newer opset; the same object where it has this one.
+    """The model at a newer opset.
+
+    The same object where it has this one.
 
     Raises:
         UsageError: the opset is older than the model's, or onnx does not know it.
@@ -592,7 +621,10 @@ def _with_opset(model: Model, version: int) -> Model:
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
-    """Save a model whose numbers differ beside the output; return the error that names it."""
+    """Save a model whose numbers differ, beside the output.
+
+    Returns the error that names it.
+    """
     refused = f"{output.removesuffix('.onnx')}.refused.onnx"
     while os.path.exists(refused) and os.path.samefile(refused, path):
         refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
@@ -626,7 +658,9 @@ def _path(given: Any, what: str) -> str:
 
 
 def _inlined(model: Model, report: Report) -> Model:
-    """Return the model with its functions inlined, as far as ONNX's inliner can.
+    """Return the model with its functions inlined.
+
+    ONNX's inliner may leave some.
 
     Raises:
         ModelError: the inlined model is not valid.
@@ -649,7 +683,9 @@ def _inlined(model: Model, report: Report) -> Model:
 
 
 def _final_check(model: Model, report: Report) -> None:
-    """Check the index, and that ``onnx.checker`` accepts the model if it accepted the input.
+    """Check the index, and the model by ``onnx.checker``.
+
+    The latter only if it accepted the input.
 
     Raises:
         PassError: a check failed; names the passes that changed something.

@@ -85,7 +85,10 @@ class ImporterRegistry:
         return {entry.name: entry.options for entry in self._entries.values()}
 
     def find(self, path: str) -> Importer | None:
-        """Return the importer of the longest suffix that fits; None where the file is ONNX."""
+        """Return the importer of the longest suffix that fits.
+
+        None where the file is ONNX.
+        """
         entry = self._find(path)
         return None if entry is None else entry.importer
 
@@ -94,7 +97,9 @@ class ImporterRegistry:
         return self._entries[max(fitting, key=len)] if fitting else None
 
     def load(self, path: str, settings: Mapping[str, Any] = NO_OPTIONS) -> Model:
-        """Read a model file with the importer of its suffix; as ONNX if there is none.
+        """Read a model file with the importer of its suffix.
+
+        As ONNX if there is none.
 
         Args:
             path: the file.
@@ -141,7 +146,9 @@ class ImporterRegistry:
     def original(
         self, path: str, settings: Mapping[str, Any] = NO_OPTIONS
     ) -> onnx.ModelProto | str:
-        """Return the model of a file that has an importer; the path itself if the file is ONNX.
+        """Return the model of a file that has an importer.
+
+        The path itself if the file is ONNX.
 
         Raises:
             GehostError: as ``load`` does.

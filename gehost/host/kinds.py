@@ -1,4 +1,7 @@
-"""Kinds of fusion that ``gehost tune`` measures as one: passes that pay off only together."""
+"""Kinds of fusion that ``gehost tune`` measures as one.
+
+Their passes pay off only together.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class KindRegistry:
 
     @property
     def grouped(self) -> set[str]:
-        """The passes that are in a named kind; they are measured even if off by default."""
+        """The passes that are in a named kind.
+
+        They are measured even if off by default.
+        """
         return {one for one, kind in self._passes.items() if kind}
 
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -33,7 +33,9 @@ def installed_importers(settings: Mapping[str, Any] = NO_OPTIONS) -> ImporterReg
 
 
 def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Model:
-    """Read any model file: with an installed importer, or as ONNX if none fits its suffix.
+    """Read any model file.
+
+    With an installed importer, or as ONNX if none fits its suffix.
 
     The model is indexed but not validated, as ``Host.compile`` does. Vendor files are not loaded.
 

@@ -1,4 +1,7 @@
-"""Styles in which ``gehost new --from`` writes a pass: templates of this package and of plugins."""
+"""Styles in which ``gehost new --from`` writes a pass.
+
+Templates of this package and of plugins.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ class BuiltIn(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """One stage: its passes run in load order, then its hook; then the graph is dumped."""
+    """One stage.
+
+    Its passes run in load order, then its hook; then the graph is dumped.
+    """
 
     stage: CustomPassStage
     hook: str

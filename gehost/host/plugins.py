@@ -1,4 +1,7 @@
-"""The plugins of a host, in order: its own, installed ones by name, then vendor modules."""
+"""The plugins of a host, in order.
+
+Its own, installed ones by name, then vendor modules.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ class Hook:
         )
 
     def message(self, error: BaseException) -> str:
-        """Return the message for an exception of a call, with plugin, file and line."""
+        """Return the message for an exception of a call.
+
+        It names plugin, file and line.
+        """
         code = getattr(self.implementation.function, "__code__", None)
         where = deepest_line(error, code.co_filename) if code is not None else None
         return (
@@ -55,7 +61,10 @@ class Hook:
 
     @contextmanager
     def blamed(self) -> Generator[None]:
-        """Turn exceptions other than gehost's own into a ``VendorError`` that names the plugin."""
+        """Turn foreign exceptions into a ``VendorError`` that names the plugin.
+
+        gehost's own pass unchanged.
+        """
         try:
             yield
         except (GehostError, KeyboardInterrupt):
@@ -65,7 +74,9 @@ class Hook:
 
 
 class _Manager(pluggy.PluginManager):
-    """Plugin manager that skips the members of a module that are not marked functions.
+    """A plugin manager that skips unmarked members of a module.
+
+    Marked functions are hooks.
 
     pluggy inspects every member, which is slow and may raise.
     """
@@ -81,14 +92,20 @@ def _is_marked(found: Any) -> bool:
 
 
 def may_have_hooks(module: ModuleType) -> bool:
-    """Whether a module has a marked hook, a name close to one, or its own ``__getattr__``."""
+    """Whether a module may have hooks.
+
+    It has a marked one, a name close to one, or its own ``__getattr__``.
+    """
     return any(
         name in _TELLING or _is_marked(found) for name, found in vars(module).items()
     ) or any(_is_like_hook(name) for name, _ in _functions_of(module))
 
 
 class Plugins:
-    """A list of plugins, whose hooks are called one by one in the given order."""
+    """A list of plugins.
+
+    Their hooks are called one by one in the given order.
+    """
 
     def __init__(self, plugins: Sequence[tuple[str, Any]]) -> None:
         """Register plugins by name.
@@ -209,7 +226,7 @@ def _is_like_hook(name: str) -> bool:
 
 
 def _meant(plugin: Any) -> str:
-    """Return "did you mean …" for the misspelled hooks of a plugin; "" if there are none."""
+    """Return "did you mean …" for a plugin's misspelled hooks, or ""."""
     near = {
         meant: None
         for name, found in _functions_of(plugin)

@@ -76,7 +76,10 @@ class PassRegistry:
 
     @contextmanager
     def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
-        """Register the passes added in the block as ``vendor``'s; after an error, none of them."""
+        """Register the passes added in the block as ``vendor``'s.
+
+        After an error, none of them.
+        """
         before = dict(self._specs)
         self._vendor, self._from_plugin = vendor, from_plugin
         try:
@@ -88,7 +91,9 @@ class PassRegistry:
             self._vendor, self._from_plugin = "", False
 
     def add(self, spec: PassSpec) -> None:
-        """Register a pass; its vendor is that of the file being loaded unless it names one.
+        """Register a pass.
+
+        Its vendor is that of the file being loaded unless it names one.
 
         Raises:
             VendorError: its name is in use (the message has both files), its graph is fixed at
@@ -112,7 +117,9 @@ class PassRegistry:
     def check_hooks(
         self, cls: type, bases: Sequence[type], not_hooks: Collection[str], origin: object
     ) -> None:
-        """Refuse a class that defines a public name close to a hook of ``bases``.
+        """Refuse a class with a public name close to a hook.
+
+        The hooks are those of ``bases``.
 
         Args:
             cls: the class.
@@ -128,7 +135,9 @@ class PassRegistry:
             raise VendorError(problem, where=origin)
 
     def suspect(self, cls: type, advice: str) -> None:
-        """Note a class that is a complete pass and not registered, unless it is a helper.
+        """Note a complete pass class that is not registered.
+
+        Helpers are excepted.
 
         Args:
             cls: the class; a ``_`` in front of its name, or subclasses, make it a helper.
@@ -137,7 +146,7 @@ class PassRegistry:
         self._suspects[cls] = advice
 
     def unregistered(self) -> list[str]:
-        """Return a line for each class that its author probably forgot to register."""
+        """Return a line for each class that is probably not registered."""
         known = {spec.factory for spec in self}
         names = {spec.name for spec in self}
         return [
@@ -150,7 +159,9 @@ class PassRegistry:
         ]
 
     def arrange(self, batches: Sequence[Sequence[str]]) -> None:
-        """Put the passes of one file, collected style by style, in the order of their lines.
+        """Put the passes of one file in the order of their lines.
+
+        They were collected style by style.
 
         The order within a style stays.
         """
@@ -180,7 +191,10 @@ class PassRegistry:
 
 
 def _place(cls: type) -> str:
-    """Return file and line of a class; its module's name if Python does not know them."""
+    """Return file and line of a class.
+
+    Its module's name if Python does not know them.
+    """
     try:
         path = inspect.getsourcefile(cls) or cls.__module__
         return f"{path}:{inspect.getsourcelines(cls)[1]}"

@@ -20,7 +20,10 @@ from gehost.spelling import counted
 
 @dataclass(repr=False)
 class Report:
-    """The report of one compile; ``as_dict`` is its JSON file, a notebook shows its page."""
+    """The report of one compile.
+
+    ``as_dict`` is its JSON file, a notebook shows its page.
+    """
 
     model: str = ""
     nodes_before: int = 0
@@ -90,7 +93,10 @@ class Report:
 
 
 def op_counts(model: Model) -> dict[str, int]:
-    """Count nodes by operator over all graphs of a model, most frequent first."""
+    """Count nodes by operator over all graphs of a model.
+
+    The most frequent come first.
+    """
     counts: Counter[str] = Counter()
     for graph in model.graphs:
         counts.update({op: len(nodes) for op, nodes in graph.by_op.items() if nodes})

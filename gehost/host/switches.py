@@ -1,4 +1,7 @@
-"""Decide which passes run: by option, by the fusion-switch file, or by default."""
+"""Decide which passes run.
+
+By option, by the fusion-switch file, or by default.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _RUNTIME = {"level": str, "disabled_optimizers": list, "libraries": list}
 
 @dataclass(frozen=True)
 class SwitchFile:
-    """A fusion-switch file. ``gehost tune`` writes all parts; GE's files have only the passes."""
+    """A fusion-switch file.
+
+    ``gehost tune`` writes all parts; GE's files have only the passes.
+    """
 
     passes: Mapping[str, bool]
     """On or off by name; ``ALL`` stands for passes that are not named."""
@@ -31,7 +37,7 @@ class SwitchFile:
     """The measurements, with the machine and versions they were made on."""
 
     def foreign(self) -> list[str]:
-        """Return a line for each version or CPU that differs from this machine's."""
+        """Return a line for each version or CPU that differs here."""
         measured = {**self.evidence.get("versions", {}), "cpu": self.evidence.get("cpu")}
         here = machine(name for name in measured if name != "cpu")
         return [
@@ -42,7 +48,10 @@ class SwitchFile:
 
 
 def machine(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of ``packages`` and the name of the CPU, on which times depend."""
+    """Return the versions of ``packages`` and the CPU's name.
+
+    Times depend on them.
+    """
     found: dict[str, str] = {}
     for name in packages:
         try:
@@ -148,7 +157,9 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> 
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
-    """Raise ``UsageError`` with the nearest names if one of ``names`` is not ``known``.
+    """Raise ``UsageError`` if one of ``names`` is not ``known``.
+
+    The error has the nearest names.
 
     ``source`` is the option or file that has the names.
     """

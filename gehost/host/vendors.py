@@ -59,7 +59,9 @@ class VendorFiles(NamedTuple):
 
 
 def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
-    """Find every vendor file below ``roots``, in load order, and the skipped files.
+    """Find every vendor file below ``roots``, in load order.
+
+    Also returns the skipped files.
 
     Raises:
         UsageError: a root is not a readable directory, or is itself a vendor's.
@@ -171,7 +173,10 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
 
 
 def _directories(path: Path) -> list[Path]:
-    """Return the directories in a directory by name; none if it cannot be read."""
+    """Return the directories in a directory by name.
+
+    There are none if it cannot be read.
+    """
     try:
         return sorted(entry for entry in path.iterdir() if entry.is_dir())[:_MOST_LOOKED_AT]
     except OSError:
@@ -179,7 +184,10 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _roots_below(root: Path) -> list[Path]:
-    """Return the directories of vendors up to two levels below, only the nearest ones."""
+    """Return the directories of vendors up to two levels below.
+
+    Only the nearest ones.
+    """
     level = [root]
     for _ in range(2):
         level = [
@@ -199,7 +207,10 @@ def _roots_below(root: Path) -> list[Path]:
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
-    """Return a package name for a vendor's files; with a number where the name is in use."""
+    """Return a package name for a vendor's files.
+
+    It has a number where the name is in use.
+    """
     stem, number = vendor.replace(".", "_"), 1
     while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
         number += 1
@@ -208,7 +219,10 @@ def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
 
 
 def _loadable(path: Path) -> tuple[Path, str]:
-    """Return the file to load, and a reason if it must not be loaded."""
+    """Return the file to load.
+
+    Also a reason if it must not be loaded.
+    """
     if path.name.startswith(("_", ".")):
         return path, f"{_HIDDEN} {path.name[0]}"
     if path.is_dir():
@@ -243,7 +257,9 @@ class VendorModules:
                 sys.modules.update(before)
 
     def load(self, file: VendorFile) -> ModuleType:
-        """Import a vendor file, unless another one imported it already; call inside ``installed``.
+        """Import a vendor file; call inside ``installed``.
+
+        A file that another one imported is not imported again.
 
         Raises:
             VendorError: its import raised an exception; the message has file and line.
@@ -291,7 +307,10 @@ def _import(file: VendorFile) -> ModuleType:
 
 
 def _make_packages(file: VendorFile) -> None:
-    """Create the empty packages of a vendor's files, with the search path for their siblings."""
+    """Create the empty packages of a vendor's files.
+
+    They have the search path for their siblings.
+    """
     package = file.module_name.rpartition(".")[0]
     top = package.partition(".")[0]
     for name, path in ((top, []), (package, [str(file.directory)])):
@@ -301,7 +320,10 @@ def _make_packages(file: VendorFile) -> None:
 
 
 def modules_of(module: ModuleType) -> list[ModuleType]:
-    """Return the imported modules of a package, its helpers (``_name``), and the module itself."""
+    """Return a package's imported modules, then the module itself.
+
+    Helpers (``_name``) are included.
+    """
     helpers = f"{module.__name__.rpartition('.')[0]}._"
     return [
         *(
@@ -339,7 +361,10 @@ def _forget_strays(before: set[str], directory: Path) -> None:
 
 
 def fault_of(error: BaseException, file: VendorFile) -> VendorError:
-    """Turn an error that came after a vendor file's import into one that names the file."""
+    """Turn a later error of a vendor file into its ``VendorError``.
+
+    The error came after the import; the new one names the file.
+    """
     if isinstance(error, VendorError) and str(file.directory) in str(error):
         return error
     where = file.path if isinstance(error, VendorError) else _fault(error, file)
@@ -349,7 +374,10 @@ def fault_of(error: BaseException, file: VendorFile) -> VendorError:
 
 
 def _fault(error: BaseException, file: VendorFile) -> SourceLocation:
-    """Return the line at fault: the syntax error's, or the deepest one in the vendor's files."""
+    """Return the line at fault.
+
+    The syntax error's, or the deepest one in the vendor's files.
+    """
     if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
         return SourceLocation(error.filename, error.lineno or 1)
     return deepest_line(error, str(file.directory)) or SourceLocation(str(file.path), 1)

@@ -1,4 +1,7 @@
-"""Bind one operator of a pattern to a node: the node, its outputs, inputs and parameters."""
+"""Bind one operator of a pattern to a node.
+
+Binds the node, its outputs, inputs and parameters.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ Inputs: TypeAlias = Sequence[Value | None]
 
 
 class Bind:
-    """Binds one operator of the pattern to a node, its outputs and its inputs.
+    """Binds one operator of the pattern.
+
+    Binds its node, outputs and inputs.
 
     Args:
         op: the operator.
@@ -73,7 +78,10 @@ class Bind:
         self.node = self._bind()
 
     def _bind(self) -> Callable[[Binding, Node, Inputs], bool]:
-        """Return the closure that binds a node with its inputs in the order of the operands."""
+        """Return the closure that binds a node.
+
+        Its inputs are in the order of the operands.
+        """
         claim, operands, no_more = self._claim, self._operands, self._no_more
         count = len(operands)
 
@@ -94,7 +102,7 @@ class Bind:
         return bind
 
     def orders(self, binding: Binding, node: Node) -> Sequence[Inputs] | Iterator[Inputs]:
-        """Return the orders of a node's inputs that may fit operands in any order.
+        """Return the orders of inputs that may fit unordered operands.
 
         Each input is checked on its own: against its operand's constraints and producer. Two
         operands give a sequence; more may have too many orders to list.
@@ -128,7 +136,10 @@ class Bind:
 
 
 def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Value | None], bool]:
-    """Return the check of an operand on its own: its constraints, and its producer."""
+    """Return the check of an operand on its own.
+
+    Checks its constraints and its producer.
+    """
     if tensor is None or tensor.producer is None:
         return lambda value: operand_fits(tensor, value)
     ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
@@ -136,7 +147,10 @@ def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Valu
 
 
 def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
-    """Return the indices of the operators that may fit the same nodes, by names of operators."""
+    """Return the indices of operators that may fit the same nodes.
+
+    They are keyed by names of operators.
+    """
     by_name: dict[str, list[int]] = {}
     for op in source.ops:
         for name in op.ops:
@@ -187,7 +201,10 @@ def _claim(
 
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
-    """Return a function that checks a node's parameters; None if there are no constraints."""
+    """Return a function that checks a node's parameters.
+
+    None if there are no constraints.
+    """
     signatures, is_exact = op.ops, op.exact_attributes is not None
     of_attributes = [
         constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)
@@ -196,7 +213,9 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     known: dict[Hashable, bool] = {}
 
     def attributes_hold(node: Node) -> bool:
-        """Check parameters that are attributes; cached, as most nodes are equal to others.
+        """Check parameters that are attributes.
+
+        Results are cached, as most nodes have equal attributes.
 
         The result depends only on the attributes and the rank to which axes refer.
         """
@@ -225,7 +244,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
 
 
 def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
-    """Whether a constraint is for a value, and on an attribute at this opset."""
+    """Whether a constraint wants a value of an attribute at this opset."""
     return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
         signature is not None and signature.attribute_of(constraint.name) is not None
         for signature in op.ops.values()

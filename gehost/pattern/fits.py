@@ -31,7 +31,9 @@ at each node.
 
 
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
-    """Return a parameter's value, from the attribute or the constant input of this opset.
+    """Return a parameter's value at this opset.
+
+    It comes from the attribute or the constant input.
 
     ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not constant.
     """
@@ -46,7 +48,7 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
 
 
 def _default(node: Node, name: str, signature: Signature | None) -> Any:
-    """Return the default of an absent parameter; None if the schema has none."""
+    """Return the default of an absent parameter, or None."""
     attribute = None if signature is None else signature.attribute_of(name)
     if signature is None or attribute is None:
         return schemas.newest_default(node.domain, node.op_type, name)
@@ -118,7 +120,9 @@ def has_other_attributes(op: OpPattern, node: Node) -> bool:
 
 
 def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
-    """Whether a value may stand for an operand, by itself and without its producer.
+    """Whether a value may stand for an operand.
+
+    Judges the value by itself, without its producer.
 
     An operand None must be absent.
     """
@@ -134,7 +138,9 @@ def asks_more(tensor: TensorPattern) -> bool:
 
 
 def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
-    """Return the check that a node has no input past the pattern's own.
+    """Return the check that a node has no further inputs.
+
+    Further inputs are those past the pattern's own.
 
     Slots that other opsets hold in an attribute do not count.
     """
@@ -162,13 +168,16 @@ def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
 
 
 def is_output(value: Value, ops: Container[str], slot: int) -> bool:
-    """Whether a value is output ``slot`` of a node of one of ``ops``."""
+    """Whether a value is output ``slot`` of one of ``ops``."""
     node = value.producer
     return node is not None and node.op in ops and value.index == slot
 
 
 def counted_ops(op: OpPattern) -> frozenset[str]:
-    """Return the operators of which a node must have as many outputs as the pattern."""
+    """Return operators whose number of outputs counts.
+
+    A node must have as many outputs as the pattern.
+    """
     return frozenset(
         name
         for name, signature in op.ops.items()
@@ -177,7 +186,9 @@ def counted_ops(op: OpPattern) -> frozenset[str]:
 
 
 def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
-    """Whether an output of a node may stand for a tensor that is bound to ``known`` or not yet.
+    """Whether a node's output may stand for a tensor.
+
+    The tensor is bound to ``known``, or not yet bound.
 
     ``needed``: the output must be there.
     """
@@ -185,7 +196,10 @@ def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bo
 
 
 def outside_readers(value: Value, inside: Container[Node | Graph | None]) -> list[Node | Graph]:
-    """Return the readers of an inner tensor outside a match, each of which forbids the match."""
+    """Return the readers of an inner tensor outside a match.
+
+    Each of them forbids the match.
+    """
     return [reader for reader in value.readers if reader not in inside]
 
 
@@ -195,7 +209,9 @@ def cyclic_region(
     nodes: Iterable[Node],
     values: Sequence[Value | None] | Mapping[int, Value | None],
 ) -> Region | None:
-    """Return the region of a complete match if, joined into one node, it would feed itself.
+    """Return a match's region if it would feed itself.
+
+    The match is complete, and the region counts as one node.
 
     With a single output it cannot.
     """
@@ -208,7 +224,10 @@ def cyclic_region(
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
-    """Whether a value has the dtype, rank, shape and elements of a pattern; unknown ones do not."""
+    """Whether a value fits a pattern's dtype, rank, shape and elements.
+
+    Unknown ones do not fit.
+    """
     if pattern.constant is not None:
         return constant_holds(pattern.constant, value)
     if pattern.dtype is not None and value.dtype != pattern.dtype:
@@ -253,7 +272,10 @@ def _comparable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
-    """Whether ``array`` equals the literal in its own dtype; a single number fits any shape."""
+    """Whether ``array`` equals the literal in its own dtype.
+
+    A single number fits any shape.
+    """
     if array.size == 0 or array.dtype == object:
         return False
     literal = wanted.in_dtype(array.dtype)

@@ -72,7 +72,10 @@ class LoweredPattern:
         self._nodes = graph.reachable(self._options)
 
     def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has nodes of all operators of a variant; mostly it does not."""
+        """Whether a graph has nodes of all operators of a variant.
+
+        Mostly it does not.
+        """
         fits_of, by_op = self._fits_of, graph.by_op
 
         def has(node: EsNode) -> bool:
@@ -242,7 +245,9 @@ class LoweredPattern:
         )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Return the wanted value of every parameter, None for those that must be absent.
+        """Return the wanted value of every parameter.
+
+        None for those that must be absent.
 
         Also the only allowed attributes of unknown operators.
         """
@@ -258,7 +263,10 @@ class LoweredPattern:
 
 
 class _Usable:
-    """Whether a variant can compute a tensor with operators for which ``has`` holds."""
+    """Whether a variant can compute a tensor.
+
+    It may use operators for which ``has`` holds.
+    """
 
     def __init__(self, has: Callable[[EsNode], bool]) -> None:
         self._has = has
@@ -280,7 +288,10 @@ class _Usable:
 
 
 class _Fit(NamedTuple):
-    """An operator of a pattern at the model's opset; ``signature`` is None if ONNX lacks it."""
+    """An operator of a pattern at the model's opset.
+
+    ``signature`` is None if ONNX lacks it.
+    """
 
     op: str
     signature: schemas.Signature | None
@@ -288,7 +299,7 @@ class _Fit(NamedTuple):
     params: dict[str, Any]
 
     def holds_parameter(self, slot: int) -> bool:
-        """Whether input ``slot`` is a parameter that is an attribute at other opsets."""
+        """Whether input ``slot`` is an attribute at other opsets."""
         known = self.signature
         return (
             known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
@@ -296,7 +307,10 @@ class _Fit(NamedTuple):
 
 
 def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
-    """Return the values of parameters that an author leaves out, under the author's names."""
+    """Return the values of parameters that an author omits.
+
+    Keys are the author's names.
+    """
     new_names = {old: new for new, old in signature.old_names.items()}
     defaults = {new_names.get(name, name): value for name, value in signature.attributes.items()}
     for name in signature.migrating:

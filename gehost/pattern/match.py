@@ -27,7 +27,7 @@ from gehost.status import SUCCESS, Status
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class MatchResult:
-    """One match: the nodes and tensors of the model for those of the pattern."""
+    """One match: the model's nodes and tensors for the pattern's."""
 
     def __init__(self, binding: Binding, pattern: Pattern) -> None:
         self._binding = binding
@@ -49,8 +49,9 @@ class MatchResult:
 
     @property
     def inputs(self) -> list[Value]:
-        """The tensors at the pattern's inputs, by index; None for inputs that this match does not
-        use.
+        """The tensors at the pattern's inputs, by index.
+
+        None for inputs that this match does not use.
         """
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.inputs]
@@ -63,7 +64,9 @@ class MatchResult:
 
     # Any: the type is checked here, with an error of ours; machine code would raise its own
     def get(self, name: str | Any) -> Value | None:
-        """Return the tensor of a name of the pattern: an input, or a captured tensor.
+        """Return the tensor of a name of the pattern.
+
+        It is an input or a captured tensor.
 
         None if it belongs to an alternative or optional part that is not in this match.
 
@@ -126,7 +129,10 @@ class MatchResult:
         return SUCCESS
 
     def has(self, node: EsNode | EsTensor) -> bool:
-        """Whether an operator of the pattern is in this match, which depends on the alternative."""
+        """Whether an operator of the pattern is in this match.
+
+        It depends on the alternative.
+        """
         producer = node.producer if isinstance(node, EsTensor) else node
         nodes = self._source.nodes
         return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
@@ -160,7 +166,9 @@ class MatchResult:
         return found
 
     def check_names(self, replacement: EsGraph) -> None:
-        """Check the names of a replacement's inputs, which correspond to the pattern's by index.
+        """Check the names of a replacement's inputs.
+
+        They correspond to the pattern's by index.
 
         Raises:
             PatternError: the pattern uses the name of an input for another tensor.
@@ -229,14 +237,20 @@ class PatternMatcher:
         return PatternMatcher, self._made_of
 
     def MatchNext(self) -> MatchResult | None:
-        """Return the next match in topological order of output 0's node; None at the end."""
+        """Return the next match; None at the end.
+
+        Matches are in topological order of output 0's node.
+        """
         return next(self._matches, None)
 
     def __iter__(self) -> Iterator[MatchResult]:
         return self._matches
 
     def why_not(self, node: Node) -> MatchFailure | None:
-        """Return why ``node`` is not the producer of output 0 of a match; None if it is."""
+        """Return why ``node`` is not the producer of output 0.
+
+        None if it is.
+        """
         return why_not(self._compiled.source, node)
 
     def _find(self) -> Iterator[MatchResult]:

@@ -86,7 +86,9 @@ class CompiledPattern:
         self._best: _State | None = None
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
-        """Return the nodes that may produce output 0 of a match now, in topological order.
+        """Return the nodes that may produce output 0 now.
+
+        They are in topological order.
 
         Also whether these are all nodes of the operator; if not, a rewrite may add more, see
         ``reached_from``.
@@ -96,7 +98,10 @@ class CompiledPattern:
         return self._roots.of(graph)
 
     def reached_from(self, node: Node) -> list[Node]:
-        """Return the nodes that may produce output 0 of a match with ``node`` as the newest."""
+        """Return the roots of matches with ``node`` as the newest.
+
+        A root produces output 0.
+        """
         return [] if self._roots is None else self._roots.reached_from(node)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
@@ -139,7 +144,7 @@ class CompiledPattern:
     # going up
 
     def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
-        """Bind ``node`` in any way with which everything on the agenda fits, too."""
+        """Bind ``node`` so that everything on the agenda fits, too."""
         if not op.bind.op.commutative:
             return op.bind.node(binding, node, node.inputs) and self._after(op, binding, agenda)
         orders = op.bind.orders(binding, node)
@@ -228,7 +233,10 @@ class CompiledPattern:
         ]
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
-        """Return the number of options worth trying: fewer if an earlier match is known."""
+        """Return the number of options worth trying.
+
+        It is smaller if an earlier match is known.
+        """
         if self._best is None:
             return len(choice.options)
         taken, best = list(binding.chosen.values()), self._best.taken
@@ -240,7 +248,10 @@ class CompiledPattern:
     # further outputs
 
     def _go_further(self, binding: Binding) -> bool:
-        """Bind the parts of the other outputs: decide open choices, then go to users."""
+        """Bind the parts of the other outputs.
+
+        Decides open choices, then goes to users.
+        """
         if self._has_choices:
             _, choice = self.source.reached(binding.chosen)
             if choice is not None:
@@ -264,7 +275,10 @@ class CompiledPattern:
         return False
 
     def _readers_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
-        """Return the operators that are found as readers, each with the tensor that it reads."""
+        """Return the operators that are found as readers.
+
+        Each comes with the tensor that it reads.
+        """
         order = self.source.order(chosen)[1:]
         return [
             (self._ops[op.index], link)
@@ -295,7 +309,9 @@ class CompiledPattern:
     # the end
 
     def _finish(self, binding: Binding) -> bool:
-        """Check that inner tensors have no outside users, and that the match closes no cycle.
+        """Check the users of inner tensors, and cycles.
+
+        No inner tensor has users outside, and the match closes no cycle.
 
         A match that may not be of the first variant is saved, and the search continues.
         """
@@ -449,12 +465,15 @@ class _State:
 
 
 def _needed(source: SourcePattern) -> frozenset[int]:
-    """Return the tensors that must be present in any variant with their operators: captures."""
+    """Return the captured tensors; a variant with their operators must bind them."""
     return frozenset([index for index in source.captures if index is not None])
 
 
 def _inner(source: SourcePattern) -> tuple[tuple[int, int], ...]:
-    """Return the inner tensors, and how many of the match's operators read each."""
+    """Return the inner tensors, with their number of readers.
+
+    Readers are operators of the match.
+    """
     return tuple([(index, _readers(source, index, {})) for index in source.inner])
 
 

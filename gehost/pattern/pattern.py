@@ -50,11 +50,14 @@ class PatternMatcherConfigBuilder:
 
 
 class Pattern:
-    """A graph to search for, and the tensors of it that the pass needs."""
+    """A graph to search for, with the tensors that the pass needs."""
 
     # Any: the type is checked here, with an error of ours; machine code would raise its own
     def __init__(self, graph: EsGraph | Any) -> None:
-        """Take a graph; raises ``PatternError`` (file and line) if it is not a valid pattern."""
+        """Take a graph.
+
+        Raises ``PatternError`` (file and line) if it is not a valid pattern.
+        """
         if not isinstance(graph, EsGraph):
             raise PatternError(
                 f"Pattern needs the result of BuildAndReset, got {type(graph).__name__}",
@@ -93,7 +96,9 @@ class Pattern:
         self.names[name] = tensor
 
     def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int], name: str = "") -> Pattern:
-        """Capture a tensor of the pattern under the next index; return the pattern.
+        """Capture a tensor of the pattern under the next index.
+
+        Returns the pattern.
 
         Args:
             tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
@@ -176,7 +181,10 @@ def check_pattern(graph: EsGraph) -> None:
 
 
 def _check_outputs(graph: EsGraph) -> None:
-    """Check that each output has an operator in all variants, and that no two are equal."""
+    """Check the outputs.
+
+    Each has an operator in all variants, and no two are equal.
+    """
     seen: set[tuple[EsNode, int]] = set()
     for position, output in enumerate(graph.outputs):
         where = f"pattern {graph.name!r}"
@@ -201,7 +209,10 @@ def _check_outputs(graph: EsGraph) -> None:
 def _operands(
     graph: EsGraph, outputs: Sequence[EsTensor] = ()
 ) -> dict[EsNode | EsInput | EsConst | EsChoice, None]:
-    """Return producers of all operands, and of some outputs, including those of alternatives."""
+    """Return producers of all operands, and of some outputs.
+
+    Those of alternatives are included.
+    """
     waiting = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None]
     waiting.extend(outputs)
     for tensor in waiting:  # grows during the loop
@@ -211,7 +222,10 @@ def _operands(
 
 
 def _check_order(graph: EsGraph) -> None:
-    """Check the order of operators; changing operands of a built operator can make a cycle."""
+    """Check the order of operators.
+
+    Changing operands of a built operator can make a cycle.
+    """
     built: set[EsNode] = set()
     for node in graph.nodes:
         waiting = [tensor for tensor in node.inputs if tensor is not None]

@@ -1,4 +1,7 @@
-"""Candidates for the root of a match, found from nodes of the pattern's rarest operator."""
+"""Candidates for the root of a match.
+
+They are found from nodes of the pattern's rarest operator.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _WALK_COST = 2
 
 
 class _Way:
-    """A step from an operator of the pattern to one of its users."""
+    """A step from an operator of the pattern to a user."""
 
     __slots__ = ("end", "first", "output", "reader")
 
@@ -66,7 +69,10 @@ class Roots:
         return sorted(filter(self.is_fed, self._walk(nodes, rarest)), key=by_order), False
 
     def is_fed(self, node: Node) -> bool:
-        """Whether the anchor's operands come from the right operators: rare, and quick to check."""
+        """Whether the anchor's operands come from the right operators.
+
+        They rarely do, and the check is quick.
+        """
         inputs = node.inputs
         for slot, output, ops in self._feeders:
             value = inputs[slot] if slot < len(inputs) else None
@@ -87,7 +93,10 @@ class Roots:
         return list(found)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
-        """Return the anchor's nodes that nodes of ``op`` reach along the pattern's way."""
+        """Return the anchor's nodes that nodes of ``op`` reach.
+
+        Steps follow the pattern's way.
+        """
         while op is not self._anchor:
             way = self._ways[op.index]
             output, ops, first, end = way.output, way.reader.ops, way.first, way.end
@@ -110,7 +119,10 @@ class Roots:
 
 
 def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
-    """Return the first step of a shortest way to the anchor, for each operator that has one."""
+    """Return the first step of a shortest way to the anchor.
+
+    For each operator that has one.
+    """
     ways: dict[int, _Way] = {}
     waiting = [anchor]
     for reader in waiting:  # grows during the loop

@@ -1,4 +1,7 @@
-"""A pattern at the opset of one model, the input of the matchers."""
+"""A pattern at the opset of one model.
+
+The input of the matchers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ class Kind(Enum):
 
 
 class Constraint(Struct, frozen=True):
-    """One condition on a parameter: an attribute, or at this opset a constant input.
+    """One condition on a parameter.
+
+    It is an attribute, or at this opset a constant input.
 
     ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal
     at every use).
@@ -48,7 +53,10 @@ class Constraint(Struct, frozen=True):
 
 
 class ConstantPattern(Struct, frozen=True, eq=False):
-    """The wanted constant: any (``array`` None), this one exactly, or by value in any dtype."""
+    """The wanted constant.
+
+    Any (``array`` None), this one exactly, or by value in any dtype.
+    """
 
     array: np.ndarray[Any, Any] | None = None
     by_value: bool = False
@@ -57,7 +65,10 @@ class ConstantPattern(Struct, frozen=True, eq=False):
     _in_dtypes: dict[np.dtype[Any], np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
     def in_dtype(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-        """Return the wanted numbers in a dtype; None if it cannot hold them."""
+        """Return the wanted numbers in a dtype.
+
+        None if it cannot hold them.
+        """
         assert self.array is not None
         if dtype not in self._in_dtypes:
             self._in_dtypes[dtype] = in_dtype(self.array, dtype)
@@ -140,7 +151,10 @@ class SourcePattern(Struct, frozen=True, eq=False):
     """Whether a tensor has options; a variant has none."""
 
     def leaves(self, tensor: TensorPattern) -> list[TensorPattern]:
-        """Return the tensors that ``tensor`` may be: itself, or those of its options, in order."""
+        """Return the tensors that ``tensor`` may be.
+
+        Itself, or those of its options, in order.
+        """
         if not tensor.options:
             return [tensor]
         return [leaf for option in tensor.options for leaf in self.leaves(self.tensors[option])]
@@ -152,7 +166,10 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return tensor
 
     def reached(self, chosen: Chosen) -> tuple[list[int], TensorPattern | None]:
-        """Return the operators that outputs depend on, and the first open choice, bottom up."""
+        """Return the operators that outputs depend on.
+
+        Also the first open choice, bottom up.
+        """
         found: dict[int, None] = {}
         open_choice: TensorPattern | None = None
         stack = [self.tensors[index] for index in reversed(self.outputs)]
@@ -167,7 +184,9 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return sorted(found), open_choice
 
     def order(self, chosen: Chosen) -> list[tuple[OpPattern, Link]]:
-        """Return the operators that these options need, each after a tensor that leads to it.
+        """Return the operators that these options need.
+
+        Each comes after a tensor that leads to it.
 
         That of output 0 is first, with what it depends on; then one that reads a tensor of these,
         with what it depends on; and so on. Output 0 must not be an open choice.
@@ -279,7 +298,10 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
     @property
     def needed(self) -> frozenset[int]:
-        """Tensors that must be present: those that an operator reads, outputs and captures."""
+        """Tensors that must be present.
+
+        Those that an operator reads, outputs and captures.
+        """
         read = {
             tensor.index
             for op in self.ops

@@ -77,7 +77,10 @@ class LoweredOp:
         return self._stem
 
     def template(self, author: Author, origin_types: str) -> NodeTemplate:
-        """Return a template of such nodes, without the names of the nodes that they replace."""
+        """Return a template of such nodes.
+
+        Without the names of the nodes that they replace.
+        """
         found = self._templates.get(origin_types)
         if found is None:
             metadata = author.metadata(Provenance("", origin_types))
@@ -110,7 +113,10 @@ class ReplacementCache:
         replacement: EsGraph,
         before: Sequence[NodeState],
     ) -> LoweredReplacement | None:
-        """Return the cached replacement for a region; None without one, or if a body changed."""
+        """Return the cached replacement for a region.
+
+        None without one, or if a body changed.
+        """
         entry = None if key is None else self._entries.get(key)
         if entry is None:
             return None
@@ -134,7 +140,9 @@ class ReplacementCache:
         *,
         from_match: bool,
     ) -> None:
-        """Cache a lowered replacement for matches with the same key (None: not cacheable).
+        """Cache a lowered replacement.
+
+        It serves matches with the same key (None: not cacheable).
 
         ``from_match``: a body was written from the matched nodes.
         """
@@ -186,7 +194,10 @@ class _Entry:
 
 
 def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
-    """Copy the constants, as an author may change an array later; equal arrays stay shared."""
+    """Copy the constants, as an author may change an array later.
+
+    Equal arrays stay shared.
+    """
     own: dict[int, np.ndarray[Any, Any]] = {}
     for op in ops:
         for place, read in enumerate(op.inputs):
@@ -196,7 +207,10 @@ def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
 
 
 def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
-    """Return the key of ``replacement`` in place of ``region``; None if it cannot be cached."""
+    """Return the key of ``replacement`` in place of ``region``.
+
+    None if it cannot be cached.
+    """
     places: dict[object, int] = {}
     """The position of each operator."""
     key: list[Hashable] = []
@@ -245,7 +259,10 @@ def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
 def _match_key(
     region: Region, replacement: EsGraph, before: Sequence[NodeState]
 ) -> Hashable | None:
-    """Return the key of everything that a body written from the match depends on, or None."""
+    """Return the key of a body written from the match.
+
+    It has everything that the body depends on; None without one.
+    """
     read = _inputs_read(replacement)
     # constants that the new node does not read become part of the body, by their elements
     inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
@@ -263,7 +280,10 @@ def _inputs_read(replacement: EsGraph) -> set[int]:
 
 
 def _elements(region: Region) -> Hashable:
-    """Return a key of the elements of constant inputs that inference may read."""
+    """Return a key of the elements that inference may read.
+
+    They are those of constant inputs.
+    """
     found: list[Hashable] = []
     for value in region.inputs:
         array = small_array(value)

@@ -1,4 +1,7 @@
-"""Find out whether a replacement equals the matched nodes, so that nothing would change."""
+"""Find replacements that equal the matched nodes.
+
+They would change nothing.
+"""
 
 from __future__ import annotations
 

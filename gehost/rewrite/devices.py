@@ -12,7 +12,7 @@ from gehost.rewrite.lower import Refused
 
 
 def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node]) -> None:
-    """Give the new node the device configurations of the nodes that it replaces.
+    """Give a new node the devices of the nodes that it replaces.
 
     It inherits their specs of its inputs and outputs, and their pipeline stage. Specs of tensors
     inside the region are dropped with the tensors.
@@ -67,7 +67,9 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
 
 
 def check_not_specified(value: Value, readers: Sequence[Node]) -> None:
-    """Check that no node has a spec of a tensor that it will no longer read or produce.
+    """Check that no node has a spec of this tensor.
+
+    The node would no longer read or produce it.
 
     Raises:
         Refused: ``sharding: …``: a node has one.

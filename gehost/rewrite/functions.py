@@ -39,7 +39,9 @@ def op_with_body(
     present: Sequence[bool] | None = None,
     cache: FunctionCache | None = None,
 ) -> str | None:
-    """Add the body of a registered operator to the model; return the operator name of the body.
+    """Add the body of a registered operator to the model.
+
+    Returns the operator name of the body.
 
     Different bodies (other attributes, another opset) get different names, except for an operator
     that a runtime provides: if its calls need several bodies, the model carries none. None if the
@@ -67,7 +69,9 @@ def op_with_body(
 def add_function(
     op: str, function: onnx.FunctionProto, model: Model, version: int = 1, *, renamed: bool = True
 ) -> str:
-    """Offer a function as ``op``, or as ``op__<hash>`` if that has another body; return the name.
+    """Offer a function as ``op``; return its name.
+
+    The name is ``op__<hash>`` if ``op`` has another body.
 
     With ``renamed`` false, the operator keeps its name, and the model carries a body only while all
     its calls share one, because a runtime would use that body for all of them.
@@ -96,7 +100,7 @@ def add_function(
 
 
 def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
-    """Return an inferrer that also types calls whose body the model does not carry."""
+    """Return an inferrer that also types calls without a body."""
     inferrer = Inferrer(model, registry)
     cache = FunctionCache(model)
 
@@ -119,14 +123,20 @@ class WrongOutputsError(VendorError):
 
 
 class FunctionCache:
-    """Names of bodies that were added to the model, by everything that they depend on."""
+    """Names of bodies that were added to the model.
+
+    Keys have everything that the bodies depend on.
+    """
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._entries: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
 
     def get(self, key: Hashable) -> str | None:
-        """Return the name of a body; None if there is none, or an undo removed it."""
+        """Return the name of a body.
+
+        None if there is none, or an undo removed it.
+        """
         name, function = self._entries.get(key, ("", None))
         return name if function is not None and self._model.function(name) is function else None
 
@@ -299,7 +309,9 @@ def _call_key(
     present: Sequence[bool],
     attributes: Mapping[str, Any],
 ) -> Hashable | None:
-    """Return a type-exact key of everything that a body depends on, or None.
+    """Return a type-exact key of a body, or None.
+
+    It has everything that the body depends on.
 
     Encoded attributes would not be exact: they turn 1e-50 into 0.0.
     """
@@ -342,7 +354,10 @@ def _call_body(
 
 
 def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
-    """Encode an attribute; None for a value that ONNX cannot express: None or an empty list."""
+    """Encode an attribute.
+
+    None for a value that ONNX cannot express: None or an empty list.
+    """
     try:
         return None if value is None else encode_attribute(name, value)
     except TypeError:
@@ -350,7 +365,7 @@ def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
 
 
 def check_body(definition: OpDef) -> None:
-    """Build the body of an operator with its defaults, and count its outputs.
+    """Build an operator's body with its defaults; count its outputs.
 
     A body whose attributes have no defaults cannot be built before a call, and a body that refuses
     its defaults may accept other values: both are checked at the call.
@@ -541,7 +556,10 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
 
 
 def original_op(node: Node) -> str:
-    """Return the operator that a node stands for, even if its body needed another name."""
+    """Return the operator that a node stands for.
+
+    Its body may have needed another name.
+    """
     return next(
         (entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op
     )

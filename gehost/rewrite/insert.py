@@ -1,4 +1,6 @@
-"""Insert a replacement's operators into the graph: one path for cached and for new ones.
+"""Insert a replacement's operators into the graph.
+
+There is one path for cached and for new ones.
 
 ``Insertion`` inserts a ``LoweredOp``. If the replacement is not cached, ``Lowering`` produces these
 one by one: inference needs the inserted node before the next operator can be lowered.
@@ -47,7 +49,10 @@ class Insertion:
         self.nodes: list[Node] = []
 
     def insert(self, op: LoweredOp, inputs: Sequence[Value | None]) -> Node:
-        """Insert a node; it becomes the producer of the region's outputs in ``replaced_slots``."""
+        """Insert a node.
+
+        It becomes the producer of the region's outputs in ``replaced_slots``.
+        """
         session, region, origin = self._session, self._region, self._provenance
         names, author = session.model.names, session.author
         stem = op.stem(author)
@@ -73,7 +78,7 @@ class Insertion:
         return node
 
     def insert_cached(self, lowered: LoweredReplacement) -> None:
-        """Insert a replacement from the cache, with the types that were inferred for it."""
+        """Insert a replacement from the cache, with its inferred types."""
         for op in lowered:
             node = self.insert(op, self.resolve(op.inputs))
             for slot, place in enumerate(op.replaced_slots):
@@ -125,7 +130,9 @@ class Insertion:
 
 
 class Lowering:
-    """Lowers a replacement at the model's opset and inserts it, operator by operator.
+    """Lowers a replacement and inserts it, operator by operator.
+
+    The operators are those of the model's opset.
 
     Attributes:
         replaced_slots: new tensor → position of the region's output that it replaces.
@@ -210,7 +217,9 @@ class Lowering:
                 self._region.graph.set_type(value, known)
 
     def value(self, tensor: EsTensor) -> Value:
-        """Return the value of a replacement's tensor: an input, a constant or a new output.
+        """Return the value of a replacement's tensor.
+
+        It is an input, a constant or a new output.
 
         Raises:
             PassError: the replacement does not compute it, or the input is absent here.
@@ -236,7 +245,10 @@ class Lowering:
         return found
 
     def type_of_value(self, value: Value) -> ValueType | None:
-        """Return the type of a value; for a replaced output, the new type."""
+        """Return the type of a value.
+
+        For a replaced output it is the new type.
+        """
         return self._new_types.get(value, value.type)
 
     def _type_of(self, tensor: EsTensor) -> ValueType | None:
@@ -263,7 +275,9 @@ class Lowering:
         inputs: Sequence[Value | None],
         types: Sequence[ValueType | None],
     ) -> str:
-        """Return the operator name to write; add the operator's body to the model.
+        """Return the operator name to write.
+
+        Adds the operator's body to the model.
 
         Raises:
             Refused: the operator needs a body, and the match cannot become its body.
@@ -294,7 +308,10 @@ class Lowering:
         return name
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
-        """Return the region's outputs in the order of the outputs of ``node``, the new node."""
+        """Return the region's outputs in the order of the new node's.
+
+        ``node`` is the new node.
+        """
         if len(self._replacement.reachable()) > 1:
             raise Refused(
                 f"needs a function body: {op} has none, and the replacement is more than this node"

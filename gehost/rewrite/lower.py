@@ -1,4 +1,7 @@
-"""Lower an author's operators to the model's opset: names, parameters, literals as arrays."""
+"""Lower an author's operators to the model's opset.
+
+Names, parameters, literals as arrays.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ class Refused(Exception):  # noqa: N818 - no error: it is counted, and the pass 
 
 @dataclass(frozen=True, slots=True)
 class LoweredNode:
-    """An operator in the form of the model's opset; constants among the inputs are arrays."""
+    """An operator in the form of the model's opset.
+
+    Constants among the inputs are arrays.
+    """
 
     op: str
     inputs: list[Operand]
@@ -78,7 +84,10 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
 
 
 def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
-    """Lower a custom operator; literals take the dtype of the first tensor beside them."""
+    """Lower a custom operator.
+
+    Literals take the dtype of the first tensor beside them.
+    """
     inputs: list[Operand] = []
     partner: EsTensor | None = None
     for tensor in node.inputs:
@@ -239,7 +248,9 @@ class _Lowering:
     def _literal(
         self, literal: np.ndarray[Any, Any], parameter: Parameter | None
     ) -> np.ndarray[Any, Any]:
-        """Return a literal in the only dtype of its input, or in its partner's dtype.
+        """Return a literal in the dtype of its input.
+
+        It is the only one, or its partner's.
 
         The partner is a tensor of the same type parameter, or the first one.
         """
@@ -264,7 +275,10 @@ class _Lowering:
         )
 
     def _partners(self) -> tuple[EsTensor | None, dict[str, EsTensor]]:
-        """Return the first input that is not a literal: of all, and of each type parameter."""
+        """Return the first input that is not a literal.
+
+        One for all inputs, and one for each type parameter.
+        """
         if self._found is None:
             first: EsTensor | None = None
             by_type: dict[str, EsTensor] = {}
@@ -293,7 +307,10 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
 def _cast(
     literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode
 ) -> np.ndarray[Any, Any]:
-    """Return a literal in the first of these dtypes that can hold it (0.5 is not an integer)."""
+    """Return a literal in the first dtype that can hold it.
+
+    An integer type cannot hold 0.5.
+    """
     for dtype in dtypes:
         array = None if dtype == DataType.STRING else in_dtype(literal, dtype.numpy)
         if array is not None:
@@ -308,7 +325,10 @@ _NUMBERS = _INTEGERS | _LISTS | {onnx.AttributeProto.FLOAT}
 
 
 def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
-    """Convert a parameter to its attribute's kind: ``1`` to a float, a tuple or array to a list."""
+    """Convert a parameter to its attribute's kind.
+
+    ``1`` becomes a float, a tuple or array a list.
+    """
     if kind not in _NUMBERS:
         return given
     if kind == onnx.AttributeProto.INT and type(given) is int:

@@ -1,4 +1,6 @@
-"""The outcome for each replaced tensor: reused, released from its producer, or forwarded.
+"""The outcome for each replaced tensor.
+
+It is reused, released from its producer, or forwarded.
 
 The new node that computes a replaced tensor becomes its producer, and it keeps its name. If the
 matched node that produced it must stay, the tensor is released first. If the replacement returns an
@@ -29,7 +31,9 @@ class Outputs:
         self.rewired = False
 
     def release(self, value: Value) -> None:
-        """Free a replaced tensor for a new producer; retained nodes keep reading the old result.
+        """Free a replaced tensor for a new producer.
+
+        Retained nodes keep reading the old result.
 
         Raises:
             Refused: a body of a retained node returns it, or a node has a sharding spec of it.
@@ -76,7 +80,7 @@ class Outputs:
         return False
 
     def _check_devices(self, value: Value) -> None:
-        """Refuse to change a tensor of which a node has a sharding spec."""
+        """Refuse to change a tensor that has a sharding spec."""
         if self._model.has_device_configurations:
             nodes = [found for found in value.readers if isinstance(found, Node)]
             if value.producer in self.retained:
@@ -113,7 +117,10 @@ def retained_nodes(region: Region) -> set[Node]:
 
 
 def _computes_own_input(region: Region) -> bool:
-    """Whether a matched node computes an input; most inputs come before the first matched node."""
+    """Whether a matched node computes an input.
+
+    Most inputs come before the first matched node.
+    """
     first = region.nodes[0].order
     for value in region.inputs:
         if (

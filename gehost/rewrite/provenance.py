@@ -1,4 +1,6 @@
-"""Provenance of new nodes: ``metadata_props``, step by step back to the original nodes.
+"""Provenance of new nodes in ``metadata_props``.
+
+It leads step by step back to the original nodes.
 
 ``gehost.pass`` names the pass that created a node and ``gehost.origin_nodes`` its original nodes.
 If other passes came in between, ``gehost.history`` lists the nodes that they created, oldest first,
@@ -47,7 +49,9 @@ class HistoryStep(NamedTuple):
 
 
 def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
-    """Return the steps that led to a node, oldest first, its own last; none for an original node.
+    """Return the steps that led to a node, oldest first.
+
+    Its own step is the last; none for an original node.
 
     Args:
         node: the node.
@@ -63,7 +67,10 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
 
 
 def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """Return the history for a node created from ``nodes``; "" if all of them are original."""
+    """Return the history for a node created from ``nodes``.
+
+    "" if all of them are original.
+    """
     steps: dict[HistoryStep, int] = {}
     direct: dict[Source, None] = {}
     for node, metadata in nodes:
@@ -126,7 +133,10 @@ def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def carried(metadata: Mapping[str, str], key: str) -> list[str] | None:
-    """Return the list of texts under ``key``; None if there is none, or it is not gehost's."""
+    """Return the list of texts under ``key``.
+
+    None if there is none, or it is not gehost's.
+    """
     listed = _json_list(metadata.get(key, ""))
     return None if listed is None else [str(entry) for entry in listed]
 
@@ -142,7 +152,10 @@ def _json_list(text: str) -> list[Any] | None:
 
 
 def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
-    """Return the steps before a node's own, and its sources; None if absent or not gehost's."""
+    """Return the steps before a node's own, and its sources.
+
+    None if absent or not gehost's.
+    """
     entries = _json_list(text)
     if not entries:
         return None
@@ -167,7 +180,10 @@ def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
 
 
 def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
-    """Return the sources of the step at ``place``; None if they are invalid."""
+    """Return the sources of the step at ``place``.
+
+    None if they are invalid.
+    """
     found: list[Source] = []
     for source in cast("list[Any]", given) if isinstance(given, list) else ():
         if isinstance(source, list):
@@ -183,7 +199,10 @@ def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
 
 
 class Provenance:
-    """The replaced nodes: names and operators as JSON, and their history ("" for originals)."""
+    """The replaced nodes.
+
+    Names and operators as JSON, and their history ("" for originals).
+    """
 
     __slots__ = ("history", "origin_nodes", "origin_types")
 
@@ -195,7 +214,10 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a rewrite: names the new nodes, and is part of their provenance."""
+    """The author of a rewrite.
+
+    Names the new nodes, and is part of their provenance.
+    """
 
     name: str
     vendor: str = ""
@@ -218,7 +240,10 @@ class Author:
 
 
 def provenance(nodes: Sequence[Node]) -> Provenance:
-    """Return the provenance of a replacement of ``nodes``, through those that passes created."""
+    """Return the provenance of a replacement of ``nodes``.
+
+    Follows those that passes created.
+    """
     origins: dict[str, str] = {}
     history = ""
     for node in nodes:
@@ -240,7 +265,10 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
 
 @lru_cache(maxsize=1024)
 def _types_as_json(types: tuple[str, ...]) -> str:
-    """Return the operators of the original nodes as JSON; matches of a rule mostly share them."""
+    """Return the operators of the original nodes as JSON.
+
+    Matches of a rule mostly share them.
+    """
     return _as_json(types)
 
 

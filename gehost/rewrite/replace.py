@@ -40,7 +40,9 @@ def replace_region(
     *,
     shape_proven: bool = False,
 ) -> Replaced:
-    """Replace a closed region without making a cycle; on any error the model is unchanged.
+    """Replace a closed region without making a cycle.
+
+    On any error the model is unchanged.
 
     Args:
         session: the model and the author.
@@ -132,7 +134,9 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
 
 
 def _make_room(region: Region) -> Node:
-    """Move early users of the outputs after the last matched node; return that node.
+    """Move early users of the outputs after the last matched node.
+
+    Returns that node.
 
     Raises:
         Refused: a matched node is among these users.
@@ -156,7 +160,9 @@ def _prove_types(
     before: Sequence[NodeState],
     shape_proven: bool,
 ) -> None:
-    """Prove that each source has the type of the output that it replaces, and set that type.
+    """Prove that each source has the type of its replaced output.
+
+    Sets that type.
 
     Raises:
         Refused: the types disagree, or cannot be proven to agree.

@@ -1,4 +1,6 @@
-"""Prove that a replacement's tensor has the type of the tensor that it replaces.
+"""Prove the types of a replacement.
+
+A new tensor has the type of the tensor that it replaces.
 
 A known size must stay. For unknown sizes, both sides are inferred again, from inputs whose unknown
 sizes have unique names: results with the same name come from the same input dimension, unchanged,
@@ -222,7 +224,10 @@ class Trace:
                 self.given[value] = self.outer(value)
 
     def side(self) -> Side:
-        """Return a new side of the rewrite, to be filled node by node."""
+        """Return a new side of the rewrite.
+
+        It is filled node by node.
+        """
         return Side(self)
 
     def number(self, computation: Hashable) -> int:
@@ -241,8 +246,9 @@ class Trace:
         return Known(known, array, number)
 
     def computed(self, known: ValueType | None, computation: Hashable) -> Known:
-        """Describe a computed tensor; sizes that inference leaves open are named after the
-        computation.
+        """Describe a computed tensor.
+
+        Sizes that inference leaves open are named after the computation.
         """
         number = self.number(computation)
         if isinstance(known, TensorType) and known.shape is not None:
@@ -252,12 +258,18 @@ class Trace:
 
 
 def is_input_size(dim: Dim) -> bool:
-    """Whether a name is that of an input's dimension; others are of computed sizes."""
+    """Whether a name is that of an input's dimension.
+
+    Others are of computed sizes.
+    """
     return isinstance(dim, str) and dim.startswith(("=", "?"))
 
 
 def _name(number: int, place: int) -> str:
-    """Return a name for an unknown size; marked, so that no symbol of a model equals it."""
+    """Return a name for an unknown size.
+
+    It is marked, so that no symbol of a model equals it.
+    """
     return f"?{number}.{place}"
 
 
@@ -351,7 +363,10 @@ class Side:
 
     @staticmethod
     def _merged(outside: ValueType | None, inside: Known) -> Known:
-        """Merge a call's type from the operator's shape function with that from its body."""
+        """Merge a call's two types.
+
+        One is from the operator's shape function, the other from its body.
+        """
         inner = inside.type
         if isinstance(outside, TensorType) and isinstance(inner, TensorType):
             shape = outside.shape

@@ -32,7 +32,9 @@ Mismatch: TypeAlias = tuple[str, str, str]
 def join_mismatches(
     about: Node | Value | None, tried: Sequence[tuple[int | None, Mismatch]]
 ) -> str:
-    """Join mismatches of equal closeness at one node or tensor into one sentence.
+    """Join mismatches into one sentence.
+
+    They are at one node or tensor and equally close.
 
     Args:
         about: the node or tensor.
@@ -47,7 +49,10 @@ def join_mismatches(
 
 @lru_cache(maxsize=1024)
 def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
-    """Return the sentence without its subject, in which most misses of a pattern differ."""
+    """Return the sentence without its subject.
+
+    Most misses of a pattern differ only in it.
+    """
     by_wanted: dict[str, dict[int | None, str]] = {}
     for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
         by_wanted.setdefault(wanted, {})[slot] = got
@@ -71,7 +76,10 @@ def _got(there: Sequence[str]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``; ", and" if the parts contain commas."""
+    """Return ``a``, ``a and b`` or ``a, b and c``.
+
+    Writes ", and" if the parts contain commas.
+    """
     last = ", and " if any("," in part for part in parts) else " and "
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
@@ -100,7 +108,10 @@ def count_problem(op: OpPattern, node: Node) -> str:
 
 
 def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
-    """Return the first mismatch of a node's parameters, or ""; writes variables to ``bound``."""
+    """Return the first mismatch of a node's parameters, or "".
+
+    Writes variables to ``bound``.
+    """
     if op.exact_attributes is not None and has_other_attributes(op, node):
         return (
             f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
@@ -127,7 +138,10 @@ def operand_problem(
     value: Value | None,
     bound: Mapping[int, Value | None],
 ) -> str | Mismatch:
-    """Return why a value does not fit an operand; as text if it depends on the operands' order."""
+    """Return why a value does not fit an operand.
+
+    A text if it depends on the operands' order.
+    """
     if tensor is None:
         return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
     if value is None:
@@ -177,7 +191,9 @@ def producer_problem(
     slot: int,
     reading: OpPattern | None = None,
 ) -> Mismatch:
-    """Return the mismatch of the producer of ``value``: wanted output ``output`` of ``op``.
+    """Return the mismatch of the producer of ``value``.
+
+    Wanted is output ``output`` of ``op``.
 
     Args:
         node: reads it at input ``slot``.
@@ -195,7 +211,10 @@ def producer_problem(
 
 
 def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
-    """Return a hint if the wanted operand is the other one of a commutative operator."""
+    """Return a hint if the operands are swapped.
+
+    The wanted one is the other operand of a commutative operator.
+    """
     if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]
@@ -216,7 +235,7 @@ def reader_problem(op: OpPattern, value: Value) -> Mismatch:
 
 
 def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
-    """Return the message of an inner tensor that has users outside the match."""
+    """Return the message of an inner tensor with users outside the match."""
     reader = outside[0]
     if isinstance(reader, Node):
         within = "" if reader.graph is value.graph else f' in graph "{reader.graph.name}"'
@@ -234,7 +253,10 @@ def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
 
 
 def cycle_problem(region: Region) -> str:
-    """Return through which node the region would feed itself as a single node, or ""."""
+    """Return the node through which a region feeds itself, or "".
+
+    The region counts as a single node.
+    """
     entering = next(
         (value for value in region.inputs if value is not None and value in region.outputs), None
     )
@@ -257,7 +279,7 @@ def _levels(region: Region, value: Value) -> list[tuple[Node, int]]:
 
 
 def maker(value: Value) -> str:
-    """Return the producer of a tensor; with the pass that made it, if any."""
+    """Return the producer of a tensor, with the pass that made it."""
     node = value.producer
     if node is None:
         if value.is_constant:
@@ -281,7 +303,10 @@ def made_by(node: Node) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a parameter or a constant's elements as text; floats as short as float32 if exact."""
+    """Return a parameter or a constant's elements as text.
+
+    Floats are as short as float32 if that is exact.
+    """
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
     if isinstance(value, float):

@@ -70,7 +70,10 @@ class MatchFailure:
 
 
 def wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
-    """Return the closeness of the producer of ``value`` to ``op``; None if it may fit."""
+    """Return the closeness of the producer of ``value`` to ``op``.
+
+    None if it may fit.
+    """
     node = value.producer
     if is_output(value, op.ops, link.slot):
         return None

@@ -1,4 +1,4 @@
-"""The order in which the reference matcher binds a pattern's operators, and cached checks."""
+"""The order in which the reference matcher binds operators, with cached checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Step:
 
 
 class Plan:
-    """The order in which the operators of a pattern without open choices are bound.
+    """The order in which operators are bound.
+
+    For a pattern without open choices.
 
     Attributes:
         source: a variant of the pattern; where a choice is open, it accepts any tensor.
@@ -75,7 +77,10 @@ class Plan:
 
 
 def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
-    """Return the optional part of each operator of a variant, by its index in the variant."""
+    """Return the optional part of each operator of a variant.
+
+    Keys are indices in the variant.
+    """
     parts: dict[int, str] = {}
     before: dict[int, int] = {}
     for index, taken in chosen.items():
@@ -92,7 +97,9 @@ def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
-    """Return all operators, ``root`` first, each with a tensor through which it is reached.
+    """Return all operators, ``root`` first.
+
+    Each comes with a tensor through which it is reached.
 
     Producers are preferred to users.
     """

@@ -46,7 +46,10 @@ _MOST_VARIANTS = 64
 
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
-    """Return why ``node`` is not the producer of output 0, by the nearest miss; None if it is."""
+    """Return why ``node`` is not the producer of output 0.
+
+    Names the nearest miss; None if it is the producer.
+    """
     found = ReferenceMatcher(source).at(node)
     return found if isinstance(found, MatchFailure) else None
 
@@ -66,18 +69,23 @@ class ReferenceMatcher:
         self._compiled: CompiledPattern | None = None
 
     def at_each(self, nodes: Sequence[Node]) -> list[Look]:
-        """Return ``at`` for all nodes of a graph that may produce output 0."""
+        """Return ``at`` for all nodes that may produce output 0."""
         if not nodes:
             return []
         matches = self.matches(nodes[0].graph)
         return [(node, matches.get(node) or self.at(node)) for node in nodes]
 
     def around_each(self, nodes: Sequence[Node]) -> list[Look]:
-        """Return ``around`` for nodes of a graph, all of one operator of the pattern."""
+        """Return ``around`` for nodes of a graph.
+
+        All are of one operator of the pattern.
+        """
         return [(node, found) for node in nodes if (found := self.around(node)) is not None]
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
-        """Return the nodes of each match in a graph, keyed by the producer of output 0.
+        """Return the nodes of each match in a graph.
+
+        Keys are the producers of output 0.
 
         That node is also the first one of the list.
         Matches need no explanation, so the fast matcher finds them.
@@ -93,7 +101,9 @@ class ReferenceMatcher:
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
-        """Return the nodes of a match with ``node`` as producer of output 0, or its nearest miss.
+        """Return a match with ``node`` as producer of output 0.
+
+        Gives its nodes, or the nearest miss.
 
         ``node`` comes first.
         """
@@ -125,7 +135,10 @@ class ReferenceMatcher:
         return None
 
     def _plan(self, chosen: Chosen) -> Plan | TensorPattern:
-        """Return the plan of the variants with these options; output 0's choice if that is open."""
+        """Return the plan of the variants with these options.
+
+        Returns output 0's choice if that is open.
+        """
         key = tuple(chosen.items())
         found = self._plans.get(key)
         if found is None:
@@ -141,7 +154,9 @@ class ReferenceMatcher:
         return found
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """Match with ``node`` as any operator of the pattern, in one of its first variants.
+        """Match with ``node`` as any operator of the pattern.
+
+        Tries one of its first variants.
 
         Returns None if it fits none. In a match the producer of output 0 comes first.
         """
@@ -248,7 +263,10 @@ class _Search:
         return binding
 
     def failure(self, label: str) -> MatchFailure:
-        """Return the nearest miss, after all attempts at the node with this label have failed."""
+        """Return the nearest miss.
+
+        Called after all attempts at the node with this label have failed.
+        """
         misses = iter(self._misses.items())
         (about, slot, _), (word, of, op, node, size, part) = next(misses)
         reason = word(*of)
@@ -272,7 +290,9 @@ class _Search:
         word: Callable[..., str | Mismatch],
         *of: Any,
     ) -> None:
-        """Record that no node was found for ``op``, unless another miss is nearer.
+        """Record that no node was found for ``op``.
+
+        A nearer miss has priority.
 
         Args:
             node: the node found instead.
@@ -289,7 +309,10 @@ class _Search:
         self._misses.setdefault((about, slot, op), miss)
 
     def _place(self, depth: int, node: Node, found: _Found) -> _Found | None:
-        """Bind a node to the next operator, and continue to a whole match."""
+        """Bind a node to the next operator, and continue.
+
+        The result is a whole match.
+        """
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
