@@ -1,4 +1,7 @@
-"""Shape and type inference: of a single new node, and of a whole model."""
+"""Shape and type inference.
+
+Of a single new node, and of a whole model.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,10 @@ def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
 
 
 def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a body, with references to attributes replaced by the caller's values."""
+    """Yield the nodes of a body for one call.
+
+    The caller's values replace references to attributes.
+    """
     given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
     for template in body.node:
         if not _refers(template):
@@ -40,7 +43,10 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 
 
 def _refers(proto: onnx.NodeProto) -> bool:
-    """Whether a node, or one in its graphs, refers to an attribute of its function."""
+    """Whether a node refers to an attribute of its function.
+
+    Nodes in its graphs count.
+    """
     return any(
         entry.ref_attr_name
         or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
@@ -68,7 +74,10 @@ def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
 
 
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """Return the value of a ``Constant`` node of a body; None for others, also for strings."""
+    """Return the value of a ``Constant`` node of a body.
+
+    None for others, also for strings.
+    """
     if (
         proto.op_type != "Constant"
         or proto.domain not in ("", "ai.onnx")
@@ -88,7 +97,10 @@ def as_a_model(
     types: Sequence[ValueType | None],
     arrays: Sequence[np.ndarray[Any, Any] | None],
 ) -> onnx.ModelProto:
-    """Return a model equivalent to a call; other functions that it calls are not included."""
+    """Return a model equivalent to a call.
+
+    Other functions that it calls are not included.
+    """
     proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=body.opset_import)
     given = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
     for name, known, array, present in given:

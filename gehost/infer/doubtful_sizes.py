@@ -1,4 +1,6 @@
-"""Sizes in doubt by operator, as ``make sizes`` measured them; it writes this file.
+"""Sizes in doubt by operator.
+
+``make sizes`` measured them and writes this file.
 
 Behind each: cases in doubt with a wrong size, cases in doubt whose sizes were right by both
 witnesses, and by one that runs them alone.

@@ -1,4 +1,6 @@
-"""Sizes that ONNX's inference states and that may differ from those of the computed tensor.
+"""Sizes that ONNX's inference states and that may be wrong.
+
+The computed tensor may have others.
 
 A doubt is an operator, a range of opsets, and conditions on one node. If all of them hold, gehost
 treats the sizes as unknown: clean-up folds none of them, and no proof uses them. The doubts are
@@ -55,7 +57,10 @@ class Statement(NamedTuple):
     stated: Sequence[ValueType | None]
 
     def shape(self, slot: int) -> tuple[Dim, ...] | None:
-        """Return the dimensions of an input; None if it is absent or its rank unknown."""
+        """Return the dimensions of an input.
+
+        None if it is absent or its rank unknown.
+        """
         return _shape(self.types, slot)
 
     def result(self, slot: int = 0) -> tuple[Dim, ...] | None:
@@ -67,7 +72,10 @@ class Statement(NamedTuple):
         return slot < len(self.present) and self.present[slot]
 
     def numbers(self, slot: int, attribute: str = "") -> list[Any] | None:
-        """Return the elements of a constant input or, without one, of an attribute."""
+        """Return the elements of a constant input.
+
+        Without the input, those of an attribute.
+        """
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
@@ -215,7 +223,10 @@ def _runtime_ends_elsewhere(s: Statement) -> bool:
 
 
 def _same_lower_rounds_down(s: Statement) -> bool:
-    """Whether the reference rounds axis / stride down, where inference rounds it up."""
+    """Whether the reference rounds axis / stride down.
+
+    Inference rounds it up.
+    """
     return s.attributes.get("auto_pad") == "SAME_LOWER" and any(
         w.size % w.stride for w in _windows(s)
     )
@@ -238,7 +249,10 @@ def _valid_without_dilations(s: Statement) -> bool:
 
 
 def _reference_pads_otherwise(s: Statement) -> bool:
-    """Whether the reference takes pads in another order, as all strides and dilations are 1."""
+    """Whether the reference takes pads in another order.
+
+    It does where all strides and dilations are 1.
+    """
     pads = list(s.attributes.get("pads") or ())
     if _has_strides(s) or _is_dilated(s) or not any(pads):
         return False
@@ -284,7 +298,10 @@ def _has_strides(s: Statement) -> bool:
 
 
 def _scales_to_another_size(s: Statement) -> bool:
-    """Whether float32, in which ONNX Runtime multiplies size and scale, gives another size."""
+    """Whether float32 gives another size.
+
+    ONNX Runtime multiplies size and scale in it.
+    """
     shape, result = s.shape(0), s.result()
     scales = s.numbers(1 if s.op == "Upsample" or len(s.present) == 2 else 2, "scales")
     if shape is None or result is None or not scales:
@@ -326,7 +343,10 @@ _FLAGS = (
 
 
 def _is_wider(s: Statement) -> bool:
-    """Whether a parameter may be wider than the tensor, which would have to be broadcast."""
+    """Whether a parameter may be wider than the tensor.
+
+    The tensor would have to be broadcast.
+    """
     shape = s.shape(0)
     if shape is None:
         return True
@@ -342,7 +362,10 @@ def _is_wider(s: Statement) -> bool:
 
 
 def _widens(dim: Dim, other: Dim) -> bool:
-    """Whether a dimension may be broadcast to another one; a number over 1 never is."""
+    """Whether a dimension may be broadcast to another one.
+
+    A number over 1 never is.
+    """
     return dim not in (1, other) and not (isinstance(other, int) and other > 1)
 
 
@@ -351,7 +374,7 @@ def _axes(s: Statement) -> list[Any] | None:
 
 
 def _has_no_axes(s: Statement) -> bool:
-    """No axes are given, and the tensor may have one of size 1."""
+    """Whether no axes are given, and a size may be 1."""
     shape = s.shape(0)
     none = _axes(s) == [] or (s.has(1) and s.shape(1) == (0,))
     return none and (shape is None or any(not isinstance(dim, int) or dim == 1 for dim in shape))
@@ -367,7 +390,10 @@ def _is_empty(s: Statement) -> bool:
 
 
 def _reduces_nothing(s: Statement) -> bool:
-    """An axis that is reduced may be empty, or which ones are reduced is not known."""
+    """Whether a reduced axis may be empty.
+
+    True, too, if the reduced axes are unknown.
+    """
     shape, axes = s.shape(0), _axes(s)
     if shape is None or (axes is None and s.has(1)):
         return True
@@ -395,7 +421,10 @@ def _is_computed(*slots: int) -> Callable[[Statement], bool]:
 
 
 def _has_empty_part(s: Statement) -> bool:
-    """Whether the parts of a ``Split`` are so long that the last ones are empty or do not fit."""
+    """Whether the parts of a ``Split`` are too long.
+
+    The last ones are then empty or do not fit.
+    """
     shape, count = s.shape(0), len(s.stated)
     axis: int = s.attributes.get("axis", 0)
     if shape is None or not -len(shape) <= axis < len(shape):
@@ -429,7 +458,10 @@ def _slices(s: Statement) -> Iterator[_Slice]:
 
 
 def _begins_before_the_axis(s: Statement) -> bool:
-    """Whether a backward slice begins before the axis: its first element, or empty."""
+    """Whether a backward slice begins before the axis.
+
+    The result is its first element, or empty.
+    """
     return any(
         part.step < 0
         and isinstance(part.size, int)
@@ -440,7 +472,10 @@ def _begins_before_the_axis(s: Statement) -> bool:
 
 
 def _ends_at_the_largest(s: Statement) -> bool:
-    """Whether a backward slice ends at the largest number, which may mean the axis's begin."""
+    """Whether a backward slice ends at the largest number.
+
+    That may mean the axis's begin.
+    """
     return any(part.step < 0 and part.end in (2**63 - 1, 2**31 - 1) for part in _slices(s))
 
 
@@ -476,7 +511,10 @@ def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
 
 
 def _leading_sizes_differ(s: Statement) -> bool:
-    """Whether inputs of rank 2 or more, except a mask, may have different first sizes."""
+    """Whether inputs may have different first sizes.
+
+    Those of rank 2 or more, except a mask.
+    """
     slots = [slot for slot in range(len(s.types)) if (s.op, slot) != ("Attention", 3)]
     shapes = [s.shape(slot) for slot in slots if s.has(slot)]
     leading = {shape[0] for shape in shapes if shape is not None and len(shape) > 1}
@@ -493,7 +531,10 @@ def _hidden_size_differs(s: Statement) -> bool:
 
 
 def _state_is_not_kernel(s: Statement) -> bool:
-    """Whether the state of a causal convolution is not as long as the kernel less one."""
+    """Whether a causal convolution's state has another length.
+
+    It should be as long as the kernel less one.
+    """
     weights, state = s.shape(1), s.shape(3)
     if state is None or weights is None or len(state) != 3 or len(weights) != 3:
         return s.has(3)
@@ -519,13 +560,19 @@ def _rois_differ(s: Statement) -> bool:
 
 
 def _targets_differ(s: Statement) -> bool:
-    """Whether the sizes of the targets differ from the scores' without the class axis."""
+    """Whether the targets' sizes differ from the scores'.
+
+    The class axis does not count.
+    """
     scores, targets = s.shape(0), s.shape(1)
     return scores is None or targets is None or (*scores[:1], *scores[2:]) != targets
 
 
 def _later_is_wider(s: Statement) -> bool:
-    """Whether a letter, or an axis of the dots, may be wider in a later term of an ``Einsum``."""
+    """Whether a later term of an ``Einsum`` may be wider.
+
+    In a letter, or in an axis of the dots.
+    """
     terms = str(s.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
     first: dict[str | int, Dim] = {}
     for slot, term in enumerate(terms):

@@ -1,4 +1,7 @@
-"""Type errors that inference found in a model, despite which a compile can go on."""
+"""Type errors that inference found in a model.
+
+A compile can go on despite them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
 
 
 def _refusal(model: Model, node: Node) -> str:
-    """Return why an ONNX operator does not accept the input types of a node, "" if it does.
+    """Return why an operator refuses a node's input types.
+
+    The operator is ONNX's; "" if it accepts them.
 
     "" also for operators that ONNX does not define.
     """

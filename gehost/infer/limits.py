@@ -1,4 +1,6 @@
-"""Nodes for which ONNX's inference would run out of memory; it is not called for them.
+"""Nodes for which ONNX's inference would exhaust memory.
+
+It is not called for them.
 
 It writes out every dimension and trusts a node's attributes: a rank that comes from the length of a
 vector, or from ``Gather`` of ``Gather``, may exceed all memory; a ``Split`` with more outputs than
@@ -23,7 +25,10 @@ _RANKS_ADDED = frozenset({"Gather", "GatherND"})
 
 
 def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Whether the result of a node with inputs of these shapes may have an extreme rank."""
+    """Whether the result of a node may have an extreme rank.
+
+    Its inputs have these shapes.
+    """
     slot = _RANK_OF.get(op)
     if slot is not None:
         shape = shapes[slot] if slot < len(shapes) else None

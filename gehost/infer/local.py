@@ -63,7 +63,10 @@ ELEMENTS_DO_NOT_MATTER = frozenset(
 
 
 class InferenceFailed(Exception):  # noqa: N818 - not always an error: for a rewrite it is a refusal
-    """ONNX's inference refuses the node: the operator does not accept these types or shapes."""
+    """ONNX's inference refuses the node.
+
+    The operator does not accept these types or shapes.
+    """
 
 
 class Inferrer:
@@ -105,7 +108,9 @@ class Inferrer:
     def node(
         self, node: Node, types: Sequence[ValueType | None] | None = None
     ) -> tuple[ValueType | None, ...]:
-        """Return the output types of a node, from its inputs' types or from ``types`` instead.
+        """Return the output types of a node.
+
+        They follow from its inputs' types, or from ``types`` instead.
 
         Raises:
             InferenceFailed: the operator does not accept these inputs.
@@ -146,7 +151,10 @@ class Inferrer:
     def refined(
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
-        """Return the types ``found`` by inference, refined by the nodes around the node."""
+        """Return the inferred types, refined.
+
+        The nodes around the node refine ``found``.
+        """
         refined = refine(node, types, found[0]) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
 
@@ -158,7 +166,9 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None] | None = None,
         opsets: Mapping[str, int] | None = None,
     ) -> tuple[ValueType | None, ...]:
-        """Return the output types of a protobuf, as ``inferred`` does for a node.
+        """Return the output types of a protobuf.
+
+        As ``inferred`` does for a node.
 
         Args:
             op: the operator's name.
@@ -326,7 +336,10 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
         walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
-        """Infer a call as a model of its own, with nested bodies and computed shapes."""
+        """Infer a call as a model of its own.
+
+        Nested bodies and computed shapes are included.
+        """
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry, self._doubts)
@@ -350,7 +363,10 @@ class Inferrer:
         types: Sequence[ValueType | None],
         arrays: Sequence[np.ndarray[Any, Any] | None],
     ) -> tuple[ValueType | None, ...]:
-        """Infer a call node by node, each from the types of its inputs."""
+        """Infer a call node by node.
+
+        Each from the types of its inputs.
+        """
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -381,7 +397,7 @@ def is_scan(op: str, version: int | None) -> bool:
 
 
 def _is_beyond_steps(node: onnx.NodeProto) -> bool:
-    """Whether the types of a node may depend on more than the types of its inputs."""
+    """Whether more than the inputs' types may decide a node's types."""
     return node.op_type in REFINED or any(entry.type in GRAPH_KINDS for entry in node.attribute)
 
 
@@ -439,7 +455,10 @@ def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[st
 def _function_of(
     schema: onnx.defs.OpSchema, proto: onnx.NodeProto, types: Sequence[ValueType | None]
 ) -> onnx.FunctionProto | None:
-    """Return the body by which ONNX defines an operator; None if it has none."""
+    """Return the body by which ONNX defines an operator.
+
+    None if it has none.
+    """
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
         body = onnx.FunctionProto()
@@ -467,7 +486,10 @@ def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
 
 
 def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node with names for absent outputs, as ONNX refuses an absent first output."""
+    """Return a node with names for absent outputs.
+
+    ONNX refuses an absent first output.
+    """
     if "" not in proto.output:
         return proto
     copy = onnx.NodeProto()
@@ -479,7 +501,10 @@ def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
-    """Return the registered operator of a node, whose body may have needed another name."""
+    """Return the registered operator of a node.
+
+    Its body may have needed another name.
+    """
     if "::" not in op:
         return op
     return next((entry.value for entry in proto.metadata_props if entry.key == "gehost.op"), op)
@@ -527,7 +552,10 @@ def array_type(array: np.ndarray[Any, Any]) -> TensorType:
 
 
 def _deciding_content(value: Value | None) -> Hashable:
-    """Return a key for the visible part of a constant, without creating an array."""
+    """Return a key for the visible part of a constant.
+
+    No array is created.
+    """
     if value is None or not value.is_constant:
         return None
     found = content(value, _DATA_LIMIT)
@@ -539,7 +567,10 @@ def _deciding_content(value: Value | None) -> Hashable:
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a small constant if inference of ``op`` may read them."""
+    """Return the elements of a small constant.
+
+    None unless inference of ``op`` may read them.
+    """
     return None if op in ELEMENTS_DO_NOT_MATTER else small_array(value)
 
 

@@ -71,7 +71,9 @@ def _is_static(known: ValueType) -> bool:
 
 
 def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
-    """Return the types with a number for each symbol and each unknown size.
+    """Return the types with numbers for unknown sizes.
+
+    Each symbol and each unknown size has one.
 
     ``found`` gets the symbol for each number.
     """

@@ -1,4 +1,7 @@
-"""Refine inferred types: by computed shapes, and by sums, products and slices of named sizes."""
+"""Refine inferred types.
+
+By computed shapes, and by sums, products and slices of named sizes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ _END = (1 << 31) - 1
 def refine(
     node: Node, types: Sequence[ValueType | None], inferred: ValueType | None
 ) -> ValueType | None:
-    """Refine the type of output 0 by the elements of inputs that are computed from shapes."""
+    """Refine the type of output 0.
+
+    Uses the elements of inputs that are computed from shapes.
+    """
     if node.op not in REFINED or is_complete(inferred):
         return inferred
     source = types[0] if types else None
@@ -60,7 +66,10 @@ def refine_sizes(
     types: Sequence[ValueType | None],
     stated: Sequence[ValueType | None],
 ) -> Sequence[ValueType | None]:
-    """Refine the inferred types of an ONNX node by sums and products of named sizes."""
+    """Refine the inferred types of an ONNX node.
+
+    Uses sums and products of named sizes.
+    """
     result = stated[0] if stated else None
     if (
         op not in _SIZED
@@ -94,7 +103,10 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
 
 
 def is_complete(known: ValueType | None) -> bool:
-    """Whether a tensor's type is known: its dtype, and a number or a name for each size."""
+    """Whether a tensor's type is known.
+
+    Its dtype, and a number or a name for each size.
+    """
     return (
         isinstance(known, TensorType)
         and bool(known.dtype)
@@ -137,12 +149,18 @@ def _elements(value: Value | None) -> Elements | None:
 
 
 def _nonnegative(dim: Dim) -> Dim:
-    """Return a size; None if it may be negative, with which the node would fail."""
+    """Return a size; None if it may be negative.
+
+    With a negative one the node would fail.
+    """
     return dim if is_size(dim) else None
 
 
 def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _Shape:
-    """Return the result of ``Reshape`` to a target, for every run in which it does not fail."""
+    """Return the result of ``Reshape`` to a target.
+
+    It holds for every run in which it does not fail.
+    """
     copied: list[Dim] = [
         # after the last one there is none to copy: a 0 fails
         None if source is None else source[place] if place < len(source) else entry or None
@@ -162,7 +180,9 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
 
 
 def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) -> list[Dim]:
-    """Return the dimensions, with a possibly copied one replaced if it cannot be 0.
+    """Return the dimensions without copies.
+
+    A possibly copied one is replaced if it cannot be 0.
 
     If it were 0, the tensor would be empty; but the result, whose other sizes are not 0, would not
     be empty, so the node would fail.
@@ -183,7 +203,9 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
 
 
 def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
-    """Return the size of -1: the source's elements divided by those of the other dimensions.
+    """Return the size of -1.
+
+    The source's elements divided by those of the other dimensions.
 
     The divisor is not 0 if the node does not fail.
 
@@ -247,7 +269,10 @@ def _counted(node: Node) -> _Shape | None:
 
 
 def _sliced(node: Node, source: _Shape) -> _Shape | None:
-    """Return the dimensions of a ``Slice`` of leading parts or ranges with step 1."""
+    """Return the dimensions of a ``Slice``.
+
+    It takes leading parts, or ranges with step 1.
+    """
     given: list[Sequence[Dim] | None] = []
     for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
         if node.input(slot) is not None:
@@ -276,7 +301,10 @@ def _sliced(node: Node, source: _Shape) -> _Shape | None:
 
 
 def _part(size: Dim, start: Dim, end: Dim) -> Dim:
-    """Return the length of the part of an axis between ``start`` and ``end``."""
+    """Return the length of an axis's part.
+
+    It is between ``start`` and ``end``.
+    """
     if size is None or start is None or end is None:
         return None
     if isinstance(end, int) and end < 0:  # counts from the end of the axis
@@ -296,7 +324,10 @@ def _part(size: Dim, start: Dim, end: Dim) -> Dim:
 def _by_sizes(
     op: str, proto: onnx.NodeProto, shapes: Sequence[_Shape], result: _Shape
 ) -> tuple[Dim, ...]:
-    """Return the dimensions of a result, with those that inference left open computed."""
+    """Return the dimensions of a result.
+
+    Those that inference left open are computed.
+    """
     if op == "Flatten":
         axis = _integer(proto, "axis", 1)
         rank = len(shapes[0])

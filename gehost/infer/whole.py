@@ -1,4 +1,6 @@
-"""Inference of a whole model, node by node; the result goes into the index, never into the file.
+"""Inference of a whole model, node by node.
+
+The result goes into the index, never into the file.
 
 ONNX's inference functions infer single nodes (``local``), once for all nodes with equal operator,
 attributes and input types; computed shapes are traced back from their uses (``shape_values``). So
@@ -38,8 +40,9 @@ _DEEPEST_TRIED = 2
 
 
 def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
-    """Set the type of every value, as far as inference knows it. Commits all edits so far.
+    """Set the type of every value, as far as inference knows.
 
+    Commits all edits so far.
 
     Args:
         model: its graph and bodies are inferred.
@@ -125,7 +128,10 @@ def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
 
 
 def _runs_at_least_once(loop: Node) -> bool:
-    """Whether a Loop has an iteration; without one, ONNX Runtime makes its outputs of size 0."""
+    """Whether a Loop has an iteration.
+
+    Without one, ONNX Runtime makes its outputs of size 0.
+    """
     count, condition = loop.input(0), loop.input(1)
     arrays = [None if value is None else small_array(value) for value in (count, condition)]
     return all(
@@ -167,7 +173,9 @@ def _in_repeated(
     before: _Types = (),
     behind: _Types = (),
 ) -> _Types:
-    """Infer a body that runs any number of times; return the types after ``skipped``.
+    """Infer a body that runs any number of times.
+
+    Returns the types after ``skipped``.
 
     States have the types with which they ``begin``, as far as an iteration keeps them; sizes that
     it changes are dropped and tried again, and finally all shapes of states are dropped.
@@ -242,7 +250,10 @@ def _forget_shapes(proto: onnx.TypeProto) -> None:
 
 
 def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """Return the common type of a value that has one type or the other."""
+    """Return the common type of two alternatives.
+
+    The value has one type or the other.
+    """
     if one == other or one is None or other is None:
         return one if one == other else None
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):

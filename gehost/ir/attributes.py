@@ -1,4 +1,7 @@
-"""Attributes of a node as Python values, decoded on access, and the encoder."""
+"""Attributes of a node as Python values, and the encoder.
+
+They are decoded on access.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ class Attributes(Mapping[str, Any]):
         return repr(dict(self))
 
     def serialized(self) -> tuple[tuple[str, bytes], ...]:
-        """Return every attribute's name and bytes, sorted by name, as a key for equality."""
+        """Return every attribute's name and bytes, sorted by name.
+
+        The result is a key for equality.
+        """
         return tuple(
             sorted(
                 (name, proto.SerializeToString(deterministic=True))
@@ -62,7 +68,10 @@ class Attributes(Mapping[str, Any]):
         return next(body for body in self._node.bodies if body.proto is graph)
 
     def constant_array(self, base_dir: str | None) -> np.ndarray[Any, Any] | None:
-        """Return the value of a ``Constant`` node with these attributes; None for a sparse one."""
+        """Return the value of a ``Constant`` node with these attributes.
+
+        None for a sparse one.
+        """
         for name, proto in self._protos.items():
             if name == "value":
                 return tensors.to_numpy(proto.t, base_dir)
@@ -114,7 +123,9 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """Encode a Python value as an ``AttributeProto``, which is copied if given as such.
+    """Encode a Python value as an ``AttributeProto``.
+
+    One that is given as such is copied.
 
     Numpy arrays become tensors.
 

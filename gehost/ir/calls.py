@@ -50,7 +50,9 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
 
 
 def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
-    """Check that a call has no more inputs and outputs than the function.
+    """Check a call's number of inputs and outputs.
+
+    It has no more than the function.
 
     Raises:
         ModelError: it has more.
@@ -71,7 +73,10 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
 def _operators(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.FunctionProto]
 ) -> Counter[str]:
-    """Count the nodes by operator, nested bodies included; check those that are calls."""
+    """Count the nodes by operator; check those that are calls.
+
+    Nested bodies are included.
+    """
     found: Counter[str] = Counter()
     waiting = list(nodes)
     while waiting:

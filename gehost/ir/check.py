@@ -79,7 +79,10 @@ def _check_slots(reader: Node | Graph, read: Sequence[Value | None], where: str)
 def _check_value(
     name: str, value: Value, where: str, reads: dict[Node | Graph, frozenset[Value | None]]
 ) -> None:
-    """Check one value; ``reads`` caches the inputs of wide readers, each needed by many values."""
+    """Check one value.
+
+    ``reads`` caches the inputs of wide readers, each needed by many values.
+    """
     if value.producer is not None and not value.producer.in_graph:
         raise ModelError(f'tensor "{name}" is produced by a removed node', subject=where)
     if value.producer is None and value.initializer is None and not value.is_input:

@@ -1,4 +1,7 @@
-"""Constants: their size without reading them, their elements, and a key for equality."""
+"""Constants.
+
+Their size without reading them, their elements, and a key for equality.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
 
 
 def stored_bytes(value: Value) -> int | None:
-    """Return the data size of a constant, from its dimensions; None if it cannot be read."""
+    """Return the data size of a constant, from its dimensions.
+
+    None if it cannot be read.
+    """
     tensor = tensor_of(value)
     if tensor is None:
         array = elements(value) if value.is_constant and value.initializer is None else None
@@ -70,13 +76,16 @@ def stored_bytes(value: Value) -> int | None:
 
 
 def external_bytes(value: Value) -> int:
-    """Return the number of bytes to be read from another file for this constant."""
+    """Return a constant's number of bytes in another file."""
     tensor = tensor_of(value)
     return (stored_bytes(value) or 0) if tensor is not None and is_external(tensor) else 0
 
 
 def elements(value: Value) -> Array | None:
-    """Return the constant's elements; None if it is not a constant, or cannot be read."""
+    """Return the constant's elements.
+
+    None if it is not a constant, or cannot be read.
+    """
     try:
         return value.array
     except ModelError:
@@ -93,7 +102,10 @@ def bytes_of(array: Array) -> int:
 
 
 def bytes_for(count: int, dtype: np.dtype[Any]) -> int:
-    """Return the size of this many elements in a file, where sub-byte ones are packed."""
+    """Return the size of this many elements in a file.
+
+    Sub-byte elements are packed there.
+    """
     return (count * element_bits(tensors.elem_type(dtype)) + 7) // 8
 
 
@@ -109,7 +121,9 @@ def _length(text: str | bytes) -> int:
 
 
 def content(value: Value, most: int = SMALL) -> Hashable:
-    """Return a key that is equal only for equal element type, shape and bits.
+    """Return a key for equality of constants.
+
+    Equal keys mean equal element type, shape and bits.
 
     None above ``most`` bytes.
     """

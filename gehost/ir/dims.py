@@ -1,4 +1,7 @@
-"""Fix open dimensions of a model: each occurrence of a symbol gets the same size."""
+"""Fix open dimensions of a model.
+
+Each occurrence of a symbol gets the same size.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,10 @@ def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: se
 
 
 def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto]]:
-    """Yield every declared shape in a graph and its bodies, with the name of its tensor."""
+    """Yield every declared shape in a graph and its bodies.
+
+    Each comes with the name of its tensor.
+    """
     for entry in (*graph.input, *graph.output, *graph.value_info):
         for shape in _shapes_of(entry.type):
             yield entry.name, shape
@@ -132,7 +138,10 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
 
 
 def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
-    """Yield the shapes in a type, also those of elements of a sequence, map or optional."""
+    """Yield the shapes in a type.
+
+    Those of elements of a sequence, map or optional are included.
+    """
     held = kind.WhichOneof("value")
     if held in ("tensor_type", "sparse_tensor_type"):
         yield getattr(kind, held).shape
@@ -166,7 +175,10 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
 
 
 def _expression(text: str) -> ast.expr | None:
-    """Parse sums, products and others of names and integers; None if the text is not one."""
+    """Parse sums, products and others of names and integers.
+
+    None if the text is not one.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -176,7 +188,10 @@ def _expression(text: str) -> ast.expr | None:
 
 
 def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
-    """Return the expression with sizes in place of symbols, evaluated as far as possible."""
+    """Return the expression with sizes in place of symbols.
+
+    It is evaluated as far as possible.
+    """
     if isinstance(tree, ast.Name):
         return ast.Constant(sizes[tree.id]) if tree.id in sizes else tree
     if not isinstance(tree, ast.BinOp):
@@ -193,7 +208,9 @@ def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
 
 
 def _check_initializers(graph: onnx.GraphProto) -> None:
-    """Check that initializers have the shapes declared in the graph and its bodies.
+    """Check that initializers have their declared shapes.
+
+    Those of the graph and its bodies.
 
     Raises:
         UsageError: one does not.
@@ -217,7 +234,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 
 
 def contradiction(proto: onnx.ModelProto) -> str:
-    """Return the place where shape inference finds a contradiction; "" if there is none."""
+    """Return where shape inference finds a contradiction, or ""."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:
         inferred = onnx.shape_inference.infer_shapes(lean, strict_mode=True, data_prop=True)

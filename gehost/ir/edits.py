@@ -1,4 +1,6 @@
-"""The edits of a graph, each beside its inverse, and the journal that holds the inverses.
+"""The edits of a graph, each beside its inverse.
+
+The journal holds the inverses.
 
 An edit first records its inverse, then writes protobuf and index together. Inverses are idempotent
 and accept a partial edit, so that an error or interrupt at any line can be undone. ``Graph``'s
@@ -27,7 +29,9 @@ ORDER_GAP: Final = 1 << 24
 
 
 class Journal:
-    """The inverse of each edit, oldest first. Marks stay valid until a commit passes them.
+    """The inverse of each edit, oldest first.
+
+    Marks stay valid until a commit passes them.
 
     An entry is recorded before its edit, so that an error or interrupt at any point of the edit can
     be undone: undo functions are idempotent and accept a partial edit.
@@ -47,7 +51,10 @@ class Journal:
 
     @property
     def last(self) -> tuple[int, object]:
-        """The current position and the last entry; both are equal only if nothing was edited."""
+        """The current position and the last entry.
+
+        Both are equal only if nothing was edited.
+        """
         return self.mark(), self._entries[-1] if self._entries else None
 
     @property
@@ -139,7 +146,9 @@ def add_node(
     after: Node | None,
     open_text: str,
 ) -> Node:
-    """Add a node after ``after`` (None: first); values among its outputs change their producer.
+    """Add a node after ``after`` (None: first).
+
+    Values among its outputs change their producer.
 
     ``open_text`` is the metadata text that the template leaves open.
     """
@@ -262,7 +271,10 @@ def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) ->
 
 
 def _use_inputs(node: Node) -> None:
-    """Register a node, and the readers in its bodies, as readers of its inputs."""
+    """Register a node as reader of its inputs.
+
+    The readers in its bodies are registered, too.
+    """
     for value in node.inputs:
         if value is not None:
             if value.read_by is None:
@@ -297,7 +309,10 @@ def set_attribute(
     old: onnx.AttributeProto | None,
     position: int | None,
 ) -> None:
-    """Set, add or remove (None) an attribute; ``old`` at ``position`` is its current state."""
+    """Set, add or remove (None) an attribute.
+
+    ``old`` at ``position`` is its current state.
+    """
     node.graph.model.journal.record(_put_attribute, node, name, old, position)
     _put_attribute(node, name, new)
 
@@ -324,7 +339,10 @@ def _put_attribute(
 
 
 def set_metadata(model: Model, owner: Node | Model, key: str, text: str | None) -> None:
-    """Set or remove (None) one ``metadata_props`` entry of a node or of the model."""
+    """Set or remove (None) one ``metadata_props`` entry.
+
+    It belongs to a node or to the model.
+    """
     old = next((entry.value for entry in owner.proto.metadata_props if entry.key == key), None)
     model.journal.record(_put_metadata, owner, key, old)
     if isinstance(owner, Node):
@@ -431,7 +449,10 @@ def link(graph: Graph, node: Node, after: Node | None) -> None:
 
 
 def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
-    """Remove nodes from the list; accepts nodes that are only partly linked, or not at all."""
+    """Remove nodes from the list.
+
+    Accepts nodes that are only partly linked, or not at all.
+    """
     graph.dirty = True
     for node in nodes:
         before, following = node.prev, node.next
@@ -451,7 +472,10 @@ def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    """Give the nodes higher numbers, starting from the last, so that they always increase."""
+    """Give the nodes higher numbers, from the last on.
+
+    So they increase at every moment.
+    """
     node = graph.tail
     assert node is not None
     order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP

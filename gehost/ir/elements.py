@@ -1,4 +1,6 @@
-"""Elements of small integer tensors, such as computed shapes: numbers, named sizes, or unknown.
+"""Elements of small integer tensors, such as computed shapes.
+
+They are numbers, named sizes, or unknown.
 
 ``Reshape(x, Concat(Shape(x)[:2], [4, 8]))``: one unknown size makes ONNX's inference lose even the
 rank. Following the shape back to its inputs keeps the known elements.
@@ -50,7 +52,10 @@ class ElementsOfModel:
         self._known.clear()
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
-        """Return the elements of an integer vector or scalar; None if their number is unknown."""
+        """Return the elements of an integer vector or scalar.
+
+        None if their number is unknown.
+        """
         if (
             value is None
             or depth == 0
@@ -190,12 +195,18 @@ def _computed(
 
 
 def _whole(number: int) -> Dim:
-    """Return a result that fits 32 bits; None for others, as overflow is not modelled."""
+    """Return a result that fits 32 bits.
+
+    None for others, as overflow is not modelled.
+    """
     return number if -(1 << 31) <= number < 1 << 31 else None
 
 
 def _of_numbers(operation: Callable[[int, int], int], neutral: int, *, either: bool) -> _Operation:
-    """Return an operation on integers; a name stays if the other operand is ``neutral``."""
+    """Return an operation on integers.
+
+    A name stays if the other operand is ``neutral``.
+    """
 
     def computed(one: Dim, other: Dim) -> Dim:
         if isinstance(one, int) and isinstance(other, int):
@@ -281,7 +292,10 @@ def _filled(node: Node, shape: Elements) -> Elements | None:
 
 
 def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None:
-    """Return the product of all elements; None if the given axes may be empty."""
+    """Return the product of all elements.
+
+    None if the given axes may be empty.
+    """
     if (node.graph.model.opset() or 0) >= _AXES_AS_INPUT:
         if node.input(1) is not None or node.attrs.get("noop_with_empty_axes", 0):
             return None

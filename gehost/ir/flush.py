@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def flush_nodes(graph: Graph) -> None:
-    """Write the nodes in the index's order, and drop removed nodes, constants and types."""
+    """Write the nodes in the index's order.
+
+    Removed nodes, constants and types are dropped.
+    """
     wanted = [node.proto for node in graph.nodes]
     table, stood = NodeTable(graph.protos), list(graph.protos)
     # removed nodes, and those that an interrupt below skips, keep the old table
@@ -40,7 +43,10 @@ def flush_tables(graph: Graph) -> None:
 
 
 def arrange(entries: Any, wanted: Sequence[Any]) -> None:
-    """Reorder a repeated field in place to the messages ``wanted``, which are all its entries."""
+    """Reorder a repeated field in place to ``wanted``.
+
+    These messages are all its entries.
+    """
     find = {id(message): place for place, message in enumerate(wanted)}.get
     held = list(entries)  # keeps the Python objects, and so their identities, alive
     end = len(wanted)

@@ -39,7 +39,9 @@ def gc_unfrozen() -> bool:
 
 @contextmanager
 def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
-    """Keep the collector from walking large models repeatedly; they live until the end.
+    """Keep the collector from walking large models repeatedly.
+
+    The models live until the end.
 
     Yields a function to call with each loaded model; it freezes a large one.
 

@@ -1,4 +1,7 @@
-"""GE's accessor names on nodes: thin aliases, so that examples of its documentation work here."""
+"""GE's accessor names on nodes.
+
+Thin aliases, so that examples of its documentation work here.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,19 @@ if TYPE_CHECKING:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Shape:
-    """The shape in a ``TensorDesc``; unknown dimensions and unknown ranks read as -1, as in GE."""
+    """The shape in a ``TensorDesc``.
+
+    Unknown dimensions and unknown ranks read as -1, as in GE.
+    """
 
     def __init__(self, dims: tuple[Dim, ...] | None) -> None:
         self._dims = dims
 
     def GetDims(self) -> list[int]:
-        """Return the sizes, -1 if unknown or symbolic; ``[-2]`` if the rank is unknown."""
+        """Return the sizes, -1 if unknown or symbolic.
+
+        ``[-2]`` if the rank is unknown.
+        """
         if self._dims is None:
             return [-2]
         return [dim if isinstance(dim, int) else -1 for dim in self._dims]
@@ -43,7 +52,10 @@ class Shape:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class TensorDesc:
-    """The element type and shape of a tensor; ``TensorDesc()`` is empty until a method fills it."""
+    """The element type and shape of a tensor.
+
+    ``TensorDesc()`` is empty until a method fills it.
+    """
 
     def __init__(self, value: TypedTensor | None = None) -> None:
         self._value = value
@@ -72,7 +84,9 @@ class TypedTensor(Protocol):
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class NodeIo:
-    """One output of a node (a tensor), or one input of a node (a user).
+    """One output of a node, or one input of a node.
+
+    An output is a tensor, an input is a user.
 
     ``NodeIo()`` is empty until ``GetCapturedTensor(index, io)`` fills it.
     """
@@ -97,7 +111,10 @@ class NodeIo:
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:
-        """Return the producer of a tensor; a ``SourceNode`` for a graph input or an initializer."""
+        """Return the producer of a tensor.
+
+        It is a ``SourceNode`` for a graph input or an initializer.
+        """
         if value.producer is None:
             return cls(SourceNode(value), 0, value)
         return cls(value.producer, value.index, value)
@@ -156,7 +173,10 @@ class GNodeAccessors:
         return len(self.outputs)
 
     def GetAttr(self: _Described, name: str) -> Any:
-        """Return the attribute's Python value; raises ``KeyError`` if the node does not have it."""
+        """Return the attribute's Python value.
+
+        Raises ``KeyError`` if the node does not have it.
+        """
         return self.attrs[name]
 
     def SetAttr(self: _Editable, name: str, value: Any) -> None:
@@ -192,7 +212,10 @@ class GNodeAccessors:
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
     def GetOutDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> list[NodeIo]:
-        """Return the users of output ``index`` with their input slots, in topological order."""
+        """Return the users of output ``index`` with their input slots.
+
+        They are in topological order.
+        """
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 

@@ -1,4 +1,6 @@
-"""The index over the protobuf: a graph's nodes, values and uses, and the methods that edit them.
+"""The index over the protobuf.
+
+A graph's nodes, values and uses, and the methods that edit them.
 
 The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node without
 edits keeps the bytes it was loaded with. Every edit goes through a ``Graph`` method, which writes
@@ -61,7 +63,9 @@ CONSTANTS_OF_ALL_TYPES = 9
 
 
 class Nodes:
-    """The nodes of a graph in topological order: iterable, with length and index.
+    """The nodes of a graph in topological order.
+
+    Iterable, with length and index.
 
     It is also its own iterator: ``next(graph.nodes)`` is the first node.
     """
@@ -108,7 +112,10 @@ class Nodes:
 
 
 class Graph:
-    """The root graph of a model, or a body of If, Loop, Scan or any node with a graph attribute."""
+    """The root graph of a model, or a body.
+
+    If, Loop, Scan and any node with a graph attribute have bodies.
+    """
 
     __slots__ = (
         "by_op",
@@ -167,7 +174,9 @@ class Graph:
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes in topological order; the current one may be removed while iterating.
+        """The nodes in topological order.
+
+        The current one may be removed while iterating.
 
         ``len(graph.nodes)`` and ``graph.nodes[-1]`` work; indexing walks the list from an end.
         """
@@ -186,7 +195,10 @@ class Graph:
         return found
 
     def find(self, name: str) -> Value | None:
-        """Return the value of a name: this graph's own, or the nearest enclosing graph's."""
+        """Return the value of a name.
+
+        It is this graph's own, or the nearest enclosing graph's.
+        """
         graph: Graph | None = self
         while graph is not None:
             if (value := graph.values.get(name)) is not None:
@@ -195,7 +207,10 @@ class Graph:
         return None
 
     def level_of(self, node: Node) -> Node:
-        """Return the node of this graph that is ``node`` or holds it in its bodies."""
+        """Return the node of this graph that holds ``node``.
+
+        ``node`` is that node, or in its bodies.
+        """
         while node.graph is not self:
             owner = node.graph.owner
             if owner is None:
@@ -213,7 +228,10 @@ class Graph:
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
 
     def slots_of(self, value: Value) -> list[int]:
-        """Return the positions of ``value`` among the outputs, in order, using an index."""
+        """Return the positions of ``value`` among the outputs, in order.
+
+        Uses an index.
+        """
         if self.slots is None:
             self.slots = Slots(self.outputs)
         return self.slots.of(value)
@@ -228,7 +246,10 @@ class Graph:
         return found
 
     def captured(self) -> list[tuple[Node | Graph, int, Value]]:
-        """Return every read of an outside value, in this body and the bodies inside it."""
+        """Return every read of an outside value.
+
+        In this body and the bodies inside it.
+        """
         inside = dict.fromkeys([self, *self.subgraphs()])
         found: list[tuple[Node | Graph, int, Value]] = []
         for graph in inside:
@@ -344,7 +365,10 @@ class Graph:
         return edits.new_value(self, name)
 
     def set_input(self, node: Node, slot: SupportsIndex, value: Value | None) -> None:
-        """Make ``node`` read ``value`` at ``slot``; the caller must keep the order topological."""
+        """Make ``node`` read ``value`` at ``slot``.
+
+        The caller must keep the order topological.
+        """
         place = operator.index(slot)
         if node.inputs[place] is not value:
             edits.set_input(node, place, value)
@@ -430,7 +454,9 @@ class Graph:
         return value
 
     def remove_initializer(self, value: Value) -> None:
-        """Remove an initializer that has no users and is not a graph input.
+        """Remove an unused initializer.
+
+        It has no users and is not a graph input.
 
         Raises:
             GehostError: it has users, or is a graph input.

@@ -1,4 +1,6 @@
-"""Build the index: graphs, nodes and values over a parsed protobuf, in topological order.
+"""Build the index over a parsed protobuf.
+
+Graphs, nodes in topological order, and values.
 
 The file's order may be another one.
 """
@@ -35,7 +37,9 @@ def index_model(model: Model, proto: onnx.GraphProto) -> Graph:
 
 
 def index_bodies(node: Node) -> list[Graph]:
-    """Index the graph attributes of a new node; return all bodies in it.
+    """Index the graph attributes of a new node.
+
+    Returns all bodies in it.
 
     Raises:
         ModelError: as ``index_model``.
@@ -47,7 +51,10 @@ def index_bodies(node: Node) -> list[Graph]:
 
 
 def _index_all(waiting: list[Graph]) -> None:
-    """Index graphs level by level: a body is read once its surroundings are known."""
+    """Index graphs level by level.
+
+    A body is read once its surroundings are known.
+    """
     unsorted: dict[Graph, None] = {}
     for graph in waiting:  # grows during the loop
         loose, in_order = _index_level(graph, waiting)
@@ -121,7 +128,9 @@ def _index_inputs(graph: Graph) -> None:
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:
-    """Index the nodes; return whether each comes after the nodes that it reads.
+    """Index the nodes.
+
+    Returns whether each comes after the nodes that it reads.
 
     ``pending`` gets the values that no node defines. This loop dominates the cost of loading, so it
     avoids calls.
@@ -221,7 +230,10 @@ def _defined_twice(graph: Graph, name: str) -> ModelError:
 
 
 def _resolve_outside(graph: Graph, placeholder: Value) -> None:
-    """Replace a name that ``graph`` does not define by the value of an enclosing graph."""
+    """Replace an undefined name by the value of an enclosing graph.
+
+    ``graph`` does not define it.
+    """
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:
@@ -246,7 +258,10 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
 
 
 def _levels_read_early(body: Graph) -> Iterator[Graph]:
-    """Yield the enclosing graphs that define a value after the node whose body reads it."""
+    """Yield the enclosing graphs that define a value too late.
+
+    They define it after the node whose body reads it.
+    """
     for reader, _, value in body.captured():
         reading = value.graph.reading_node(reader)
         if (

@@ -1,4 +1,7 @@
-"""A loaded model: its protobuf, the graphs indexed over it, its names, functions and journal."""
+"""A loaded model.
+
+Its protobuf, the graphs indexed over it, its names, functions and journal.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ from gehost.ir.types import ValueType
 
 
 class Model:
-    """An ONNX model with an index over its graphs, names, functions and the journal of edits."""
+    """An ONNX model with an index over its graphs.
+
+    It also has its names, functions and the journal of edits.
+    """
 
     def __init__(
         self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True
@@ -141,7 +147,10 @@ class Model:
         return iter_graphs([self.graph])
 
     def opset(self, domain: str = "") -> int | None:
-        """Return the opset version that the model imports for a domain; None if it does not."""
+        """Return the opset version that the model imports for a domain.
+
+        None if it does not.
+        """
         return self.opsets.get("" if domain == "ai.onnx" else domain)
 
     def import_domain(self, domain: str, version: int) -> None:
@@ -159,7 +168,10 @@ class Model:
 
     @property
     def configurations(self) -> tuple[onnx.DeviceConfigurationProto, ...]:
-        """The sets of devices that nodes refer to by name, as copies; assign to change them."""
+        """The sets of devices that nodes refer to by name.
+
+        They are copies; assign to change them.
+        """
         found = onnx.ModelProto()
         found.configuration.extend(self.proto.configuration)
         return tuple(found.configuration)
@@ -204,12 +216,18 @@ class Model:
         self._has_device_configurations = True
 
     def new_size(self) -> str:
-        """Return a new name for an unknown size; no other size of the model has it."""
+        """Return a new name for an unknown size.
+
+        No other size of the model has it.
+        """
         self._sizes += 1
         return f"?{self._sizes}"
 
     def fresh_name(self, stem: str) -> str:
-        """Return ``<stem>_<k>`` with the first k that is unused in the model and its bodies."""
+        """Return ``<stem>_<k>`` with the first unused k.
+
+        The model and its bodies count.
+        """
         return self.names.fresh(stem)
 
     def index_bodies(self, node: Node) -> None:
@@ -231,7 +249,10 @@ class Model:
     # functions
 
     def function(self, op: str) -> onnx.FunctionProto | None:
-        """Return the body of an operator: the model's own, or one that was offered since."""
+        """Return the body of an operator.
+
+        It is the model's own, or one that was offered since.
+        """
         own = self.functions.get(op)
         return self.new_functions.get(op) if own is None else own
 
@@ -248,7 +269,10 @@ class Model:
         )
 
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
-        """Offer a body for an operator without one; it is written if a node calls it."""
+        """Offer a body for an operator without one.
+
+        It is written if a node calls it.
+        """
         if self.function(op) is None and op not in self.withheld:
             self.journal.record(self._withdraw_function, op)
             self.new_functions[op] = function
@@ -257,7 +281,10 @@ class Model:
         self.new_functions.pop(op, None)
 
     def withhold_function(self, op: str) -> None:
-        """Withdraw the body that was offered for an operator, and accept no other one."""
+        """Withdraw the body that was offered for an operator.
+
+        No other one is accepted.
+        """
         self.journal.record(self._offer_again, op, self.new_functions.get(op))
         self.new_functions.pop(op, None)
         self.withheld.add(op)
@@ -276,7 +303,10 @@ class Model:
         used[op] = used.pop(op)  # after those that it calls, as onnx.reference requires
 
     def remove_functions(self, ops: Collection[str]) -> None:
-        """Remove functions that came with the model, and commit; they must have no calls."""
+        """Remove functions that came with the model, and commit.
+
+        They must have no calls.
+        """
         self.commit()
         kept = [
             function
@@ -303,7 +333,9 @@ class Model:
         return self.journal.mark()
 
     def undo(self, mark: int) -> None:
-        """Undo every edit since ``mark``, last first; restores the index and the bytes.
+        """Undo every edit since ``mark``, last first.
+
+        Restores the index and the bytes.
 
         Raises:
             GehostError: an edit since ``mark`` was committed, or written by ``flush``.
@@ -317,7 +349,10 @@ class Model:
     # writing
 
     def flush(self) -> onnx.ModelProto:
-        """Commit, update the protobuf from the index, and return it; it stays this object's."""
+        """Commit, update the protobuf from the index, and return it.
+
+        It stays this object's.
+        """
         with gc_disabled():  # creates an object for each node
             self.graph.flush()
         self._flush_all_but_nodes()
@@ -373,7 +408,10 @@ class Model:
             check_graph(graph)
 
     def close(self) -> None:
-        """Break the index's reference cycles, so that its memory is freed at once."""
+        """Break the index's reference cycles.
+
+        Then its memory is freed at once.
+        """
         for graph in list(self.graphs):
             node = graph.head
             while node is not None:
@@ -404,7 +442,9 @@ def _restored(
 
 
 def _check_text(model: Model, error: TypeError) -> None:
-    """Raise a ``ModelError`` if a text is not UTF-8, the likely cause of ``error``.
+    """Raise a ``ModelError`` if a text is not UTF-8.
+
+    That is the likely cause of ``error``.
 
     protobuf returns such texts as bytes, which the index cannot use; if it can, ``validate`` finds
     them.

@@ -1,4 +1,7 @@
-"""Names of nodes and tensors, unique in a whole model, nested bodies included."""
+"""Names of nodes and tensors, unique in a whole model.
+
+Nested bodies are included.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """The names that a model uses; read from its graphs before the first edit that needs one."""
+    """The names that a model uses.
+
+    They are read from its graphs before the first edit that needs one.
+    """
 
     def __init__(self, model: Model, journal: Journal) -> None:
         self._model = model
@@ -40,7 +46,10 @@ class Names:
             used.add(name)
 
     def put_back(self, names: Iterable[str]) -> None:
-        """Register names that an undo restores; they may have been scanned while absent."""
+        """Register names that an undo restores.
+
+        They may have been scanned while absent.
+        """
         if self._used is not None:
             self._used.update([name for name in names if name[-1:].isdigit()])
 

@@ -1,4 +1,7 @@
-"""Values and nodes: the elements of a graph's index. Only ``Graph`` edits them."""
+"""Values and nodes: the elements of a graph's index.
+
+Only ``Graph`` edits them.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,10 @@ class Value:
 
     @property
     def is_input(self) -> bool:
-        """Whether this is an input of the graph; an initializer can be one, as its default."""
+        """Whether this is an input of the graph.
+
+        An initializer can be one, as its default.
+        """
         return self.index == INPUT
 
     @property
@@ -127,7 +133,9 @@ class Value:
 
     @property
     def elements(self) -> tuple[Dim, ...] | None:
-        """The elements of an integer scalar or vector, at most 64; None if their number is unknown.
+        """The elements of an integer scalar or vector, at most 64.
+
+        None if their number is unknown.
 
         Each is a number, a size as in ``shape``, or None. Constants are read, and computed shapes
         are traced back to their inputs: for ``Concat(Shape(x)[:2], [12, 64])`` the elements may be
@@ -137,14 +145,19 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """An initializer that no caller can override, or the output of a ``Constant`` node."""
+        """Whether the value is constant.
+
+        An initializer that no caller can override, or the output of a ``Constant`` node.
+        """
         if self.initializer is not None:
             return self.index != INPUT or self.graph.model.ir_version < 4
         return self.producer is not None and self.producer.op == "Constant"
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
-        """The constant's elements (read-only); None if this is not a constant, or a sparse one.
+        """The constant's elements (read-only).
+
+        None if this is not a constant, or a sparse one.
 
         Read on demand; external data is memory-mapped. Small arrays are cached.
         """
@@ -171,7 +184,10 @@ class Value:
 
     @property
     def readers(self) -> Collection[Node | Graph]:
-        """The users of this value, each once: nodes, also in bodies, and graphs as output users."""
+        """The users of this value, each once.
+
+        Nodes, also in bodies, and graphs as output users.
+        """
         found = self.read_by
         if found is None:
             return ()
@@ -181,7 +197,10 @@ class Value:
 
     @property
     def uses(self) -> list[tuple[Node | Graph, int]]:
-        """Every use: ``(node, input slot)``, and ``(graph, output slot)`` for a graph output."""
+        """Every use of this value.
+
+        ``(node, input slot)``, and ``(graph, output slot)`` for a graph output.
+        """
         found: list[tuple[Node | Graph, int]] = []
         for reader in self.readers:
             read = reader.inputs if isinstance(reader, Node) else reader.outputs
@@ -227,7 +246,10 @@ class Value:
         return any(not isinstance(reader, Node) for reader in self.readers)
 
     def consumers(self) -> list[tuple[Node, int]]:
-        """Return the user nodes with their input slots, in topological order, without graphs."""
+        """Return the user nodes with their input slots.
+
+        They are in topological order, without graphs.
+        """
         found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
         if len(found) > 1:
             found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
@@ -242,7 +264,9 @@ class Value:
 
 
 class Node(GNodeAccessors):
-    """One operator application: a ``NodeProto`` whose inputs and outputs are values, or None.
+    """One operator application.
+
+    A ``NodeProto`` whose inputs and outputs are values, or None.
 
     ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default
     domain.
@@ -297,7 +321,10 @@ class Node(GNodeAccessors):
 
     @property
     def proto(self) -> onnx.NodeProto:
-        """The node's protobuf, looked up on access: its Python object is larger than a Node."""
+        """The node's protobuf, looked up on access.
+
+        Its Python object is larger than a Node.
+        """
         found: onnx.NodeProto = self.table.protos[self.place]
         return found
 
@@ -316,7 +343,10 @@ class Node(GNodeAccessors):
 
     @property
     def label(self) -> str:
-        """The node's name, or that of its first output; used by messages and provenance."""
+        """The node's name, or that of its first output.
+
+        Messages and provenance use it.
+        """
         return self.name or next(
             (value.name for value in self.outputs if value is not None), self.op
         )
@@ -357,7 +387,10 @@ class Node(GNodeAccessors):
 
     @property
     def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
-        """The devices of the node and the split of its tensors, as copies; assign to change."""
+        """The devices of the node and the split of its tensors.
+
+        They are copies; assign to change.
+        """
         found = onnx.NodeProto()
         found.device_configurations.extend(self.proto.device_configurations)
         return tuple(found.device_configurations)
@@ -370,17 +403,26 @@ class Node(GNodeAccessors):
 
     @property
     def in_graph(self) -> bool:
-        """False once the node, or one that holds it in a body, has been removed."""
+        """Whether the node is in its graph.
+
+        False once the node, or one that holds it in a body, has been removed.
+        """
         owner = self.graph.owner
         return self in self.graph.by_op.get(self.op, ()) and (owner is None or owner.in_graph)
 
     def input(self, index: SupportsIndex) -> Value | None:
-        """Return the value at input ``index``; None if absent, also past the end."""
+        """Return the value at input ``index``.
+
+        None if absent, also past the end.
+        """
         place = operator.index(index)
         return self.inputs[place] if place < len(self.inputs) else None
 
     def slots_of(self, value: Value) -> list[int]:
-        """Return the slots that read ``value``, in order; wide inputs use an index."""
+        """Return the slots that read ``value``, in order.
+
+        Wide inputs use an index.
+        """
         if len(self.inputs) <= WIDE:
             return [slot for slot, read in enumerate(self.inputs) if read is value]
         if self.slots is None:
@@ -388,7 +430,10 @@ class Node(GNodeAccessors):
         return self.slots.of(value)
 
     def reads(self, value: Value) -> bool:
-        """Whether ``value`` is one of the node's inputs; wide inputs use an index."""
+        """Whether ``value`` is one of the node's inputs.
+
+        Wide inputs use an index.
+        """
         if len(self.inputs) <= WIDE:
             return value in self.inputs
         if self.slots is None:
@@ -396,7 +441,10 @@ class Node(GNodeAccessors):
         return value in self.slots
 
     def path_from(self, graph: Graph) -> tuple[int, ...]:
-        """Return the node's place inside ``graph`` or its bodies; paths sort in running order."""
+        """Return the node's place inside ``graph`` or its bodies.
+
+        Paths sort in running order.
+        """
         path = [self.order]
         node = self
         while node.graph is not graph:
@@ -418,7 +466,10 @@ by_order = attrgetter("order")
 
 
 def in_order(nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes of one graph in topological order; mostly they are sorted already."""
+    """Return nodes of one graph in topological order.
+
+    Mostly they are sorted already.
+    """
     last: Node | None = None
     for node in nodes:
         if last is not None and node.order < last.order:
@@ -434,13 +485,19 @@ def op_name(domain: str, op_type: str, overload: str = "") -> str:
 
 
 def split_op(op: str) -> tuple[str, str]:
-    """Split an operator name into domain ("" for ONNX's own) and operator type."""
+    """Split an operator name into domain and operator type.
+
+    The domain is "" for ONNX's own.
+    """
     domain, _, op_type = op.rpartition("::")
     return ("" if domain == "ai.onnx" else domain), op_type
 
 
 class Spelling(NamedTuple):
-    """The parts of an operator name as a node stores them, and the name interned."""
+    """The parts of an operator name as a node stores them.
+
+    Also the name, interned.
+    """
 
     domain: str
     op_type: str
@@ -479,7 +536,10 @@ class NodeTemplate(NamedTuple):
         metadata: Mapping[str, str],
         blank: str | None = None,
     ) -> NodeTemplate:
-        """Build one from encoded attributes and metadata, whose entry ``blank`` is left open."""
+        """Build one from encoded attributes and metadata.
+
+        Their entry ``blank`` is left open.
+        """
         spelling = spelled(op)
         proto = onnx.NodeProto(op_type=spelling.op_type, attribute=attributes)
         if spelling.domain:

@@ -6,7 +6,10 @@ from typing import Any
 
 
 class NodeTable:
-    """List indexed by ``Node.place``; protobufs of removed nodes stay, so undo needs no copy."""
+    """List indexed by ``Node.place``.
+
+    Protobufs of removed nodes stay, so undo needs no copy.
+    """
 
     __slots__ = ("protos",)
 

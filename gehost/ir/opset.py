@@ -18,7 +18,9 @@ _SMALL = 1024
 
 
 def raise_opset(proto: onnx.ModelProto, version: int) -> None:
-    """Raise the opset of a model in place, and its IR version to that opset's minimum.
+    """Raise the opset of a model in place.
+
+    Raises its IR version to that opset's minimum.
 
     Inputs, outputs, weights, types and all that the file keeps beside nodes stay; operators that
     did not change are the same nodes. A converted operator has the name and the annotations of the
@@ -65,7 +67,10 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
 
 
 def _refuse_calls(proto: onnx.ModelProto) -> None:
-    """Refuse a call of a function, whose body is written for the opset that it imports."""
+    """Refuse a call of a function.
+
+    Its body is written for the opset that it imports.
+    """
     functions = {(entry.domain, entry.name, entry.overload) for entry in proto.functions}
     for node in _nodes(proto.graph) if functions else ():
         if (node.domain, node.op_type, node.overload) in functions:
@@ -96,7 +101,9 @@ def _refusal(lean: onnx.ModelProto, version: int, message: str) -> ModelError:
 
 
 def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
-    """Give a graph the nodes of its converted copy, and the initializers that they brought.
+    """Give a graph the nodes of its converted copy.
+
+    Adds the initializers that they brought.
 
     Raises:
         ModelError: annotations of a node would be lost.

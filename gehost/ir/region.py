@@ -1,4 +1,7 @@
-"""A part of a graph with ordered inputs and outputs: of a match, or chosen by a pass."""
+"""A part of a graph with ordered inputs and outputs.
+
+It is that of a match, or chosen by a pass.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class Rejection:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Region:
-    """Nodes of one graph with the outside values they read (None: absent) and their results."""
+    """Nodes of one graph, with their boundary.
+
+    The outside values that they read (None: absent) and their results.
+    """
 
     __slots__ = ("_inside", "closed", "graph", "inputs", "nodes", "outputs")
 
@@ -59,7 +65,9 @@ class Region:
 
     @classmethod
     def of_nodes(cls, nodes: Iterable[Node]) -> Region | Rejection:
-        """Return the region that consists of ``nodes``, or the reason why it is not one.
+        """Return the region that consists of ``nodes``.
+
+        Or the reason why it is not one.
 
         Inputs are all values from outside, including constants and values captured by nested
         bodies, in the order of their first use. Outputs are all values used by outside nodes or by
@@ -100,7 +108,7 @@ class Region:
         return [value for value in self.outputs if value not in read]
 
     def stale(self) -> str:
-        """Return why the region cannot be replaced any more, "" if it can."""
+        """Return why the region can no longer be replaced, or ""."""
         inside, inputs = set(self.nodes), set(self.inputs)
         for node in self.nodes:
             if not node.in_graph:
@@ -164,7 +172,10 @@ def _named(node: Node) -> str:
 
 
 def _read_by(node: Node) -> Iterator[Value]:
-    """Yield the values that a node reads itself, then those that its bodies capture."""
+    """Yield the values that a node reads itself.
+
+    Then those that its bodies capture.
+    """
     for value in node.inputs:
         if value is not None:
             yield value
@@ -180,7 +191,10 @@ def _is_read_outside(value: Value, graph: Graph, inside: Collection[Node]) -> bo
 def _way_back(
     graph: Graph, inside: Collection[Node], outputs: Sequence[Value], last: int
 ) -> Node | None:
-    """Return an outside node on a path from an output back inside, at or before ``last``."""
+    """Return an outside node on a path back inside.
+
+    The path begins at an output; the node is at or before ``last``.
+    """
     seen: set[Node] = set()
     values = list(outputs)
     while values:
@@ -200,7 +214,10 @@ def _way_back(
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphInput:
-    """The users, inside a boundary, of one tensor that enters it: each ``NodeIo(node, slot)``."""
+    """The inside users of one tensor that enters a boundary.
+
+    Each is a ``NodeIo(node, slot)``.
+    """
 
     def __init__(self, node_inputs: Sequence[NodeIo] = ()) -> None:
         self._inputs = list(node_inputs)
@@ -371,7 +388,10 @@ def _between(
 
 
 def _check_closed(region: Region) -> None:
-    """Check that inner tensors with inner users have no outside users, unless they are outputs."""
+    """Check that inner tensors have no outside users.
+
+    Checked are those with inner users that are not outputs.
+    """
     outputs = set(region.outputs)
     for node in region.nodes:
         for value in node.outputs:

@@ -24,7 +24,9 @@ _NEWEST = 2**31 - 1
 
 @cache
 def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
-    """Return every version of an operator's schema, oldest first; none if ONNX lacks it.
+    """Return every version of an operator's schema, oldest first.
+
+    None if ONNX lacks it.
 
     Queried by operator: loading all schemas of ONNX costs more than the rest of a small compile.
     """
@@ -49,7 +51,10 @@ def operator_names(domain: str = "") -> frozenset[str]:
 
 @cache
 def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
-    """Return the schema in force at an opset; None if there is none or it is deprecated."""
+    """Return the schema in force at an opset.
+
+    None if there is none or it is deprecated.
+    """
     found = None
     for schema in history(domain, op_type):
         if schema.since_version <= version:
@@ -59,6 +64,9 @@ def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | N
 
 @cache
 def first_version(domain: str, op_type: str) -> int | None:
-    """Return the first opset with an operator; None if ONNX has none of that name."""
+    """Return the first opset with an operator.
+
+    None if ONNX has none of that name.
+    """
     versions = history(domain, op_type)
     return versions[0].since_version if versions else None

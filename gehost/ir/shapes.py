@@ -1,4 +1,7 @@
-"""Proofs about shapes; an unknown dimension is equal to nothing, not even to itself."""
+"""Proofs about shapes.
+
+An unknown dimension is equal to nothing, not even to itself.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def same_shape(left: Value, right: Value) -> bool:
 
 
 def broadcasts_into(addend: Value, target: Value) -> bool:
-    """Whether ``addend`` is proven to broadcast to the shape of ``target`` without widening it.
+    """Whether ``addend`` is proven to broadcast to ``target``'s shape.
+
+    It does not widen it.
 
     Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend
     has no more dimensions.

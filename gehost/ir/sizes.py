@@ -1,4 +1,6 @@
-"""Sums, products and quotients of named sizes, as texts in a normal form.
+"""Sums, products and quotients of named sizes.
+
+They are texts in a normal form.
 
 A size of a tensor is a number, a name or an expression such as ``2*batch + 1``. Expressions are
 polynomials with integer coefficients in a fixed order, so that equal texts are equal sizes.
@@ -34,7 +36,10 @@ _LONGEST = 256
 
 
 def plus(first: Dim, second: Dim) -> Dim:
-    """Add two sizes; None if one is unknown, or the sum is too long."""
+    """Add two sizes.
+
+    None if one is unknown, or the sum is too long.
+    """
     a, b = _terms(first), _terms(second)
     if a is None or b is None:
         return second if first == 0 else first if second == 0 else None
@@ -91,7 +96,10 @@ def quotient(total: Dim, part: Dim) -> Dim:
 
 
 def _exact(total: _Terms, part: _Terms) -> _Terms | None:
-    """Return the quotient by one term, or 1 for equal polynomials; None if it is not exact."""
+    """Return the quotient by one term, or by an equal polynomial.
+
+    The latter is 1; None if the quotient is not exact.
+    """
     if len(part) != 1:
         return {(): 1} if total == part else None
     ((divisor, by),) = part.items()
@@ -125,7 +133,10 @@ def least(first: Dim, second: Dim) -> Dim:
 
 
 def or_copied(size: Dim, copied: Dim) -> Dim:
-    """Return the size that ``Reshape`` gives to the entry ``size``: ``copied`` if that is 0."""
+    """Return the size that ``Reshape`` gives to the entry ``size``.
+
+    It is ``copied`` if the entry is 0.
+    """
     if size is None or copied is None:
         return size if size is not None and is_positive(size) else None
     if is_positive(size) or vanishes_with(copied, size):
@@ -143,7 +154,9 @@ def or_another(size: Dim, *causes: Dim) -> Dim:
 
 
 def settled_by(first: Dim, second: Dim) -> Dim:
-    """Return the result of broadcasting two sizes if it can only be one of them; None otherwise.
+    """Return the only possible result of broadcasting two sizes.
+
+    It is one of them; None otherwise.
 
     ``min(n, c)`` beside ``n``, with a positive c, is ``n``: if n were larger, the sizes c and n
     would differ and not broadcast, unless c is 1. ``or(n, c)`` beside ``n`` is ``n`` for any c:
@@ -168,7 +181,7 @@ def is_size(size: Dim) -> bool:
 
 
 def is_positive(size: Dim) -> bool:
-    """Whether a size is at least 1 for all values of its names."""
+    """Whether a size is at least 1 for all its names' values."""
     terms = _terms(size)
     return (
         terms is not None
@@ -228,7 +241,10 @@ def names_in(size: Dim) -> Iterator[str]:
 
 
 def common_factor(size: Dim) -> int:
-    """Return the largest number that divides a size for all values of its names; 0 for 0."""
+    """Return the largest number that always divides a size.
+
+    That is for all values of its names; 0 for 0.
+    """
     terms = _terms(size)
     return 1 if terms is None else gcd(*terms.values())
 
@@ -248,7 +264,10 @@ def _arguments(call: str) -> list[Dim]:
 
 
 def _terms(size: Dim) -> _Terms | None:
-    """Return the polynomial of a size; None if it is unknown, or not in normal form."""
+    """Return the polynomial of a size.
+
+    None if it is unknown, or not in normal form.
+    """
     if isinstance(size, int):
         return {(): size} if size else {}
     return None if size is None else _read(size)

@@ -1,4 +1,7 @@
-"""Convert tensors to numpy arrays and back, for every element type of ONNX."""
+"""Convert tensors to numpy arrays and back.
+
+For every element type of ONNX.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,9 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
 
 
 def check_data(tensor: onnx.TensorProto) -> None:
-    """Check that embedded data fits dimensions and element type; external tensors must have none.
+    """Check that embedded data fits dimensions and element type.
+
+    External tensors must have none.
 
     Raises:
         ModelError: it does not fit, or the element type or the dimensions are invalid.
@@ -81,7 +86,9 @@ def check_data(tensor: onnx.TensorProto) -> None:
 
 
 def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
-    """Return the embedded raw data (protobuf copies it on access); None if there is none.
+    """Return the embedded raw data, or None.
+
+    Protobuf copies it on access.
 
     Raises:
         ModelError: as ``check_data``.
@@ -125,7 +132,7 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
 
 
 def _entries(data_type: int, count: int) -> int:
-    """Return the number of entries of the type's field that hold ``count`` elements."""
+    """Return how many entries of the type's field hold ``count`` elements."""
     if data_type == onnx.TensorProto.STRING:
         return count
     if numpy_dtype(data_type).kind == "c":
@@ -136,7 +143,10 @@ def _entries(data_type: int, count: int) -> int:
 
 
 def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Decode little-endian, packed bytes to flat elements; a view of them if possible."""
+    """Decode little-endian, packed bytes to flat elements.
+
+    The result is a view of them if possible.
+    """
     dtype, bits = numpy_dtype(tensor.data_type), element_bits(tensor.data_type)
     if bits < 8:
         return _unpack(packed, bits, element_count(tensor)).view(dtype)
@@ -147,7 +157,10 @@ def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDAr
 
 
 def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
-    """Unpack elements, stored lowest bits first, to one per byte; four 6-bit ones take 3 bytes."""
+    """Unpack elements, stored lowest bits first, to one per byte.
+
+    Four 6-bit ones take 3 bytes.
+    """
     words: npt.NDArray[Any]
     shifts: npt.NDArray[Any]
     if bits == 6:
@@ -198,7 +211,9 @@ def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], fiel
 
 
 def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
-    """Return a tensor with the elements of an array: ``raw_data``, ``string_data`` for strings.
+    """Return a tensor with the elements of an array.
+
+    They go to ``raw_data``, strings to ``string_data``.
 
     Arrays of ``object`` hold ``str`` or ``bytes``.
 
@@ -226,7 +241,9 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
 
 
 def elem_type(dtype: np.dtype[Any]) -> int:
-    """Return the ONNX element type of a dtype; STRING for ``object`` and numpy's strings.
+    """Return the ONNX element type of a dtype.
+
+    STRING for ``object`` and numpy's strings.
 
     Raises:
         TypeError: ONNX has no such type.

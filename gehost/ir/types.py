@@ -23,7 +23,9 @@ def is_invented(dim: Dim) -> bool:
 
 
 def more_specific(first: Dim, second: Dim) -> Dim:
-    """Return the more specific of two dimensions; the first one if they are equally specific.
+    """Return the more specific of two dimensions.
+
+    The first one if they are equally specific.
 
     Numbers are more specific than names of the file, these than invented names, these than None.
     """
@@ -35,7 +37,10 @@ def more_specific(first: Dim, second: Dim) -> Dim:
 
 
 class DataType(IntEnum):
-    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of them."""
+    """Element types with ONNX's numbers.
+
+    The ``DT_`` names are GE's spelling of them.
+    """
 
     UNDEFINED = 0
     FLOAT = 1
@@ -89,7 +94,10 @@ class DataType(IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is an IEEE or brain float for arithmetic, not a float8 or float4 type."""
+        """Whether it is an IEEE or brain float for arithmetic.
+
+        A float8 or float4 type is not.
+        """
         return self in _FLOATS
 
     @property
@@ -103,7 +111,10 @@ _DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
 
 
 def dtype_from_number(number: int) -> DataType:
-    """Return the element type of an ONNX number; UNDEFINED if this version does not know it."""
+    """Return the element type of an ONNX number.
+
+    UNDEFINED if this version does not know it.
+    """
     try:
         return DataType(number)
     except ValueError:
@@ -111,7 +122,10 @@ def dtype_from_number(number: int) -> DataType:
 
 
 class TensorType(NamedTuple):
-    """Element type and shape of a tensor; ``shape`` is None if even the rank is unknown."""
+    """Element type and shape of a tensor.
+
+    ``shape`` is None if even the rank is unknown.
+    """
 
     dtype: DataType
     shape: tuple[Dim, ...] | None
@@ -154,7 +168,10 @@ def plain_shape(shape: Sequence[Any] | None) -> tuple[Dim, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
-    """Return the type of a constant; equal ones, which are frequent, share one object."""
+    """Return the type of a constant.
+
+    Equal ones, which are frequent, share one object.
+    """
     return TensorType(dtype_from_number(number), shape)
 
 

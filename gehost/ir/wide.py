@@ -1,4 +1,7 @@
-"""Long lists of inputs or outputs, at a cost per edit that does not grow with their length."""
+"""Long lists of inputs or outputs.
+
+The cost of an edit does not grow with their length.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ _CHUNK: Final = 256
 
 
 class Wide(Sequence[T]):
-    """A tuple in chunks: a copy with one other entry shares all chunks but one.
+    """A tuple in chunks.
+
+    A copy with one other entry shares all chunks but one.
 
     It equals, and hashes like, the tuple of its entries.
     """

@@ -29,7 +29,9 @@ _EACH = 4
 _LONGEST = 10_000
 """Characters of a witness that is one of many."""
 
-_HEAD = '''"""Sizes in doubt by operator, as ``make sizes`` measured them; it writes this file.
+_HEAD = '''"""Sizes in doubt by operator.
+
+``make sizes`` measured them and writes this file.
 
 Behind each: cases in doubt with a wrong size, cases in doubt whose sizes were right by both
 witnesses, and by one that runs them alone.

@@ -35,7 +35,10 @@ PLAIN_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ExternalLocation:
-    """A region of a regular file: absolute path, first byte, number of bytes."""
+    """A region of a regular file.
+
+    Absolute path, first byte, number of bytes.
+    """
 
     path: str
     offset: int
@@ -53,7 +56,9 @@ def label(tensor: onnx.TensorProto) -> str:
 
 
 def numpy_dtype(elem_type: int) -> np.dtype[Any]:
-    """Return the numpy or ml_dtypes dtype of an ONNX element type; ``object`` for STRING.
+    """Return the numpy dtype of an ONNX element type.
+
+    It is one of ml_dtypes where numpy has none, and ``object`` for STRING.
 
     Raises:
         ModelError: ONNX defines no such element type, or it is UNDEFINED.
@@ -68,7 +73,10 @@ def numpy_dtype(elem_type: int) -> np.dtype[Any]:
 
 @cache
 def element_bits(elem_type: int) -> int:
-    """Return the bits of an element in raw or external data, where sub-byte types are packed."""
+    """Return the bits of an element in raw or external data.
+
+    Sub-byte types are packed there.
+    """
     return _PACKED_BITS.get(elem_type) or numpy_dtype(elem_type).itemsize * 8
 
 
@@ -97,7 +105,9 @@ def element_count(tensor: onnx.TensorProto) -> int:
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:
-    """Return the data size in bytes, from dimensions and element type; for strings their bytes.
+    """Return the data size in bytes.
+
+    It follows from dimensions and element type; strings count their bytes.
 
     Raises:
         ModelError: unknown element type, a negative dimension, or dimensions that overflow.
@@ -116,7 +126,10 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def location_problem(location: str) -> str | None:
-    """Return why a text is not a ``location`` (a relative POSIX path below the model), or None."""
+    """Return why a text is not a ``location``, or None.
+
+    A location is a relative POSIX path below the model.
+    """
     if not location.strip():
         return "is empty"
     if "\0" in location:
@@ -131,7 +144,9 @@ def location_problem(location: str) -> str | None:
 
 
 def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) -> None:
-    """Check that the data of external tensors can be read; each file is inspected once.
+    """Check that the data of external tensors can be read.
+
+    Each file is inspected once.
 
     Raises:
         ModelError: as ``locate``.
@@ -197,7 +212,10 @@ def locate(
 
 
 def _text(value: object) -> str:
-    """Return a protobuf string; one that is not UTF-8 is bytes at runtime, contrary to its stub."""
+    """Return a protobuf string.
+
+    One that is not UTF-8 is bytes at runtime, contrary to its stub.
+    """
     return value if isinstance(value, str) else repr(value)
 
 
@@ -235,7 +253,10 @@ def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
 
 
 def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
-    """Return the file's absolute path and size, using only ``lstat``, so a FIFO cannot block."""
+    """Return the file's absolute path and size.
+
+    Uses only ``lstat``, so a FIFO cannot block.
+    """
     if problem := location_problem(location):
         raise ModelError(
             f"external data location {_show(location)} {problem}",
@@ -336,7 +357,9 @@ def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
 
 
 def external_files(path: str) -> list[str]:
-    """Return the files that hold external data of a model file, sorted; they need not exist.
+    """Return the files with external data of a model, sorted.
+
+    They need not exist.
 
     Raises:
         OSError: the model cannot be read.
@@ -357,7 +380,9 @@ def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 def all_tensors(
     proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None
 ) -> Iterator[onnx.TensorProto]:
-    """Yield every tensor of a model; for sparse ones their values and indices.
+    """Yield every tensor of a model.
+
+    For sparse ones their values and indices.
 
     Args:
         proto: the model.

@@ -1,4 +1,6 @@
-"""Serialize a model with its nodes in another order, without reordering them first.
+"""Serialize a model with its nodes in another order.
+
+The nodes are not reordered first.
 
 Measured at 100,000 nodes: load, rules and save take 2.9 times the memory of ``onnx.load`` with this
 file, 3.5 times without (34 MiB of 200); the goal is 3.
@@ -55,7 +57,10 @@ def _field(number: int, content: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _varint(value: int) -> bytes:
-    """Encode an integer: seven bits per byte, lowest first; the top bit is set if more follow."""
+    """Encode an integer.
+
+    Seven bits per byte, lowest first; the top bit is set if more follow.
+    """
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -40,7 +40,9 @@ _NO_KERNEL_COPY = frozenset(
 def save_model(
     proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir: str | None
 ) -> None:
-    """Write a model atomically; after an error the old output and its weights are unchanged.
+    """Write a model atomically.
+
+    After an error the old output and its weights are unchanged.
 
     External data stays in place if the output is in the model's own directory. Otherwise it is
     copied to ``<output>.data`` beside the output, each tensor at a multiple of 4096 bytes (or, if
@@ -115,7 +117,10 @@ def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
 
 
 def _target(path: str | os.PathLike[str]) -> str:
-    """Return the real file of an output path, links resolved; checks that it can be replaced."""
+    """Return the real file of an output path, links resolved.
+
+    Checks that it can be replaced.
+    """
     text = os.fspath(path)
     if "\0" in text:
         raise OutputError(
@@ -212,7 +217,10 @@ class _Staged(Struct, frozen=True):
 
 @contextmanager
 def _staged(target: str) -> Generator[_Staged]:
-    """Yield a file to fill and ``_commit``; without a commit it is removed."""
+    """Yield a file to fill and ``_commit``.
+
+    Without a commit it is removed.
+    """
     temporary = _beside(target)
     _remove_stale(target, _NEW)
     try:
@@ -226,7 +234,9 @@ def _staged(target: str) -> Generator[_Staged]:
 
 
 def _remove(path: str) -> None:
-    """Remove a file that may be gone, also during an interrupt; failures are ignored.
+    """Remove a file that may be gone.
+
+    Works during an interrupt; failures are ignored.
 
     The error that led here matters more.
     """
@@ -246,7 +256,10 @@ _NEW, _OLD = "new", "old"
 
 
 def _beside(target: str, what: str = _NEW) -> str:
-    """Return a fresh temporary name that encodes the target and the current process."""
+    """Return a fresh temporary name beside the target.
+
+    It encodes the target and the current process.
+    """
     namespace, pid = _namespace(), os.getpid()
     owner = f"{namespace}-{pid}-{_started(pid)}"
     name = f".gehost-{_key(target)}-{what}-{owner}-{os.urandom(4).hex()}.tmp"
@@ -266,7 +279,10 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """Return a process's start time in ticks since boot; 0 if unknown, None if it is gone."""
+    """Return a process's start time in ticks since boot.
+
+    0 if unknown, None if it is gone.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -305,7 +321,10 @@ def _write(target: str, content: bytes) -> None:
 
 
 def _commit(model: _Staged, data: _Staged | None = None) -> None:
-    """Rename a model and its data to their final names: both or neither."""
+    """Rename a model and its data to their final names.
+
+    Both or neither.
+    """
     for staged in (model,) if data is None else (data, model):
         os.fsync(staged.file.fileno())
         staged.file.close()
@@ -362,7 +381,10 @@ def _relocated(
     offsets: list[int],
     name: str,
 ) -> Generator[None]:
-    """Let the tensors refer to their places in the new file during the block."""
+    """Let the tensors refer to the new file during the block.
+
+    They refer to their places there.
+    """
     # Restoring a few strings is cheaper than copying a large proto.
     before = [onnx.TensorProto(external_data=tensor.external_data) for tensor in tensors]
     try:
@@ -382,7 +404,10 @@ def _relocated(
 
 
 def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]:
-    """Copy regions into a new file, equal ones once; return their new offsets."""
+    """Copy regions into a new file, equal ones once.
+
+    Returns their new offsets.
+    """
     by_path: dict[str, list[ExternalLocation]] = {}
     for region in dict.fromkeys(location for location in locations if location.length):
         by_path.setdefault(region.path, []).append(region)
@@ -409,7 +434,10 @@ def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]
 
 
 def _clone(source: int, destination: int) -> bool:
-    """Let a new file share all blocks of another; False if the file system cannot."""
+    """Let a new file share all blocks of another.
+
+    Returns False if the file system cannot.
+    """
     if sys.platform != "linux":
         return False
     import fcntl

@@ -1,4 +1,7 @@
-"""Copy a model without its weights, for checks and dumps; the cost is that of the nodes."""
+"""Copy a model without its weights, for checks and dumps.
+
+The cost is that of the nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import onnx
 
 
 def skeleton(proto: onnx.ModelProto, keep: Callable[[onnx.TensorProto], bool]) -> onnx.ModelProto:
-    """Return a copy that has data only for the initializers accepted by ``keep``.
+    """Return a copy without the data of most initializers.
+
+    It has the data of those accepted by ``keep``.
 
     The others keep name, dtype, shape and the reference to external data. Initializers of nested
     bodies are small and always copied.

@@ -34,7 +34,9 @@ For smaller ones, removing them costs more than checking them.
 
 
 def validate(model: Model) -> None:
-    """Check that a model is valid ONNX and that its tensors have the declared sizes.
+    """Check that a model is valid ONNX.
+
+    Its tensors have the declared sizes.
 
     Costs as much as a pass over the nodes and the weights in the file; of external weights only the
     files' sizes are read.
@@ -60,7 +62,10 @@ def validate(model: Model) -> None:
 
 
 def checker_finding(model: Model) -> str:
-    """Return the message of ``onnx.checker`` on a model, "" if valid; skips large weights."""
+    """Return the message of ``onnx.checker``, or "".
+
+    Large weights are left out.
+    """
     proto = model.flush()
     return _finding(proto, _content(proto))
 
@@ -112,7 +117,10 @@ def _check_tensors(model: Model) -> None:
 
 
 def _check_padding(tensor: onnx.TensorProto) -> None:
-    """Check that the unused bits of packed elements are zero, as ONNX requires."""
+    """Check that the unused bits of packed elements are zero.
+
+    ONNX requires it.
+    """
     try:
         onnx.checker.check_tensor(tensor)
     except onnx.checker.ValidationError as error:
@@ -134,7 +142,10 @@ def _check_functions(model: Model) -> None:
 
 
 def _check_defaults(graph: Graph) -> None:
-    """Check that initializers of graph inputs, which are defaults, have the inputs' types."""
+    """Check that default values have the types of their inputs.
+
+    They are initializers of graph inputs.
+    """
     for value in graph.inputs:
         tensor = value.initializer
         if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
@@ -189,7 +200,10 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
-    """Return the message of ``onnx.checker`` on a model with these bytes, if it is small."""
+    """Return the message of ``onnx.checker`` on a small model.
+
+    The model has these bytes.
+    """
     # the checker looks for external data in the wrong directory
     if content and b"location" not in content and not _ask_checker(content):
         return ""
