@@ -26,6 +26,9 @@ from gehost.ir.index import index_bodies, index_model
 from gehost.ir.names import Names
 from gehost.ir.types import ValueType
 
+_IR_OF_DEVICES = 11
+"""The version that introduced device configurations; they name one of the model's."""
+
 
 class Model:
     """An ONNX model with an index over its graphs.
@@ -206,7 +209,8 @@ class Model:
     def has_device_configurations(self) -> bool:
         """Whether a node has, or had, device configurations; computed on demand."""
         if self._has_device_configurations is None:
-            self._has_device_configurations = any(
+            may_have = self.ir_version >= _IR_OF_DEVICES or bool(self.proto.configuration)
+            self._has_device_configurations = may_have and any(
                 proto.device_configurations for graph in self.graphs for proto in graph.proto.node
             )
         return self._has_device_configurations

@@ -474,17 +474,19 @@ def function_of_region(
     function.attribute.extend(attributes)
     writer = _BodyWriter(function, region.graph.model)
     domains: dict[str, None] = {"": None}
-    for node, operands, results in steps:
+    for step in steps:
+        node = step.node
         if node.bodies:
             raise Refused(f"needs a function body: {node.label} holds nested graphs")
         domains.setdefault(node.domain)
         read = [
-            _name_in_body(value, names, writer) if value is not None else "" for value in operands
+            _name_in_body(value, names, writer) if value is not None else ""
+            for value in step.inputs
         ]
-        for value in results:
+        for value in step.outputs:
             if value is not None:
                 names[value] = given.get(value) or writer.fresh("inner")
-        made = [names[value] if value is not None else "" for value in results]
+        made = [names[value] if value is not None else "" for value in step.outputs]
         original = original_op(node)
         writer.node(
             node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original
@@ -508,9 +510,10 @@ def region_key(
     for position, value in enumerate(inputs):
         numbers.setdefault(value, position)
     steps: list[Hashable] = []
-    for node, operands, results in nodes:
+    for state in nodes:
+        node = state.node
         read: list[Hashable] = []
-        for value in operands:
+        for value in state.inputs:
             if value not in numbers:
                 known = None
                 if value is not None and value.is_constant:
@@ -519,7 +522,7 @@ def region_key(
                     return None
                 numbers[value] = known
             read.append(numbers[value])
-        for slot, value in enumerate(results):
+        for slot, value in enumerate(state.outputs):
             numbers.setdefault(value, (len(steps), slot))
         steps.append(
             (
@@ -527,7 +530,7 @@ def region_key(
                 original_op(node) if node.is_traced else node.op,
                 node.encoded_attrs,
                 tuple(read),
-                tuple(value is None for value in results),
+                tuple(value is None for value in state.outputs),
             )
         )
     given = tuple(value is None for value in inputs), tuple(numbers[value] for value in outputs)

@@ -16,6 +16,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from gehost.ir.graph import Node
@@ -273,4 +274,4 @@ def _types_as_json(types: tuple[str, ...]) -> str:
 
 
 def _as_json(texts: Collection[str]) -> str:
-    return as_text(_ENCODER.encode(list(texts)))
+    return as_text(f"[{', '.join([encode_basestring(text) for text in texts])}]")

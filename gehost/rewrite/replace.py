@@ -64,7 +64,7 @@ def replace_region(
         removed = [node for node in region.nodes if node not in retained]
         generation = _next_generation(region, removed)
         insertion = Insertion(session, region, _make_room(region), generation)
-        before = [NodeState.of(node) for node in region.nodes]
+        before = [NodeState(node) for node in region.nodes]
         sources: Sequence[Value] = region.outputs
 
         key = None if retained else cache_key(region, replacement)
@@ -174,7 +174,7 @@ def _prove_types(
             continue
         lowering.cacheable = False
         if proof is None:
-            after = [NodeState.of(node) for node in lowering.insertion.nodes]
+            after = [NodeState(node) for node in lowering.insertion.nodes]
             proof = TypeProof(
                 region.inputs, before, after, session.inferrer, shape_proven=shape_proven
             )
@@ -188,7 +188,7 @@ def _is_unchanged(
     sources: Sequence[Value],
 ) -> bool:
     """Whether the new nodes equal the matched ones, one for one."""
-    after = [NodeState.of(node) for node in new_nodes]
+    after = [NodeState(node) for node in new_nodes]
     if sorted(state.node.op for state in before) != sorted(state.node.op for state in after):
         return False
     comparison, new = Comparison(before, after), set(new_nodes)

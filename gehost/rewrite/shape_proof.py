@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,16 +24,15 @@ from gehost.ir.types import Dim, TensorType, ValueType
 from gehost.rewrite.lower import Refused
 
 
-class NodeState(NamedTuple):
+class NodeState:
     """A node with its inputs and outputs at a certain moment."""
 
-    node: Node
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    __slots__ = ("inputs", "node", "outputs")
 
-    @classmethod
-    def of(cls, node: Node) -> NodeState:
-        return cls(node, tuple(node.inputs), tuple(node.outputs))
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.inputs = tuple(node.inputs)
+        self.outputs = tuple(node.outputs)
 
 
 class TypeProof:

@@ -620,6 +620,6 @@ def test_a_control_flow_node_is_no_body(rewriting):
     with pytest.raises(Refused, match="needs a function body: y holds nested graphs"):
         function_of_region(
             Region(graph, [graph.values["c"]], [graph.values["y"]], [node]),
-            [NodeState.of(node)],
+            [NodeState(node)],
             [graph.values["c"]],
         )

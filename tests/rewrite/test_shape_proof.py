@@ -257,7 +257,7 @@ def test_before_inference_types_are_inferred_from_what_is_there():
     model = untyped("g (float[N, 3] x) => (float[N, 3] z) { t = Neg(x) y = Neg(t) z = Relu(y) }")
     x, y = model.graph.values["x"], model.graph.values["y"]
     assert y.type is None
-    old = [NodeState.of(node) for node in list(model.graph.nodes)[:2]]
+    old = [NodeState(node) for node in list(model.graph.nodes)[:2]]
     proof = TypeProof([x], old, [], Inferrer(model, OpRegistry()), shape_proven=False)
     assert str(proof.settle(y, None, x, x.type)) == "float[N,3]"
 
@@ -266,7 +266,7 @@ def test_the_unknown_and_the_known():
     text = "g (float[N, 3] x) => (float[N, 3] z) { y = acme.F(x) z = Relu(y) }"
     model = untyped(text)
     x, y = model.graph.values["x"], model.graph.values["y"]
-    steps = [NodeState.of(next(model.graph.nodes))]
+    steps = [NodeState(next(model.graph.nodes))]
 
     def settle(old, new, proven: bool = False):
         return TypeProof([x], steps, [], Inferrer(model, OpRegistry()), shape_proven=proven).settle(
@@ -300,7 +300,7 @@ def test_what_is_no_tensor_must_be_the_same():
     s, x, y = (model.graph.values[name] for name in "sxy")
     proof = TypeProof(
         [s, x],
-        [NodeState.of(next(model.graph.nodes))],
+        [NodeState(next(model.graph.nodes))],
         [],
         Inferrer(model, OpRegistry()),
         shape_proven=True,
