@@ -24,7 +24,9 @@ _LONGEST = 2000
 
 
 class GehostError(Exception):
-    """An error that a user can cause; its text is one line, rendered here.
+    """An error that a user can cause.
+
+    Its text is one line, rendered here.
 
     The text is ``WHERE: SUBJECT: MESSAGE; HINT``, without the missing parts. Each part is an
     attribute.
@@ -60,7 +62,10 @@ class GehostError(Exception):
         return self.rendered()
 
     def rendered(self, known: object | None = None) -> str:
-        """Return the text; without the location if the reader knows it already (``known``)."""
+        """Return the text.
+
+        Without the location if the reader knows it already (``known``).
+        """
         here = known is not None and str(self.where) == str(known)
         place = None if here else self.where
         parts = [str(part) for part in self._head(place) if part is not None]
@@ -72,7 +77,7 @@ class GehostError(Exception):
 
 
 class UsageError(GehostError):
-    """An option, a name or a file that the caller gave is wrong."""
+    """An option, a name or a file of the caller is wrong."""
 
     exit_code = 2
 
@@ -82,23 +87,32 @@ class OutputError(UsageError):
 
 
 class ModelError(GehostError):
-    """The model is not valid, or not one that this host can read."""
+    """The model is not valid, or unreadable for this host."""
 
     exit_code = 3
 
 
 class VendorError(GehostError):
-    """A vendor or plugin file could not be loaded; names the file and line."""
+    """A vendor or plugin file could not be loaded.
+
+    Names the file and line.
+    """
 
     exit_code = 4
 
 
 class PatternError(VendorError):
-    """A pattern or replacement is not a well-formed graph; names the file and line of its code."""
+    """A pattern or replacement is not a well-formed graph.
+
+    Names the file and line of its code.
+    """
 
 
 class PassError(GehostError):
-    """A pass failed while it ran; names the pass, its file and line, and the current node."""
+    """A pass failed while it ran.
+
+    Names the pass, its file and line, and the current node.
+    """
 
     exit_code = 5
     named = False
@@ -124,7 +138,10 @@ class NumbersDifferError(GehostError):
 
 
 def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
-    """Find the deepest frame of ``error`` in a file, or in a file below a directory."""
+    """Find the deepest frame of ``error`` in a file.
+
+    Or in a file below a directory.
+    """
     below = os.path.join(inside, "")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [
@@ -162,7 +179,10 @@ def described(error: BaseException, known: object | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, as a terminal shows it; control characters are escaped."""
+    """Return a text on one line, as a terminal shows it.
+
+    Control characters are escaped.
+    """
     line = " ".join(text.split())
     return (
         line

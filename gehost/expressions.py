@@ -25,12 +25,15 @@ class Unknown(Exception):  # noqa: N818 - no error: the match is refused
 
 
 class Matched(Protocol):
-    """The bindings of a match, by the keys that a plugin gives tensors and operators."""
+    """The bindings of a match.
+
+    Keys are those that a plugin gives tensors and operators.
+    """
 
     def tensor(self, key: Any, /) -> Value: ...
 
     def attribute(self, op: Any, name: str, /) -> Any:
-        """Raise ``Unknown`` if the node has no such attribute and there is no default."""
+        """Raise ``Unknown`` if the node lacks the attribute, without a default."""
         ...
 
 
@@ -60,7 +63,10 @@ class TensorAttr(Struct, frozen=True):
 
 
 class OpAttr(Struct, frozen=True):
-    """An attribute of a matched node; ``op`` is None if the name alone identifies it."""
+    """An attribute of a matched node.
+
+    ``op`` is None if the name alone identifies it.
+    """
 
     op: Any
     name: str
@@ -179,7 +185,10 @@ class Not(Struct, frozen=True):
 
 
 class Logical(Struct, frozen=True):
-    """Conditions joined by ``&`` or ``|``; one false or true part decides despite unknown ones."""
+    """Conditions joined by ``&`` or ``|``.
+
+    One false or true part decides despite unknown ones.
+    """
 
     sign: str
     parts: tuple[Expression, ...]
@@ -245,7 +254,10 @@ def _one_of(given: str, allowed: Container[str], what: str) -> None:
 
 
 class DimName(str):
-    """The name of a dimension: equal to itself; any other comparison is unknown."""
+    """The name of a dimension.
+
+    It is equal to itself; any other comparison is unknown.
+    """
 
     __slots__ = ()
 
@@ -257,7 +269,9 @@ class DtypeName(str):
 
 
 class Stored(float):
-    """A float as stored in a model; comparing a Python number rounds it to the same dtype.
+    """A float as stored in a model.
+
+    Comparing a Python number rounds it to the same dtype.
 
     0.1 as float32 is 0.10000000149. Results of arithmetic are ordinary numbers.
     """
@@ -270,7 +284,10 @@ class Stored(float):
         return made
 
     def rounded(self, other: float) -> float:
-        """Return ``other`` rounded to this dtype; unchanged if equal to this, or too large."""
+        """Return ``other`` rounded to this dtype.
+
+        Unchanged if equal to this, or too large.
+        """
         if float(self) == other:
             return other
         try:
@@ -321,7 +338,10 @@ def known(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a known value as operators take it: lists, and ONNX's number of an element type."""
+    """Return a known value as operators take it.
+
+    Lists, and ONNX's number of an element type.
+    """
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)
         return list(entries) if _PLAIN.issuperset(map(type, entries)) else list(map(plain, entries))
@@ -329,7 +349,10 @@ def plain(value: Any) -> Any:
 
 
 def stored(value: Any, dtype: Any) -> Any:
-    """Return an attribute or constant with its floats as ``Stored`` in an element type."""
+    """Return an attribute or constant for comparison.
+
+    Its floats are ``Stored`` in an element type.
+    """
     if isinstance(value, list):
         return [stored(entry, dtype) for entry in cast("list[Any]", value)]
     return Stored(value, dtype) if type(value) is float else value

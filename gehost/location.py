@@ -1,4 +1,7 @@
-"""File and line of source code, as errors, passes and operators name them."""
+"""File and line of source code.
+
+Errors, passes and operators name them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import Any
 
 
 class SourceLocation:
-    """A line of a file, shown as ``path:line``; equal by path and line.
+    """A line of a file, shown as ``path:line``.
+
+    Equal by path and line.
 
     Made from an instruction of a code object, it computes the line on first use.
     """
@@ -22,7 +27,10 @@ class SourceLocation:
 
     @classmethod
     def parse(cls, text: str) -> SourceLocation:
-        """Read ``path:line``; a text without a line number is a path, line 0."""
+        """Read ``path:line``.
+
+        A text without a line number is a path, line 0.
+        """
         path, _, line = text.rpartition(":")
         return SourceLocation(path, int(line)) if line.isdigit() else SourceLocation(text, 0)
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 else:
 
     def mypyc_attr(**attributes: bool) -> Callable[[_C], _C]:
-        """Leave a class as it is: mypyc reads the decorator in the source and drops it.
+        """Leave a class as it is.
+
+        mypyc reads the decorator in the source and drops it.
 
         ``serializable=True`` lets ``copy`` and ``pickle`` make objects without ``__init__``; mypyc
         2.4 then leaves ``__init__`` out of calls from Python, too, unless

@@ -1,4 +1,6 @@
-"""Custom operators: declared by vendor files, held by the host that loads them.
+"""Custom operators.
+
+Vendor files declare them, and the host that loads the files holds them.
 
 ``register`` only leaves a mark in the module that calls it. The host that loads the module adds
 the marked operators to its own ``OpRegistry``; ONNX's process-wide registry stays unchanged, and
@@ -67,7 +69,10 @@ _SCALARS: dict[type[Any], _Kind] = {
 
 
 def _kind_of(default: Any) -> _Kind | None:
-    """Return the kind of an attribute's default; None if the default does not show it."""
+    """Return the kind of an attribute's default.
+
+    None if the default does not show it.
+    """
     if isinstance(default, np.generic):
         default = cast("np.generic[Any]", default).item()
     for base, kind in _SCALARS.items():  # bool first: it is an int
@@ -81,7 +86,10 @@ def _kind_of(default: Any) -> _Kind | None:
 
 
 def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
-    """Return the kind of a list with these entries; ``[1, 0.5]`` is a list of numbers."""
+    """Return the kind of a list with these entries.
+
+    ``[1, 0.5]`` is a list of numbers.
+    """
     entry = next((kind for kind in kinds if kind is _SCALARS[float]), next(iter(kinds), None))
 
     def accepts(value: Any) -> bool:
@@ -95,7 +103,10 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of an annotated parameter of a body; None except for plain types."""
+    """Return the kind of an annotated parameter of a body.
+
+    None except for plain types.
+    """
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     return next((kind for base, kind in _SCALARS.items() if base.__name__ == name), None)
 
@@ -133,7 +144,10 @@ class OpDef:
 
     @cached_property
     def kinds(self) -> Mapping[str, _Kind]:
-        """The kind of each attribute, from its default or from the body's annotation."""
+        """The kind of each attribute.
+
+        It follows from its default or the body's annotation.
+        """
         annotations: Mapping[str, inspect.Parameter] = (
             {} if self.body is None else inspect.signature(self.body).parameters
         )
@@ -147,7 +161,7 @@ class OpDef:
         return found
 
     def problem(self, attributes: Mapping[str, Any]) -> str:
-        """Return the error in the attributes of a call, "" if they are right.
+        """Return the error in the attributes of a call, or "".
 
         An operator that declares neither a body nor attributes takes any. None means absent.
         """
@@ -166,7 +180,7 @@ class OpDef:
         return ""
 
     def output_problem(self, count: int) -> str:
-        """Return why a call cannot have this many outputs, "" if it can.
+        """Return why a call cannot have this many outputs, or "".
 
         An operator that declares neither a body nor inputs may have any number.
         """
@@ -306,7 +320,7 @@ def _check_defaults(definition: OpDef) -> None:
 
 
 def _vendor_of(origin: str) -> str:
-    """Return the vendor's directory of a source line, "" if it is in none."""
+    """Return the vendor's directory of a source line, or ""."""
     before, found, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
     return before if found else ""
 
@@ -336,7 +350,9 @@ class OpRegistry:
         return True
 
     def add(self, definition: OpDef) -> None:
-        """Add an operator; an identical declaration of a second vendor is the same operator.
+        """Add an operator.
+
+        An identical declaration of a second vendor is the same operator.
 
         Raises:
             VendorError: it is already declared differently; the message names both places.
@@ -368,7 +384,9 @@ class OpRegistry:
         return self._ops.get(op)
 
     def resolve(self, op: str, where: object = "") -> str | None:
-        """Return the full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``).
+        """Return the full name of an operator without domain.
+
+        ``GEMM`` gives ``ge::GEMM``.
 
         Of several, the one that the vendor of ``where`` registers; None unless exactly one fits.
         """
@@ -382,7 +400,10 @@ class OpRegistry:
         return list({each.name: None for each in self._by_type.get(op_type, ())})
 
     def own_namesakes(self, op_type: str, where: object) -> Sequence[OpDef]:
-        """Return the operators of this type that the vendor or file of ``where`` registers."""
+        """Return the operators of this type that ``where`` registers.
+
+        ``where`` is a vendor or a file.
+        """
         found = self._by_type.get(op_type, ())
         if not found:
             return ()
@@ -428,7 +449,10 @@ _NOTHING: frozenset[tuple[Any, Any]] = frozenset()
 
 
 def _same_operator(one: OpDef, other: OpDef) -> bool:
-    """Whether two declarations are identical: same signature, and functions of the same code."""
+    """Whether two declarations are identical.
+
+    They have the same signature, and functions of the same code.
+    """
     signature = replace(one, body=None, shape=None, origin="") == replace(
         other, body=None, shape=None, origin=""
     )
@@ -462,13 +486,19 @@ def _same_function(one: Any, other: Any, compared: frozenset[tuple[Any, Any]] = 
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names of globals and attributes in a function and its nested functions."""
+    """Return the names of globals and attributes in a function.
+
+    Nested functions are included.
+    """
     nested = [value for value in code.co_consts if isinstance(value, CodeType)]
     return set(code.co_names).union(*map(_names, nested))
 
 
 def _cells(function: FunctionType) -> list[Any]:
-    """Return the closure variables of a function; an unset one is represented by its cell."""
+    """Return the closure variables of a function.
+
+    An unset one is represented by its cell.
+    """
     found: list[Any] = []
     for cell in function.__closure__ or ():
         try:

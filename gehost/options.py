@@ -19,7 +19,10 @@ _LEVELS = ("1", "2", "3")
 
 @dataclass(frozen=True)
 class HostOptions:
-    """All options that influence a compile; equal options and model give equal files."""
+    """All options that influence a compile.
+
+    Equal options and model give equal files.
+    """
 
     vendors: Sequence[str | os.PathLike[str]] = ()
     """Directories that hold ``<vendor>/custom_fusion_passes/``, or vendors that a package ships
@@ -148,7 +151,9 @@ def from_environment(
     *,
     note: Callable[[str], object] | None = None,
 ) -> HostOptions:
-    """Return the options of the command line: given ones, then the environment's, then defaults.
+    """Return the options of the command line.
+
+    Given ones, then the environment's, then defaults.
 
     Vendors: ``GEHOST_VENDORS`` (path list), or ``./vendors`` if it exists, or the default vendors
     of installed packages. Dumps: ``DUMP_GRAPH_PATH``, or the working directory if

@@ -1,4 +1,7 @@
-"""Options that passes and importers declare, and the settings that give them values."""
+"""Options that passes and importers declare.
+
+Settings give them values.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,9 @@ def check_settings(
     declared: Mapping[str, Sequence[PassOption]],
     owners: str = "pass or importer",
 ) -> None:
-    """Check that every setting names a declared option and has a value of its type.
+    """Check that every setting names a declared option.
+
+    Its value must have the option's type.
 
     Args:
         settings: values by ``OWNER.option``.
@@ -137,7 +142,9 @@ def check_settings(
 def option_values(
     owner: str, options: Sequence[PassOption], settings: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the options of one pass or importer by name: set values, or defaults.
+    """Return the options of one pass or importer by name.
+
+    Set values, or defaults.
 
     Raises:
         UsageError: a value is not of the option's type.

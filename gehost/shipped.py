@@ -1,4 +1,6 @@
-"""Vendors that installed packages ship: ``gehost:onnx`` names the entry point ``onnx`` of gehost.
+"""Vendors that installed packages ship.
+
+``gehost:onnx`` names the entry point ``onnx`` of gehost.
 
 A package lists its vendors in the entry point group ``gehost.vendors``. Each value is the path of
 a vendor's directory, the one that holds ``custom_fusion_passes``; the entry point's name is the
@@ -27,7 +29,9 @@ def shipped_vendors(group: str = GROUP) -> list[str]:
 
 
 def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
-    """Return the directory of the vendor ``PACKAGE:VENDOR``; None where ``root`` is a path.
+    """Return the directory of the vendor ``PACKAGE:VENDOR``.
+
+    None where ``root`` is a path.
 
     Raises:
         UsageError: no installed package ships this vendor.

@@ -16,7 +16,9 @@ _SHORT = 5
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known names most like ``name``, best first; case and domain count little.
+    """Return the known names most like ``name``, best first.
+
+    Case and domain count little.
 
     Example:
         >>> nearest("silu", ["acme::SiLU", "Relu"])
@@ -32,7 +34,10 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def hint(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return ``; did you mean X or Y?``, or "" if no known name is near."""
+    """Return ``; did you mean X or Y?``, or "".
+
+    The latter if no known name is near.
+    """
     near = nearest(name, known, most)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
@@ -48,7 +53,9 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def is_misspelled(name: str, meant: str) -> bool:
-    """Whether ``name`` is probably a slip for ``meant``: case, underscores, a letter or two.
+    """Whether ``name`` is probably a slip for ``meant``.
+
+    Case, underscores, a letter or two.
 
     Names that differ only in a number are two names (``Conv1D`` and ``Conv2D``); short names must
     be equal but for case.
@@ -69,7 +76,9 @@ def is_similar(a: str, b: str, least: float = _SIMILAR_HOOK) -> bool:
 
 
 def nearest_hooks(name: str, hooks: Iterable[str]) -> list[str]:
-    """Return the hooks that a public name of a class or module probably means, best first.
+    """Return the hooks that a public name probably means, best first.
+
+    The name is one of a class or module.
 
     ``meet_requirements`` is ``MeetRequirements``; ``Requirements`` is near, ``Helper`` is not.
     """

@@ -56,7 +56,10 @@ def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelPr
 
 
 def graph_of(text: str, weights: Mapping[str, Array] | None = None) -> Graph:
-    """Return the graph of ONNX text, for trying a ``PatternMatcher`` or ``Graph`` methods."""
+    """Return the graph of ONNX text.
+
+    For trying a ``PatternMatcher`` or ``Graph`` methods.
+    """
     return Model(parse(text, weights)).graph
 
 
@@ -69,7 +72,9 @@ def run_pass(
     settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
-    """Compile a model with one pass alone; return the result and the record of the pass.
+    """Compile a model with one pass alone.
+
+    Returns the result and the record of the pass.
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
@@ -141,7 +146,10 @@ def assert_equal_numbers(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Assert that both models give the same numbers on ``feeds``, or on seeded ones."""
+    """Assert that both models give the same numbers.
+
+    They run on ``feeds``, or on seeded ones.
+    """
     from gehost.verify import compare
 
     result = compare(before, after, feeds, rtol=rtol, atol=atol)
@@ -157,8 +165,9 @@ def assert_fuses(
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
-    """Assert that the pass rewrites ``count`` times, keeps the numbers and is stable; return the
-    result.
+    """Assert that the pass rewrites ``count`` times.
+
+    It keeps the numbers and is stable. Returns the result.
 
     Stable: a second run changes nothing.
     """
@@ -181,8 +190,9 @@ def check_pass(
     instances: int = 4,
     mutations: int = 20,
 ) -> PassCheck:
-    """Assert that the pass fires on random instances of its own pattern and keeps the numbers,
-    also on mutated instances.
+    """Assert that the pass fires and keeps the numbers.
+
+    It runs on random instances of its own pattern, and on mutated ones.
 
     Does the same as ``gehost check-pass``, with fewer instances; returns the result.
 
@@ -221,7 +231,10 @@ def _done(record: PassRecord) -> str:
 def random_weights(
     shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32
 ) -> dict[str, Array]:
-    """Return seeded weights, all distinct, so that a wrong packing or a lost bias shows."""
+    """Return seeded weights, all distinct.
+
+    A wrong packing or a lost bias then shows.
+    """
     generator = np.random.default_rng(seed)
     return {
         name: generator.standard_normal(tuple(shape)).astype(dtype)
@@ -232,7 +245,10 @@ def random_weights(
 def report_of(
     model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any
 ) -> tuple[onnx.ModelProto, Report]:
-    """Compile with all passes of a directory of vendors; return the model and the report."""
+    """Compile with all passes of a directory of vendors.
+
+    Returns the model and the report.
+    """
     proto = parse(model) if isinstance(model, str) else model
     return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
 
@@ -285,7 +301,10 @@ def _spec(cls: PassClass) -> PassSpec:
 
 
 def _difference(wanted: Graph, got: Graph) -> str:
-    """Return how two graphs differ, apart from names of nodes and of inner tensors."""
+    """Return how two graphs differ.
+
+    Names of nodes and of inner tensors do not count.
+    """
     for what, a, b in (
         ("inputs", wanted.inputs, got.inputs),
         ("outputs", wanted.outputs, got.outputs),
@@ -320,7 +339,10 @@ def _difference(wanted: Graph, got: Graph) -> str:
 
 
 def _value_difference(a: Value, b: Value) -> str:
-    """Return how two tensors and their producers differ; inputs of producers are not compared."""
+    """Return how two tensors and their producers differ.
+
+    Inputs of producers are not compared.
+    """
     if a.is_constant and b.is_constant:
         equal = np.array_equal(a.numpy(), b.numpy()) and a.numpy().dtype == b.numpy().dtype
         return "" if equal else f'constant "{a.name}": wanted {a.numpy()!r}, got {b.numpy()!r}'

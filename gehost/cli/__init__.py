@@ -52,7 +52,10 @@ _LONGEST = 4000
 
 
 class _Group(click.Group):
-    """A command group that lists whole summaries and suggests names for unknown commands."""
+    """A command group that lists whole summaries.
+
+    It suggests names for unknown commands.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -84,7 +87,10 @@ for _command in _COMMANDS:
 
 
 def _show_whole_summaries(group: click.Group) -> None:
-    """List the first sentence of each command whole, which click would cut to the line."""
+    """List the first sentence of each command whole.
+
+    click would cut it to the line.
+    """
     for command in group.commands.values():
         command.short_help = command.get_short_help_str(limit=1000)
         if isinstance(command, click.Group):
@@ -92,7 +98,9 @@ def _show_whole_summaries(group: click.Group) -> None:
 
 
 def _with_plugin_commands() -> click.Group:
-    """Return the group with the commands of installed plugins; their output goes to stderr.
+    """Return the group with the commands of installed plugins.
+
+    Their output goes to stderr.
 
     Raises:
         VendorError: a plugin cannot be loaded, or redefines a built-in command.
@@ -116,7 +124,10 @@ def _with_plugin_commands() -> click.Group:
 
 
 def main() -> None:
-    """Run ``gehost``: one line for each error that a user can cause, and its exit code."""
+    """Run ``gehost``.
+
+    Each error that a user can cause has one line and an exit code.
+    """
     signal.signal(signal.SIGTERM, _terminate)
     let_idle_threads_sleep()
     for stream in (sys.stdout, sys.stderr):
@@ -127,8 +138,9 @@ def main() -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C: no handler of authors' errors catches it, and temporary files
-    are removed.
+    """SIGTERM, handled like Ctrl-C.
+
+    No handler of authors' errors catches it, and temporary files are removed.
     """
 
 

@@ -39,7 +39,9 @@ def bisect(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Find the first rewrite in MODEL's compile that changes the numbers; write a reproducer.
+    """Find the first rewrite in MODEL's compile that changes the numbers.
+
+    Writes a reproducer of it.
 
     The reproducer is a directory of files that run on their own.
     """

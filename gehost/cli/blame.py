@@ -33,7 +33,10 @@ _MERGED = (
 @importer_option
 @json_option
 def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
-    """Show the history of NODE in MODEL: its passes, step by step, down to the original nodes."""
+    """Show the history of NODE in MODEL.
+
+    Lists its passes, step by step, down to the original nodes.
+    """
     from gehost.cli.progress import Progress
     from gehost.diagnose.blame import blame as history_of
     from gehost.host.containment import output_on_stderr
@@ -102,14 +105,17 @@ def _called(ancestor: Ancestor) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text of a model, vendor or plugin as one line, markup escaped."""
+    """Return a text of others as one line, markup escaped.
+
+    It comes from a model, vendor or plugin.
+    """
     from rich.markup import escape
 
     return escape(one_line(text))
 
 
 def _console_of_stdout() -> Console:
-    """Return a console that does not wrap lines when its output is piped."""
+    """Return a console that does not wrap piped lines."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -73,8 +73,9 @@ def check_pass(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Check each pass of a vendor FILE, or of a directory, on random instances of its own pattern
-    and on mutations of them; no model is needed.
+    """Check each pass of a vendor FILE, or of a directory.
+
+    Runs it on random instances of its own pattern and on mutations of them; no model is needed.
 
     The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
     found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.

@@ -83,7 +83,9 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
-    """Compile MODEL: run the vendors' passes at their stages and write the result.
+    """Compile MODEL with the vendors' passes and write the result.
+
+    The passes run at their stages.
 
     With --keep-going the exit code is that of the first failure.
     """

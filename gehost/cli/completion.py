@@ -7,7 +7,10 @@ from click.shell_completion import CompletionItem
 
 
 def complete_passes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The passes of the vendors that the command line names so far, and of plugins."""
+    """The passes that the command line can name so far.
+
+    Those of the vendors that it names, and of plugins.
+    """
     from gehost.errors import GehostError
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host

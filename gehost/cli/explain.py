@@ -44,8 +44,9 @@ _MOST_GROUPS = 40
 def explain(
     model: str, pass_name: str, node: str | None, *, all_: bool, as_json: bool, **given: Any
 ) -> None:
-    """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph as
-    the pass meets it.
+    """Explain why PASS did not match in MODEL.
+
+    Names the nearest miss of each candidate, in the graph as the pass meets it.
     """
     from gehost.cli.progress import Progress
     from gehost.diagnose.explain.run import explain as explain_pass
@@ -61,7 +62,10 @@ def explain(
 
 
 def _print(explanation: Explanation, *, with_shallow: bool) -> None:
-    """Print the pass, notes on it as a whole, and a paragraph for each cause or asked finding."""
+    """Print an explanation.
+
+    The pass, notes on it as a whole, and a paragraph for each cause or asked finding.
+    """
     about = ", ".join(
         part for part in (explanation.kind, explanation.vendor, explanation.stage) if part
     )
@@ -91,7 +95,10 @@ def _print(explanation: Explanation, *, with_shallow: bool) -> None:
 
 
 def _paragraph(group: Group, *, several: bool) -> list[str]:
-    """Return count, depth and place of a group, the first node's reason, and the other nodes."""
+    """Return the paragraph of a group.
+
+    Its count, depth and place, the first node's reason, and the other nodes.
+    """
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if several and first.pattern is not None:
@@ -121,7 +128,7 @@ def _paragraph(group: Group, *, several: bool) -> list[str]:
 
 
 def _reason(found: Finding) -> str:
-    """Return the reason, with the node if the reason does not name it."""
+    """Return the reason, with the node if it is not named there."""
     body = f' (in graph "{found.graph}")' if found.graph else ""
     if found.outcome is Outcome.GONE or not found.node:
         return found.reason

@@ -92,7 +92,7 @@ importer_option = click.option(
 
 
 def options_of(given: dict[str, Any]) -> HostOptions:
-    """Build the options of a host from those of a command and the environment."""
+    """Build a host's options from a command's and the environment."""
     from gehost.options import from_environment
 
     try:

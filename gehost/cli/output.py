@@ -1,4 +1,7 @@
-"""Output of commands: results to standard output, notes and progress to standard error."""
+"""Output of commands.
+
+Results go to standard output, notes and progress to standard error.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from gehost.errors import OutputError, one_line
 
 @contextmanager
 def writing_output() -> Generator[None]:
-    """Write to standard output; a closed pipe ends the command quietly, a full disk is an error."""
+    """Write to standard output.
+
+    A closed pipe ends the command quietly, a full disk is an error.
+    """
     try:
         yield
         if sys.__stdout__ is not None:  # None: the process was started without one

@@ -22,7 +22,7 @@ from gehost.errors import UsageError
     help="Also list the options that --set takes, and the files that are skipped.",
 )
 def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: bool) -> None:
-    """List the passes of vendors and plugins, in the order in which they run."""
+    """List the passes of vendors and plugins in running order."""
     from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host

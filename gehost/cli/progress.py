@@ -23,7 +23,9 @@ _EVERY = 32
 
 
 class Progress:
-    """A bar with the time that is left where the total is known, else with the time so far.
+    """A progress bar.
+
+    It shows the time that is left where the total is known, else the time so far.
 
     It is a plugin, too: then it follows the passes of a compile and the matches in each.
     """

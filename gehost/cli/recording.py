@@ -1,4 +1,7 @@
-"""Files that ``compile`` writes beside the model: reports, and a reproducer of a failed pass."""
+"""Files that ``compile`` writes beside the model.
+
+Reports, and a reproducer of a failed pass.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def check_report(path: str, model: str, output: str) -> None:
-    """Refuse a report that cannot be written or would replace a model, before the compile."""
+    """Refuse a bad path of a report before the compile.
+
+    The file cannot be written, or would replace a model.
+    """
     if not path.endswith((".json", ".html")):
         raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
@@ -31,7 +37,10 @@ def check_report(path: str, model: str, output: str) -> None:
 def reported(
     paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Record the compile with a plugin; write the reports at the end, also after an error."""
+    """Record the compile with a plugin.
+
+    Writes the reports at the end, also after an error.
+    """
     if not paths:
         yield
         return
@@ -63,7 +72,9 @@ def reported(
 def reproducible(
     directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Write a reproducer of a failed pass; report its directory, or why there is none.
+    """Write a reproducer of a failed pass.
+
+    Reports its directory, or why there is none.
 
     Raises:
         UsageError: the directory is not empty.

@@ -1,4 +1,4 @@
-"""``gehost show``: print part of a model as text or as a picture."""
+"""``gehost show``: print part of a model as text or picture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def show(
     form: Any,
     **given: Any,
 ) -> None:
-    """Show part of MODEL with types and constants: --around a node, or each --op, or all of it."""
+    """Show part of MODEL with types and constants.
+
+    It is --around a node, or each --op, or all of it.
+    """
     from gehost.cli.progress import Progress
     from gehost.diagnose.show import show as render
     from gehost.host.containment import output_on_stderr

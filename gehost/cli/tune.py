@@ -36,7 +36,9 @@ from gehost.errors import OutputError, one_line
 def tune(
     model: str, output: str, feeds: str | None, threads: int, budget: str, **given: Any
 ) -> None:
-    """Measure on this machine which kinds of fusion make MODEL faster; write the switches.
+    """Measure on this machine which kinds of fusion make MODEL faster.
+
+    Writes the switches.
 
     Kinds that make the model faster are on in the file, all others off. Compile with
     --fusion-switch-file FILE, and run with gehost.runtime_options(FILE). --dim gives the sizes of

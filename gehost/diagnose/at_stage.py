@@ -1,4 +1,4 @@
-"""Look at a model as the first pass of a stage meets it."""
+"""Look at a model as a stage's first pass meets it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class _Reached(GehostError):  # noqa: N818 - it ends a compile and is no error
 
 
 def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model], _Seen]) -> _Seen:
-    """Compile a file up to the passes of a stage; return the result of ``look`` on it.
+    """Compile a file up to the passes of a stage.
+
+    Returns the result of ``look`` on it.
 
     Args:
         model: the file.

@@ -1,4 +1,6 @@
-"""A node's history over all compiles, as far back as the notes in the file go.
+"""A node's history over all compiles.
+
+It goes as far back as the notes in the file.
 
 A node without a note is an original node, or was added by a hook, which leaves none.
 """
@@ -65,7 +67,9 @@ class Ancestry:
 def blame(
     model: str | os.PathLike[str], name: str, settings: Mapping[str, Any] | None = None
 ) -> list[Ancestry]:
-    """Return the histories of the nodes of a name, which several graphs may have.
+    """Return the histories of the nodes of a name.
+
+    Several graphs may have nodes of this name.
 
     Args:
         model: a file.

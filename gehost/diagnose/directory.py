@@ -1,4 +1,7 @@
-"""A new directory of files, written whole or not at all; existing files are never overwritten."""
+"""A new directory of files, written whole or not at all.
+
+Existing files are never overwritten.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,16 @@ def check_fresh(path: str) -> None:
 
 
 def free_name(stem: str) -> str:
-    """Return the first of ``stem``, ``stem-2``, ``stem-3`` and so on that does not exist."""
+    """Return the first free name of ``stem``, ``stem-2`` and so on."""
     names = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def fresh_directory(path: str) -> Generator[Path]:
-    """Yield a new directory to fill; it gets its name ``path`` when the block ends without error.
+    """Yield a new directory to fill.
+
+    It gets its name ``path`` when the block ends without error.
 
     After an error it is removed.
 

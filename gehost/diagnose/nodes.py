@@ -1,4 +1,7 @@
-"""Find nodes by the names that users give, and follow them during a compile."""
+"""Find nodes by the names that users give.
+
+Follows them during a compile.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def check_name(name: str) -> None:
 
 
 def nodes_named(model: Model, name: str) -> list[Node]:
-    """Return the nodes of this name in all graphs of a model, or the producers of such tensors."""
+    """Return the nodes of this name in all graphs.
+
+    Or the producers of such tensors.
+    """
     by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
     if by_name:
         return by_name
@@ -34,7 +40,7 @@ def nodes_named(model: Model, name: str) -> list[Node]:
 
 
 def near_names(model: Model, name: str) -> str:
-    """Return a hint for a name that no node has: the nearest names."""
+    """Return a hint for an unknown node's name: the nearest names."""
     near = nearest(name, labels(model), 3)
     return (
         f"did you mean {' or '.join(near)}?"
@@ -72,7 +78,10 @@ class Whereabouts:
             self._watched = [node for node in self._watched if node not in gone]
 
     def check(self, by: str) -> None:
-        """Record the watched nodes that are gone without a rewrite; ``by`` has just run."""
+        """Record the watched nodes that are gone without a rewrite.
+
+        ``by`` has just run.
+        """
         here = [node for node in self._watched if node.in_graph]
         if len(here) < len(self._watched):
             self.fate = f"was removed by {by}"

@@ -35,7 +35,10 @@ _LARGEST = 1 << 24
 
 
 class FailureKeeper:
-    """A plugin that writes a reproducer of the first pass, or stage hook, that fails."""
+    """A plugin that writes a reproducer of the first failure.
+
+    A pass or a stage hook fails.
+    """
 
     def __init__(self, directory: str, options: HostOptions) -> None:
         self._directory = directory
@@ -97,7 +100,10 @@ class FailureKeeper:
         )
 
     def _settings_of(self, spec: PassSpec | None) -> dict[str, Any]:
-        """Return the settings of the failed pass; others have no effect on it."""
+        """Return the settings of the failed pass.
+
+        Others have no effect on it.
+        """
         keys = [f"{spec.name}.{option.name}" for option in spec.options] if spec is not None else []
         return {key: self._options.settings[key] for key in keys if key in self._options.settings}
 
@@ -123,7 +129,9 @@ def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTION
 def _copy_vendors(
     roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Copy the passes of each vendor; return the directories of vendors, and files left out.
+    """Copy the passes of each vendor.
+
+    Returns the directories of vendors, and files left out.
 
     Left out are files that are too large; files in ``unloaded`` are not copied either.
     """

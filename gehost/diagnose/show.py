@@ -1,4 +1,7 @@
-"""Show part of a model: as text, as Graphviz's dot, or as the report's picture (SVG)."""
+"""Show part of a model.
+
+As text, as Graphviz's dot, or as the report's picture (SVG).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _MOST_DRAWN = 150
 
 @dataclass(frozen=True)
 class Selection:
-    """Nodes of one graph in topological order, and the requested ones among them."""
+    """Nodes of one graph in topological order.
+
+    The requested ones among them are marked.
+    """
 
     graph: Graph
     nodes: Sequence[Node]
@@ -46,7 +52,9 @@ def show(
     stage: str | None = None,
     form: Form = "text",
 ) -> str:
-    """Render the neighbourhood of some nodes; without a choice, the whole root graph.
+    """Render the neighbourhood of some nodes.
+
+    Without a choice, the whole root graph.
 
     Args:
         model: the file.
@@ -99,7 +107,10 @@ def _selections(
 
 
 def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
-    """Return the nodes at most ``depth`` steps from a centre, in topological order."""
+    """Return the nodes at most ``depth`` steps from a centre.
+
+    They are in topological order.
+    """
     found = dict.fromkeys(centres)
     edge = list(found)
     for _ in range(depth):
@@ -148,7 +159,10 @@ def _plain(line: str) -> str:
 
 
 def _of_node(graph: Graph, node: Node) -> Iterator[str]:
-    """Yield the operator with its attributes, then a line for each input and output."""
+    """Yield the operator with its attributes.
+
+    Then a line for each input and output.
+    """
     attributes = " ".join(f"{name}={text}" for name, text in attribute_texts(node).items())
     yield f"{named(node)} {attributes}".rstrip()
     for value in node.inputs:

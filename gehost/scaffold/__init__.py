@@ -1,1 +1,4 @@
-"""``gehost new``: a pass with its test to start from, or one for nodes of a model."""
+"""``gehost new``: a pass with its test to start from.
+
+Or one for nodes of a model.
+"""

@@ -1,4 +1,7 @@
-"""Scaffold a DecomposePass: find the parts that ONNX or the model defines for a node."""
+"""Scaffold a DecomposePass.
+
+Finds the parts that ONNX or the model defines for a node.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced]:
 
 
 def _inlined(whole: onnx.ModelProto, node: Node) -> onnx.ModelProto | None:
-    """Return the model of one node with its function inlined; None where it has none."""
+    """Return the model of one node with its function inlined.
+
+    None where it has none.
+    """
     domain, op_type = split_op(node.op)
     inlined = onnx.inliner.inline_selected_functions(
         whole, [(domain, op_type)], exclude=False, inline_schema_functions=True

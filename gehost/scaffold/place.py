@@ -175,7 +175,10 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
 
 
 def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
-    """Copy the nodes between these tensors into a model, with their external data."""
+    """Copy the nodes between these tensors into a model.
+
+    Their external data is copied, too.
+    """
     part = submodel(model, [(value.name, value) for value in outputs], inputs, name="place")
     found = onnx.ModelProto()
     found.CopyFrom(part)
@@ -188,7 +191,9 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
 
 
 def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
-    """Find where the sub-model begins: at float tensors of known sizes, or the model's inputs.
+    """Find where the sub-model begins.
+
+    At float tensors of known sizes, or the model's inputs.
 
     Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
     indices, which fit the other inputs only as the model computes them.
@@ -304,7 +309,10 @@ class _Writer:
 
 
 def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool:
-    """Whether an input is the last one and holds constant axes, which become a parameter."""
+    """Whether an input holds constant axes and is the last.
+
+    They become a parameter.
+    """
     if signature is None or "axes" not in signature.migrating:
         return False
     value = node.inputs[slot]
@@ -313,7 +321,10 @@ def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool
 
 
 def _number(node: Node, value: Value) -> str | None:
-    """Return a one-element constant beside a tensor of at least its rank, as Python."""
+    """Return a one-element constant as Python.
+
+    It is beside a tensor of at least its rank.
+    """
     array = value.array
     if node.op not in _BESIDE_NUMBERS or array is None or array.size != 1:
         return None
@@ -339,7 +350,10 @@ def _text(value: Any, node: Node, name: str) -> str:
 
 
 def _python(value: Any) -> str | None:
-    """Return a number, text, array or list of them as Python; None for anything else."""
+    """Return a number, text, array or list of them as Python.
+
+    None for anything else.
+    """
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, bytes):
@@ -364,7 +378,10 @@ def _python(value: Any) -> str | None:
 
 
 def _float(number: np.ndarray[Any, Any]) -> str:
-    """Return the shortest text that reads back as this number in its dtype."""
+    """Return the shortest text that reads back as this number.
+
+    It does so in the number's dtype.
+    """
     if not math.isfinite(number.item()):
         return f'float("{number.item()}")'
     text = str(number[()])
@@ -372,7 +389,10 @@ def _float(number: np.ndarray[Any, Any]) -> str:
 
 
 def _short(value: Value, default: str) -> str:
-    """Return the last part of a tensor's name where it is short and valid in Python."""
+    """Return the last part of a tensor's name.
+
+    ``default`` where it is long or not valid in Python.
+    """
     last = re.split(r"[./:]", value.name)[-1].lower()
     short = len(last) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9_]*", last)
     return last if short and not re.search(r"_output_\d+$|^val_\d+$", last) else default

@@ -1,4 +1,7 @@
-"""Write a pass for the nodes of a place, in each of the authors' styles."""
+"""Write a pass for the nodes of a place.
+
+It can have each of the authors' styles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Write a pass and its test: a template, or one for nodes of a model."""
+"""Write a pass and its test.
+
+From a template, or for nodes of a model.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,9 @@ def write_pass(name: str, root: str) -> list[Path]:
 def write_pass_from(
     name: str, root: str, model: str, nodes: Sequence[str], style: str, stage: str
 ) -> list[Path]:
-    """Write a pass whose pattern is some nodes of a model, and its test with the sub-model.
+    """Write a pass whose pattern is some nodes of a model.
+
+    Its test has the sub-model.
 
     The pass replaces the nodes with an operator of the vendor, whose body they are. Tensors from
     outside are placeholders. A constant of one element beside an arithmetic operator is matched by

@@ -30,7 +30,10 @@ _T = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of two candidates; a ratio above 1 means that the second is faster."""
+    """Times of two candidates.
+
+    A ratio above 1 means that the second is faster.
+    """
 
     ratios: tuple[float, ...]
     """Ratios of the median times of first and second, one per pair."""
@@ -45,7 +48,10 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the mean ratio, in logarithms by Student's t; open with one pair."""
+        """The 95 % interval of the mean ratio.
+
+        In logarithms by Student's t; open with one pair.
+        """
         logs = [math.log(ratio) for ratio in self.ratios]
         count = len(logs)
         if count < 2:
@@ -56,13 +62,18 @@ class Comparison:
 
 
 def dead_zone_of(same: Comparison) -> float:
-    """Return the gain measured between equal sessions, at least 1.005; smaller gains are noise."""
+    """Return the gain measured between equal sessions, at least 1.005.
+
+    Smaller gains are noise.
+    """
     widest = max(abs(math.log(ratio)) for ratio in same.ratios)
     return math.exp(max(widest, _LEAST_DEAD_ZONE))
 
 
 def verdict_of(comparison: Comparison, dead_zone: float) -> Verdict:
-    """Return keep or drop if the whole interval is outside the dead zone, otherwise noise.
+    """Return keep or drop if the interval excludes the dead zone.
+
+    Otherwise noise.
 
     Args:
         comparison: of the model without and with a fusion.

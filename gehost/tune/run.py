@@ -1,4 +1,6 @@
-"""``gehost tune``: keep each kind of fusion only if it is measured to pay.
+"""``gehost tune``: keep each kind of fusion that pays.
+
+It must be measured to pay.
 
 The switches of the runtime are tried first, then kind after kind, each on top of all kept so far;
 at the end the whole is compared with the original model. A kind that does not change the file is
@@ -149,7 +151,9 @@ def tune(
     budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Tuning:
-    """Measure the gain of each kind of fusion on a model, and choose.
+    """Measure the gain of each kind of fusion on a model.
+
+    Chooses by it.
 
     Args:
         model: the file.
@@ -211,7 +215,10 @@ class _Tuner:
         self._files = 0
 
     def _sized_feeds(self) -> dict[str, Array]:
-        """Return seeded inputs of the given sizes; by default the largest small ones."""
+        """Return seeded inputs of the given sizes.
+
+        By default the largest small ones.
+        """
         proto = onnx.ModelProto.FromString(Path(self._as_it_came.path).read_bytes())
         if self._options.dims:
             fix_dims(proto, self._options.dims)
@@ -267,7 +274,10 @@ class _Tuner:
     def _tried(
         self, name: str, passes: tuple[str, ...], state: _Candidate, dead_zone: float
     ) -> tuple[Trial, _Candidate]:
-        """Try a kind on top of those kept; return the result and the new state."""
+        """Try a kind on top of those kept.
+
+        Returns the result and the new state.
+        """
         try:
             candidate = self._compile(state.passes.union(passes), state.runtime)
         except PassError as error:
@@ -311,7 +321,10 @@ class _Tuner:
         return Trial(name, verdict_of(comparison, dead_zone), passes, comparison)
 
     def _problem(self, candidate: _Candidate) -> str:
-        """Return why a candidate must not be used (it fails, or its outputs differ), or ""."""
+        """Return why a candidate must not be used, or "".
+
+        It fails, or its outputs differ.
+        """
         try:
             session = candidate.runtime.session(candidate.path, self._threads)
             outputs = outputs_of(session, self._feeds)
@@ -337,7 +350,10 @@ class _Tuner:
         )
 
     def _finish(self, found: Tuning, kept: _Candidate) -> None:
-        """Compare the whole with the original model; turn everything off if it does not pay."""
+        """Compare the whole with the original model.
+
+        Turns everything off if it does not pay.
+        """
         if kept.passes or kept.runtime != self._as_it_came.runtime:
             passes = tuple(sorted(kept.passes))
             found.whole = self._judged("whole", passes, self._as_it_came, kept, found.dead_zone)
@@ -373,7 +389,10 @@ _WIDTH = 41
 
 
 def picture(tuning: Tuning) -> list[str]:
-    """Draw the measured intervals, a line for each kind; ``:`` marks the ends of the dead zone."""
+    """Draw the measured intervals, a line for each kind.
+
+    ``:`` marks the ends of the dead zone.
+    """
     trials = [*tuning.trials, *([] if tuning.whole is None else [tuning.whole])]
     measured = [trial.comparison for trial in trials if trial.comparison is not None]
     ends = [abs(math.log(end)) for one in measured for end in (*one.interval, *one.ratios)]

@@ -1,4 +1,7 @@
-"""Sessions of ONNX Runtime with the switches under ``Runtime``, for measuring and for users."""
+"""Sessions of ONNX Runtime, for measuring and for users.
+
+They have the switches under ``Runtime``.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,10 @@ class Runtime:
         return options
 
     def session(self, path: str, threads: int, optimized: str | None = None) -> Any:
-        """Load a model file; ``optimized`` is where the runtime writes its optimized graph."""
+        """Load a model file.
+
+        ``optimized`` is where the runtime writes its optimized graph.
+        """
         options = self.options(threads)
         options.log_severity_level = 4
         if optimized is not None:

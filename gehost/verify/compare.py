@@ -1,4 +1,6 @@
-"""Compare two models number by number: run both on the same inputs and compare every element.
+"""Compare two models number by number.
+
+Both run on the same inputs; every element counts.
 
 Two elements agree if both are NaN, both are the same infinity, or their distance is within
 ``gehost.verify.tolerance``. Names, order, dtypes and shapes of the outputs must be equal.
@@ -79,7 +81,9 @@ class OutputDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """The result of a comparison: an ``OutputDifference`` for each output of each feed.
+    """The result of a comparison.
+
+    It has an ``OutputDifference`` for each output of each feed.
 
     ``error`` is set if ``b`` failed; ``failed_feed`` is the feed it failed on, None if it did not
     load. ``rtol`` and ``atol`` are the caller's, None for the defaults of the dtype. ``engine`` is
@@ -97,7 +101,10 @@ class Verification:
     failed_feed: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields and the summary as JSON data; NaN and infinity become text."""
+        """Return the fields and the summary as JSON data.
+
+        NaN and infinity become text.
+        """
         return {**_plain(dataclasses.asdict(self)), "summary": self.summary()}
 
     def summary(self) -> str:
@@ -179,7 +186,10 @@ def compare(
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """The outputs of the reference model, with which any number of models can be compared."""
+    """The outputs of the reference model.
+
+    Any number of models can be compared with them.
+    """
 
     runner: Runner
     runs: Sequence[tuple[Feeds, Outputs]]
@@ -232,7 +242,9 @@ class Baseline:
         base_dir: str | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Verification:
-        """Run another model on the same inputs; failing to load or run is a difference.
+        """Run another model on the same inputs.
+
+        Failing to load or run is a difference.
 
         ``progress`` is called with the number of runs that are done.
         """
@@ -302,7 +314,9 @@ def compare_outputs(
 
 
 def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
-    """Generate up to three inputs of different sizes that the model runs on; return their outputs.
+    """Generate up to three inputs of different sizes.
+
+    The model runs on them; returns their outputs, too.
 
     A signature may hide that two dimensions must be equal, or how large one must be. So up to 250
     combinations of sizes and equalities are tried, until the model runs with a finite result.
@@ -348,7 +362,9 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
 
 
 def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, Outputs]]:
-    """Run the model on inputs with special values; leave out those on which it fails.
+    """Run the model on inputs with special values.
+
+    Those on which it fails are left out.
 
     Raises:
         UsageError: No input is a float.
@@ -371,7 +387,10 @@ def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, O
 
 
 def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
-    """Combine ties with sizes, the likely first; without symbolic dimensions only values vary."""
+    """Combine ties with sizes, the likely first.
+
+    Without symbolic dimensions only values vary.
+    """
     likely = list(tie_plans(shapes, changes=1))
     yield from ((ties, 3 * scale) for scale in range(len(UNITS)) for ties in likely)
     yield from (({}, variant) for variant in (1, 2))
@@ -418,7 +437,10 @@ def _compare_arrays(
 
 
 def _widened(array: Array) -> Array:
-    """Convert to the widest type of its kind, where distances are exact or nearly so."""
+    """Convert to the widest type of its kind.
+
+    Distances are exact or nearly so in it.
+    """
     if array.dtype.kind in "OUS":
         return array.astype(object)
     if array.dtype.kind == "c":
@@ -441,7 +463,10 @@ def _telling(array: Array) -> bool:
 def _distances(
     a: Array, b: Array
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Return, for each element of two widened arrays: equal or both NaN; ``|a - b|``; ``|a|``."""
+    """Return the distances of two widened arrays.
+
+    For each element: equal or both NaN; ``|a - b|``; ``|a|``.
+    """
     same = np.asarray(a == b, np.bool_)
     if a.dtype.kind == "O":
         return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)

@@ -1,4 +1,6 @@
-"""Find operators whose numbers change with any rewrite: random ones without a seed.
+"""Find operators whose numbers change with any rewrite.
+
+They draw random numbers without a seed.
 
 ONNX Runtime seeds them by the node's position among all nodes, and ``Dropout`` with a new seed in
 each session. A ``seed`` attribute overrides both.
@@ -18,7 +20,7 @@ _TRAINING_MODE = 2
 
 
 def unseeded(model: onnx.ModelProto) -> str | None:
-    """Return the first operator that draws random numbers without a seed, or None.
+    """Return the first operator that draws without a seed, or None.
 
     Searches the graph, its bodies and the functions called.
     """
@@ -30,7 +32,10 @@ class _Finder:
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
 
     def found(self, nodes: Iterable[onnx.NodeProto], off: frozenset[str]) -> Iterator[str]:
-        """Describe those among ``nodes``; ``off`` are the tensors that are known to be false."""
+        """Describe those among ``nodes``.
+
+        ``off`` are the tensors that are known to be false.
+        """
         for node in nodes:
             # pop: each function is searched once
             function = self._functions.pop((node.domain, node.op_type, node.overload), None)
@@ -58,7 +63,10 @@ class _Finder:
 
 
 def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
-    """Return the tensors that are constant and false, and "", the name of absent inputs."""
+    """Return the tensors that are constant and false.
+
+    Also "", the name of absent inputs.
+    """
     tensors = (
         []
         if isinstance(graph, onnx.FunctionProto)

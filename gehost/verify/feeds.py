@@ -1,4 +1,6 @@
-"""Generate inputs for a model from its signature: seeded, of consistent sizes, with valid indices.
+"""Generate inputs for a model from its signature.
+
+They are seeded, of consistent sizes, with valid indices.
 
 Values by the use of the input:
 
@@ -82,7 +84,9 @@ _SPECIAL = (
 
 
 class FeedMaker:
-    """Generates inputs of various sizes for one model; its weights need not be loaded.
+    """Generates inputs of various sizes for one model.
+
+    Its weights need not be loaded.
 
     Raises:
         UsageError: An input is a sequence, a map or an optional, or has no rank: the caller must
@@ -102,18 +106,27 @@ class FeedMaker:
 
     @property
     def shapes(self) -> list[Dims]:
-        """The dimensions of each input; an unnamed one is a symbol of its own."""
+        """The dimensions of each input.
+
+        An unnamed one is a symbol of its own.
+        """
         return [spec.dims for spec in self._inputs]
 
     def elements(self, variant: int, ties: Mapping[str, Sequence[str]]) -> int:
-        """Return the total number of elements of the inputs that ``make`` would return."""
+        """Return the number of elements that ``make`` would create.
+
+        It is the total over the inputs.
+        """
         sizes = Sizes(self.shapes, variant, ties)
         return sum(math.prod(sizes[dim] for dim in dims) for dims in self.shapes)
 
     def make(
         self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None
     ) -> dict[str, Array]:
-        """Return a value for every input without initializer; for the arguments see ``Sizes``."""
+        """Return a value for every input without initializer.
+
+        For the arguments see ``Sizes``.
+        """
         sizes = Sizes(self.shapes, variant, ties or {})
         feeds: dict[str, Array] = {}
         for spec in self._inputs:
@@ -179,7 +192,10 @@ def _array(value: Any) -> Array:
 
 
 def save_feeds(feeds: Mapping[str, Array]) -> bytes:
-    """Return the content of an ``.npz`` file of inputs by name; any name is allowed."""
+    """Return the content of an ``.npz`` file of inputs.
+
+    They are stored by name; any name is allowed.
+    """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in feeds.items():
@@ -194,7 +210,9 @@ def save_feeds(feeds: Mapping[str, Array]) -> bytes:
 
 
 def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[dict[str, Array]]:
-    """Yield the feeds with special values at an eighth of the places of each float input.
+    """Yield the feeds with special values.
+
+    They are at an eighth of the places of each float input.
 
     In turn: NaN, infinity, its negative, -0.0, denormals, +-88.5 (where float32's exp overflows),
     and +-1e38, or the largest value of a smaller type.
@@ -234,7 +252,10 @@ def _sprinkled(array: Array, values: Sequence[float], rng: np.random.Generator) 
 
 
 def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:
-    """Return inputs of a file in the model's types that numpy's files lack, such as bfloat16."""
+    """Return inputs of a file in the model's types.
+
+    numpy's files lack some, such as bfloat16.
+    """
     declared = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     found = dict(feeds)
     for name, array in feeds.items():
@@ -252,8 +273,9 @@ class _Input(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """The use of an integer input: the sizes of the tables it indexes; ``tested`` if only zero or
-    not matters.
+    """The use of an integer input.
+
+    The sizes of the tables it indexes; ``tested`` if only zero or not matters.
     """
 
     tables: Dims = ()
@@ -261,7 +283,10 @@ class _Use(NamedTuple):
 
 
 class _Readers:
-    """The users of each tensor in a model, with functions inlined and shapes inferred."""
+    """The users of each tensor in a model.
+
+    Functions are inlined and shapes inferred.
+    """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
@@ -303,7 +328,10 @@ class _Readers:
                     self._index(body)
 
     def _table_sizes(self, node: onnx.NodeProto, table: int) -> Dims:
-        """Return the size of the table's axis; for tuples of indices the sizes of all axes."""
+        """Return the size of the table's axis.
+
+        For tuples of indices the sizes of all axes.
+        """
         dims = self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
         if node.op_type.endswith("ND"):
             return dims
@@ -378,7 +406,10 @@ def _is_one(tensor: onnx.TensorProto) -> bool:
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy with functions inlined; large initializers become inputs, small ones stay."""
+    """Return a copy with functions inlined.
+
+    Large initializers become inputs, small ones stay.
+    """
     import onnx.inliner
 
     graph = model.graph
@@ -410,7 +441,10 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:
-    """Return the known sizes of all tensors; {} if the model is invalid, which its run reports."""
+    """Return the known sizes of all tensors.
+
+    {} if the model is invalid, which its run reports.
+    """
     try:
         model = Model(lean)
     except ModelError:

@@ -1,4 +1,7 @@
-"""Run a model as written: ONNX Runtime without optimizations, or the reference evaluator."""
+"""Run a model as written.
+
+By ONNX Runtime without optimizations, or by the reference evaluator.
+"""
 
 from __future__ import annotations
 
@@ -150,14 +153,20 @@ class Runner:
 
 
 def _missing(error: Exception) -> ModelError | UsageError:
-    """Return the error for ONNX Runtime missing, or unable to run the model."""
+    """Return the error for ONNX Runtime.
+
+    It is missing, or cannot run the model.
+    """
     if isinstance(error, ImportError):
         return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
     return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
 
 
 class _UnsupportedError(Exception):
-    """ONNX Runtime lacks a kernel, or numpy a type; the model may be valid."""
+    """ONNX Runtime lacks a kernel, or numpy a type.
+
+    The model may be valid.
+    """
 
 
 class _OnnxRuntime:
@@ -240,7 +249,9 @@ class _Reference:
 def _readable(
     source: onnx.ModelProto | Path, directory: Path | None
 ) -> tuple[onnx.ModelProto | str, Path | None]:
-    """Return the model in a form that ONNX Runtime can read, and the directory of its weights.
+    """Return the model in a form that ONNX Runtime can read.
+
+    Also the directory of its weights.
 
     It cannot open a path that is not UTF-8; such a file is read here.
     """
@@ -262,7 +273,10 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
-    """Return the model itself if all its weights are in it, or a copy that holds them."""
+    """Return the model itself, or a copy with its weights.
+
+    The latter if some are in another file.
+    """
     if not _check_weights(model, directory):
         return model
     full = onnx.ModelProto()
@@ -275,7 +289,10 @@ def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelP
 
 
 def _check_weights(model: onnx.ModelProto, directory: Path | None) -> bool:
-    """Whether weights are in another file; raises ``ModelError`` if its directory is not known."""
+    """Whether weights are in another file.
+
+    Raises ``ModelError`` if its directory is not known.
+    """
     outside = any(
         onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer
     )
@@ -298,7 +315,10 @@ def _serialized(model: onnx.ModelProto, directory: Path | None) -> bytes:
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of an output; names of nested ones show their place."""
+    """Yield the tensors of an output.
+
+    Names of nested ones show their place.
+    """
     if isinstance(value, Mapping):
         for key, element in cast("Mapping[Any, Any]", value).items():
             yield from _tensors(f"{name}[{key}]", element)

@@ -79,7 +79,9 @@ class Sizes:
 
 
 def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
-    """Guess equalities and sums between symbols that a model may need and its signature hides.
+    """Guess equalities and sums between symbols.
+
+    A model may need them, and its signature hides them.
 
     First none; then symbols on the same axis of inputs of the same rank are equal; then, starting
     from that, up to ``changes`` symbols are free, equal to another symbol or to the sum of two
@@ -107,7 +109,10 @@ def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
 
 
 def _aligned(shapes: Sequence[Dims]) -> Ties:
-    """Tie each symbol to the first one on the same axis of an input of the same rank."""
+    """Tie each symbol to the first one on the same axis.
+
+    Only inputs of the same rank count.
+    """
     order = list(dict.fromkeys(symbol for dims in shapes for symbol in _symbols(*dims)))
     leaders: dict[tuple[int, int], str] = {}
     earlier: dict[str, str] = {}
@@ -125,7 +130,10 @@ def _aligned(shapes: Sequence[Dims]) -> Ties:
 
 
 def _symbols(*dims: int | str) -> Iterator[str]:
-    """Yield the symbols of dimensions: the parts of sums and products, or the whole text."""
+    """Yield the symbols of dimensions.
+
+    The parts of sums and products, or the whole text.
+    """
     for dim in dims:
         if isinstance(dim, str):
             parts = re.split(r"\s*[+*]\s*", dim) if _EXPRESSION.fullmatch(dim) else [dim]

@@ -1,4 +1,6 @@
-"""The allowed distance of two elements: ``|a - b| <= atol + rtol * |a|``, by output dtype.
+"""The allowed distance of two elements, by output dtype.
+
+``|a - b| <= atol + rtol * |a|``
 
 | dtype | rtol | atol, times the scale | but at least |
 |---|---|---|---|
@@ -76,7 +78,9 @@ def tolerance(
 
 
 def scales_of(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[float]]:
-    """Group elements by size: the least magnitude of each group but the first, and all scales.
+    """Group elements by size.
+
+    Returns the least magnitude of each group but the first, and all scales.
 
     NaN, infinities, zeros and values of more than an eighth of the elements do not count; if none
     is left the scale is 1.

@@ -1,1 +1,4 @@
-"""Find the first rewrite of a compile that changes the numbers; write that match as files."""
+"""Find the first rewrite of a compile that changes the numbers.
+
+Writes that match as files.
+"""

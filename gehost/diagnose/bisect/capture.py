@@ -1,4 +1,7 @@
-"""Capture one rewrite as two small models, before and after, with the values at its inputs."""
+"""Capture one rewrite as two small models.
+
+They are from before and after it, with the values at its inputs.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,9 @@ class Captured:
             return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
-        """Return a copy with the values at the match's inputs for ``feeds`` of the whole model.
+        """Return a copy with the values at the match's inputs.
+
+        ``feeds`` are those of the whole model.
 
         If they cannot be computed, generated values take their place.
         """
@@ -198,7 +203,9 @@ def _labels(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
 
 
 def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
-    """Return an outside user of ``value``, to find the value that replaces it.
+    """Return an outside user of ``value``.
+
+    It shows the value that replaces ``value``.
 
     None for a graph output, which keeps its name.
     """
@@ -217,7 +224,10 @@ def _read(node: Node, slot: int) -> Value:
 
 
 def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
-    """Give two models the same inputs, so that they run on the same feeds."""
+    """Give two models the same inputs.
+
+    Then they run on the same feeds.
+    """
     constants = {tensor.name for proto in (a, b) for tensor in proto.graph.initializer}
     entries = {
         entry.name: entry
@@ -246,7 +256,10 @@ def _declare_outputs(
     feeds: Feeds,
     runner: Callable[[onnx.ModelProto], Runner],
 ) -> None:
-    """Declare the outputs with element type and rank only, as a rewrite may change sizes."""
+    """Declare the outputs with element type and rank only.
+
+    A rewrite may change sizes.
+    """
     types = {entry.name: entry.type for entry in before.graph.output}
     for name, known in types.items():
         if known.WhichOneof("value") not in (None, "tensor_type"):

@@ -21,7 +21,9 @@ Tolerance = tuple[float | None, float | None]
 
 
 def write_match(captured: Captured, directory: str, answer: str, tolerance: Tolerance) -> None:
-    """Write the match before and after its rewrite, the values at its inputs, and a README.
+    """Write the match before and after its rewrite.
+
+    Adds the values at its inputs, and a README.
 
     Weights of the match are written too, also those that are external data.
 
@@ -121,7 +123,10 @@ def answer(bisection: Bisection, model: str) -> str:
 
 
 def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:
-    """Yield the runs of a search, and the place of the reproducer, line by line."""
+    """Yield the account of a search, line by line.
+
+    The runs, and the place of the reproducer.
+    """
     for trial in bisection.trials:
         yield _trial_line(trial)
     yield (
@@ -140,7 +145,10 @@ def _trial_line(trial: Trial) -> str:
 
 @contextmanager
 def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
-    """Yield a function that shows a trial on a terminal while the block runs."""
+    """Yield a function that shows a trial on a terminal.
+
+    It works while the block runs.
+    """
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield lambda _: None

@@ -1,4 +1,6 @@
-"""``gehost bisect``: find the single rewrite after which the numbers leave the tolerance.
+"""``gehost bisect``: find the single rewrite that spoils the numbers.
+
+After it the numbers leave the tolerance.
 
 A compile that stops after k rewrites does the same first k rewrites on every run, so the search is
 over the limit. Both ends of the remaining range are always known from a run: the lower one is
@@ -43,7 +45,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bisection:
-    """Result of a search; ``wrong`` is None if the numbers of the whole compile are right."""
+    """Result of a search.
+
+    ``wrong`` is None if the numbers of the whole compile are right.
+    """
 
     rewrites: int
     """Number of rewrites of the whole compile."""
@@ -63,7 +68,10 @@ class Bisection:
     """Number of runs for the values at the inputs of the match."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the search as JSON data: each run, and the rewrite that changes the numbers."""
+        """Return the search as JSON data.
+
+        Each run, and the rewrite that changes the numbers.
+        """
         at = self.captured
         return {
             "rewrites": self.rewrites,
@@ -94,7 +102,10 @@ class Bisection:
 
     @property
     def model_runs(self) -> int:
-        """Number of runs of compiled models, and of the part of a model before the match."""
+        """Number of runs.
+
+        Runs of compiled models, and of the part of a model before the match.
+        """
         return len(self.trials) + self.probes
 
     @property
@@ -121,7 +132,10 @@ class Bisection:
 
 @dataclass
 class _Watch:
-    """Counts rewrites; records passes and stage hooks that edit the graph in other ways."""
+    """Counts rewrites.
+
+    Records passes and stage hooks that edit the graph in other ways.
+    """
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
@@ -158,7 +172,10 @@ class _Watch:
         )
 
     def step(self, number: int) -> tuple[str, ...]:
-        """Return the passes that may have edited between rewrites ``number`` - 1 and ``number``."""
+        """Return the passes that may have edited between two rewrites.
+
+        They are ``number`` - 1 and ``number``.
+        """
         return tuple(
             name
             for name, before, after in self.by_hand
@@ -299,7 +316,9 @@ def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> 
 
 
 def _worst_feed(found: Verification) -> int:
-    """Return the feed on which the model failed, or that of the worst output.
+    """Return the feed on which the model failed.
+
+    Otherwise that of the worst output.
 
     0 if the model did not load.
     """

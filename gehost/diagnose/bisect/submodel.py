@@ -1,4 +1,7 @@
-"""Extract part of a live graph as a model: the nodes that compute outputs from inputs."""
+"""Extract part of a live graph as a model.
+
+It has the nodes that compute outputs from inputs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def submodel(
     *,
     name: str = "part",
 ) -> onnx.ModelProto:
-    """Return the nodes that compute ``outputs``, with their constants and the functions they call.
+    """Return the nodes that compute ``outputs``, as a model.
+
+    It has their constants and the functions they call.
 
     The graph stays as it is; nodes that are not yet written to its protobuf are included. External
     data stays external, in the directory of that of ``model``.
@@ -53,7 +58,10 @@ def submodel(
 
 
 class _Part:
-    """The nodes between the tensors at which the walk ends and those at which it starts."""
+    """The nodes between the start and the end of the walk.
+
+    It ends at tensors and starts at tensors.
+    """
 
     def __init__(self, inputs: Iterable[Value]) -> None:
         self._ends = dict.fromkeys(inputs)
@@ -83,7 +91,10 @@ class _Part:
         ]
 
     def nodes(self) -> list[Node]:
-        """Return the nodes in a runnable order: outer graphs first, as they read nothing inside."""
+        """Return the nodes in a runnable order.
+
+        Outer graphs come first, as they read nothing inside.
+        """
         return sorted(self._nodes, key=lambda node: (node.graph.depth, node.order))
 
 

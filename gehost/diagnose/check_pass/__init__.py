@@ -1,1 +1,4 @@
-"""Check a pass on random instances of its own pattern, and on mutations of them."""
+"""Check a pass on random instances of its own pattern.
+
+Also on mutations of them.
+"""

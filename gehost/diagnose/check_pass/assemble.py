@@ -20,7 +20,10 @@ from gehost.rewrite.lower import LoweredNode, Operand
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A lowered operator, the name of its body in the model (``op``), and its output tensors."""
+    """A lowered operator with its outputs.
+
+    ``op`` is the name of its body in the model.
+    """
 
     lowered: LoweredNode
     op: str
@@ -74,7 +77,10 @@ def assemble(
 def node_proto(
     lowered: LoweredNode, op: str, inputs: Sequence[str], outputs: Sequence[str]
 ) -> onnx.NodeProto:
-    """Return a node that applies an operator, or its body, to named tensors."""
+    """Return a node that applies an operator to named tensors.
+
+    A body may stand in for the operator.
+    """
     spelling = spelled(op)
     node = onnx.NodeProto(
         op_type=spelling.op_type, domain=spelling.domain, input=inputs, output=outputs

@@ -1,4 +1,6 @@
-"""Candidates of a search: shapes beside known ones, element types, numbers, attribute values.
+"""Candidates of a search.
+
+Shapes beside known ones, element types, numbers, attribute values.
 
 A seeded generator chooses among them.
 """
@@ -84,7 +86,10 @@ def one_of(rng: np.random.Generator, choices: Sequence[_T]) -> _T:
 def fresh_shape(
     rng: np.random.Generator, sizes: Sequence[Dim], rank: int | None = None
 ) -> tuple[Dim, ...]:
-    """Return a shape of these sizes; only the first axis may be a symbol."""
+    """Return a shape of these sizes.
+
+    Only the first axis may be a symbol.
+    """
     wanted = pick(rng, RANKS) if rank is None else rank
     numbers = [size for size in sizes if isinstance(size, int)]
     return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(wanted))
@@ -93,7 +98,9 @@ def fresh_shape(
 def shape_beside(
     rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
 ) -> tuple[Dim, ...]:
-    """Return a shape that an operator may accept beside operands of ``known`` shapes.
+    """Return a shape that an operator may accept.
+
+    It is beside operands of ``known`` shapes.
 
     Operands of one operator often have the same shape, broadcast, are multiplied (the last axis of
     one is the last but one of the other), are the weights of a convolution (the second axes agree),
@@ -140,7 +147,10 @@ def _part(rng: np.random.Generator, size: Dim) -> Dim:
 def numbers(
     rng: np.random.Generator, dtype: DataType, shape: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """Return distinct numbers for a weight; small ones if the dtype is an integer."""
+    """Return distinct numbers for a weight.
+
+    They are small if the dtype is an integer.
+    """
     if dtype is DataType.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_float:
@@ -178,7 +188,9 @@ def attribute_values(
     rank: int | None,
     given: Any = None,
 ) -> list[Any]:
-    """Return values for an attribute of an operator whose first input has ``rank`` dimensions.
+    """Return values for an attribute of an operator.
+
+    The operator's first input has ``rank`` dimensions.
 
     Args:
         rng: chooses if there are too many.

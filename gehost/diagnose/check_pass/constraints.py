@@ -85,7 +85,10 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
 def wanted_shape(
     rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
 ) -> _Shape | None:
-    """Return a shape for input ``slot`` of ``op`` beside known ones; None if there is no rule."""
+    """Return a shape for input ``slot`` of ``op``.
+
+    It fits the known shapes; None if there is no rule.
+    """
     first = shapes[0] if shapes else None
     if op == "Conv" and slot == 2 and len(shapes) > 1 and shapes[1]:
         return shapes[1][:1]
@@ -98,7 +101,9 @@ def wanted_shape(
 def wanted_list(
     rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
 ) -> tuple[int, ...] | None:
-    """Return the elements of a list that ``op`` takes at ``slot``: target shape, axes or repeats.
+    """Return the elements of a list that ``op`` takes at ``slot``.
+
+    They are a target shape, axes or repeats.
 
     None if the input is not such a list, or the first shape is not known.
     """
@@ -125,7 +130,10 @@ def wanted_list(
 
 
 def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
-    """Return a target shape with as many elements as ``shape``; -1 replaces an unknown size."""
+    """Return a target shape with as many elements as ``shape``.
+
+    -1 replaces an unknown size.
+    """
     sizes = [size if isinstance(size, int) else -1 for size in shape]
     if sizes.count(-1) > 1 or 0 in sizes:
         return None
@@ -148,7 +156,9 @@ def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
 def settle(
     op: str, params: dict[str, Any], fixed: frozenset[str], shapes: Sequence[_Shape | None]
 ) -> None:
-    """Make parameters that were drawn one by one consistent with the shapes and each other.
+    """Make parameters that were drawn one by one consistent.
+
+    They must fit the shapes and each other.
 
     Args:
         op: the operator.

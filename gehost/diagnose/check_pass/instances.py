@@ -1,4 +1,6 @@
-"""Random instances of a pattern: small models of the pattern's nodes, drawn operator by operator.
+"""Random instances of a pattern.
+
+Small models of the pattern's nodes, drawn operator by operator.
 
 A placeholder gets its type when the first operator that reads it is built, given the operands known
 by then. An operator that inference refuses is drawn again; after too many tries the instance is
@@ -69,7 +71,10 @@ _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The value of a placeholder: an input of the model, or a constant."""
+    """The value of a placeholder.
+
+    It is an input of the model, or a constant.
+    """
 
     type: TensorType
     constant: bool
@@ -202,7 +207,10 @@ class _Drawing:
     # one operator
 
     def _build(self, op: OpPattern, node: EsNode) -> None:
-        """Draw an operator, its new operands and its attributes until inference accepts it."""
+        """Draw an operator until inference accepts it.
+
+        Draws its new operands and its attributes, too.
+        """
         refusal: Exception | None = None
         for _ in range(_TRIES):
             before = (
@@ -320,7 +328,10 @@ class _Drawing:
         signature: schemas.Signature | None,
         inputs: Sequence[EsTensor | None],
     ) -> EsTensor:
-        """Return a tensor for the placeholder or constant at input ``slot``, given known inputs."""
+        """Return a tensor for a placeholder or constant.
+
+        It is at input ``slot``, beside known inputs.
+        """
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
             return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
@@ -347,7 +358,10 @@ class _Drawing:
     def _dtype_beside(
         self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
     ) -> DataType | None:
-        """Return the dtype of an input that must have the same dtype as ``slot``, if known."""
+        """Return the dtype that ``slot`` shares with another input.
+
+        None if it is not known.
+        """
         own = None if signature is None else signature.parameter_at(slot)
         for position, tensor in enumerate(inputs):
             known = None if tensor is None else self._type_of(tensor)
@@ -359,7 +373,10 @@ class _Drawing:
         return None
 
     def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
-        """Return the dtype of the first input, which others mostly share; sometimes None."""
+        """Return the dtype of the first input, sometimes None.
+
+        Others mostly share it.
+        """
         known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
         if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
             return None
@@ -469,7 +486,10 @@ class _Drawing:
 
 
 def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
-    """Return a dtype for most operands: one that the pattern names, or a float for fractions."""
+    """Return a dtype for most operands.
+
+    It is one that the pattern names, or a float for fractions.
+    """
     named = [tensor.dtype for tensor in source.tensors if tensor.dtype is not None]
     exact = [
         tensor.constant.array

@@ -1,4 +1,7 @@
-"""Small changes of a model: a pass must refuse the changed model or rewrite it correctly."""
+"""Small changes of a model.
+
+A pass must refuse the changed model or rewrite it correctly.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ class Mutation:
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
-    """Return all single changes of a model that are tried, alternating between kinds.
+    """Return all single changes of a model that are tried.
+
+    Their kinds alternate.
 
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
@@ -56,7 +61,10 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
 
 
 def both(first: Mutation, second: Mutation) -> Mutation:
-    """Return the two changes in sequence, with the kind of the second one."""
+    """Return the two changes in sequence.
+
+    The kind is that of the second one.
+    """
 
     def apply(model: onnx.ModelProto) -> None:
         first.apply(model)
@@ -66,7 +74,10 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 
 
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """Return a changed copy of a model with inferred types; None if it is not valid any more."""
+    """Return a changed copy of a model with inferred types.
+
+    None if it is not valid any more.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     try:
@@ -81,7 +92,10 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | Non
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return the model with new inferred types; None if inference or the checker refuses it."""
+    """Return the model with new inferred types.
+
+    None if inference or the checker refuses it.
+    """
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.ClearField("type")
@@ -139,7 +153,10 @@ def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
 
 
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield each constant with other numbers or shape, as an input, and as an overridable one."""
+    """Yield changes of each constant.
+
+    Other numbers or shape, as an input, and as an overridable one.
+    """
     for tensor in model.graph.initializer:
         array = tensors.to_numpy(tensor, None)
         for what, other in _other_numbers(array, rng):
@@ -205,7 +222,10 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
 
 
 def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield each inner tensor with one more user, and as an output of the graph."""
+    """Yield each inner tensor with one more user.
+
+    Also as an output of the graph.
+    """
     del rng
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:
@@ -229,7 +249,10 @@ def _read(name: str, *, by_output: bool) -> Mutation:
 
 
 def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield the model with other nodes before its inputs, and after its outputs."""
+    """Yield the model with other nodes around it.
+
+    They are before its inputs, and after its outputs.
+    """
     del rng
     given = [value.name for value in model.graph.input]
     made = [value.name for value in model.graph.output]
@@ -249,7 +272,10 @@ def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
 
 
 def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> None:
-    """Replace ``name`` by ``other`` in the inputs of nodes; without ``read`` also in outputs."""
+    """Replace ``name`` by ``other`` in the inputs of nodes.
+
+    Without ``read`` also in outputs.
+    """
     for node in model.graph.node:
         for names in (node.input,) if read else (node.input, node.output):
             for slot, found in enumerate(names):
@@ -286,7 +312,10 @@ def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
 
 
 def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield other ranks and sizes for each operand, and for all at once."""
+    """Yield other ranks and sizes.
+
+    For each operand, and for all at once.
+    """
     operands = _operand_types(model)
     for name, known in operands.items():
         assert known.shape is not None
@@ -337,7 +366,10 @@ def _listed(shape: Sequence[Dim]) -> str:
 
 
 def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
-    """Return a change of operands' shapes; a constant's numbers are repeated to fit."""
+    """Return a change of operands' shapes.
+
+    A constant's numbers are repeated to fit.
+    """
 
     def apply(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:

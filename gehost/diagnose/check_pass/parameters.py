@@ -1,4 +1,7 @@
-"""Choose the parameters of an instance's operators: the author's, constrained ones, open ones."""
+"""Choose the parameters of an instance's operators.
+
+The author's, constrained ones, open ones.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ _KINDS = {
 
 
 class NoInstance(Exception):  # noqa: N818 - an outcome of a search, which counts them
-    """A draw gave no instance; the text has the operator that could not be built, and why."""
+    """A draw gave no instance.
+
+    The text has the operator that could not be built, and why.
+    """
 
 
 class Parameters:
@@ -156,7 +162,10 @@ class Parameters:
 
 
 def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
-    """Yield the optional parameters after the first ``given`` inputs, under the author's names."""
+    """Yield the optional parameters after the first ``given`` inputs.
+
+    The names are the author's.
+    """
     new_names = {old: new for new, old in signature.old_names.items()}
     yield from (new_names.get(name, name) for name in signature.attributes)
     yield from (

@@ -1,4 +1,7 @@
-"""Find the passes of a vendor file or directory; give each a host that runs it alone."""
+"""Find the passes of a vendor file or directory.
+
+Each gets a host that runs it alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def trials_of(
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[Trial]:
-    """Yield a trial for each pass that a vendor file, or the files below a directory, register.
+    """Yield a trial for each pass of a vendor file.
+
+    Or of the files below a directory.
 
     Args:
         file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, a package there, that

@@ -1,4 +1,6 @@
-"""``gehost check-pass``: run a pass alone on instances of its own pattern, and on mutated ones.
+"""``gehost check-pass``: run a pass alone on instances of its pattern.
+
+Also on mutated instances.
 
 The host itself judges. An instance is good if it is a valid model that runs and the pass fires on
 it. Then the result must give the same numbers, a second run must change nothing, and each mutation
@@ -193,7 +195,10 @@ class _Check:
         self._result.notes.append(f"{place}: {problem}: {search.reasons_text()}")
 
     def _takes_none_that_runs(self, search: _Search) -> bool:
-        """Whether some instance runs that the pass refused; notes why others do not run."""
+        """Whether some instance runs that the pass refused.
+
+        Notes why others do not run.
+        """
         for model in search.left:
             try:
                 Reference(model, self._seed)
@@ -279,7 +284,9 @@ class _Check:
             self._check_instance(instance, outcome, reference)
 
     def _like(self, search: _Search) -> Draw:
-        """Return choices to start from: none, as long as that leads to good instances.
+        """Return choices to start from.
+
+        There are none as long as that leads to good instances.
 
         After that the choices of a good instance, or of one refused for the rarest reason; one
         operand may be drawn again.
@@ -411,7 +418,9 @@ class _Check:
         return not again.replaced
 
     def _differs_in_runtime(self, model: onnx.ModelProto) -> bool:
-        """Whether ONNX Runtime sees different numbers, too, with the model's floats as float32.
+        """Whether ONNX Runtime sees different numbers, too.
+
+        The model's floats are float32 there.
 
         It lacks kernels for some element types; then only the reference evaluator runs the model,
         which may itself be wrong. True if ONNX Runtime cannot run the float32 model, or the pass
@@ -430,7 +439,10 @@ class _Check:
             return True
 
     def _runs(self, model: onnx.ModelProto) -> bool:
-        """Whether a pass must not fail on a model: inference accepts some that no engine runs."""
+        """Whether a pass must not fail on a model.
+
+        Inference accepts some that no engine runs.
+        """
         try:
             Reference(model, self._seed)
         except UnsteadyError:
@@ -484,7 +496,10 @@ class _Search:
         self.refused[key] = instance.drawn
 
     def reasons_text(self) -> str:
-        """Return the kinds of reasons, the most frequent first, each with an example."""
+        """Return the kinds of reasons, the most frequent first.
+
+        Each has an example.
+        """
         groups: dict[str, tuple[int, str]] = {}
         for reason, count in self.reasons.items():
             known, example = groups.get(_key(reason), (0, reason))
@@ -509,12 +524,15 @@ def _key(reason: str) -> str:
 
 
 def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
-    """Whether one of the variants of a pattern matches anywhere in a model."""
+    """Whether a variant of a pattern matches anywhere in a model."""
     return any(failure is None for source in sources for failure in _failures(proto, source))
 
 
 def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
-    """Return why a pattern does not match, for each candidate; None where it does."""
+    """Return why a pattern does not match, for each candidate.
+
+    None where it does.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
@@ -536,7 +554,10 @@ def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
 
 
 def _identity(opset: int) -> onnx.ModelProto:
-    """Return a model that no pass should change; errors in constructors and ``Patterns`` show."""
+    """Return a model that no pass should change.
+
+    Errors in constructors and ``Patterns`` show on it.
+    """
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Identity", ["x"], ["y"])],

@@ -32,13 +32,18 @@ _MOST_OPERANDS = 3
 
 
 def has_sources(spec: PassSpec, host: Host) -> bool:
-    """Whether a pass has patterns; one that walks the graph itself has none."""
+    """Whether a pass has patterns.
+
+    One that walks the graph itself has none.
+    """
     with host.vendor_code():
         return isinstance(spec.factory(), PatternFusionPass | DecomposePass)
 
 
 def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
-    """Return the models that a pass or rule offers with its method ``Instances``, or none.
+    """Return the models that a pass or rule offers, or none.
+
+    Its method ``Instances`` offers them.
 
     Raises:
         PassError: they are not models.
@@ -61,7 +66,9 @@ def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
 
 
 def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:
-    """Return the variants of each pattern at an opset; none if the opset cannot express it.
+    """Return the variants of each pattern at an opset.
+
+    There are none if the opset cannot express the pattern.
 
     The host has already run the pass at this opset, so errors of its author are known.
     """

@@ -1,4 +1,7 @@
-"""Run one pass alone on one model, and compare the numbers before and after."""
+"""Run one pass alone on one model.
+
+Compares the numbers before and after.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ class Trial:
     """One pass, in a host that runs no other pass."""
 
     def __init__(self, host: Host, spec: PassSpec, refusals: Refusals) -> None:
-        """Take a host with ``refusals`` as a plugin; remove all its passes but ``spec``."""
+        """Take a host, and remove all its passes but ``spec``.
+
+        ``refusals`` is one of its plugins.
+        """
         self.host = host
         self.spec = replace(spec, factory=_builds_patterns_once(spec.factory))
         host.passes.keep_only(self.spec)
@@ -104,7 +110,9 @@ _OF_THE_HOST = frozenset({"Patterns", "_config", "_rules", "options"})
 
 
 def _builds_patterns_once(factory: Callable[[], RunnablePass]) -> Callable[[], RunnablePass]:
-    """Return a factory of passes that share patterns, which a check compiles hundreds of times.
+    """Return a factory of passes that share patterns.
+
+    A check compiles them hundreds of times.
 
     Passes with attributes of their own build them each time, as patterns may depend on these.
     """
@@ -134,7 +142,10 @@ def _builds_patterns_once(factory: Callable[[], RunnablePass]) -> Callable[[], R
 
 @dataclass(frozen=True)
 class Numbers:
-    """The worst difference between the numbers of two models ("": equal), and its inputs."""
+    """The worst difference between two models' numbers, and its inputs.
+
+    "" means equal.
+    """
 
     difference: str = ""
     feeds: Feeds | None = None
@@ -145,7 +156,10 @@ class UnsteadyError(ModelError):
 
 
 class Reference:
-    """A model before a rewrite, with inputs on which it runs and their outputs."""
+    """A model before a rewrite.
+
+    It has inputs on which it runs, and their outputs.
+    """
 
     def __init__(self, model: onnx.ModelProto, seed: int) -> None:
         """Run the model; raises ``ModelError`` if it runs on no generated input.
@@ -223,7 +237,9 @@ def _random_operators(proto: onnx.ModelProto) -> list[str]:
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
-    """Yield inputs of three small sizes, if the model accepts them, with its outputs.
+    """Yield inputs of three small sizes with the model's outputs.
+
+    Sizes that the model refuses are left out.
 
     Raises:
         ModelError: it runs on none of them.
@@ -267,7 +283,10 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
 
 
 def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
-    """Return the tolerances of the least precise floating-point type of a model, if it has one."""
+    """Return the tolerances of a model's least precise float type.
+
+    None for a model without one.
+    """
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
     types = {value.type.tensor_type.elem_type for value in values}.union(
@@ -285,7 +304,10 @@ def _shown(found: OutputDifference) -> str:
 
 
 def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
-    """Yield zeros, small and larger numbers, integers of both signs for all float inputs."""
+    """Yield special values for all float inputs.
+
+    Zeros, small and larger numbers, integers of both signs.
+    """
     for factor in (0.0, _SMALL, 8.0):
         yield {
             name: (array * factor).astype(array.dtype) if _is_float(array) else array

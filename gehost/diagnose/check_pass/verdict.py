@@ -1,4 +1,7 @@
-"""The result of checking a pass, as lines and as models that show the errors."""
+"""The result of checking a pass.
+
+It is shown as lines, and as models that show the errors.
+"""
 
 from __future__ import annotations
 

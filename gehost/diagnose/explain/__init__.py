@@ -1,1 +1,4 @@
-"""Explain why a pass did not match, with the nearest miss of each candidate."""
+"""Explain why a pass did not match.
+
+Names the nearest miss of each candidate.
+"""

@@ -1,4 +1,7 @@
-"""Record one pass while it runs: matches and misses at each node, and the outcome."""
+"""Record one pass while it runs.
+
+Matches and misses at each node, and the outcome.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _MISSED = Outcome.MISSED
 
 
 class _Pattern:
-    """A pattern of the pass: its position, its matcher, and whether any candidate was seen."""
+    """A pattern of the pass.
+
+    Its position, its matcher, and whether any candidate was seen.
+    """
 
     def __init__(self, place: int, source: SourcePattern) -> None:
         self.place = place
@@ -82,7 +88,9 @@ class Account:
         self._outcomes = at.tracer.at_each(anchors) or self._match_inner(graph, at)
 
     def _match_inner(self, graph: Graph, at: _Pattern) -> list[Look]:
-        """Match around inner operators of a pattern that has no candidate for output 0.
+        """Match around inner operators of a pattern.
+
+        The pattern has no candidate for output 0.
 
         Starts with the operator nearest to output 0 that the graph has.
         """
@@ -192,7 +200,9 @@ class Account:
             self._record_left(node, found)
 
     def _record_result(self, node: Node, anchor: Node) -> bool:
-        """Record the rule's result for a node, or for the match at ``anchor`` that holds it.
+        """Record the rule's result for a node.
+
+        Or for the match at ``anchor`` that holds it.
 
         Returns False if there is none.
         """

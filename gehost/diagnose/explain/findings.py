@@ -62,7 +62,7 @@ class Finding(NamedTuple):
 
     @property
     def is_shallow(self) -> bool:
-        """Whether it is a miss that found fewer than half of the pattern's operators."""
+        """Whether a miss found less than half of the pattern's operators."""
         return self.outcome is Outcome.MISSED and bool(self.node) and 2 * self.depth < self.size
 
     @property
@@ -123,7 +123,10 @@ class Explanation:
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
-        """Return the best result of each node over all patterns; of misses, the nearest."""
+        """Return the best result of each node over all patterns.
+
+        Of misses it is the nearest.
+        """
         nearest: dict[Any, Finding] = {}
         for place, found in enumerate(self.findings):
             key = (found.graph, found.node, found.op) if found.node else place

@@ -1,4 +1,6 @@
-"""Explain why a pass did not match: compile up to it, and find each candidate's nearest miss.
+"""Explain why a pass did not match.
+
+Compiles up to it, and finds each candidate's nearest miss.
 
 The rules run as always. Before a rule runs on a graph, the reference matcher matches its candidates
 on the same graph; the hooks around rewrites then give the outcome of each match.
@@ -38,7 +40,9 @@ def explain(
     options: HostOptions,
     node: str | None = None,
 ) -> Explanation:
-    """Compile a model up to a pass and explain its result; nothing is written.
+    """Compile a model up to a pass and explain its result.
+
+    Nothing is written.
 
     Args:
         model: a file, or a model in memory.

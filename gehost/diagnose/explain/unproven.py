@@ -19,7 +19,9 @@ _MOST_NAMED = 3
 
 
 def advice(reason: str, region: Region) -> tuple[str, ...]:
-    """Name the sources of the unproven sizes, and both ways to resolve them.
+    """Name the sources of the unproven sizes.
+
+    Also names both ways to resolve them.
 
     Args:
         reason: of the refusal; "" is returned for any but an unproven size.
@@ -43,7 +45,10 @@ def advice(reason: str, region: Region) -> tuple[str, ...]:
 
 
 def _source(size: str, region: Region) -> str:
-    """The dimension with this size, of an input of the match if it has one."""
+    """The dimension with this size.
+
+    It is one of an input of the match if an input has it.
+    """
     inputs = [value for value in region.inputs if value is not None]
     for value, what in (
         *((value, "input") for value in inputs),

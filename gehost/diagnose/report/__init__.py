@@ -1,1 +1,4 @@
-"""Record a compile rewrite by rewrite; write it as JSON or as one HTML page."""
+"""Record a compile rewrite by rewrite.
+
+Writes it as JSON or as one HTML page.
+"""

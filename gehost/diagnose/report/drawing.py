@@ -1,4 +1,7 @@
-"""Lay out pictures of rewrites as boxes, lines and texts; a template writes them as SVG."""
+"""Lay out pictures of rewrites as boxes, lines and texts.
+
+A template writes them as SVG.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,10 @@ def draw(picture: Picture) -> Drawing:
 
 
 def shortened(text: str, most: int = _LONGEST_NAME) -> str:
-    """Return a text on one line; above ``most`` cells, its middle is left out."""
+    """Return a text on one line.
+
+    Above ``most`` cells, its middle is left out.
+    """
     long = len(text) > 4 * most
     shown = one_line(text[: 2 * most] + text[-2 * most :] if long else text)
     if not long and _cells(shown) <= most:
@@ -125,7 +131,10 @@ def shortened(text: str, most: int = _LONGEST_NAME) -> str:
 
 
 def kind_of(op: str) -> str:
-    """Return the kind of an operator: the directory of the file in which ONNX defines it."""
+    """Return the kind of an operator.
+
+    It is the directory of the file in which ONNX defines it.
+    """
     domain, op_type = split_op(op)
     versions = schemas.history(domain, op_type)
     if not versions:
@@ -174,7 +183,10 @@ class _Plan:
         self._contents.append(content)
 
     def _maker(self, tensor: int) -> int:
-        """Return the box that a tensor comes from; an outside tensor gets a box of its own."""
+        """Return the box that a tensor comes from.
+
+        An outside tensor gets a box of its own.
+        """
         found = self._makers.get(tensor)
         if found is None:
             found = self._makers[tensor] = len(self._contents)
@@ -306,7 +318,10 @@ def _placed(
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Return a path that is straight through layers, with vertical tangents between them."""
+    """Return a path that is straight through layers.
+
+    Its tangents between them are vertical.
+    """
     (x, y), *others = points
     parts = [f"M{x:.1f} {y:.1f}"]
     for number, (to_x, to_y) in enumerate(others):

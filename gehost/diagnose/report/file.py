@@ -1,4 +1,7 @@
-"""Write reports as files: JSON or one HTML page, by the suffix of the name."""
+"""Write reports as files.
+
+JSON or one HTML page, by the suffix of the name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ ENDINGS = (".json", ".html")
 
 
 def write_report(path: str, report: Report) -> None:
-    """Write a report in the format of ``path``'s suffix, whole or not at all.
+    """Write a report whole or not at all.
+
+    The suffix of ``path`` decides the format.
 
     Raises:
         OutputError: the file cannot be written.

@@ -1,4 +1,6 @@
-"""Layout of a small layered graph: layers by longest path, order by barycentre, routed edges.
+"""Layout of a small layered graph.
+
+Layers by longest path, order by barycentre, routed edges.
 
 The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from
 0.
@@ -24,7 +26,10 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a box; ``reach`` is its width together with the label below it."""
+    """Size of a box.
+
+    ``reach`` is its width together with the label below it.
+    """
 
     width: float
     height: float
@@ -33,7 +38,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The top centre of each box, and for each edge the points where it crosses a layer's border.
+    """The places of boxes and edges.
+
+    The top centre of each box; for each edge the points where it crosses a layer's border.
 
     An edge goes straight from its first point to the second, from there to the next layer, straight
     through it, and so on.
@@ -47,7 +54,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Bend:
-    """The crossing of an edge through a layer in which it does not end."""
+    """The crossing of an edge through an inner layer.
+
+    The edge does not end there.
+    """
 
     edge: int
     layer: int
@@ -95,7 +105,10 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
 
 
 def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Assign layers by longest path from above; a source stands directly above its first user."""
+    """Assign layers by longest path from above.
+
+    A source stands directly above its first user.
+    """
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(boxes)
     graph.add_edges_from(edges)
@@ -113,7 +126,10 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
 def _neighbours(
     chains: Iterable[Sequence[_Item]],
 ) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
-    """Return the neighbours of each item in the layer above, and in the layer below."""
+    """Return the neighbours of each item.
+
+    Those in the layer above, and those in the layer below.
+    """
     above: dict[_Item, list[_Item]] = {}
     below: dict[_Item, list[_Item]] = {}
     for chain in chains:
@@ -126,7 +142,10 @@ def _neighbours(
 def _order(
     rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool
 ) -> None:
-    """Sort each row by the mean place of its items' neighbours in the row before it."""
+    """Sort each row by the mean place of neighbours.
+
+    They are the items' neighbours in the row before it.
+    """
     for row in rows if downwards else reversed(rows):
         places = {
             item: place / max(1, len(other) - 1)
@@ -150,7 +169,10 @@ def _centres(
     above: Mapping[_Item, list[_Item]],
     below: Mapping[_Item, list[_Item]],
 ) -> dict[_Item, float]:
-    """Place each item as near to its neighbours as the order of its row allows, from x = 0."""
+    """Place each item near its neighbours, from x = 0.
+
+    The order of its row stays.
+    """
     centres: dict[_Item, float] = {}
     for row in rows:
         centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))

@@ -1,4 +1,6 @@
-"""The report of a compile as one self-contained page: no network, no script.
+"""The report of a compile as one self-contained page.
+
+No network, no script.
 
 Every text goes through autoescape and ``_shown``, so names of models and vendors stay text. The
 size of the page is limited; it states each omission, and the JSON report is complete.
@@ -35,7 +37,10 @@ _WIDEST_BESIDE = 510
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """Numbers of an operator's nodes before and after; no after if the compile did not end."""
+    """Numbers of an operator's nodes before and after.
+
+    No after if the compile did not end.
+    """
 
     op: str
     before: int
@@ -147,7 +152,7 @@ def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> lis
 
 
 def _ended(report: Report) -> bool:
-    """Whether there was a compiled model, even if it could not be saved."""
+    """Whether there was a compiled model, saved or not."""
     return bool(report.op_types_after) or not report.error
 
 

@@ -1,4 +1,7 @@
-"""A plugin that records a picture of each rewrite of a compile, for the report."""
+"""A plugin that records a picture of each rewrite.
+
+The report shows them.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,10 @@ class RewriteRecorder:
 def picture_of(
     graph: Graph, nodes: Sequence[Node], centres: Collection[Node], most: int = _MOST_NODES
 ) -> Picture:
-    """Return a picture of some nodes of a graph and their neighbours; centres are highlighted."""
+    """Return a picture of some nodes and their neighbours.
+
+    Centres are highlighted.
+    """
     sketch = _Sketch(graph, nodes)
     for node in nodes[:most]:
         sketch.add(node, "matched" if node in centres else "kept")
@@ -122,7 +128,10 @@ def _before(region: Region) -> Picture:
 
 
 def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
-    """Return the picture after a rewrite; ``readers`` are users of the region's outputs."""
+    """Return the picture after a rewrite.
+
+    ``readers`` are users of the region's outputs.
+    """
     region = rewrite.region
     kept = {node: None for node in region.nodes if node.in_graph}
     inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
@@ -141,7 +150,10 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
 
 
 def _readers_outside(region: Region, value: Value) -> list[tuple[Node, int]]:
-    """Return the uses of ``value``, also in bodies, by nodes outside the region."""
+    """Return the uses of ``value`` by nodes outside the region.
+
+    Nodes in bodies are included.
+    """
     uses = [(reader, slot) for reader, slot in value.uses if isinstance(reader, Node)]
     return [use for use in uses if not region.holds(region.graph.level_of(use[0]))]
 
@@ -246,7 +258,10 @@ class _Sketch:
 
 
 def _looks(picture: Picture) -> Hashable:
-    """Return a key that rewrites of equal shape share: the inner nodes and their wiring."""
+    """Return a key that rewrites of equal shape share.
+
+    The inner nodes and their wiring.
+    """
     nodes = tuple(
         (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
         for node in picture.nodes
