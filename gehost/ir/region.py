@@ -157,14 +157,44 @@ class Region:
                     stack.extend(reader for reader in readers if reader is not None)
         return sorted(found, key=by_order)
 
+    @property
+    def anchor(self) -> Node:
+        """The node after which all inputs are computed: ``last``, or the producer of an input.
+
+        The inputs of a region that a pass delimits itself may come later than its nodes.
+        """
+        anchor = self.last
+        for value in self.inputs:
+            producer = None if value is None else value.producer
+            if (
+                producer is not None
+                and producer.order > anchor.order
+                and producer.graph is self.graph
+            ):
+                anchor = producer
+        return anchor
+
     def closes_cycle(self) -> bool:
         """Whether an output feeds an input, directly or through outside nodes.
 
         Fused into one node, the region would then be part of a cycle.
         """
-        if not set(self.inputs).isdisjoint(self.outputs):
-            return True
-        return not set(self.nodes).isdisjoint(self.readers_before(self.last.order + 1))
+        return bool(self.cycle())
+
+    def cycle(self) -> str:
+        """Return through what an output feeds an input, as ``through …``; "" if none does."""
+        both = next((value for value in self.inputs if value in self.outputs), None)
+        if both is not None:
+            return f'through tensor "{both.name}", which is both read and given'
+        behind = self.readers_before(self.anchor.order + 1)
+        if not behind:
+            return ""
+        feeding = {value.producer for value in self.inputs if value is not None}
+        for node in behind:
+            if node in feeding and not self.holds(node):
+                return f"through {_named(node)}"
+        inside = next(filter(self.holds, behind), None)
+        return "" if inside is None else f"into {_named(inside)}"
 
 
 def _named(node: Node) -> str:
@@ -298,8 +328,8 @@ class SubgraphBoundary:
 
         Raises:
             PassError: indices with gaps, a removed node, users of one input that read different
-                tensors, outputs of two graphs, an inner tensor with outside users, or a tensor that
-                enters without being an input (constants may).
+                tensors, outputs of two graphs, an input of a body, an inner tensor with outside
+                users, or a tensor that enters without being an input (constants may).
         """
         inputs, outputs = _in_order(self._inputs, "input"), _in_order(self._outputs, "output")
         if not outputs:
@@ -320,6 +350,12 @@ class SubgraphBoundary:
         graph = made[0].graph
         if any(value.graph is not graph for value in made):
             raise PassError("its outputs are of more than one graph", subject="SubgraphBoundary")
+        for value in values:
+            if graph.find(value.name) is not value:
+                raise PassError(
+                    f'input "{value.name}" is of a body, which graph "{graph.name}" cannot read',
+                    subject="SubgraphBoundary",
+                )
         region = Region(graph, values, made, _between(graph, values, entries, made))
         _check_closed(region)
         return region

@@ -206,8 +206,6 @@ class CustomPassContext:
         anchor = region.outputs[0].producer
         assert anchor is not None
         try:
-            if region.closes_cycle():
-                raise Refused("cycle: the replacement would make one")
             return self.rewrite(region, graph).nodes
         except Refused as refused:
             self.refuse(anchor, str(refused))
@@ -292,8 +290,6 @@ class SubgraphRewriter:
             raise LimitReached
         try:
             region = boundary.region()
-            if region.closes_cycle():
-                raise Refused("cycle: the replacement would make one")
             replaced = context.rewrite(region, replacement)
         except Refused as refusal:
             failure = PassError(f"SubgraphRewriter.Replace: {refusal}")

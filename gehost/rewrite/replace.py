@@ -123,7 +123,6 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
 
     Raises:
         PassError: the number exceeds ``MAX_GENERATIONS``.
-        PassError: more than ``MAX_GENERATIONS``.
     """
     generation = 1 + min([node.generation for node in removed or region.nodes])
     if generation > MAX_GENERATIONS:
@@ -134,22 +133,21 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
 
 
 def _make_room(region: Region) -> Node:
-    """Move early users of the outputs after the last matched node.
-
-    Returns that node.
+    """Return the node to insert after; early users of the outputs are moved after it.
 
     Raises:
-        Refused: a matched node is among these users.
+        Refused: a matched node, or the producer of an input, is among these users.
     """
-    last = behind = region.last
-    if all(value.producer is last for value in region.outputs):
-        return last  # its users come later anyway
-    for reader in region.readers_before(last.order + 1):
-        if region.holds(reader):
-            raise Refused("cycle: the replacement would make one")
+    anchor = behind = region.anchor
+    if all(value.producer is anchor for value in region.outputs):
+        return anchor  # its users come later anyway
+    cycle = region.cycle()
+    if cycle:
+        raise Refused(f"cycle: the replacement would make one {cycle}")
+    for reader in region.readers_before(anchor.order + 1):
         region.graph.move_after(reader, behind)
         behind = reader
-    return last
+    return anchor
 
 
 def _prove_types(

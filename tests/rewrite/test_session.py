@@ -319,7 +319,7 @@ def test_a_boundary_that_closes_a_cycle_is_refused(rewriting, describe):
         1, SubgraphOutput(NodeIo(exp, 0))
     )
     before = describe(work.model)
-    with pytest.raises(PassError, match="cycle: the replacement would make one"):
+    with pytest.raises(PassError, match='cycle: the replacement would make one through Neg "b"'):
         in_pass(work, boundary, made_of(lambda x, z: [es.Abs(x), es.Abs(z)], 2))
     assert describe(work.model) == before
 
@@ -334,13 +334,66 @@ def test_a_region_that_closes_a_cycle_is_refused(rewriting, describe):
         work.model.graph, [values["x"], values["b"]], [values["a"], values["y"]], [relu, exp]
     )
     before = describe(work.model)
-    with pytest.raises(Refused, match="cycle: the replacement would make one"):
+    with pytest.raises(Refused, match='cycle: the replacement would make one through Neg "b"'):
         replace_region(
             RewriteSession(work.model, OpRegistry(), Author("P")),
             region,
             made_of(lambda x, z: [es.Abs(x), es.Abs(z)], 2),
         )
     assert describe(work.model) == before
+
+
+def test_an_input_that_depends_on_an_output_is_refused(rewriting, describe):
+    """No node of the part reads b: only a node outside shows which tensor input 1 is."""
+    work = rewriting("g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }")
+    relu, _, exp = work.model.graph.nodes
+    boundary = (
+        SubgraphBoundary()
+        .AddInput(0, SubgraphInput([NodeIo(relu, 0)]))
+        .AddInput(1, SubgraphInput([NodeIo(exp, 0)]))
+        .AddOutput(0, SubgraphOutput(NodeIo(relu, 0)))
+    )
+    before = describe(work.model)
+    with pytest.raises(PassError, match='cycle: the replacement would make one through Neg "b"'):
+        in_pass(work, boundary, made_of(lambda x, z: es.Add(x, z), 2))
+    assert describe(work.model) == before
+
+
+def test_an_input_that_is_computed_later_moves_the_replacement(rewriting):
+    work = rewriting(
+        """g (float[2] x) => (float[2] y, float[2] z) {
+        a = Relu(x) y = Neg(a) b = Abs(x) c = Sqrt(b) z = Exp(c) }"""
+    )
+    relu, _, _, _, exp = work.model.graph.nodes
+    boundary = (
+        SubgraphBoundary()
+        .AddInput(0, SubgraphInput([NodeIo(relu, 0)]))
+        .AddInput(1, SubgraphInput([NodeIo(exp, 0)]))
+        .AddOutput(0, SubgraphOutput(NodeIo(relu, 0)))
+    )
+    in_pass(work, boundary, made_of(lambda x, z: es.Max(x, z - z), 2))
+    assert [node.op for node in work.model.graph.nodes] == [
+        *("Abs", "Sqrt", "Sub", "Max", "Neg", "Exp")
+    ]
+    work.assert_equal()
+
+
+def test_an_input_of_a_body_is_refused(rewriting):
+    work = rewriting(
+        """g (float[2] x, bool c) => (float[2] y, float[2] z) { y = Relu(x)
+        z = If(c) <then_branch = t () => (float[2] q) { p = Neg(x) q = Exp(p) },
+                   else_branch = e () => (float[2] r) { r = Abs(x) }> }"""
+    )
+    relu, branch = work.model.graph.nodes
+    _, exp = branch.bodies[0].nodes
+    boundary = (
+        SubgraphBoundary()
+        .AddInput(0, SubgraphInput([NodeIo(relu, 0)]))
+        .AddInput(1, SubgraphInput([NodeIo(exp, 0)]))
+        .AddOutput(0, SubgraphOutput(NodeIo(relu, 0)))
+    )
+    with pytest.raises(PassError, match='input "p" is of a body, which graph "g" cannot read'):
+        in_pass(work, boundary, made_of(lambda x, z: es.Add(x, z), 2))
 
 
 def test_a_control_flow_node_may_be_replaced_with_its_bodies(rewriting):

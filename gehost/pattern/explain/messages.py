@@ -252,32 +252,6 @@ def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
     )
 
 
-def cycle_problem(region: Region) -> str:
-    """Return the node through which a region feeds itself, or "".
-
-    The region counts as a single node.
-    """
-    entering = next(
-        (value for value in region.inputs if value is not None and value in region.outputs), None
-    )
-    if entering is not None:
-        return f'would make a cycle through tensor "{entering.name}", which is both read and given'
-    behind = region.readers_before(region.last.order + 1)
-    for node in (node for node in behind if node not in region.nodes):
-        if any(
-            reader in region.nodes
-            for value in node.outputs
-            if value is not None
-            for reader, _ in _levels(region, value)
-        ):
-            return f"would make a cycle through {named(node)}"
-    return "would make a cycle"
-
-
-def _levels(region: Region, value: Value) -> list[tuple[Node, int]]:
-    return [(region.graph.level_of(node), slot) for node, slot in value.consumers()]
-
-
 def maker(value: Value) -> str:
     """Return the producer of a tensor, with the pass that made it."""
     node = value.producer

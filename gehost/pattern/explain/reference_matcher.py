@@ -14,7 +14,6 @@ from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.messages import (
     Mismatch,
     count_problem,
-    cycle_problem,
     join_mismatches,
     leak_problem,
     name_of,
@@ -525,7 +524,9 @@ class _Search:
     def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
         region = cyclic_region(self._plan.source, self._graph, found.nodes.values(), found.values)
         op = self._plan.steps[0].op
-        return None if region is None else (op, found.nodes[op.index], cycle_problem(region))
+        if region is None:
+            return None
+        return op, found.nodes[op.index], f"would make a cycle {region.cycle()}"
 
 
 def _operand_holds(
