@@ -10,7 +10,6 @@ import numpy as np
 
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.region import Region
 from gehost.pattern.fits import (
     ABSENT,
     UNREADABLE,
