@@ -13,12 +13,15 @@ from gehost.native import mypyc_attr
 from gehost.pattern.fits import (
     asks_more,
     counted_ops,
+    equal_operands,
     has_other_attributes,
     is_output,
     no_more_inputs,
     operand_fits,
     output_fits,
     parameter_holds,
+    required_operands,
+    slots_to_try,
 )
 from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
@@ -70,6 +73,8 @@ class Bind:
         self.op = op
         self._claim = _claim(op, needed, rivals, is_linked=is_linked)
         self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
+        self._required = required_operands(op)
+        self._equals = equal_operands(op, source) if op.commutative else []
         operands = [operand_of(tensor, source) for tensor in op.inputs]
         if op.commutative:  # ``orders`` checks them
             operands = [(index, maker, tensor, index < 0) for index, maker, tensor, _ in operands]
@@ -109,8 +114,10 @@ class Bind:
         """
         inputs, asks = node.inputs, self._asks
         count = len(asks)
-        if len(inputs) < count or (len(inputs) > count and not self._no_more(node)):
+        if len(inputs) < self._required or (len(inputs) > count and not self._no_more(node)):
             return ()
+        if len(inputs) < count:
+            inputs = (*inputs, *[None] * (count - len(inputs)))
         if count != 2:
             return self._permutations(binding, inputs, ())
         first, second = inputs[0], inputs[1]
@@ -128,10 +135,10 @@ class Bind:
             yield [inputs[slot] for slot in taken]
             return
         index, asks = self._operands[position][0], self._asks[position]
-        for slot in range(len(self._asks)):
-            known = binding.values[index] if index >= 0 else None
+        known = binding.values[index] if index >= 0 else None
+        for slot in slots_to_try(self._equals, taken, inputs):
             value = inputs[slot]
-            if slot not in taken and (known is None or known is value) and asks(value):
+            if (known is None or known is value) and asks(value):
                 yield from self._permutations(binding, inputs, (*taken, slot))
 
 

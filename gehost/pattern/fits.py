@@ -167,6 +167,64 @@ def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
     )
 
 
+def required_operands(op: OpPattern) -> int:
+    """Return the number of operands that must be present."""
+    return sum(tensor is not None and tensor is not ANY for tensor in op.inputs)
+
+
+def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
+    """Return for each operand the first one that it may change places with: itself, if none.
+
+    Two operands are equal if no part of the pattern can tell them apart: placeholders with the same
+    constraints that nothing else reads, operands without constraints, and absent ones.
+    """
+    reads: dict[int, int] = {}
+    for tensor in (each for reader in source.ops for each in reader.inputs):
+        if tensor is not None:
+            reads[tensor.index] = reads.get(tensor.index, 0) + 1
+    for choice in source.tensors:
+        for option in choice.options:
+            reads[option] = reads.get(option, 0) + 1
+    firsts: dict[object, int] = {}
+    found: list[int] = []
+    for position, tensor in enumerate(op.inputs):
+        key: object = position
+        if tensor is None or tensor is ANY:
+            key = tensor is None
+        elif tensor.is_input and reads[tensor.index] == 1:
+            key = (tensor.dtype, tensor.rank, tensor.shape)
+        found.append(firsts.setdefault((type(key), key), position))
+    return found
+
+
+def slots_to_try(
+    equals: Sequence[int], taken: Sequence[int], inputs: Sequence[object]
+) -> list[int]:
+    """Return the inputs that operand ``len(taken)`` of an operator in any order has to be tried on.
+
+    Equal operands (``equal_operands``) take inputs in ascending order only, and of equal inputs one
+    is tried, as any other order is the same match: without this, eight placeholders would have
+    40,320 orders.
+    """
+    position = len(taken)
+    first = equals[position]
+    previous = max((taken[at] for at in range(position) if equals[at] == first), default=-1)
+    others = sum(equals[at] != first for at in range(position + 1, len(equals)))
+    found: list[int] = []
+    tried: set[object] = set()
+    passed_over = 0
+    for slot in range(len(equals)):
+        if slot in taken:
+            continue
+        if passed_over > others:  # nobody would be left to take the inputs passed over
+            break
+        passed_over += 1
+        if slot > previous and inputs[slot] not in tried:
+            tried.add(inputs[slot])
+            found.append(slot)
+    return found
+
+
 def is_output(value: Value, ops: Container[str], slot: int) -> bool:
     """Whether a value is output ``slot`` of one of ``ops``."""
     node = value.producer

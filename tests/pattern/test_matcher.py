@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gehost import es
+from gehost import es, ops
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
+from gehost.pattern.bind_op import Binding
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.matcher import CompiledPattern
@@ -159,6 +160,75 @@ def test_operands_that_commute(find):
         find.outputs(text, lambda a, b, c: es.Sub(es.MatMul(a, b), c), 3, commutative_match=True)
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "wanted"), [("p, q", ["p", "q"]), ("p, , q", ["p", "q"]), ("p", None)]
+)
+def test_operands_that_commute_may_be_left_out(find, inputs, wanted):
+    """A node that does not write its last inputs is one whose last inputs are absent."""
+    namespace = {"ops": ops}
+    exec("ops.register('ge::F', inputs=list('abc'), traits=['commutative'])", namespace)
+    registry = OpRegistry()
+    registry.add_marked(namespace)
+    text = f"g (float[2] p, float[2] q) => (y) {{ y = ge.F({inputs}) }}"
+
+    def pair(x, z):
+        return es.Commutative(es.op("ge::F")(x, z, None))
+
+    found = find.matches(text, pair, 2, registry=registry)
+    bound = [[value.name for value in match.inputs] for match in found]
+    assert bound == ([] if wanted is None else [wanted])
+
+
+def orders_of(find, make, count: int, operands: str) -> list[list[str]]:
+    """The orders of a Sum's operands that the compiled matcher tries."""
+    inputs = ", ".join(f"float[2] p{i}" for i in range(count))
+    makers = " ".join(f"r{i} = Relu(p{i})" for i in range(count))
+    text = f"g ({inputs}) => (float[2] y) {{ {makers} y = Sum({operands}) }}"
+    pattern, graph = compiled(find, lambda *x: es.Commutative(make(*x)), text, count)
+    binding, node = Binding(graph, pattern.source), graph.values["y"].producer
+    bind = pattern._ops[pattern.source.tensors[pattern.source.outputs[0]].producer].bind
+    return [[value.name for value in order] for order in bind.orders(binding, node)]
+
+
+def with_ranks(a, b, c, d, e):
+    b.producer.rank = d.producer.rank = 1  # as CreateInput(…, rank=1)
+    return es.Sum(a, b, c, d, e)
+
+
+@pytest.mark.parametrize(
+    ("make", "operands", "orders"),
+    [
+        (lambda a, b, c: es.Sum(a, b, c), "p0, p1, p2", 1),
+        (lambda a, *x: es.Sum(es.Relu(a), *x), "r0, r1, r2, r3, r4, r5, r6, r7", 8),
+        (lambda a, *x: es.Sum(*x, es.Relu(a)), "r0, r1, r2, r3, r4, r5, r6, r7", 8),
+        (with_ranks, "p0, p1, p2, p3, p4", 10),
+        (lambda a, b: es.Sum(a, a, b), "p0, p1, r0", 6),
+        (lambda a, b, c: es.Sum(es.Relu(a), es.Relu(b), es.Relu(c)), "r0, r1, r2", 6),
+        (lambda a, b, c: es.Sum(es.Relu(a), es.Relu(b), es.Relu(c)), "r0, r1, r0", 3),
+        (lambda a, b, c: es.Sum(es.Neg(a), b, c), "p0, p1, p2", 0),
+    ],
+    ids=[
+        *("placeholders", "an operator first", "an operator last", "two kinds", "read twice"),
+        *("operators", "equal inputs", "none fits"),
+    ],
+)
+def test_orders_that_only_swap_equal_operands_are_not_tried(find, make, operands, orders):
+    count = make.__code__.co_argcount
+    count = len(operands.split(",")) if make.__code__.co_flags & 4 else count
+    tried = orders_of(find, make, count, operands)
+    assert len(tried) == orders
+    assert len({tuple(order) for order in tried}) == orders
+
+
+def test_the_first_order_that_fits_is_the_match(find):
+    text = "g (float[2] p, float[2] q) => (float[2] y) { r = Relu(p) y = Sum(q, r, p, r, q) }"
+
+    def total(a, b, c, d, e):
+        return es.Commutative(es.Sum(a, b, es.Relu(c), d, e))
+
+    assert find.bound(text, total, 5) == [["q", "r", "p", "p", "q"]]
 
 
 def test_a_choice_deep_inside_is_taken_back(find):

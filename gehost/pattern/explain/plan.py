@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from gehost.pattern.fits import counted_ops, no_more_inputs
+from gehost.pattern.fits import (
+    counted_ops,
+    equal_operands,
+    no_more_inputs,
+    required_operands,
+)
 from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
@@ -20,6 +25,8 @@ class Step:
         asks: whether its parameters are constrained.
         outputs: slot and tensor of each output, and whether it must be present.
         count: number of inputs of the operator.
+        required: number of inputs that must be present.
+        equals: of operands in any order, which may change places (``equal_operands``).
         maker: the next operator, if it produces the operand ``made``.
     """
 
@@ -28,8 +35,9 @@ class Step:
         op: OpPattern,
         link: Link,
         following: tuple[OpPattern, Link] | None,
-        needed: frozenset[int],
+        source: SourcePattern,
     ) -> None:
+        needed = source.needed
         self.op = op
         self.link = link
         self.asks = bool(op.constraints) or op.exact_attributes is not None
@@ -37,6 +45,8 @@ class Step:
             (tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs
         ]
         self.count = len(op.inputs)
+        self.required = required_operands(op)
+        self.equals = equal_operands(op, source) if op.commutative else []
         self.no_more = no_more_inputs(op)
         self.counted = counted_ops(op)
         self.made: Link = None
@@ -71,7 +81,7 @@ class Plan:
         self.parts = parts
         after = [*steps[1:], None]
         self.steps = [
-            Step(op, link, next_one, source.needed)
+            Step(op, link, next_one, source)
             for (op, link), next_one in zip(steps, after, strict=True)
         ]
 

@@ -32,7 +32,13 @@ from gehost.pattern.explain.near_miss import (
     wrong_producer,
 )
 from gehost.pattern.explain.plan import Plan, Step, parts_of, steps_from
-from gehost.pattern.fits import cyclic_region, operand_fits, output_fits, outside_readers
+from gehost.pattern.fits import (
+    cyclic_region,
+    operand_fits,
+    output_fits,
+    outside_readers,
+    slots_to_try,
+)
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
@@ -391,9 +397,10 @@ class _Search:
         """Yield the bindings of the inputs in each order that fits."""
         op, inputs = step.op, node.inputs
         count = step.count
-        if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
+        if len(inputs) < step.required or (len(inputs) > count and not step.no_more(node)):
             self._fail(depth, CONDITION, op, node, node, None, count_problem, op, node)
             return
+        inputs = (*inputs, *[None] * (count - len(inputs)))
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
             bound, taken = waiting.pop()
@@ -401,9 +408,8 @@ class _Search:
                 yield bound
                 continue
             tensor = op.inputs[len(taken)]
-            for slot in range(count - 1, -1, -1):
-                if slot in taken:
-                    continue
+            # equal inputs are tried too, so that messages name each
+            for slot in reversed(slots_to_try(step.equals, taken, range(count))):
                 value = inputs[slot]
                 if not _operand_holds(tensor, value, bound):
                     self._fail(
