@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LARGE: Final = 10_000
 """Number of nodes from which the collector costs more than its garbage; memory grows with nodes."""
 
+_YOUNG = 20_000
+"""New objects per collection of the youngest, while a large model is in memory; Python's is 700."""
+
 _SELDOM = 100
 """Collections of the middle generation per full collection, while a large model is in memory."""
 
@@ -57,7 +60,9 @@ def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
             gc.freeze()
             is_frozen = True
             # garbage of a compile grows with the model
-            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))
+            young, middle, old = thresholds
+            young = max(young, _YOUNG) if young else 0  # 0 turns the collector off
+            gc.set_threshold(young, middle, max(old, _SELDOM))
 
     try:
         yield freeze

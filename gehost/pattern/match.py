@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PatternError
-from gehost.es.graph import EsGraph, EsNode, EsTensor
+from gehost.es.graph import EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
@@ -175,12 +175,14 @@ class MatchResult:
         """
         names = self._source.names
         for index, tensor in zip(self._source.inputs, replacement.inputs, strict=False):
-            name = getattr(tensor.producer, "name", "")
+            placeholder = tensor.producer
+            assert isinstance(placeholder, EsInput)
+            name = placeholder.name
             if names.get(name, index) != index:
                 raise PatternError(
                     f'the replacement\'s input "{name}" stands for another '
                     f'tensor than "{name}" of the pattern: inputs correspond by index',
-                    where=tensor.producer.origin,
+                    where=placeholder.origin,
                 )
 
     def reject(self, reason: str) -> Rejection:
