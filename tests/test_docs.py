@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from typing import Any
 import pytest
 
 import gehost
+from gehost import es
+from gehost.ir import graph
 
 ROOT = Path(__file__).parents[1]
 PAGES: list[Path] = sorted((ROOT / "docs").rglob("*.md"))
@@ -153,6 +156,22 @@ def test_the_reference_has_every_public_name(name: str) -> None:
     listed = re.search(of_module, text, re.MULTILINE) is not None
     error = isinstance(getattr(gehost, name), type) and issubclass(getattr(gehost, name), Exception)
     assert listed or (error and "::: gehost.errors" in text)
+
+
+@pytest.mark.parametrize("name", es.__all__)
+def test_the_reference_has_every_name_of_es(name: str) -> None:
+    text = (ROOT / "docs" / "reference" / "es.md").read_text(encoding="utf-8")
+    members = re.search(r"members: \[(.*)\]", text)
+    assert members is not None
+    assert name in members[1].split(", ") or f"::: gehost.{name}\n" in text
+
+
+def test_the_page_of_names_is_up_to_date() -> None:
+    if str(graph.__file__).endswith(".so"):
+        pytest.skip("machine code has no defaults")
+    maker = ROOT / "docs" / "reference" / "make_names.py"
+    made = runpy.run_path(str(maker))["text"]()
+    assert maker.with_name("names.md").read_text(encoding="utf-8") == made, f"run python {maker}"
 
 
 def test_the_reference_has_every_environment_variable_and_exit_code() -> None:
