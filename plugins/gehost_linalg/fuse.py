@@ -134,12 +134,17 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
         for result in range(len(producer.outs))
     ]
     ops: list[ScalarOp] = []
-    values = _indices(operand, ops)
-    for place, op in enumerate(producer.payload.ops):
-        if op.name != INDEX:
-            values[place] = res(len(ops))
-            ops.append(_moved(op, args, values))
-    yields = _put(producer.payload.yields, args, values)
+    payload = producer.payload
+    if not payload.indices and all(args[index] == arg(index) for index in payload.reads):
+        ops.extend(payload.ops)  # they keep their numbers: a chain is not rewritten at each link
+        yields = payload.yields
+    else:
+        values = _indices(operand, ops)
+        for place, op in enumerate(payload.ops):
+            if op.name != INDEX:
+                values[place] = res(len(ops))
+                ops.append(_moved(op, args, values))
+        yields = _put(payload.yields, args, values)
     own: list[Ref] = [arg(index) for index in range(k)]
     own.append(yields[operand.result])
     own += [arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))]

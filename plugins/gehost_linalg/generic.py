@@ -198,6 +198,10 @@ class Payload:
 
     def live(self) -> Payload:
         """The same without operations whose results nothing uses."""
+        used = {each.index for op in self.ops for each in op.operands if isinstance(each, Res)}
+        used.update(each.index for each in self.yields if isinstance(each, Res))
+        if len(used) == len(self.ops):  # each is used by a later one, the last by a yield
+            return self
         wanted: set[int] = set()
         stack = [each.index for each in self.yields if isinstance(each, Res)]
         while stack:
@@ -207,8 +211,6 @@ class Payload:
                 stack.extend(
                     each.index for each in self.ops[index].operands if isinstance(each, Res)
                 )
-        if len(wanted) == len(self.ops):
-            return self
         places = {old: new for new, old in enumerate(sorted(wanted))}
 
         def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
