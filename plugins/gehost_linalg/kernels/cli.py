@@ -30,6 +30,12 @@ from gehost import UsageError
     help="Keep only the kernels that are faster than their bodies on these inputs.",
 )
 @click.option(
+    "--original",
+    type=click.Path(),
+    metavar="MODEL",
+    help="With --measure: write nothing unless the fused model with the kernels is faster than this.",
+)
+@click.option(
     "--fusion-switch-file",
     "switch_file",
     type=click.Path(),
@@ -44,6 +50,7 @@ def command(
     march: str,
     emit_c: str | None,
     measure: str | None,
+    original: str | None,
     switch_file: str | None,
     *,
     check: bool,
@@ -58,6 +65,8 @@ def command(
         return
     if output is None or library is not None:
         raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
+    if original is not None and measure is None:
+        raise UsageError("--original needs --measure FEEDS.npz")
     found = write_library(
         model,
         output,
@@ -65,6 +74,7 @@ def command(
         march=march,
         emit_c=emit_c,
         measure=measure,
+        original=original,
         switch_file=switch_file,
     )
     click.echo("\n".join(summary(found, output)))

@@ -32,12 +32,14 @@ class Fused(NamedTuple):
         kernels: one for each name that can be computed.
         left: (name, reason) of those that cannot; their bodies run.
         gains: what was measured, by name.
+        over_original: the model with the kernels against its original.
     """
 
     nodes: list[str]
     kernels: list[Kernel]
     left: list[tuple[str, str]]
     gains: Mapping[str, Gain] = MappingProxyType({})
+    over_original: Gain | None = None
 
 
 def fused(path: str) -> Fused:
@@ -107,6 +109,7 @@ def write_library(
     march: str = "native",
     emit_c: str | None = None,
     measure: str | None = None,
+    original: str | None = None,
     switch_file: str | None = None,
 ) -> Fused:
     """Build the library of a file's fused nodes.
@@ -118,11 +121,13 @@ def write_library(
         march: the instructions that kernels may use.
         emit_c: where to write the C file, too.
         measure: feeds (``.npz``) on which kernels are timed; only those that gain are kept.
+        original: with ``measure``, the model that the file was compiled from; nothing is written
+            unless the file with its kernels is faster.
         switch_file: a switch file to which the library is added; see ``gehost.runtime_options``.
 
     Raises:
-        UsageError: there is nothing to build, no compiler, or it fails; no kernel gains, or the
-            kernels together lose; the switch file is none.
+        UsageError: there is nothing to build, no compiler, or it fails; no kernel gains, the
+            kernels together lose, or do not gain over the original; the switch file is none.
         OutputError: a file cannot be written.
     """
     found = fused(path)
@@ -130,7 +135,7 @@ def write_library(
         name, reason = found.left[0]
         raise UsageError(f"no fused node can have a kernel; {name}: {reason}", where=path)
     if measure is not None:
-        found = _gaining(path, found, measure, cc, march)
+        found = _gaining(path, found, measure, original, cc, march)
         if not found.kernels:
             raise UsageError(
                 f"no kernel gains on {measure}: the bodies alone are as fast", where=path
@@ -147,19 +152,24 @@ def write_library(
     if switch_file is not None:
         from gehost_linalg.kernels.switches import add_library
 
-        add_library(switch_file, output, found.gains)
+        add_library(switch_file, output, found.gains, found.over_original)
     return found
 
 
-def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) -> Fused:
+def _gaining(
+    path: str, found: Fused, feeds: str, original: str | None, cc: str | None, march: str
+) -> Fused:
     """The kernels that are faster than their bodies, unless all of them together make the model slower.
 
     Each library has a path of its own, as a process keeps what it opened at a path.
     """
     from gehost.verify import load_feeds
-    from gehost_linalg.kernels.measure import gains, whole
+    from gehost_linalg.kernels.measure import check_original, gains, over_original, whole
 
     given = load_feeds(feeds)
+    compared: Gain | None = None
+    if original is not None:
+        check_original(original, path, given)
     with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
         library, chosen = Path(folder, "all.so"), Path(folder, "kept.so")
         build(source(found.kernels), library, cc=cc, march=march)
@@ -177,6 +187,14 @@ def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) ->
                     where=path,
                     hint="keep those",
                 )
+            if original is not None:
+                compared = over_original(original, path, chosen, given)
+                if compared.verdict != "keep":
+                    raise UsageError(
+                        f"with its kernels it has {speed(compared)} of {original}: no gain",
+                        where=path,
+                        hint="run the original",
+                    )
     left = list(found.left)
     for name in names:
         if name not in measured:
@@ -185,7 +203,15 @@ def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) ->
             left.append(
                 (name, f"does not gain: {measured[name].ratio:.2f} times the speed of the body")
             )
-    return Fused(found.nodes, kept, left, measured)
+    return Fused(found.nodes, kept, left, measured, compared)
+
+
+def speed(gain: Gain) -> str:
+    """A ratio with its interval: ``1.05 (1.04 to 1.06) times the speed``."""
+    interval = ""
+    if gain.comparison is not None:
+        interval = " ({:.2f} to {:.2f})".format(*gain.comparison.interval)
+    return f"{gain.ratio:.2f}{interval} times the speed"
 
 
 def names_in(library: str) -> list[str]:
@@ -237,4 +263,6 @@ def summary(found: Fused, output: str) -> Sequence[str]:
     have = sum(name in with_kernel for name in found.nodes)
     kernels = f"{len(found.kernels)} kernel{'' if len(found.kernels) == 1 else 's'}"
     lines = [f"{output}: {kernels} for {have} of {_nodes(len(found.nodes))}"]
+    if found.over_original is not None:
+        lines.append(f"the model with them: {speed(found.over_original)} of the original")
     return [*lines, *[f"left to its body: {name}: {reason}" for name, reason in found.left]]

@@ -12,7 +12,10 @@ import onnx
 from numpy.typing import NDArray
 
 from gehost import UsageError
-from gehost.tune.measure import Comparison, dead_zone_of, measure_pairs, verdict_of
+from gehost.errors import one_line
+from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
+from gehost.tune.sessions import outputs_of
+from gehost.verify import compare_outputs
 from gehost_linalg.group import DOMAIN
 
 Feeds = Mapping[str, NDArray[Any]]
@@ -21,6 +24,9 @@ Maker = Callable[[], Callable[[], object]]
 
 SECONDS = 1.0
 """Of wall time for each kernel."""
+ORIGINAL_SECONDS = 10.0
+"""Of wall time for the comparison with the original."""
+_RTOL, _ATOL = 1e-3, 1e-4
 
 
 class Gain(NamedTuple):
@@ -77,9 +83,45 @@ def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> G
     return _gain(_maker(model, given, None), _maker(model, given, library), seconds)
 
 
-def _gain(body: Maker, kernel: Maker, seconds: float) -> Gain:
+def check_original(original: str, path: str, feeds: Feeds) -> None:
+    """Compare a model's outputs with those of the file that was compiled from it.
+
+    Raises:
+        UsageError: one of them does not run on the feeds, or their outputs differ.
+    """
+    found: list[dict[str, NDArray[Any]]] = []
+    for file in (original, path):
+        try:
+            session = _session(file, None)
+            given = {each.name: feeds[each.name] for each in session.get_inputs()}
+            found.append(outputs_of(session, given))
+        except UsageError:
+            raise
+        except Exception as error:  # of ONNX Runtime, of any type
+            raise UsageError(
+                f"does not run on the feeds: {one_line(str(error))}", where=file
+            ) from error
+    for one in compare_outputs(*found, rtol=_RTOL, atol=_ATOL):
+        if not one.equal:
+            raise UsageError(
+                f"{path} was not compiled from it: {one.place}: {one.reason or f'{one.a} and {one.b}'}",
+                where=original,
+            )
+
+
+def over_original(
+    original: str, path: str, library: Path, feeds: Feeds, seconds: float = ORIGINAL_SECONDS
+) -> Gain:
+    """Measure a fused model with a library against the model that it was compiled from."""
+    loader: Any = onnx
+    model: onnx.ModelProto = loader.load(path)
+    given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
+    return _gain(_maker(original, given, None), _maker(model, given, library), seconds, pairs=5)
+
+
+def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS) -> Gain:
     same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
-    compared = measure_pairs(body, kernel, seconds=seconds)
+    compared = measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
     return Gain(compared.median, verdict_of(compared, same), compared)
 
 
@@ -125,7 +167,7 @@ def _alone(
     return alone, given
 
 
-def _maker(model: onnx.ModelProto, feeds: Feeds, library: Path | None) -> Maker:
+def _maker(model: onnx.ModelProto | str, feeds: Feeds, library: Path | None) -> Maker:
     def make() -> Callable[[], object]:
         session = _session(model, library)
         return lambda: session.run(None, feeds)
@@ -133,7 +175,7 @@ def _maker(model: onnx.ModelProto, feeds: Feeds, library: Path | None) -> Maker:
     return make
 
 
-def _session(model: onnx.ModelProto, library: Path | None) -> Any:
+def _session(model: onnx.ModelProto | str, library: Path | None) -> Any:
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -143,6 +185,5 @@ def _session(model: onnx.ModelProto, library: Path | None) -> Any:
     options.log_severity_level = 4
     if library is not None:
         options.register_custom_ops_library(str(library))
-    return runtime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    content = model if isinstance(model, str) else model.SerializeToString()
+    return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

@@ -15,13 +15,16 @@ from gehost_linalg.passes import NAME
 _PACKAGES = ("gehost", "onnx", "onnxruntime")
 
 
-def add_library(path: str, library: str, gains: Mapping[str, Gain]) -> None:
+def add_library(
+    path: str, library: str, gains: Mapping[str, Gain], over_original: Gain | None = None
+) -> None:
     """Add a library to a switch file, or begin one; ``gehost.runtime_options`` then loads it.
 
     Args:
         path: the switch file.
         library: its absolute path is written, in place of an equal one.
         gains: what was measured of each kernel, by name.
+        over_original: the model with its kernels against the original.
 
     Raises:
         UsageError: the file is there and is no switch file.
@@ -43,7 +46,9 @@ def add_library(path: str, library: str, gains: Mapping[str, Gain]) -> None:
     evidence = content.setdefault("Evidence", {})
     evidence.setdefault("cpu", here.pop("cpu"))
     evidence.setdefault("versions", here)
-    if gains:
-        kernels = {f"kernel {name}": gain.as_dict() for name, gain in gains.items()}
-        evidence["kinds"] = {**evidence.get("kinds", {}), **kernels}
+    kinds = {f"kernel {name}": gain.as_dict() for name, gain in gains.items()}
+    if over_original is not None:
+        kinds["kernels over the original"] = over_original.as_dict()
+    if kinds:
+        evidence["kinds"] = {**evidence.get("kinds", {}), **kinds}
     write_bytes_atomic(path, (json.dumps(content, indent=2) + "\n").encode())

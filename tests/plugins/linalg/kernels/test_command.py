@@ -63,7 +63,8 @@ def test_wrong_options(tmp_path: Path) -> None:
     for arguments in (
         [path],
         ["--check", path],
-        ["--check", path, "a.so", "-o", "b.so"],
+        [path, "a.so", "-o", "b.so"],
+        [path, "-o", "a.so", "--original", "b.onnx"],
         [path, "a.so", "-o", "b.so"],
     ):
         assert isinstance(CliRunner().invoke(command, arguments).exception, UsageError), arguments

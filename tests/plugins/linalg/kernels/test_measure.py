@@ -14,7 +14,7 @@ import gehost
 from gehost import UsageError
 from gehost.host.switches import read_switch_file
 from gehost_linalg.kernels import measure
-from gehost_linalg.kernels.library import names_in, write_library
+from gehost_linalg.kernels.library import Fused, names_in, summary, write_library
 from gehost_linalg.kernels.measure import Gain, gains
 from gehost_linalg.passes import NAME
 from tests.plugins.linalg.kernels.fused_models import Case, fused_model
@@ -61,6 +61,76 @@ def test_kernels_that_lose_together_are_not_kept(
     monkeypatch.setattr(measure, "whole", lambda *_: Gain(0.9, "drop"))
     with pytest.raises(UsageError, match=r"the model has 0\.90 times the speed"):
         write_library(path, str(tmp_path / "a.so"), measure=feeds)
+    assert not (tmp_path / "a.so").exists()
+
+
+@pytest.mark.parametrize(
+    ("gain", "message"),
+    [
+        (Gain(1.0, "noise"), r"it has 1\.00 times the speed of .*original\.onnx: no gain"),
+        (Gain(0.9, "drop"), r"it has 0\.90 times the speed of .*original\.onnx: no gain"),
+        (Gain(1.2, "keep"), None),
+    ],
+)
+def test_kernels_are_written_only_if_they_gain_over_the_original(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: Gain, message: str | None
+) -> None:
+    model, path, feeds = files(tmp_path)
+    names = [node.op_type for node in model.graph.node]
+    original = str(tmp_path / "original.onnx")
+    onnx.save(onnx.inliner.inline_local_functions(model), original)
+    monkeypatch.setattr(measure, "gains", lambda *_: {name: Gain(1.5, "keep") for name in names})
+    monkeypatch.setattr(measure, "whole", lambda *_: Gain(1.0, "noise"))
+    monkeypatch.setattr(measure, "over_original", lambda *_: gain)
+    library, switches = tmp_path / "a.so", tmp_path / "switches.json"
+
+    def write() -> Fused:
+        return write_library(
+            path, str(library), measure=feeds, original=original, switch_file=str(switches)
+        )
+
+    if message is None:
+        assert (
+            summary(write(), "a.so")[1]
+            == "the model with them: 1.20 times the speed of the original"
+        )
+        found = read_switch_file(str(switches)).evidence["kinds"]["kernels over the original"]
+        assert found == {"verdict": "keep", "gain": 1.2}
+    else:
+        with pytest.raises(UsageError, match=message):
+            write()
+        assert not library.exists()
+        assert not switches.exists()
+
+
+def test_the_original_is_measured(cc: str, tmp_path: Path) -> None:
+    model, path, _ = files(tmp_path)
+    original = str(tmp_path / "original.onnx")
+    onnx.save(onnx.inliner.inline_local_functions(model), original)
+    write_library(path, str(tmp_path / "all.so"))
+    feeds = {value.name: np.ones(8, np.float32) for value in model.graph.input}
+    assert measure.over_original(original, path, tmp_path / "all.so", feeds, seconds=0).ratio > 0
+
+
+def test_another_model_is_not_the_original(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, path, feeds = files(tmp_path)
+    monkeypatch.setattr(measure, "gains", lambda *_: pytest.fail("measured for nothing"))
+    original = str(tmp_path / "original.onnx")
+    other = onnx.inliner.inline_local_functions(model)
+    other.graph.node[-1].op_type = "Sin"
+    onnx.save(other, original)
+    with pytest.raises(UsageError, match=r"fused\.onnx was not compiled from it: "):
+        write_library(path, str(tmp_path / "a.so"), measure=feeds, original=original)
+    other.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    onnx.save(other, original)
+    with pytest.raises(UsageError, match=r"original\.onnx: does not run on the feeds"):
+        write_library(path, str(tmp_path / "a.so"), measure=feeds, original=original)
+    with pytest.raises(UsageError, match="does not run on the feeds: .*none.onnx"):
+        write_library(
+            path, str(tmp_path / "a.so"), measure=feeds, original=str(tmp_path / "none.onnx")
+        )
     assert not (tmp_path / "a.so").exists()
 
 
