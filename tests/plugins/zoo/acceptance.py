@@ -69,6 +69,8 @@ class Run:
     """Of the process and all that it waited for."""
     measured: float
     """CPU seconds that the models took in their workers."""
+    others: float
+    """Cores that other processes of the machine kept busy meanwhile."""
 
 
 def zoo(
@@ -80,20 +82,31 @@ def zoo(
     """Run ``gehost zoo`` in a process; ``meanwhile`` may disturb it."""
     command = [sys.executable, "-m", "gehost", "zoo", *models, "-o", str(directory), *words]
     command += ["--vendors", str(ROOT / "vendors")]
+    # as installed: with byte code, which a developer's environment may not write
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(HOME / "pycache")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    busy = _busy()
     with open(HOME / f"{directory.name}.log", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         if meanwhile is not None:
             meanwhile(psutil.Process(process.pid))
         code = process.wait()
     after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
     cpu = sum(getattr(after, key) - getattr(before, key) for key in ("ru_utime", "ru_stime"))
+    others = (_busy() - busy - cpu) / seconds
     lines = (directory / "zoo.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     twice = [name for name, count in Counter(r["model"] for r in records).items() if count > 1]
     check(not twice, f"{directory.name}: counted twice: {twice[:3]}")
     taken = sum(record.pop("measured", {"cpu": 0.0})["cpu"] for record in records)
-    return Run(code, {r["model"]: r for r in records}, seconds, cpu, taken)
+    return Run(code, {r["model"]: r for r in records}, seconds, cpu, taken, others)
+
+
+def _busy() -> float:
+    """CPU seconds of all processes of the machine since it started."""
+    times = psutil.cpu_times()
+    return sum(times) - times.idle - getattr(times, "iowait", 0.0)
 
 
 def check(holds: bool, message: str) -> None:
@@ -181,8 +194,9 @@ def steps(models: list[str], jobs: int, every: float) -> Iterator[str]:
     several = zoo(models, HOME / "several", "--jobs", str(jobs))
     same("several", several, single)
     yield (
-        f"speed: {jobs} processes take {single.seconds / several.seconds:.2f} × less time (load"
-        f" {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores), CPU × {several.cpu / single.cpu:.2f}"
+        f"speed: {jobs} processes take {single.seconds / several.seconds:.2f} × less time, CPU ×"
+        f" {several.cpu / single.cpu:.2f}; others kept {single.others:.2f} and"
+        f" {several.others:.2f} of {os.cpu_count()} cores busy"
     )
     same(
         "killed",
