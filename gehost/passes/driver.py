@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _Matched = TypeVar("_Matched", MatchResult, Node)
 
-_MOST_PATTERNS = 10_000
-"""Largest number of patterns of one pass; a generator may be endless."""
+_MOST_RETURNED = 10_000
+"""Largest number of patterns of one pass, and of tensors of one replacement."""
 
 
 class PatternRules:
@@ -90,16 +90,20 @@ class PatternRules:
         return count
 
 
+def _listed(returned: Any, kind: str) -> list[Any]:
+    """Return the items of what an author returned; a generator may be endless."""
+    if not isinstance(returned, Iterable):
+        return []
+    listed = list(islice(cast("Iterable[Any]", returned), _MOST_RETURNED + 1))
+    if len(listed) > _MOST_RETURNED:
+        raise PatternError(f"it returned more than {_MOST_RETURNED} {kind}")
+    return listed
+
+
 def _as_patterns(returned: Any) -> list[Pattern]:
     if isinstance(returned, Pattern):
         return [returned]
-    listed = (
-        list(islice(cast("Iterable[Any]", returned), _MOST_PATTERNS + 1))
-        if isinstance(returned, Iterable)
-        else []
-    )
-    if len(listed) > _MOST_PATTERNS:
-        raise PatternError(f"it returned more than {_MOST_PATTERNS} patterns")
+    listed = _listed(returned, "patterns")
     if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
         raise PatternError(f"it must return a list of Pattern, got {returned!r}")
     return listed
@@ -152,7 +156,8 @@ class _RuleRunner:
     def apply(self, graph: Graph, bound: _Bound) -> int:
         observer = self._context.observer
         if observer is not None and observer.watches_rules:
-            observer.before_rule(self._context.record, self._lowered.source, graph)
+            with author_errors(self._context, "Patterns"):
+                observer.before_rule(self._context.record, self._lowered.source, graph)
         if not self._lowered.has_its_operators(graph):
             return 0
         if self._compiled is None:
@@ -165,7 +170,10 @@ class _RuleRunner:
         for node in worklist:
             if context.limit.reached:
                 break
-            binding, blocking = compiled.match_at(node)
+            try:
+                binding, blocking = compiled.match_at(node)
+            except PassError as error:  # of an author's condition; it names the node
+                raise blamed_on(context, "Patterns", None, error) from error
             if binding is None:
                 for value in dict.fromkeys(blocking):
                     blocked.setdefault(value, []).append(node)
@@ -206,7 +214,7 @@ def decompose(
     Returns the number of rewrites.
 
     Raises:
-            PassError: an author's hook failed, or the operators are missing or unknown.
+        PassError: an author's hook failed, or the operators are missing or unknown.
     """
     count = 0
     context.shape_proven = owner.shape_proven
@@ -332,13 +340,7 @@ def as_graph(made: Any) -> EsGraph:
     """
     if isinstance(made, EsGraph):
         return made
-    listed = (
-        [made]
-        if isinstance(made, EsTensor)
-        else list(cast("Iterable[Any]", made))
-        if isinstance(made, Iterable)
-        else []
-    )
+    listed = [made] if isinstance(made, EsTensor) else _listed(made, "tensors")
     tensors = [tensor for tensor in listed if isinstance(tensor, EsTensor)]
     if (
         not tensors

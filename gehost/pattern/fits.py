@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
@@ -58,7 +59,11 @@ def _default(node: Node, name: str, signature: Signature | None) -> Any:
 def parameter_holds(
     constraint: Constraint, node: Node, signature: Signature | None, bound: dict[str, Any]
 ) -> bool:
-    """Whether a parameter of ``node`` satisfies ``constraint``; BIND writes to ``bound``."""
+    """Whether a parameter of ``node`` satisfies ``constraint``; BIND writes to ``bound``.
+
+    Raises:
+        PassError: an author's condition failed.
+    """
     value = parameter(node, constraint.name, signature)
     if value is UNREADABLE:
         return False
@@ -79,7 +84,13 @@ def parameter_holds(
     if value is None:
         return False
     if kind is _PREDICATE:
-        return bool(constraint.wanted(value))
+        try:
+            return bool(constraint.wanted(value))
+        except Exception as error:  # an author's code may raise anything
+            at = f'the condition on {constraint.name} at node "{node.label}" ({node.op})'
+            failure = PassError(f"{at}: {described(error)}")
+            failure.__cause__ = error  # machine code ignores "raise … from"
+            raise failure.with_traceback(error.__traceback__)
     wanted = constraint.wanted
     if same_parameter(value, wanted):
         return True

@@ -138,7 +138,11 @@ class LoweredPattern:
                     if slot in node.open_slots and all(fit.holds_parameter(slot) for fit in fits)
                     else None
                 )
-        constraints = [_constraint(name, wanted) for name, wanted in node.constraints.items()]
+        asked = dict(node.constraints)
+        for name, wanted in node.params.items():  # no attribute has a function as its value
+            if callable(wanted) or isinstance(wanted, Bind):
+                asked.setdefault(name, wanted)
+        constraints = [_constraint(name, wanted) for name, wanted in asked.items()]
         # A number given by position is matched by value, even if it is an attribute at this opset.
         constraints.extend(
             Constraint(name, Kind.EQUALS, params[name])

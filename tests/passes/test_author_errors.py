@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -119,6 +120,45 @@ def test_a_replacement_that_is_none() -> None:
     assert (
         'Replacement at node "the_node" (Relu): it must return the result of BuildAndReset, or tensors'
         in told(Odd)
+    )
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        ("Patterns", "Patterns: it returned more than 10000 patterns"),
+        ("Replacement", f"Replacement{AT_NODE}: it returned more than 10000 tensors"),
+    ],
+)
+def test_endless_generators_are_stopped(hook: str, text: str) -> None:
+    """The limit is in what is returned, not in time."""
+    made = itertools.repeat(Pattern(unary("Relu")) if hook == "Patterns" else unary("Relu").outputs)
+    assert told(type("Odd", (Relus,), {hook: lambda *_: made})).endswith(text)
+
+
+def _positive(alpha: Any) -> bool:
+    return alpha.is_positive()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: es.Neg(es.constrain(es.LeakyRelu(x), alpha=_positive)),
+        lambda x: es.Neg(es.LeakyRelu(x, alpha=_positive)),
+        lambda x: es.Neg(es.constrain(es.AnyOf("Elu", "LeakyRelu")(x), alpha=_positive)),
+    ],
+    ids=["constrain", "argument", "AnyOf"],
+)
+def test_an_exception_in_a_condition_names_the_node_and_the_line(make: Any) -> None:
+    class Odd(Relus):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("odd")
+            return [Pattern(builder.BuildAndReset([make(builder.CreateInput(0))]))]
+
+    line = _positive.__code__.co_firstlineno + 1
+    assert told(Odd, CHAIN.replace("Relu", "LeakyRelu")) == (
+        f'Odd ({__file__}:{line}): Patterns: the condition on alpha at node "the_node" (LeakyRelu): '
+        "AttributeError: 'float' object has no attribute 'is_positive'"
     )
 
 

@@ -173,6 +173,14 @@ def test_parameters_are_not_asked_about_unless_they_are_constrained(source, opse
     assert len(made.ops[0].inputs) == 1
 
 
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_function_or_variable_as_argument_is_a_constraint(source, opset):
+    """No attribute has such a value, so it would be ignored in silence."""
+    accepts, variable = (lambda axes: axes == [1]), es.Bind("a")
+    made = source(lambda x: es.ReduceSum(x, axes=accepts, keepdims=variable), opset)
+    assert asked(made) == {"axes": accepts, "keepdims": "a"}
+
+
 def test_a_number_by_position_is_asked_about_at_every_opset(source):
     old, new = (source(lambda x: es.Clip(x, None, 6.0), opset) for opset in (10, 11))
     assert (asked(old), len(old.ops[0].inputs)) == ({"max": 6.0}, 1)
