@@ -92,7 +92,10 @@ def _show_whole_summaries(group: click.Group) -> None:
     click would cut it to the line.
     """
     for command in group.commands.values():
+        # click adds "(DEPRECATED)" to short_help each time it shows it
+        deprecated, command.deprecated = command.deprecated, False
         command.short_help = command.get_short_help_str(limit=1000)
+        command.deprecated = deprecated
         if isinstance(command, click.Group):
             _show_whole_summaries(command)
 
@@ -152,8 +155,8 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
     """Run the command line; return the exit code.
 
     Args:
-            arguments: those after ``gehost``.
-            own_process: see ``Host``.
+        arguments: those after ``gehost``.
+        own_process: see ``Host``.
     """
     show_traceback = "--traceback" in arguments
     try:

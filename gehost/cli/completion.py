@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -11,17 +15,13 @@ def complete_passes(context: click.Context, _: click.Parameter, incomplete: str)
 
     Those of the vendors that it names, and of plugins.
     """
-    from gehost.errors import GehostError
-    from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.options import from_environment
 
-    try:
-        with output_on_stderr():
-            given = {"vendors": context.params.get("vendors") or ()}
-            names = Host(from_environment(given)).passes.names()
-    except GehostError:
-        return []  # the command itself reports it
+    names: list[str] = []
+    with _silent():
+        given = {"vendors": context.params.get("vendors") or ()}
+        names = Host(from_environment(given)).passes.names()
     return _beginning(names, incomplete)
 
 
@@ -36,7 +36,10 @@ def complete_styles(_: click.Context, __: click.Parameter, incomplete: str) -> l
     """The styles in which ``gehost new --from`` writes a pass."""
     from gehost.scaffold.styles import installed_styles
 
-    return _beginning(list(installed_styles()), incomplete)
+    names: list[str] = []
+    with _silent():
+        names = list(installed_styles())
+    return _beginning(names, incomplete)
 
 
 def complete_vendors(
@@ -45,8 +48,31 @@ def complete_vendors(
     """Vendors of installed packages, and directories."""
     from gehost.shipped import shipped_vendors
 
-    shipped = [CompletionItem(name) for name in _beginning(shipped_vendors(), incomplete)]
+    names: list[str] = []
+    with _silent():
+        names = list(shipped_vendors())
+    shipped = [CompletionItem(name) for name in _beginning(names, incomplete)]
     return [*shipped, CompletionItem(incomplete, type="dir")]
+
+
+@contextmanager
+def _silent() -> Generator[None]:
+    """Discard what vendors and plugins print, and any error; the command itself reports it.
+
+    The user's shell would show both in the middle of the line.
+    """
+    from gehost.host.containment import output_on_stderr
+
+    with (
+        suppress(Exception),
+        open(os.devnull, "w", encoding="utf-8") as nothing,
+        redirect_stdout(nothing),
+        redirect_stderr(nothing),
+        output_on_stderr(),  # restores the file descriptors, which native code writes to
+    ):
+        for number in (1, 2):
+            os.dup2(nothing.fileno(), number)
+        yield
 
 
 def _beginning(names: list[str], incomplete: str) -> list[str]:

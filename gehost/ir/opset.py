@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import onnx
 import onnx.defs
@@ -108,16 +109,19 @@ def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
     Raises:
         ModelError: annotations of a node would be lost.
     """
-    before = {_first_output(node): node for node in graph.node}
+    before: dict[Hashable, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        before.setdefault(_identity(node), []).append(node)
     nodes: list[onnx.NodeProto] = []
     for node in converted.node:
-        old = before.pop(_first_output(node), None)
+        same = before.get(_identity(node))
+        old = same.pop(0) if same else None
         if old is None:
             node.ClearField("name")  # the converter gives it that of the node it came from
         else:
             _keep_annotations(old, node)
         nodes.append(node)
-    for node in before.values():
+    for node in itertools.chain.from_iterable(before.values()):
         if node.doc_string or node.metadata_props or node.device_configurations:
             raise ModelError(
                 f"node {_label(node)} ({node.op_type}) has annotations, and no converted node "
@@ -156,6 +160,11 @@ def _keep_annotations(old: onnx.NodeProto, new: onnx.NodeProto) -> None:
 
 def _first_output(node: onnx.NodeProto) -> str:
     return next(iter(filter(None, node.output)), "")
+
+
+def _identity(node: onnx.NodeProto) -> Hashable:
+    """Return what a node and its converted copy share: the first output, else what it computes."""
+    return _first_output(node) or (node.domain, node.op_type, *node.input)
 
 
 def _label(node: onnx.NodeProto) -> str:

@@ -90,7 +90,7 @@ def parameter_holds(
             at = f'the condition on {constraint.name} at node "{node.label}" ({node.op})'
             failure = PassError(f"{at}: {described(error)}")
             failure.__cause__ = error  # machine code ignores "raise … from"
-            raise failure.with_traceback(error.__traceback__)
+            raise failure.with_traceback(error.__traceback__) from error
     wanted = constraint.wanted
     if same_parameter(value, wanted):
         return True

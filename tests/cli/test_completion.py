@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from gehost.cli import _with_plugin_commands, cli
+from gehost import Host, PassError
+from gehost.cli import _with_plugin_commands, cli, run
 
 
 def completed(*words: str) -> list[str]:
@@ -55,11 +58,40 @@ def test_passes_are_those_of_the_vendors_on_the_line(acme: Path, tmp_path: Path)
     assert completed("compile", "--vendors", str(tmp_path / "none"), "--only", "") == []
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, PassError, UnicodeError])
+def test_a_vendor_or_plugin_that_fails_prints_nothing_into_the_shell(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> Any:
+        print("printed by the vendor", file=sys.stderr)
+        os.system("echo printed by its child")
+        raise error("broken")
+
+    monkeypatch.setattr(Host, "__init__", fail)
+    monkeypatch.setattr("gehost.scaffold.styles.installed_styles", fail)
+    monkeypatch.setattr("gehost.shipped.shipped_vendors", fail)
+    assert completed("compile", "--only", "") == []
+    assert completed("new", "--style", "") == []
+    assert completed("compile", "--vendors", "gehost:") == []
+    assert capfd.readouterr() == ("", "")
+
+
 def test_stages_styles_and_vendors() -> None:
     assert completed("show", "--stage", "kAfterI") == ["kAfterInferShape"]
     assert completed("new", "--stage", "kB") == ["kBeforeInferShape"]
     assert set(completed("new", "--style", "")) == {"class", "decompose", "drr", "traced"}
     assert completed("compile", "--vendors", "gehost:onnxr") == ["gehost:onnxruntime"]
+
+
+def test_a_deprecated_command_is_marked_once(capsys: pytest.CaptureFixture[str]) -> None:
+    made = click.Command("old", help="Do the old thing.", deprecated=True)
+    cli.add_command(made)
+    try:
+        for _ in range(2):  # the commands are shared by all calls in a process
+            assert run(["--help"]) == 0
+            assert capsys.readouterr().out.count("(DEPRECATED)") == 1
+    finally:
+        del cli.commands["old"]
 
 
 def test_no_summary_of_a_command_is_cut() -> None:

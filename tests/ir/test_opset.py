@@ -79,6 +79,27 @@ def test_annotations_of_converted_nodes_stay():
     assert after.ir_version == 11
 
 
+def test_annotations_of_nodes_without_a_first_output_stay():
+    """The first output is absent, or the node has none at all."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "c": 1]>
+        g (float[4] x) => (bool[4] m, bool[4] k) { , m = Dropout(x) , k = Dropout(x) }"""
+    )
+    for name in ("x", "m", "x"):
+        model.graph.node.add(op_type="Log", domain="c", input=[name])
+    for number, node in enumerate(model.graph.node):
+        node.name = node.doc_string = f"node {number}"
+    raise_opset(model, 23)
+    assert [
+        (node.op_type, *node.input, node.name, node.doc_string) for node in model.graph.node
+    ] == [
+        (op, value, f"node {number}", f"node {number}")
+        for number, (op, value) in enumerate(
+            [("Dropout", "x"), ("Dropout", "x"), ("Log", "x"), ("Log", "m"), ("Log", "x")]
+        )
+    ]
+
+
 def test_numbers_are_verified_on_request():
     options = HostOptions(opset=23, verify=True, plugins=False)
     result, report = Host(options).run(onnx.parser.parse_model(SOFTMAX))

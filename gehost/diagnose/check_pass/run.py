@@ -177,7 +177,7 @@ class _Check:
         result.patterns = (len(fired), count)
         for search in searches:
             if search not in fired and not search.failures:  # failures have a finding already
-                self._note_unchecked(search, f"pattern {search.number} of {count}")
+                self._note_unchecked(search, f"pattern {search.number + 1} of {count}")
 
     def _note_unchecked(self, search: _Search, place: str) -> None:
         """Note why a pattern without a good instance was not checked."""
@@ -231,7 +231,7 @@ class _Check:
         ):
             search.tries += 1
             if search.tries % _PATIENCE == 0:
-                self._show(f"pattern {search.number}, draw {search.tries}")
+                self._show(f"pattern {search.number + 1}, draw {search.tries}")
             opset = usable[len(search.good) % len(usable)]
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]

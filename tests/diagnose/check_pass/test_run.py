@@ -329,28 +329,28 @@ class Walking(FusionBasePass):
     [
         (
             Picky,
-            r"not checked: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over",
+            r"not checked: pattern 1 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over",
         ),
         (
             Unsatisfiable,
-            r"not checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built",
+            r"not checked: pattern 1 of 1: no runnable instance was found: \d+ × Concat cannot be built",
         ),
         (
             NeedsScalars,
-            r"not checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
+            r"not checked: pattern 1 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
         ),
         (
             Random,
-            r"not checked: pattern 0 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
+            r"not checked: pattern 1 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
         ),
         (
             RandomNormal,
-            "not checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)",
+            "not checked: pattern 1 of 1: numbers cannot be compared: .*(RandomNormalLike)",
         ),
         (FailingOnRandom, "the pass fails: opset .*: ValueError: no"),
         (
             RefusingRandom,
-            r"not checked: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon",
+            r"not checked: pattern 1 of 1: could not build an instance that it accepts: \d+ × refused: moon",
         ),
         (
             Failing,
@@ -387,7 +387,7 @@ def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
     result = check_pass(Half, mutations=2)
     assert result.patterns == (1, 2)
     (note,) = result.notes
-    assert note.startswith("pattern 1 of 2: could not build an instance that it accepts: ")
+    assert note.startswith("pattern 2 of 2: could not build an instance that it accepts: ")
     assert "refused: abs: not negated" in note
     assert result.lines()[-1].endswith(f": not checked: {note}")
 
@@ -510,7 +510,7 @@ def test_a_pass_that_never_fires(check, vendors):
     )
     code, lines, err = check(file)
     assert (code, err) == (0, "")
-    assert ": not checked: pattern 0 of 1: could not build an instance" in lines[0]
+    assert ": not checked: pattern 1 of 1: could not build an instance" in lines[0]
     assert "refused: never: no" in lines[0]
     assert lines[1:] == ["not checked: Never"]
     code, again, err = check(file, "--strict")
