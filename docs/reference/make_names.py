@@ -82,8 +82,7 @@ def _fields(cls: type) -> list[str]:
 def _member(name: str, value: Any) -> str:
     if isinstance(value, property):
         return f"`.{name}`{_first_line(value.fget, ': ')}"
-    if isinstance(value, classmethod | staticmethod):
-        value = value.__func__
+    value = getattr(value, "__func__", value)  # of a class method or static method
     if not isinstance(value, FunctionType):
         return ""
     return f"`.{name}{_parameters(value, method=True)}`{_first_line(value, ': ')}"

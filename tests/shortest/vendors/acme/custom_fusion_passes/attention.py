@@ -22,8 +22,8 @@ class AttentionPass(ge.PatternFusionPass):
         product = es.MatMul(left, es.Optional(lambda x: es.Mul(x, on_k), k))
         scores = es.Alternatives(es.Div(product, over), es.Mul(product, times), product)
         masked = es.Optional(lambda x: es.Commutative(es.Add(x, mask)), scores)
-        weights = es.Optional(es.Cast, es.constrain(es.Softmax(masked), axis=-1))
-        return [ge.Pattern(builder.BuildAndReset([es.MatMul(es.Optional(es.Cast, weights), v)]))]
+        weights = es.constrain(es.Softmax(masked), axis=-1)
+        return [ge.Pattern(builder.BuildAndReset([es.MatMul(weights, v)]))]
 
     def MeetRequirements(self, match):
         return all(match[n].array.size == 1 for n in POWERS if n in match)
