@@ -67,6 +67,8 @@ def tune(
     with writing_output():
         for line in run.picture(found):
             click.echo(line)
+        if found.short:
+            click.echo(one_line(found.short))
         passes = sum(found.passes.values())
         click.echo(
             f"{one_line(output)}: {passes} of {len(found.passes)} passes on"

@@ -101,7 +101,8 @@ def measure_pairs(
     Args:
         first: creates a session; returns a function that runs it once.
         second: the same for the other candidate.
-        seconds: wall time to use; exceeded only for the smallest number of pairs.
+        seconds: wall time to use; exceeded only for the smallest number of pairs, each with the
+            smallest number of runs.
         pairs: the smallest number of pairs.
         most_pairs: the largest number of pairs.
         decided: true if no more pairs are needed, after the smallest number.
@@ -130,7 +131,7 @@ def measure_pairs(
             return found
 
 
-_FEWEST_RUNS, _MOST_RUNS = 5, 400
+_FEWEST_RUNS, _MOST_RUNS = 3, 400
 
 
 def _pair(
@@ -152,6 +153,8 @@ def _pair(
     for _ in range(_WARM_UP):
         one()
         two()
+        if time.perf_counter() - started > seconds / 2:
+            break
     times: tuple[list[float], list[float]] = ([], [])
     turns = ((0, one), (1, two))
     for number in range(_MOST_RUNS):

@@ -43,8 +43,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-_OPTIMIZERS = ("SkipLayerNormFusion",)
-"""Optimizers of the runtime that may cost more than they gain."""
+_SWITCHES: tuple[tuple[str, Callable[[Runtime], Runtime]], ...] = (
+    ("without SkipLayerNormFusion", lambda now: now.without("SkipLayerNormFusion")),
+    ("level extended", lambda now: replace(now, level="extended")),
+)
+"""Switches of the runtime: its optimizers that may cost more than they gain."""
 _RTOL, _ATOL = 1e-3, 1e-4
 _PACKAGES = ("gehost", "onnx", "onnxruntime")
 
@@ -55,7 +58,7 @@ class Trial:
 
     name: str
     verdict: str
-    """keep, drop, noise; same: the file did not change; failed: see ``reason``."""
+    """keep, drop, noise; same: the file did not change; failed, unmeasured: see ``reason``."""
     passes: tuple[str, ...] = ()
     comparison: Comparison | None = None
     reason: str = ""
@@ -95,6 +98,8 @@ class Tuning:
     runtime: Runtime = field(default_factory=Runtime)
     requires: tuple[str, ...] = ()
     """Runtimes, with versions, for which the kept passes are exact."""
+    short: str = ""
+    """What to do if the budget was too short for all comparisons; "" if it was not."""
 
     @property
     def pays(self) -> bool:
@@ -163,11 +168,13 @@ def tune(
         feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
         libraries: shared libraries of custom operators.
         threads: of an operator.
-        budget: seconds for all comparisons.
+        budget: seconds for all comparisons. Kinds for which no time is left are unmeasured and
+            off; ``Tuning.short`` states the budget that measures all.
         progress: called with a line before each comparison.
 
     Raises:
-        UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
+        UsageError: ONNX Runtime is not installed, the feeds do not fit the model, or the budget is
+            too short for any kind.
         ModelError: the model cannot be read or does not run.
         VendorError: a vendor file cannot be loaded.
     """
@@ -227,8 +234,9 @@ class _Tuner:
     def run(self, budget: float) -> Tuning:
         sizes = {name: list(array.shape) for name, array in self._feeds.items()}
         found = Tuning(self._model, self._threads, sizes)
-        kinds = len(self._kinds) + len(_OPTIMIZERS) + 1
-        self._ends, self._left = time.perf_counter() + budget, kinds + 2
+        self._count = len(self._kinds) + len(_SWITCHES) + 2
+        self._ends, self._left = time.perf_counter() + budget, self._count
+        self._needed = 0.0  # seconds of a comparison that is longer than its share
         self._step("the model against itself")
         found.same = self._measure(self._as_it_came, self._as_it_came, lambda _: False)
         found.dead_zone = dead_zone_of(found.same)
@@ -236,16 +244,42 @@ class _Tuner:
         compiled = self._compile(frozenset(), state.runtime)
         for name, passes in self._kinds:
             self._step(name)
+            if self._is_late():
+                found.trials.append(_unmeasured(name, passes))
+                continue
             trial, compiled = self._tried(name, passes, compiled, found.dead_zone)
             found.trials.append(trial)
+        self._note_shortage(found, budget)
         self._step("the whole")
         self._finish(found, compiled)
         return found
+
+    def _is_late(self) -> bool:
+        """Whether the time left is too short for a comparison and the last one."""
+        return self._ends - time.perf_counter() < 2 * self._needed
+
+    def _note_shortage(self, found: Tuning, budget: float) -> None:
+        """State which budget measures all kinds, if this one did not.
+
+        Raises:
+            UsageError: nothing was measured but the model against itself.
+        """
+        missed = [trial for trial in found.trials if trial.verdict == "unmeasured"]
+        if not missed:
+            return
+        wanted = math.ceil(self._needed * (self._count + 1) / 10) * 10
+        found.short = (
+            f"budget of {budget:.0f} s: no time for {len(missed)} of "
+            f"{counted(self._count, 'comparison')}; all take about {wanted} s: --budget {wanted}s"
+        )
+        if len(missed) == len(found.trials):
+            raise UsageError(found.short)
 
     def _step(self, name: str) -> None:
         """Report the next measurement, and divide the remaining time."""
         left = max(self._ends - time.perf_counter(), 0.0)
         self._share = left / max(self._left, 1)
+        self._began = time.perf_counter()
         self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.0f} s")
         self._left -= 1
 
@@ -253,12 +287,11 @@ class _Tuner:
         """Try the runtime's own switches on the original model."""
         state = self._as_it_came
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
-        tried: list[tuple[str, Callable[[Runtime], Runtime]]] = [
-            *((f"without {name}", _without(name)) for name in _OPTIMIZERS),
-            ("level extended", lambda now: replace(now, level="extended")),
-        ]
-        for name, change in tried:
+        for name, change in _SWITCHES:
             self._step(name)
+            if self._is_late():
+                found.trials.append(_unmeasured(name, ()))
+                continue
             runtime = change(state.runtime)
             changed = optimized_bytes(state.path, runtime, self._threads, self._directory)
             if changed == graph:
@@ -340,7 +373,7 @@ class _Tuner:
     def _measure(
         self, first: _Candidate, second: _Candidate, decided: Callable[[Comparison], bool]
     ) -> Comparison:
-        return measure_pairs(
+        found = measure_pairs(
             first.runtime.runner(first.path, self._feeds, self._threads),
             second.runtime.runner(second.path, self._feeds, self._threads),
             seconds=self._share,
@@ -348,6 +381,10 @@ class _Tuner:
             decided=decided,
             threads=self._threads,
         )
+        took = time.perf_counter() - self._began
+        if len(found.ratios) == FEWEST_PAIRS and took > self._share:
+            self._needed = max(self._needed, took)
+        return found
 
     def _finish(self, found: Tuning, kept: _Candidate) -> None:
         """Compare the whole with the original model.
@@ -366,8 +403,8 @@ class _Tuner:
         found.requires = _requires(kept.path) if kept.passes else ()
 
 
-def _without(optimizer: str) -> Callable[[Runtime], Runtime]:
-    return lambda now: now.without(optimizer)
+def _unmeasured(name: str, passes: tuple[str, ...]) -> Trial:
+    return Trial(name, "unmeasured", passes, reason="the budget has no time left")
 
 
 def _requires(path: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ class Choice:
     kind: str
     on: bool
     verdicts: dict[str, list[str]]
-    """Names of models by verdict: keep, drop, noise, same, failed."""
+    """Names of models by verdict: keep, drop, noise, same, failed, unmeasured."""
 
     @property
     def line(self) -> str:

@@ -309,3 +309,62 @@ def test_a_file_that_is_no_model_is_the_models_fault(tmp_path: Path, text: str |
         path.write_text(text)
     with pytest.raises(ModelError, match="m.onnx: (not an ONNX model|cannot read)"):
         tune(path)
+
+
+def takes(monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Any) -> None:
+    """Let each comparison of three pairs take so long, on a clock of its own."""
+    now = [0.0]
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
+
+    def measured(first: Any, second: Any, **_: Any) -> Comparison:
+        now[0] += seconds
+        return answer(first, second)
+
+    monkeypatch.setattr(tuning, "measure_pairs", measured)
+
+
+def test_a_short_budget_leaves_kinds_unmeasured_and_states_a_longer_one(
+    monkeypatch: pytest.MonkeyPatch, model: Path, vendors: Any
+) -> None:
+    vendors.write(
+        "acme/a.py", vendors.swap("A", "Abs", "Relu"), vendors.swap("B", "Softplus", "Softplus")
+    )
+    comparisons = iter([SAME, GAIN, GAIN])
+    takes(monkeypatch, 10.0, lambda *_: next(comparisons))
+    monkeypatch.setattr(tuning, "_SWITCHES", ())
+    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
+    # 4 comparisons of 10 s: the model itself, A, the whole; no time for B
+    assert verdicts(found) == {"A": "keep", "B": "unmeasured"}
+    assert found.whole is not None
+    assert found.passes == {"A": True, "B": False}
+    assert found.short == (
+        "budget of 35 s: no time for 1 of 4 comparisons; all take about 50 s: --budget 50s"
+    )
+
+
+def test_a_budget_too_short_for_any_kind_writes_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path, equal_vendors: Any, capsys: Any
+) -> None:
+    takes(monkeypatch, 50.0, lambda *_: SAME)
+    output = tmp_path / "s.json"
+    vendors = str(equal_vendors.root)
+    arguments = ["-o", str(output), "--vendors", vendors, "--budget", "1m"]
+    assert command(["tune", str(model), *arguments]) == 2
+    assert "budget of 60 s: no time for 5 of 7 comparisons" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_budget_that_suffices_is_spread_over_the_comparisons(
+    monkeypatch: pytest.MonkeyPatch, model: Path, equal_vendors: Any
+) -> None:
+    shares: list[float] = []
+
+    def measured(*_: Any, seconds: float, **__: Any) -> Comparison:
+        shares.append(seconds)
+        return SAME
+
+    monkeypatch.setattr(tuning, "measure_pairs", measured)
+    found = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False), budget=700.0)
+    assert not found.short
+    assert 95 < shares[0] <= 100  # 7 comparisons
+    assert all(share >= 95 for share in shares)
