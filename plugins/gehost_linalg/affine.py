@@ -405,7 +405,8 @@ class AffineMap:
 
     def body(self) -> str:
         """``(d0, d1) -> (d1)``."""
-        return f"({', '.join(f'd{dim}' for dim in range(self.dims))}) -> ({', '.join(map(str, self.results))})"
+        dims = ", ".join(f"d{dim}" for dim in range(self.dims))
+        return f"({dims}) -> ({', '.join(map(str, self.results))})"
 
     def __str__(self) -> str:
         return f"affine_map<{self.body()}>"
@@ -426,7 +427,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("*", "floordiv", "ceildiv",
 
 
 def parse_map(scanner: Scanner, *, symbols: bool = False) -> AffineMap:
-    """Read a map, with or without ``affine_map<>`` around it; ``symbols`` are read as further dims."""
+    """Read a map, with or without ``affine_map<>``; ``symbols`` become further dims."""
     wrapped = scanner.accept("affine_map")
     if wrapped:
         scanner.expect("<")

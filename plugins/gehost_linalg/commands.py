@@ -1,6 +1,4 @@
-"""What ``gehost linalg`` shows: the groups of a model, with loops, maps and payload; or the fused
-form of an MLIR text.
-"""
+"""Show the groups of a model with loops, maps and payload, or the fused form of an MLIR text."""
 
 from __future__ import annotations
 
@@ -214,7 +212,8 @@ def _bytes(value: Value) -> int | None:
 
 
 def _shape(sizes: Iterable[Size]) -> str:
-    return f"[{', '.join('?' if size is None or str(size).startswith('?') else str(size) for size in sizes)}]"
+    shown = ["?" if size is None or str(size).startswith("?") else str(size) for size in sizes]
+    return f"[{', '.join(shown)}]"
 
 
 def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> str:
@@ -258,9 +257,8 @@ def _lines(op: Op) -> list[str]:
         lines.append(
             f"    {role} {value.name} {value.type_text}: {op.maps[position].body()}{maybe}"
         )
-    lines.append(
-        f"    payload: {', '.join(each.name.partition('.')[2] for each in op.payload.ops) or 'copy'}"
-    )
+    names = ", ".join(each.name.partition(".")[2] for each in op.payload.ops)
+    lines.append(f"    payload: {names or 'copy'}")
     return lines
 
 

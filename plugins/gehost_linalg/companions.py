@@ -23,7 +23,7 @@ from gehost_linalg.generic import (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a companion may ask about the other operations.
+    """Queries of a companion about the other operations.
 
     Attributes:
         producer: the operation that makes a value, None for an input or a constant.
@@ -36,7 +36,7 @@ class Surroundings:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What stands in place of an operation, and the values that replace its results."""
+    """The operations that replace one, and the values that replace its results."""
 
     ops: tuple[Op, ...]
     replaced: Mapping[Value, Value]
@@ -75,7 +75,7 @@ def _without(
 def bounds_remain(op: Generic, dropped: set[int]) -> bool:
     """Whether every loop has its size from an operand that stays.
 
-    An axis whose size may be 1 says too little: what is dropped must be covered by a sure one.
+    An axis whose size may be 1 does not give it: a dropped operand needs a sure axis elsewhere.
     """
     sure: set[int] = set()
     unsure: set[int] = set()

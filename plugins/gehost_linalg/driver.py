@@ -23,7 +23,7 @@ ALL_COMPANIONS = (*COMPANIONS, RESHAPE)
 
 
 class Block:
-    """Operations in an order in which each follows what it reads, with the readers of every value.
+    """Operations in topological order, with the readers of every value.
 
     Attributes:
         outputs: values that are read outside, in order.
@@ -34,7 +34,7 @@ class Block:
         """Without ``outputs``, every result that nothing reads is one.
 
         Raises:
-            ValueError: an operation reads what a later one makes, or a value is made twice.
+            ValueError: an operation reads a result of a later one, or a value is made twice.
         """
         self.at: list[Op | None] = list(ops)
         self.place: dict[Op, int] = {
@@ -69,7 +69,7 @@ class Block:
         return value not in self._kept and not self.readers.get(value)
 
     def operand(self, consumer: Op, index: int) -> OpOperand:
-        """An operand with what the graph knows of its producer."""
+        """An operand with its producer and the uses of that."""
         producer = self.made_by.get(consumer.operands[index])
         if producer is None:
             return OpOperand(None, consumer, index)
@@ -160,9 +160,7 @@ class Block:
         return None
 
     def move_readers_behind(self, producer: Op, consumer: Op) -> None:
-        """Move what depends on ``producer`` and stands before ``consumer`` behind it, in the same
-        order.
-        """
+        """Move the operations between the two that depend on ``producer`` behind ``consumer``."""
         first, last = self.place[producer], self.place[consumer]
         behind: set[Op] = set()
         for place in range(first + 1, last):
@@ -252,9 +250,7 @@ class Driver:
         ]
 
     def _changed(self, op: Generic) -> Op | None:
-        """What the first companion that applies puts in the place of ``op``; None where none
-        applies.
-        """
+        """Apply the first companion that changes ``op``; return its single replacement, if any."""
         for companion in self.companions:
             made = companion(op, self.around)
             if made is None:
@@ -268,7 +264,7 @@ class Driver:
         return None
 
     def _swap(self, op: Op, change: Change) -> None:
-        """Do a change, and visit again whatever may fuse now."""
+        """Do a change, and queue the operations that may fuse now."""
         block = self.block
         before = dict.fromkeys(op.operands)
         for value in change.replaced:
@@ -325,7 +321,7 @@ class Driver:
         return None
 
     def _fuse_through_reshape(self, consumer: Op) -> bool:
-        """Fuse the first producer that a reshape, which nothing else reads, keeps from ``consumer``."""
+        """Fuse the first producer behind a reshape that only ``consumer`` reads."""
         block = self.block
         if not isinstance(consumer, Generic) or consumer not in block.place:
             return False
@@ -339,7 +335,7 @@ class Driver:
                 continue
             reasons: list[Refusal] = []
             if source.uses > 1 or block.operand(consumer, index).uses > 1:
-                reasons.append(Refusal(RESHAPE, "something else reads it, or what it reshapes"))
+                reasons.append(Refusal(RESHAPE, "something else reads it, or its operand"))
             else:
                 for attempt in through_reshape(reshape, producer, consumer, index):
                     if isinstance(attempt, Refusal):
@@ -442,7 +438,7 @@ def fuse_all(
     """Fuse to a fixed point; returns the operations that remain, in order.
 
     Args:
-        generics: the operations, each after what it reads; an ``Opaque`` bounds fusion.
+        generics: the operations in topological order; an ``Opaque`` bounds fusion.
         control: which legal fusions are done, by name or as a function.
         multi_use: other readers of a producer: ``refuse``, ``duplicate`` or ``share``.
         outputs: values that are read outside; every result that nothing reads unless given.

@@ -12,7 +12,7 @@ from gehost_linalg.generic import PARALLEL, Generic, Op, Value
 
 
 class Refusal(NamedTuple):
-    """Why a fusion is not done: a key that is counted, and what is particular."""
+    """Why a fusion is not done: a key that is counted, and the particular reason."""
 
     key: str
     detail: str = ""
@@ -182,9 +182,9 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
     size.
 
     Args:
-        operand: what is to be fused.
+        operand: the result of the producer that is to be fused.
         coverage: ``preserved`` counts the producer's outs that are read, by the payload or by
-            others; ``upstream`` does what MLIR does.
+            others; ``upstream`` follows MLIR.
     """
     producer, consumer = operand.generics()
     if not consumer.reduces:

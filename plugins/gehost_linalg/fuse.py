@@ -34,9 +34,8 @@ class Fused:
     """The fused operation, and the results that it replaces.
 
     Attributes:
-        generic: reads what producer and consumer read.
-        replaced: each preserved result of the producer, and each of the consumer, by what makes it
-            now.
+        generic: the fused operation; it reads the ins of both.
+        replaced: each preserved result of the producer, and each of the consumer, by its new value.
     """
 
     generic: Generic
@@ -50,7 +49,7 @@ def fuse_elementwise_ops(operand: OpOperand, coverage: str = "preserved") -> Fus
     ins, the consumer's ins after it, the producer's preserved outs, the consumer's outs.
 
     Args:
-        operand: what the producer makes and the consumer reads.
+        operand: the consumer's operand that the producer makes.
         coverage: see ``reductions_are_covered``.
     """
     return are_elementwise_ops_fusable(operand, coverage) or fuse_checked(operand)
@@ -160,9 +159,7 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
 
 
 def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
-    """Add the producer's indices over the consumer's loops, one for each; returns what stands for
-    each operation.
-    """
+    """Add the producer's indices over the consumer's loops; returns the value of each operation."""
     producer, consumer = operand.generics()
     made: dict[int, Ref] = {}
     if not producer.payload.indices:

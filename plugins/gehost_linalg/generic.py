@@ -35,7 +35,7 @@ class Value:
             ``fill`` (every
             element is ``fill``) or ``extent`` (a scalar: the size that shapes call by its name).
         constant: the elements, where they are known; one element stands for all of them (a splat).
-        fill: what a ``fill`` holds: a literal or a scalar.
+        fill: the element of a ``fill``: a literal or a scalar.
         sizes: scalars with the unknown sizes of an ``empty`` or ``fill``, where a text names them.
     """
 
@@ -230,7 +230,7 @@ class Generic:
     yields at the out maps.
 
     Attributes:
-        ins: what is read.
+        ins: the values that are read.
         outs: initial values; one that the payload does not read only provides a shape.
         maps: of the ins, then of the outs.
         iterators: ``parallel`` or ``reduction`` for each loop.
@@ -239,7 +239,7 @@ class Generic:
         maybe: for each operand the axes whose size is 1 or the loop's, known only at run time (the
             stride is then 0).
         origins: the nodes that this computes, in the order of their first operation.
-        label: what messages call it.
+        label: its name in messages.
     """
 
     ins: tuple[Value, ...]
@@ -326,7 +326,7 @@ class Generic:
             if not isinstance(result, Dim) or value.shape is None:
                 continue
             size, dim = value.shape[axis], result.index
-            if maybe:  # 1 says nothing, and what another one may have is not sure
+            if maybe:  # 1 is not the loop's size, and another size is not sure
                 if dim not in fixed and isinstance(size, int) and size != 1:
                     found[dim] = size
             elif dim not in fixed or (isinstance(size, int) and not isinstance(found[dim], int)):
@@ -342,12 +342,11 @@ class Opaque:
 
     Attributes:
         name: the operation's name.
-        operands: what it reads.
-        results: what it makes.
+        operands: the values that it reads.
+        results: the values that it makes.
         attribute: the axis of ``tensor.dim`` and ``tensor.concat``, the offsets of
-            ``tensor.extract_slice``; the text of
-            an operation that is only carried through.
-        label: what messages call it.
+            ``tensor.extract_slice``; the text of an operation that is only carried through.
+        label: its name in messages.
         origins: the nodes that this computes.
     """
 
@@ -363,7 +362,7 @@ Op: TypeAlias = Generic | Opaque
 
 
 class GenericError(ValueError):
-    """A Generic that means nothing; the message names it and what is wrong."""
+    """An invalid Generic; the message names it and the fault."""
 
 
 def verify(op: Generic) -> None:
@@ -383,7 +382,10 @@ def _problems(op: Generic) -> Iterator[str]:
         yield f"{len(op.maps)} indexing maps for {len(operands)} operands"
         return
     if len(op.results) != len(op.outs) or len(op.payload.yields) != len(op.outs):
-        yield f"{len(op.outs)} outs, {len(op.results)} results and {len(op.payload.yields)} yielded values"
+        yield (
+            f"{len(op.outs)} outs, {len(op.results)} results "
+            f"and {len(op.payload.yields)} yielded values"
+        )
     if any(each not in {PARALLEL, REDUCTION, "window"} for each in op.iterators):
         yield f"iterator types are parallel or reduction, got {', '.join(op.iterators)}"
     for value, map_ in zip(operands, op.maps, strict=True):
@@ -404,7 +406,7 @@ def _problems(op: Generic) -> Iterator[str]:
 def _uncovered(op: Generic) -> Iterator[str]:
     missing = set(range(op.loops)).difference(*[each.loops for each in op.maps])
     if missing:
-        yield f"loop d{min(missing)} is no bare result of an indexing map, so that its size is unknown"
+        yield f"loop d{min(missing)} is no bare result of an indexing map: its size is unknown"
 
 
 def _wrong_sizes(op: Generic) -> Iterator[str]:
@@ -433,12 +435,14 @@ def _wrong_sizes(op: Generic) -> Iterator[str]:
             for dim, at in zip(loops, corner, strict=True):
                 point[dim] = at
             if not 0 <= evaluate(result, point) < size:
-                yield f"{result} reaches index {evaluate(result, point)} of axis {axis} of {value!r}"
+                index = evaluate(result, point)
+                yield f"{result} reaches index {index} of axis {axis} of {value!r}"
                 return
 
 
 def _wrong_payload(op: Generic) -> Iterator[str]:
     for position, each in enumerate(op.payload.ops):
+        reads = f"operation {position} of the payload reads"
         if each.name == INDEX:
             if isinstance(each.attribute, str | None):
                 yield "linalg.index names no loop"
@@ -446,9 +450,9 @@ def _wrong_payload(op: Generic) -> Iterator[str]:
                 yield f"index {each.attribute} is no loop: there are {op.loops}"
         for ref in each.operands:
             if isinstance(ref, Res) and not 0 <= ref.index < position:
-                yield f"operation {position} of the payload reads result {ref.index}, which is not computed yet"
+                yield f"{reads} result {ref.index}, which is not computed yet"
             if isinstance(ref, Arg) and not 0 <= ref.index < len(op.operands):
-                yield f"operation {position} of the payload reads argument {ref.index} of {len(op.operands)}"
+                yield f"{reads} argument {ref.index} of {len(op.operands)}"
     for place, (ref, out) in enumerate(zip(op.payload.yields, op.outs, strict=False)):
         if isinstance(ref, Res) and not 0 <= ref.index < len(op.payload.ops):
             yield f"yield {place} is result {ref.index} of {len(op.payload.ops)}"

@@ -76,7 +76,7 @@ MOVEMENT = frozenset(
 
 
 class Lowered:
-    """The operations of one graph as Generics, in order; what is not lowered is an ``Opaque``.
+    """The operations of one graph as Generics, in order; others are ``Opaque``.
 
     Attributes:
         ops: the operations.
@@ -208,8 +208,7 @@ def splat_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return array.reshape(-1)[:1].reshape((1,) * array.ndim)
 
 
-# -- leaving alone what the target does better
-# --------------------------------------------------------------------------------------------------
+# -- nodes that the target fuses better ------------------------------------------------------------
 
 _AFTER_CONV = frozenset(
     {
@@ -227,7 +226,7 @@ _AFTER_CONV = frozenset(
 
 
 def left_to_runtime() -> Callable[[Node], str | None]:
-    """Why a node is left to ONNX Runtime: it folds the node into a convolution or a matrix product."""
+    """Why a node is left to ONNX Runtime, which folds it into a convolution or MatMul."""
     after_conv: set[Node] = set()
 
     def reason(node: Node) -> str | None:
@@ -253,7 +252,7 @@ def left_to_runtime() -> Callable[[Node], str | None]:
 
 
 def _scales_matmul(node: Node) -> bool:
-    """A product of a MatMul, or of what only a MatMul reads, with a constant scalar."""
+    """Whether a node scales an operand or the result of a MatMul by a constant."""
     if len(node.inputs) != 2 or not node.outputs:
         return False
     scalars = [
@@ -356,7 +355,9 @@ def joined(first: Rows, second: Rows, *, parts: bool) -> Rows | Refusal:
 
 
 def _shown(rows: Rows) -> str:
-    return f"[{', '.join('?' if size is None or str(size).startswith('?') else str(size) for size in (*rows.outer, rows.row))}]"
+    sizes = (*rows.outer, rows.row)
+    shown = ["?" if size is None or str(size).startswith("?") else str(size) for size in sizes]
+    return f"[{', '.join(shown)}]"
 
 
 def reads_rows(consumer: Op, index: int) -> Refusal | None:
@@ -467,7 +468,7 @@ class Grouping:
         return big
 
     def _join(self, consumer: Op) -> None:
-        """Join a consumer's group with those of its producers, where both walk along the same rows."""
+        """Join a consumer's group with those of its producers over the same rows."""
         if is_boundary(consumer):
             return
         refused: list[tuple[OpOperand, Refusal]] = []
@@ -518,7 +519,7 @@ class Grouping:
         )
 
     def _path_back(self, first: Group, second: Group) -> str | None:
-        """What lies on a path from one of the two groups out and back into them."""
+        """An operation on a path from one of the two groups out and back into them."""
         inside = {first, second}
         last = max(self._at[op] for group in inside for op in group.ops)
         seen: set[Op] = set()
@@ -577,7 +578,7 @@ class BodyNode(NamedTuple):
 
 @dataclass
 class Body:
-    """What a function computes, without names.
+    """The nodes of a function, without names.
 
     Attributes:
         inputs: how many.
@@ -597,7 +598,7 @@ class Body:
     def of_nodes(
         cls, nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Body:
-        """The body that the host writes for a region: constants that are no inputs are part of it."""
+        """The body that the host writes for a region, with constants that are no inputs."""
         numbers: dict[Tensor, int] = {value: place for place, value in enumerate(inputs)}
         constants: dict[int, np.ndarray[Any, Any]] = {}
         listed: list[BodyNode] = []
@@ -716,7 +717,7 @@ class Signature(NamedTuple):
 
 @dataclass
 class DerivedGroup:
-    """What a function means as Generics: the meaning that kernels are made from.
+    """A function as Generics, from which kernels are made.
 
     Attributes:
         name: ``<Kernel>_<hash>``.
@@ -796,7 +797,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
 
 
 def _whole_reshape(op: OnnxOp) -> Opaque:
-    """A Reshape without the sizes that say which axes it splits or merges."""
+    """A Reshape whose sizes do not show which axes it splits or merges."""
     target = op.parameter(1, "shape")
     if target is None or op.attributes.get("allowzero"):
         raise NotLowered("not-lowered: Reshape with a zero or without a shape")

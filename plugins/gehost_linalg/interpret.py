@@ -467,7 +467,7 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
             raise ValueError(f"{op.label}: the size of a part is not known")
         pairs = zip(begins, lengths, strict=True)
         return arrays[0][tuple([slice(begin, begin + (length or 0)) for begin, length in pairs])]
-    if op.name == "tensor.reshape":  # as ONNX states it: 0 keeps a size, -1 is what remains
+    if op.name == "tensor.reshape":  # as ONNX states it: 0 keeps a size, -1 is the rest
         target = [int(each) for each in str(op.attribute).split(",") if each]
         return arrays[0].reshape(
             [each or arrays[0].shape[axis] for axis, each in enumerate(target)]

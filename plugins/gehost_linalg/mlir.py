@@ -46,7 +46,8 @@ from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 CASTS = frozenset(
     f"arith.{name}"
     for name in (
-        "extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci", "index_cast", "bitcast",
+        "extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci",
+        "index_cast", "bitcast",
     )
 )  # fmt: skip
 """Operations whose type is written ``from to to``."""
@@ -57,7 +58,8 @@ BINARY = frozenset(
     f"arith.{name}"
     for name in (
         "addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf",
-        "addi", "subi", "muli", "divsi", "divui", "floordivsi", "remsi", "remui", "maxsi", "minsi", "maxui", "minui",
+        "addi", "subi", "muli", "divsi", "divui", "floordivsi", "remsi", "remui",
+        "maxsi", "minsi", "maxui", "minui",
         "andi", "ori", "xori", "shli", "shrsi", "shrui",
     )
 ) | {"math.powf", "math.atan2", "math.copysign"}  # fmt: skip
@@ -65,9 +67,9 @@ BINARY = frozenset(
 UNARY = frozenset({"arith.negf"}) | frozenset(
     f"math.{name}"
     for name in (
-        "absf", "absi", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "exp",
-        "exp2", "expm1", "floor", "log", "log10", "log1p", "log2", "round", "roundeven", "rsqrt", "sin", "sinh", "sqrt",
-        "tan", "tanh", "trunc",
+        "absf", "absi", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos",
+        "cosh", "erf", "exp", "exp2", "expm1", "floor", "log", "log10", "log1p", "log2", "round",
+        "roundeven", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
     )
 )  # fmt: skip
 
@@ -78,7 +80,7 @@ FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 
 @dataclass(eq=False)
 class Function:
-    """A ``func.func``: arguments, operations in order, and what it returns."""
+    """A ``func.func``: arguments, operations in order, and outputs."""
 
     name: str
     arguments: list[Value]
@@ -100,7 +102,7 @@ def print_function(function: Function) -> str:
 
 
 def print_generic(op: Generic, name: str = "generic") -> str:
-    """A Generic as a function of what it reads."""
+    """A Generic as a function of its operands."""
     arguments = [
         value
         for value in dict.fromkeys(op.operands)
@@ -176,7 +178,7 @@ class _Printer:
         return self._constants[key]
 
     def _value(self, value: Value, op: Generic | None) -> str:
-        """The name of an operand; defines constants, empties and fills that it is the first to use."""
+        """The name of an operand; defines constants, empties and fills at their first use."""
         if value in self._names:
             return self._names[value]
         if value.kind == "extent":
@@ -198,7 +200,8 @@ class _Printer:
                 else self._value(value.fill, None)
             )
             name = self._names[value] = self._fresh(value.name)
-            types = f"ins({scalar} : {value.dtype}) outs({empty} : {value.type_text}) -> {value.type_text}"
+            tensor = value.type_text
+            types = f"ins({scalar} : {value.dtype}) outs({empty} : {tensor}) -> {tensor}"
             self._lines.append(f"  {name} = linalg.fill {types}")
             return name
         if value.constant is not None:
@@ -241,9 +244,7 @@ class _Printer:
         raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
 
     def _dim(self, source: str, value: Value, axis: int) -> str:
-        """The size of an axis of a tensor that has a name already; asked of what it was computed
-        from, if that has it.
-        """
+        """The size of an axis of a tensor; by its source, if that has the axis."""
         if (value, axis) in self._roots:
             value, axis = self._roots[value, axis]
             source = self._value(value, None)
@@ -254,9 +255,7 @@ class _Printer:
         return self._sizes[source, axis]
 
     def _named_size(self, size: str) -> str | None:
-        """A size by its name: an axis of an argument, else of what was computed, else a part of
-        another.
-        """
+        """A size by its name: an axis of an argument, else of a result, else a part of another."""
         if size.isdecimal():
             return self._constant(Literal(int(size), "index"))
         for value, name in self._names.items():  # arguments come first

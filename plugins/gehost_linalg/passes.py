@@ -91,9 +91,7 @@ class Plan:
         self.refusals += self._apart()
 
     def _apart(self) -> list[tuple[Node, str]]:
-        """Why operands that connect two groups were not fused: the condition, else what keeps the
-        rows apart.
-        """
+        """Why operands that connect two groups were not fused: the condition, else the rows."""
         found: list[tuple[Node, str]] = []
         block, grouping = self.grouping.block, self.grouping
         for op in block.ops:
@@ -124,9 +122,7 @@ def take_all(node: Node) -> str | None:
 
 @contextmanager
 def gc_disabled() -> Generator[None]:
-    """Python's collector is off: what is built here lives as long as the plan, and is walked again
-    and again.
-    """
+    """Turn Python's collector off: the objects built here live as long as the plan."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -152,7 +148,7 @@ def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tu
 
 
 class FuseElementwisePass(FusionBasePass):
-    """Fuse element-wise, broadcast, movement and reduction operators by what each loop reads.
+    """Fuse element-wise, broadcast, movement and reduction operators by their indexing maps.
 
     a, b → Add, Softmax   ==>   a, b → gehost.linalg::Add_Softmax_<hash>
     """
@@ -170,7 +166,7 @@ class FuseElementwisePass(FusionBasePass):
             return self._replace_all(graph, plan, context)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """A chain with a broadcast, and a reduction with what reads it."""
+        """A chain with a broadcast, and a reduction with its reader."""
         for lines in (
             "d = Sub (x, b) e = Exp (d) y = Tanh (e)",
             "d = Mul (x, b) m = ReduceMean <axes = [1]> (d) s = Sub (d, m) y = Sigmoid (s)",
@@ -318,18 +314,26 @@ class _Checked(PassOption):
 
 
 def options(controls: Mapping[str, Control]) -> tuple[PassOption, ...]:
-    """What ``--set FuseElementwisePass.NAME=VALUE`` may set."""
+    """The options of ``--set FuseElementwisePass.NAME=VALUE``."""
     return (
         _Checked(
-            "control", "one-use", "which legal fusions are done: one-use, always, cost, "
-                                  "max-operands=N, …",
+            "control",
+            "one-use",
+            "which legal fusions are done: one-use, always, cost, max-operands=N, …",
             partial(control_named, more=controls),
         ),
-        _Checked("multi_use", "refuse", "other readers of a producer: refuse, duplicate or share", multi_use_named),
-        _Checked("companions", "", "companion patterns to add, or -name to leave out", companions_named),
+        _Checked(
+            "multi_use",
+            "refuse",
+            "other readers of a producer: refuse, duplicate or share",
+            multi_use_named,
+        ),
+        _Checked(
+            "companions", "", "companion patterns to add, or -name to leave out", companions_named
+        ),
         PassOption("rows", bool, True, "join loops over the same rows into one kernel"),  # noqa: FBT003
-        PassOption("leave_alone", bool, True, "leave to ONNX Runtime what it fuses by itself"),  # noqa: FBT003
-    )  # fmt: skip
+        PassOption("leave_alone", bool, True, "leave to ONNX Runtime the nodes that it fuses"),  # noqa: FBT003
+    )
 
 
 _MARK = "__gehost_linalg_control__"

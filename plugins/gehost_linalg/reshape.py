@@ -33,7 +33,7 @@ class Moved:
     """An operation over other axes.
 
     Attributes:
-        before: reshapes of what it reads.
+        before: reshapes of its operands.
         generic: the operation; the tensors at the reshape are those of its other side.
         after: reshapes of its other results.
     """
@@ -319,6 +319,5 @@ def _other(value: Value, shape: Sequence[Size]) -> Value:
     if constant is not None:
         is_whole = constant.shape == value.shape
         constant = constant.reshape([_number(s) for s in shape] if is_whole else (1,) * len(shape))
-    return Value(
-        f"{value.name}_reshaped", value.dtype, shape, kind=value.kind, constant=constant, fill=value.fill
-    )  # fmt: skip
+    name = f"{value.name}_reshaped"
+    return Value(name, value.dtype, shape, kind=value.kind, constant=constant, fill=value.fill)

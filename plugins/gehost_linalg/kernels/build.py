@@ -1,4 +1,4 @@
-"""Compile a C file of kernels to a shared library, once for equal source, compiler, flags and CPU."""
+"""Compile a C file of kernels to a shared library; equal builds are cached."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FLAGS = (
     "-fPIC",
     "-std=gnu11",
 )
-"""Never -ffast-math, which drops NaN and infinities. -fopenmp-simd lets sums be taken in any order."""
+"""Never -ffast-math, which drops NaN and infinities; -fopenmp-simd allows any order of sums."""
 
 
 def compiler(given: str | None = None) -> list[str]:
-    """The command of a C compiler: the given one, else $CC, cc, gcc, clang, ``python -m ziglang cc``.
+    """Find a C compiler: the given one, else $CC, cc, gcc, clang, ``python -m ziglang cc``.
 
     Raises:
         UsageError: there is none, or the given one does not exist.
@@ -46,12 +46,13 @@ def compiler(given: str | None = None) -> list[str]:
     if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     raise UsageError(
-        "no C compiler: $CC is not set, and there is no cc, gcc, clang or ziglang; pip install ziglang"
+        "no C compiler: $CC is not set, and there is no cc, gcc, clang or ziglang; "
+        "pip install ziglang"
     )
 
 
 def cache_folder() -> Path:
-    """Where compiled libraries are kept: ``$XDG_CACHE_HOME/gehost/kernels``, else below ``~/.cache``."""
+    """The cache of libraries: ``$XDG_CACHE_HOME/gehost/kernels``, else below ``~/.cache``."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base, "gehost", "kernels")
 
@@ -96,7 +97,7 @@ def _key(source: str, command: Sequence[str], flags: Sequence[str], march: str) 
 
 
 def _cpu() -> str:
-    """What this CPU can do, as far as the system tells."""
+    """The features of this CPU, as the system lists them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

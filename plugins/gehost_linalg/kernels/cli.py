@@ -33,14 +33,14 @@ from gehost import UsageError
     "--original",
     type=click.Path(),
     metavar="MODEL",
-    help="With --measure: write nothing unless the fused model with the kernels is faster than this.",
+    help="With --measure: write nothing unless the fused model is faster than this one.",
 )
 @click.option(
     "--fusion-switch-file",
     "switch_file",
     type=click.Path(),
     metavar="FILE",
-    help="Add the library to this switch file, as gehost tune writes it; gehost.runtime_options loads it.",
+    help="Add the library to this switch file of gehost tune, for gehost.runtime_options.",
 )
 def command(
     model: str,

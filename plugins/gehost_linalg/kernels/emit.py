@@ -1,8 +1,9 @@
 """C for the kernels of fused groups, from the functions of a file alone.
 
-A kernel is a C function that walks along rows (the last loop), in stages: a stage is one loop over the row,
-and a reduction is read in a later stage. Sizes, outer loops, broadcasting and tasks are described by tables
-and done by the runtime of ``ort.py``. What cannot be described raises ``NotEmitted``, and the body runs.
+A kernel is a C function that walks along rows (the last loop), in stages: a stage is one loop over
+the row, and a reduction is read in a later stage. Sizes, outer loops, broadcasting and tasks are
+described by tables and done by the runtime of ``ort.py``. A group without such a description raises
+``NotEmitted``, and its body runs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _type(dtype: str) -> _Type:
     return _TYPES[dtype]
 
 
-# -- what a group reads and computes ----------------------------------------------------------------------------------------
+# -- inputs and steps of a group -------------------------------------------------------------------
 
 
 class Read(NamedTuple):
@@ -92,12 +93,12 @@ class Step:
     """One operation of a group.
 
     Attributes:
-        result: what it makes.
+        result: the value that it computes.
         extents: the sizes of the group's loops as this step walks them; the last is the row.
         edges: the payload's arguments, or the pieces of a concatenation.
         payload: None for a concatenation.
         reduces: the scalar operation that accumulates, "" for none.
-        start: what it accumulates into.
+        start: the initial value of the accumulator.
         per_row: the result is one number per row.
         in_double: the sum is taken in double, as ONNX Runtime does for this operator.
     """
@@ -227,7 +228,7 @@ class Steps:
         )
 
     def _seen_through(self, edge: Edge) -> Edge:
-        """The edge with copies taken out: what a copy reads is read instead."""
+        """The edge with copies removed: it reads the source of a copy instead."""
         while edge.value in self._through:
             source = self._through[edge.value]
             axes: list[Read] = []
@@ -281,10 +282,10 @@ class Steps:
         return step
 
 
-# -- sizes --------------------------------------------------------------------------------------------------------------------
+# -- sizes -----------------------------------------------------------------------------------------
 
 Key = Any
-"""What a size is: equal for sizes that are equal for all inputs."""
+"""Identity of a size; sizes with one key are equal for all inputs."""
 
 
 class Sizes:
@@ -301,7 +302,7 @@ class Sizes:
                     self._axes.setdefault(size, (number, axis))
 
     def key(self, size: Size) -> Key:
-        """A size by what it is computed from."""
+        """The key of a size, made of the sizes that it is computed from."""
         if size is None:
             raise NotEmitted("a size that nothing gives")
         if isinstance(size, int) or size.isdecimal():
@@ -357,7 +358,7 @@ class Sizes:
         return f"{{{kind}, {at}, {self._place(keys[-1])}, 0, 0, 0}}"
 
 
-# -- scalar operations ------------------------------------------------------------------------------------------------------
+# -- scalar operations -----------------------------------------------------------------------------
 
 _REDUCTIONS = {
     "arith.addf": "+",
@@ -367,18 +368,19 @@ _REDUCTIONS = {
 }
 
 _INFIX = {
-    "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/", "arith.andi": "&", "arith.ori": "|",
-    "arith.xori": "^",
+    "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/",
+    "arith.andi": "&", "arith.ori": "|", "arith.xori": "^",
 }  # fmt: skip
 _INTEGER = {
-    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "div", "arith.remsi": "rem",
-    "arith.maxsi": "max", "arith.minsi": "min", "math.absi": "abs",
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "div",
+    "arith.remsi": "rem", "arith.maxsi": "max", "arith.minsi": "min", "math.absi": "abs",
 }  # fmt: skip
 _LIBM = {
-    "absf": "fabs", "ceil": "ceil", "floor": "floor", "roundeven": "rint", "trunc": "trunc", "sqrt": "sqrt", "exp": "exp",
-    "log": "log", "log1p": "log1p", "expm1": "expm1", "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "tan": "tan",
-    "sinh": "sinh", "cosh": "cosh", "asin": "asin", "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh",
-    "atanh": "atanh",
+    "absf": "fabs", "ceil": "ceil", "floor": "floor", "roundeven": "rint", "trunc": "trunc",
+    "sqrt": "sqrt", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1",
+    "erf": "erf", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos",
+    "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh",
+    "acosh": "acosh", "atanh": "atanh",
 }  # fmt: skip
 """C's functions by MLIR's names; ``math_c`` has some of them for f32."""
 
@@ -460,7 +462,10 @@ def _operation(
 
 
 def _is_number(text: str) -> bool:
-    """Whether an expression is a constant; it goes first, as of equal operands the second is taken (-0.0 of Relu)."""
+    """Whether an expression is a constant.
+
+    It goes first, as max and min take the second of equal operands (-0.0 of Relu).
+    """
     return re.match(r"\(?-?[\dIN]", text) is not None
 
 
@@ -474,7 +479,8 @@ def _comparison(name: str, predicate: str, texts: Sequence[str]) -> str:
     if name == "arith.cmpi":
         if predicate.startswith("u") and predicate not in {"ult", "ule", "ugt", "uge"}:
             raise NotEmitted(f"comparison {predicate}")
-        return f"({texts[0]} {_COMPARE[predicate if predicate in {'eq', 'ne'} else predicate[1:]]} {texts[1]})"
+        relation = predicate if predicate in {"eq", "ne"} else predicate[1:]
+        return f"({texts[0]} {_COMPARE[relation]} {texts[1]})"
     if predicate == "uno":
         return f"({texts[0]} != {texts[0]} || {texts[1]} != {texts[1]})"
     if predicate[:1] == "o" and predicate[1:] in _COMPARE and predicate != "one":
@@ -502,12 +508,12 @@ def _cast(name: str, text: str, source: str, target: str) -> str:
     raise NotEmitted(f"{name} from {source} to {target}")
 
 
-# -- one C function -----------------------------------------------------------------------------------------------------------
+# -- one C function --------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Stage:
-    """One loop over rows of a size (by number, -1: no loop), and what is done before and after it."""
+    """One loop over rows of a size (by number, -1: no loop), with the lines before and after it."""
 
     row: int
     before: list[str] = field(default_factory=list[str])
@@ -606,7 +612,7 @@ class Rows:
         self.stage_of[step.result] = len(self.stages) - 1
 
     def _places_in_concatenations(self) -> dict[Value, tuple[Step, str]]:
-        """The concatenation of each piece and its offset there; of a row that only a piece reads, too."""
+        """The concatenation and offset of each piece, and of each row that only a piece reads."""
         found: dict[Value, tuple[Step, str]] = {}
         for step in self.order:
             if step.payload is not None:
@@ -633,8 +639,10 @@ class Rows:
         """Whether a computed row goes into a concatenation and nowhere else."""
         made = self.steps.made_by.get(source.value)
         return (
-            made is not None and made.payload is not None and not made.per_row and not piece.per_row
-            and source.value not in self.outputs and len(self.readers[source.value]) == 1 and source.axes[-1].whole
+            made is not None and made.payload is not None
+            and not made.per_row and not piece.per_row
+            and source.value not in self.outputs and len(self.readers[source.value]) == 1
+            and source.axes[-1].whole
             and self.sizes.number(made.extents[-1]) == self.sizes.number(piece.extents[-1])
         )  # fmt: skip
 
@@ -667,7 +675,8 @@ class Rows:
             )
         numbers = ", ".join(str(self.sizes.number(each)) for each in extents)
         head = f"{tensor}, {len(edge.axes)}, {_type(edge.value.dtype).bytes}, {int(along_row)}"
-        text = f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{', '.join(axes) or '{-1, 0, 0, EQUAL}'}}}}}"
+        listed = ", ".join(axes) or "{-1, 0, 0, EQUAL}"
+        text = f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{listed}}}}}"
         if len(self.views) == MOST_VIEWS:
             raise NotEmitted(f"more than {MOST_VIEWS} operands")
         return self.views.setdefault(text, len(self.views))
@@ -679,7 +688,7 @@ class Rows:
         )
 
     def _operand(self, edge: Edge | Literal, step: Step) -> Scalar:
-        """What an edge reads at place ``i`` of the row."""
+        """The element that an edge reads at place ``i`` of the row."""
         if isinstance(edge, Literal):
             return Scalar(literal(edge.value, edge.dtype), varies=False, short=True)
         along_row = step.extents[-1] != 1 and any(each.loop == self.loops - 1 for each in edge.axes)
@@ -705,7 +714,7 @@ class Rows:
         return Scalar(self._stored_at(edge, made, step), varies=True, short=True)
 
     def _check_outer(self, edge: Edge, made: Step, step: Step) -> None:
-        """A computed value is read where it is computed: at the same outer indices, or along axes of size 1."""
+        """Check that a computed value is read at its own outer indices, or along axes of size 1."""
         for axis, read in enumerate(edge.axes[: self.loops - 1]):
             own = self.sizes.key(made.extents[axis])
             if read.loop is None and read.offset == 0 and own == 1:
@@ -859,7 +868,7 @@ class Rows:
         )
 
     def _payload(self, step: Step, fixed: list[str], varying: list[str]) -> Scalar:
-        """The payload's operations as statements: what does not vary along the row goes before the loop."""
+        """The payload's operations as statements; those constant along the row precede the loop."""
         payload = step.payload
         assert payload is not None
         args = [self._operand(edge, step) for edge in step.edges]
@@ -947,8 +956,9 @@ class Rows:
         """Its entry among the parts of a kernel."""
         outer = ", ".join(map(str, self.outer)) or "0"
         widths = ", ".join(map(str, self.widths)) or "0"
-        head = f"{len(self.views)}, {self._buffers}, {len(self.widths)}, {int(self.flat)}, {int(self.ordered)}"
-        return f"{{{head}, {name}_view, (const short[]){{{widths}}}, (const short[]){{{outer}}}, {name}}}"
+        counts = len(self.views), self._buffers, len(self.widths), int(self.flat), int(self.ordered)
+        numbers = f"(const short[]){{{widths}}}, (const short[]){{{outer}}}"
+        return f"{{{', '.join(map(str, counts))}, {name}_view, {numbers}, {name}}}"
 
     def view_lines(self, name: str) -> list[str]:
         return [
@@ -987,7 +997,7 @@ def _dtype_of(ref: Ref, step: Step, payload: Payload) -> str:
     return payload.ops[ref.index].dtype if isinstance(ref, Res) else ref.dtype
 
 
-# -- kernels ------------------------------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 class Kernel(NamedTuple):
@@ -1035,12 +1045,10 @@ def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
     for place, part in enumerate(parts):
         lines += part.view_lines(f"{name}_{place}")
         lines += part.function(f"{name}_{place}")
-    lines.append(
-        f"static const Part {name}_part[] = {{{', '.join(part.table(f'{name}_{at}') for at, part in enumerate(parts))}}};"
-    )
-    lines.append(
-        f"static const Size {name}_size[] = {{{', '.join(sizes.rows) or '{NUMBER, 0, 0, 0, 0, 0}'}}};"
-    )
+    listed = ", ".join(part.table(f"{name}_{place}") for place, part in enumerate(parts))
+    lines.append(f"static const Part {name}_part[] = {{{listed}}};")
+    rows = ", ".join(sizes.rows) or "{NUMBER, 0, 0, 0, 0, 0}"
+    lines.append(f"static const Size {name}_size[] = {{{rows}}};")
     types = ", ".join(str(_type(value.dtype).onnx) for value in tensors)
     ranks = ", ".join(str(value.rank or 0) for value in tensors)
     stated = ", ".join(
@@ -1050,14 +1058,15 @@ def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
         f"{len(group.inputs)}, {len(group.outputs)}, {steps.loops}, {len(sizes.rows)}, {len(parts)}"
     )
     lines.append(
-        f'static const Kernel {name} = {{"{group.name}", {counts}, (const int[]){{{types}}}, (const int[]){{{ranks}}}, '
+        f'static const Kernel {name} = {{"{group.name}", {counts}, '
+        f"(const int[]){{{types}}}, (const int[]){{{ranks}}}, "
         f"{name}_size, (const short *const[]){{{stated}}}, {name}_part}};"
     )
     return Kernel(group.name, name, lines, list(needs))
 
 
 def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
-    """All outputs; where their outer sizes may differ, also those of equal outer sizes on their own."""
+    """All outputs together; if their outer sizes may differ, also each group of equal sizes."""
     found: dict[tuple[Key, ...], list[Value]] = {}
     for value in dict.fromkeys(steps.group.outputs):
         found.setdefault(
@@ -1068,7 +1077,7 @@ def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
 
 
 def _comment(name: str, body: Body) -> list[str]:
-    """The ONNX nodes of a kernel; inputs are x0, x1, …, what nodes make are v<number>."""
+    """The ONNX nodes of a kernel; inputs are x0, x1, …, results of nodes are v<number>."""
 
     def value(number: int | None) -> str:
         if number is None:
@@ -1105,6 +1114,7 @@ def source(kernels: Iterable[Kernel]) -> str:
         wanted.update(dict.fromkeys(math_c.NEEDS.get(name, ())))
     functions = [text for name, text in math_c.FUNCTIONS.items() if name in wanted]
     names = " ".join(kernel.name for kernel in listed)
+    symbols = ", ".join(f"&{kernel.symbol}" for kernel in listed)
     lines = [
         ort.HEADER,
         ort.DECLARATIONS,
@@ -1114,7 +1124,7 @@ def source(kernels: Iterable[Kernel]) -> str:
         math_c.COMMON,
         ort.RUNTIME,
         *["\n" + "\n".join(kernel.lines) for kernel in listed],
-        f"\nconst Kernel *const gehost_kernel[] = {{{', '.join(f'&{kernel.symbol}' for kernel in listed)}}};",
+        f"\nconst Kernel *const gehost_kernel[] = {{{symbols}}};",
         f"const int gehost_kernels = {len(listed)};",
         f'const char gehost_names[] = "{ort.MARK}{names}";',
         ort.features_source(),

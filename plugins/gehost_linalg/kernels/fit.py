@@ -1,7 +1,7 @@
 """Fit the coefficients that ``math_c.py`` uses: ``python -m gehost_linalg.kernels.fit``.
 
-Each fit minimizes the largest relative error, by least squares with Lawson's weights. It needs numpy
-alone and takes seconds. The errors of the compiled functions are measured by the tests.
+Each fit minimizes the largest relative error, by least squares with Lawson's weights. It needs
+numpy alone and takes seconds. The errors of the compiled functions are measured by the tests.
 """
 
 from __future__ import annotations

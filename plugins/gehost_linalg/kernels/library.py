@@ -1,4 +1,4 @@
-"""What ``gehost kernels`` does: a library for the fused nodes of a file, and which nodes have a kernel."""
+"""Build a library for the fused nodes of a file, and check which nodes have a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fused(NamedTuple):
         nodes: name of the kernel of each node, in order.
         kernels: one for each name that can be computed.
         left: (name, reason) of those that cannot; their bodies run.
-        gains: what was measured, by name.
+        gains: the measurements, by name.
         over_original: the model with the kernels against its original.
     """
 
@@ -45,7 +45,7 @@ class Fused(NamedTuple):
 def fused(path: str) -> Fused:
     """Read a file and emit a kernel for each fused node.
 
-    A function is taken only if it gives the name that it has, so that a kernel always computes its body.
+    A function is taken only if its body gives its name, so that a kernel always computes its body.
 
     Raises:
         ModelError: the file is no model.
@@ -159,9 +159,9 @@ def write_library(
 def _gaining(
     path: str, found: Fused, feeds: str, original: str | None, cc: str | None, march: str
 ) -> Fused:
-    """The kernels that are faster than their bodies, unless all of them together make the model slower.
+    """Select the kernels that are faster than their bodies, alone and together.
 
-    Each library has a path of its own, as a process keeps what it opened at a path.
+    Each library has a path of its own, as a process keeps the library that it opened at a path.
     """
     from gehost.verify import load_feeds
     from gehost_linalg.kernels.measure import check_original, gains, over_original, whole
@@ -248,7 +248,8 @@ def check_lines(path: str, library: str) -> list[str]:
             lines.append(f"{name}: {_nodes(count)} by the kernel")
         else:
             lines.append(
-                f"{name}: {_nodes(count)} by the body: {os.path.basename(library)} has no kernel of that name"
+                f"{name}: {_nodes(count)} by the body: "
+                f"{os.path.basename(library)} has no kernel of that name"
             )
     return [*lines, f"{have} of {_nodes(len(found.nodes))} by kernels"]
 
@@ -258,7 +259,7 @@ def _nodes(count: int) -> str:
 
 
 def summary(found: Fused, output: str) -> Sequence[str]:
-    """What was built, and what was left to bodies."""
+    """List the kernels built, and the nodes left to their bodies."""
     with_kernel = {kernel.name for kernel in found.kernels}
     have = sum(name in with_kernel for name in found.nodes)
     kernels = f"{len(found.kernels)} kernel{'' if len(found.kernels) == 1 else 's'}"

@@ -1,9 +1,9 @@
 """Scalar functions in C that compilers vectorize, with ONNX's results for NaN, infinities and -0.0.
 
-The polynomials come from ``fit.py``. Largest error, on all exponents (``tests/plugins/linalg/kernels``):
-exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and softplus are payloads built from these. Every
-function ends by returning a NaN that it was given. Whatever is not here is C's own function, which no
-compiler vectorizes.
+The polynomials come from ``fit.py``. Largest error, on all exponents
+(``tests/plugins/linalg/kernels``): exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and
+softplus are payloads built from these. Every function ends by returning a NaN that it was given.
+Other functions are C's own, which no compiler vectorizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FN float f32_bits(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
 
 FUNCTIONS: dict[str, str] = {
     "exp_f32": r"""
-/* exp(n ln2 + r) = 2^n exp(r); 2^n in two steps, as n may lie outside of the exponents of a float. */
+/* exp(n ln2 + r) = 2^n exp(r); 2^n in two steps, as n may be no exponent of a float. */
 FN float exp_f32(float x) {
   float c = x < -104.0f ? -104.0f : x;
   c = c > 89.0f ? 89.0f : c;
@@ -43,7 +43,7 @@ FN float exp_f32(float x) {
 }
 """,
     "log_f32": r"""
-/* log(2^e (1 + f)) = e ln2 + log(1 + f); NaN below 0, -inf at 0, and a denormal is scaled up first. */
+/* log(2^e (1 + f)) = e ln2 + log(1 + f); NaN below 0, -inf at 0; a denormal is scaled up first. */
 FN float log_f32(float x) {
   float s = x < FLT_MIN ? x * 0x1p25f : x;
   uint32_t b = bits_f32(s) - 0x3f3504f3u;
@@ -146,10 +146,12 @@ CHOOSE(double, f64)
 WRAP(int32_t, uint32_t, i32, INT32_MIN)
 WRAP(int64_t, uint64_t, i64, INT64_MIN)
 
-/* C's pow, but for the exponents that are multiplied out or are a root; compilers take sqrt for 0.5 at -inf, too. */
+/* C's pow, but for exponents that are multiplied out or are a root; compilers take sqrt for 0.5
+   at -inf, too. */
 #define POW(T, S, F) \
   FN T pow_##S(T x, T y) { \
-    return y == 2 ? x * x : y == 3 ? x * x * x : y == (T)0.5 ? (x == -INFINITY ? INFINITY : sqrt##F(x + 0)) : pow##F(x, y); }
+    return y == 2 ? x * x : y == 3 ? x * x * x : y != (T)0.5 ? pow##F(x, y) \
+           : x == -INFINITY ? INFINITY : sqrt##F(x + 0); }
 POW(float, f32, f)
 POW(double, f64, )
 """

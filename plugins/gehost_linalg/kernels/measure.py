@@ -1,4 +1,4 @@
-"""Time the kernel of each fused function against its body on given feeds, and keep those that gain."""
+"""Time the kernel of each fused function against its body on given feeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gehost_linalg.group import DOMAIN
 
 Feeds = Mapping[str, NDArray[Any]]
 Maker = Callable[[], Callable[[], object]]
-"""Makes a session; returns what runs it once."""
+"""Creates a session; returns a function that runs it once."""
 
 SECONDS = 1.0
 """Of wall time for each kernel."""
@@ -44,7 +44,7 @@ class Gain(NamedTuple):
     comparison: Comparison | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a switch file has of it, as of a kind of ``gehost tune``."""
+        """Return its entry in a switch file, as for a kind of ``gehost tune``."""
         found: dict[str, Any] = {"verdict": self.verdict, "gain": round(self.ratio, 4)}
         if self.comparison is not None:
             found["interval"] = [round(end, 4) for end in self.comparison.interval]
@@ -55,7 +55,7 @@ class Gain(NamedTuple):
 def gains(
     path: str, library: Path, names: list[str], feeds: Feeds, seconds: float = SECONDS
 ) -> dict[str, Gain]:
-    """Measure the first node of each kernel alone, on what it reads in the model, with one thread.
+    """Measure the first node of each kernel alone, on its inputs in the model, with one thread.
 
     Raises:
         UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
@@ -104,7 +104,8 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
     for one in compare_outputs(*found, rtol=_RTOL, atol=_ATOL):
         if not one.equal:
             raise UsageError(
-                f"{path} was not compiled from it: {one.place}: {one.reason or f'{one.a} and {one.b}'}",
+                f"{path} was not compiled from it: "
+                f"{one.place}: {one.reason or f'{one.a} and {one.b}'}",
                 where=original,
             )
 
@@ -126,7 +127,7 @@ def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS)
 
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
-    """What nodes read: feeds, weights and what the graph computes."""
+    """Return the inputs of nodes: feeds, weights and values that the graph computes."""
     known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     known |= feeds
     computed = [name for name in dict.fromkeys(names) if name and name not in known]
@@ -140,7 +141,7 @@ def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str,
         results: list[NDArray[Any]] = (
             _session(watched, None).run(computed, dict(feeds)) if computed else []
         )
-    except Exception as error:  # whatever ONNX Runtime makes of feeds that do not fit
+    except Exception as error:  # of ONNX Runtime, of any type
         raise UsageError(
             f"the model does not run on the feeds: {str(error).splitlines()[0]}",
             subject="--measure",

@@ -1,4 +1,4 @@
-"""The switch file of ``gehost tune``: the library beside the passes, and what was measured of it."""
+"""Add a library of kernels to a switch file of ``gehost tune``, with its measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_library(
     Args:
         path: the switch file.
         library: its absolute path is written, in place of an equal one.
-        gains: what was measured of each kernel, by name.
+        gains: the measurement of each kernel, by name.
         over_original: the model with its kernels against the original.
 
     Raises:

@@ -47,7 +47,7 @@ FLOAT_DTYPES = frozenset({"f16", "bf16", "f32", "f64"})
 
 
 class NotLowered(Exception):  # noqa: N818 - it ends the lowering of one node and is no error
-    """Why a node is not lowered: ``key: what is particular``."""
+    """Why a node is not lowered: ``key: detail``."""
 
 
 class Scalars:
@@ -121,7 +121,7 @@ class OnnxOp:
         attributes: decoded.
         constants: the elements of inputs that decide about maps (axes, starts, shapes, …), by
             position.
-        origin: what the Generics are labelled with.
+        origin: the node that the Generics are labelled with.
         names: for sizes.
     """
 
@@ -328,7 +328,7 @@ def _refined(
     shapes: Sequence[Sequence[Size]],
     stated: Sequence[Size],
 ) -> tuple[tuple[Size, ...], dict[int, frozenset[int]]]:
-    """Axes that have the name or the number that the model states for the result do not broadcast."""
+    """Merge sizes; axes of the size that the model states for the result do not broadcast."""
     merged = tuple(
         [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
     )

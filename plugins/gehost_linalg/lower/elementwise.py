@@ -71,14 +71,25 @@ def _sign(s: Scalars, x: Ref, dtype: str) -> Ref:
     return s.add("arith.select", up, number(1, dtype), lower, dtype=dtype)
 
 
+def _softsign(s: Scalars, x: Ref, dtype: str) -> Ref:
+    absolute = s.add("math.absf", x, dtype=dtype)
+    return div(s, x, add(s, absolute, number(1, dtype), dtype), dtype)
+
+
+def _mish(s: Scalars, x: Ref, dtype: str) -> Ref:
+    return mul(s, x, s.add("math.tanh", softplus(s, x, dtype), dtype=dtype), dtype)
+
+
 FLOAT_UNARY: Mapping[str, Unary] = {
     "Neg": _math("arith.negf"),
     **{
         name: _math(f"math.{mlir}")
         for name, mlir in {
-            "Abs": "absf", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Tanh": "tanh", "Erf": "erf", "Sin": "sin", "Cos": "cos",
-            "Tan": "tan", "Sinh": "sinh", "Cosh": "cosh", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Asinh": "asinh",
-            "Acosh": "acosh", "Atanh": "atanh", "Floor": "floor", "Ceil": "ceil", "Round": "roundeven",
+            "Abs": "absf", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf",
+            "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos",
+            "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh",
+            "Acosh": "acosh", "Atanh": "atanh", "Floor": "floor", "Ceil": "ceil",
+            "Round": "roundeven",
         }.items()
     },
     "Sigmoid": sigmoid,
@@ -86,8 +97,8 @@ FLOAT_UNARY: Mapping[str, Unary] = {
     "Sign": _sign,
     "Reciprocal": lambda s, x, dtype: div(s, number(1, dtype), x, dtype),
     "Relu": lambda s, x, dtype: s.add("arith.maximumf", x, number(0, dtype), dtype=dtype),
-    "Softsign": lambda s, x, dtype: div(s, x, add(s, s.add("math.absf", x, dtype=dtype), number(1, dtype), dtype), dtype),
-    "Mish": lambda s, x, dtype: mul(s, x, s.add("math.tanh", softplus(s, x, dtype), dtype=dtype), dtype),
+    "Softsign": _softsign,
+    "Mish": _mish,
 }  # fmt: skip
 
 INT_UNARY: Mapping[str, Unary] = {
@@ -289,12 +300,15 @@ def _prelu(op: OnnxOp) -> None:
 
 
 _LARGEST: Mapping[str, float] = {
-    "f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": sys.float_info.max,
-}  # fmt: skip
+    "f16": 65504.0,
+    "bf16": 3.3895313892515355e38,
+    "f32": 3.4028234663852886e38,
+    "f64": sys.float_info.max,
+}
 
 
 def _clip(op: OnnxOp) -> None:
-    """min(max(x, low), high); the bounds are attributes or scalars, else the largest finite numbers."""
+    """min(max(x, low), high); a bound that is not given is the largest finite number."""
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = x.dtype
     is_float = dtype in FLOAT_DTYPES

@@ -81,7 +81,7 @@ def _expand(op: OnnxOp) -> None:
 
 
 def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
-    """start, end and step of a Slice by axis; ``NotLowered`` if they are computed or run backwards."""
+    """start, end and step of a Slice by axis; ``NotLowered`` if computed or backwards."""
     shape = op.shape()
     starts, ends = op.parameter(1, "starts"), op.parameter(2, "ends")
     if starts is None or ends is None:

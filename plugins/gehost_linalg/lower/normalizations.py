@@ -1,4 +1,4 @@
-"""Softmax and normalizations: reductions along the last axes and what is computed from them."""
+"""Softmax and normalizations: reductions along the last axes, and their uses."""
 
 from __future__ import annotations
 

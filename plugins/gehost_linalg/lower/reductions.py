@@ -14,7 +14,7 @@ from gehost_linalg.lower.elementwise import div, mul, number
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is accumulated, from which element, and what becomes of the sum."""
+    """The operation that accumulates, its neutral element, and the last step."""
 
     combine: str
     neutral: float

@@ -199,7 +199,7 @@ def test_what_has_several_readers_stays() -> None:
     block = fused(parse(text)[0])
     assert counts(block) == (2, 1)
     reasons = [str(reason) for op in block.ops for _, reason in block.refusals.get(op, ())]
-    assert "reshape: something else reads it, or what it reshapes" in reasons
+    assert "reshape: something else reads it, or its operand" in reasons
 
 
 def test_neither_side_has_reasons() -> None:
