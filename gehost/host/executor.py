@@ -20,7 +20,7 @@ from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.passes.author_errors import author_errors
-from gehost.passes.base import FusionBasePass
+from gehost.passes.base import FusionBasePass, PatternFusionPass
 from gehost.passes.context import (
     CustomPassContext,
     LimitReached,
@@ -51,12 +51,15 @@ class Executor:
         plugins: Plugins,
         passes: PassRegistry,
         disabled: Iterable[str],
+        reusable: dict[str, PatternFusionPass],
     ) -> None:
         self._context = context
         self._model = context.model
         self._plugins = plugins
         self._passes = passes
         self._disabled = frozenset(disabled)
+        self._reusable = reusable
+        """Pass objects of earlier compiles, by name, that this one may use."""
         self._limit = RewriteLimit(context.options.rewrite_limit)
         self._observer = _Observer.of(plugins, context.model)
         self.seconds_notifying = 0.0
@@ -162,7 +165,7 @@ class Executor:
         )
         with running(context):
             with author_errors(context, "__init__"):
-                instance = spec.factory()
+                instance = self._reusable.pop(spec.name, None) or spec.factory()
                 context.shape_proven = bool(getattr(instance, "shape_proven", False))
                 if spec.options and isinstance(instance, FusionBasePass):
                     instance.options = context.options
@@ -183,6 +186,8 @@ class Executor:
                             f"it returned {result!r}",
                             hint="wanted None, SUCCESS, NOT_CHANGED or FAILED",
                         )
+        if isinstance(instance, PatternFusionPass) and instance.end_compile():
+            self._reusable[spec.name] = instance
 
     def _check(self, what: str) -> None:
         try:

@@ -45,6 +45,7 @@ from gehost.ir.opset import raise_opset
 from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
+from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup import remove_leftovers
 from gehost.rewrite.functions import check_body, inferrer_of
 from gehost.settings import PassOption, check_settings
@@ -132,6 +133,7 @@ class Host:
                 f"warning: {switches}: {line}; run gehost tune again"
                 for line in read_switch_file(switches).foreign()
             )
+        self._reusable: dict[str, PatternFusionPass] = {}
         self._disabled = disabled_passes(
             self.options, {spec.name: spec.default for spec in self.passes}
         )
@@ -531,7 +533,7 @@ class Host:
         context = CompileContext(
             model, self.options, self.ops, inferrer_of(model, self.ops), report
         )
-        executor = Executor(context, self._plugins, self.passes, self._disabled)
+        executor = Executor(context, self._plugins, self.passes, self._disabled, self._reusable)
         executor.notify("gehost_compile_started", context=context)
         for row in PIPELINE:
             if row.before is not None:

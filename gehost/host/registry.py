@@ -21,7 +21,7 @@ from gehost.stages import CustomPassStage
 
 
 class RunnablePass(Protocol):
-    """A pass instance, created by the registered factory once a compile."""
+    """A pass object, created by the registered factory."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any: ...
 

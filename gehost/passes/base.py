@@ -10,6 +10,7 @@ from gehost.es.graph import EsGraph
 from gehost.es.origin import author_origin
 from gehost.ir.graph import Graph, Node
 from gehost.passes import driver
+from gehost.passes.author_errors import author_errors
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage, mark_of
 from gehost.pattern.match import MatchResult, Rejection
@@ -77,6 +78,7 @@ class PatternFusionPass(FusionBasePass):
     run repeatedly until nothing changes.
     """
     _config: PatternMatcherConfig = PatternMatcherConfig()
+    _patterns: driver.PassPatterns | None = None
     _rules: driver.PatternRules | None = None
 
     def __init__(self, config: PatternMatcherConfig | None = None) -> None:
@@ -100,7 +102,7 @@ class PatternFusionPass(FusionBasePass):
         return self._config
 
     def Patterns(self) -> Sequence[Pattern]:
-        """Return the patterns, tried in this order; called once a compile."""
+        """Return the patterns, tried in this order; called once for each pass object."""
         raise NotImplementedError
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
@@ -120,8 +122,25 @@ class PatternFusionPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         if self._rules is None:
-            self._rules = driver.PatternRules(self, self._config, context)
+            with author_errors(context, "Patterns", edits=False):
+                if self._patterns is None:
+                    self._patterns = driver.PassPatterns(self)
+                lowered = self._patterns.lower(self._config, context.model, context.registry)
+            self._rules = driver.PatternRules(self, lowered, context)
         return SUCCESS if self._rules.apply(graph) else NOT_CHANGED
+
+    def end_compile(self) -> bool:
+        """Forget the compile; return whether the next one may use this object.
+
+        It may not if it has attributes of its own, which hold results of the compile.
+        """
+        self._rules = None
+        return vars(self).keys() <= _SET_BY_HOST and not any(
+            "__slots__" in vars(each) for each in type(self).__mro__
+        )
+
+
+_SET_BY_HOST = frozenset({"_config", "_patterns", "_rules", "options"})
 
 
 class DecomposePass(FusionBasePass):
@@ -174,7 +193,9 @@ def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
     return [name for name in style.hooks if getattr(cls, name) is getattr(style, name)]
 
 
-_HOSTS_OWN = frozenset({"Stage", "hooks", "kind", "matcher_config", "options", "replaced_ops"})
+_HOSTS_OWN = frozenset(
+    {"Stage", "end_compile", "hooks", "kind", "matcher_config", "options", "replaced_ops"}
+)
 """Public names of the base classes that authors must not define."""
 
 

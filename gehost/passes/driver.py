@@ -16,7 +16,9 @@ from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsTensor
 from gehost.es.opset import NotApplicable, resolve_op
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
+from gehost.ir.model import Model
 from gehost.ir.region import Region
+from gehost.ops import OpRegistry
 from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
 from gehost.passes.context import CustomPassContext
 from gehost.passes.worklist import BottomUp, Worklist
@@ -36,18 +38,48 @@ _MOST_RETURNED = 10_000
 """Largest number of patterns of one pass, and of tensors of one replacement."""
 
 
+class PassPatterns:
+    """The patterns of a ``PatternFusionPass``, lowered to the opsets of the last model.
+
+    They do not depend on a graph, so that a pass object that serves several compiles keeps them.
+    """
+
+    def __init__(self, owner: PatternFusionPass) -> None:
+        """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
+        self._patterns = _as_patterns(owner.Patterns())
+        self._opsets: dict[str, int] | None = None
+        self.lowered: list[tuple[Pattern, LoweredPattern]] = []
+        """The patterns that the opsets can express."""
+        self.reasons: list[str] = []
+        """Why the others are not applicable."""
+
+    def lower(
+        self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
+    ) -> PassPatterns:
+        """Lower the patterns to a model's opsets, unless the last model had the same."""
+        if self._opsets == model.opsets and all(each.holds_for(model) for _, each in self.lowered):
+            return self
+        self._opsets, self.lowered = None, []
+        reasons: dict[str, None] = {}
+        for pattern in self._patterns:
+            try:
+                self.lowered.append((pattern, LoweredPattern(pattern, config, model, registry)))
+            except NotApplicable as error:
+                reasons[str(error)] = None
+        self._opsets, self.reasons = dict(model.opsets), list(reasons)
+        return self
+
+
 class PatternRules:
     """A ``PatternFusionPass`` as rules at one model's opset."""
 
     def __init__(
-        self, owner: PatternFusionPass, config: PatternMatcherConfig, context: CustomPassContext
+        self, owner: PatternFusionPass, patterns: PassPatterns, context: CustomPassContext
     ) -> None:
-        """Build the rules; raises ``PassError`` if ``Patterns`` fails or returns nonsense."""
-        self._context = context
-        self._runners: list[_RuleRunner] = []
-        with author_errors(context, "Patterns", edits=False):
-            reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
-        message = "; ".join(reasons)
+        self._runners = [
+            _RuleRunner(owner, lowered, pattern, context) for pattern, lowered in patterns.lowered
+        ]
+        message = "; ".join(patterns.reasons)
         context.record.message = (
             f"some of its patterns are not applicable: {message}"
             if message and self._runners
@@ -55,24 +87,6 @@ class PatternRules:
         )
         if not self._runners:
             context.record.status = "not applicable"
-
-    def _build(
-        self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig
-    ) -> list[str]:
-        """Build the rules that the opset can express.
-
-        Returns the reasons for the others.
-        """
-        context = self._context
-        reasons: dict[str, None] = {}
-        for pattern in patterns:
-            try:
-                lowered = LoweredPattern(pattern, config, context.model, context.registry)
-            except NotApplicable as error:
-                reasons[str(error)] = None
-                continue
-            self._runners.append(_RuleRunner(owner, lowered, pattern, context))
-        return list(reasons)
 
     def apply(self, graph: Graph) -> int:
         """Apply the rules in order to one graph.

@@ -48,8 +48,9 @@ class LoweredPattern:
         """
         self._pattern = pattern
         self._config = config
-        self._model = model
         self._registry = registry
+        self._variants: dict[str, list[str]] = {}
+        """Further names of the custom operators in the model."""
         self._tensors: list[TensorPattern] = []
         self._by_key: dict[tuple[int, int], TensorPattern] = {}
         self._fits_of: dict[EsNode, list[_Fit]] = {}
@@ -57,7 +58,7 @@ class LoweredPattern:
         graph = pattern.graph
         for node in graph.reachable():
             try:
-                self._fits_of[node] = self._fits(node)
+                self._fits_of[node] = self._fits(node, model)
             except NotApplicable as error:
                 reason = reason or error
         self._options: dict[EsChoice, list[EsTensor]] | None = None
@@ -70,6 +71,10 @@ class LoweredPattern:
             for choice in pattern.choices:
                 self._options[choice] = [option for option in choice.options if usable(option)]
         self._nodes = graph.reachable(self._options)
+
+    def holds_for(self, model: Model) -> bool:
+        """Whether a model that imports the same opsets gets the same operators."""
+        return all(model.variants_of(op) == names for op, names in self._variants.items())
 
     def has_its_operators(self, graph: Graph) -> bool:
         """Whether a graph has nodes of all operators of a variant.
@@ -170,7 +175,7 @@ class LoweredPattern:
             node.origin,
         )
 
-    def _fits(self, node: EsNode) -> list[_Fit]:
+    def _fits(self, node: EsNode, model: Model) -> list[_Fit]:
         """Return the accepted operators that the opset has; at least one."""
         found: list[_Fit] = []
         reason: NotApplicable | None = None
@@ -179,12 +184,12 @@ class LoweredPattern:
             if schemas.operator(*split_op(op)) is None:
                 self._check_custom(node, op)
                 signature = self._custom_signature(op)
+                variants = self._variants[op] = model.variants_of(op)
                 found.extend(
-                    _Fit(name, signature, node.inputs, node.params)
-                    for name in (op, *self._model.variants_of(op))
+                    _Fit(each, signature, node.inputs, node.params) for each in (op, *variants)
                 )
                 continue
-            version = self._model.opset(split_op(op)[0])
+            version = model.opset(split_op(op)[0])
             try:
                 signature = signature_at(op, version)
                 operands, params = arguments_at(node, op, signature, version)

@@ -6,7 +6,7 @@ Compares the numbers before and after.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -18,14 +18,12 @@ import onnx.shape_inference
 from gehost.errors import ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
-from gehost.host.registry import PassSpec, RunnablePass
+from gehost.host.registry import PassSpec
 from gehost.ir.model import Model
 from gehost.ir.types import dtype_from_number
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
-from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup.purity import Purity, Trust
-from gehost.pattern.pattern import Pattern
 from gehost.verify import OutputDifference, Runner, compare_outputs, tolerance
 from gehost.verify.feeds import FeedMaker
 from gehost.verify.sizes import tie_plans
@@ -74,8 +72,8 @@ class Trial:
         ``refusals`` is one of its plugins.
         """
         self.host = host
-        self.spec = replace(spec, factory=_builds_patterns_once(spec.factory))
-        host.passes.keep_only(self.spec)
+        self.spec = spec
+        host.passes.keep_only(spec)
         self._refusals = refusals
 
     @classmethod
@@ -103,38 +101,6 @@ class Trial:
             result, report = self.host.run(model)
         record = next(record for record in report.passes if record.name == self.spec.name)
         return Outcome(result, record.replaced, tuple(self._refusals.reasons), record.message)
-
-
-_OF_THE_HOST = frozenset({"Patterns", "_config", "_rules", "options"})
-"""Attributes that the host sets on an instance of a pass."""
-
-
-def _builds_patterns_once(factory: Callable[[], RunnablePass]) -> Callable[[], RunnablePass]:
-    """Return a factory of passes that share patterns.
-
-    A check compiles them hundreds of times.
-
-    Passes with attributes of their own build them each time, as patterns may depend on these.
-    """
-    built: list[list[Pattern]] = []
-
-    def create() -> RunnablePass:
-        instance = factory()
-        if isinstance(instance, PatternFusionPass):
-            build = instance.Patterns
-
-            def patterns() -> Sequence[Pattern]:
-                if built:
-                    return built[0]
-                found = build()
-                if isinstance(found, list) and vars(instance).keys() <= _OF_THE_HOST:
-                    built.append(found)
-                return found
-
-            vars(instance)["Patterns"] = patterns
-        return instance
-
-    return create
 
 
 # numbers
