@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from gehost.ir.graph import Graph, Node, Value
 from gehost.native import mypyc_attr
 from gehost.pattern.fits import (
-    asks_more,
     counted_ops,
     equal_operands,
     has_other_attributes,
+    is_constrained,
     is_output,
     no_more_inputs,
     operand_fits,
@@ -71,13 +71,17 @@ class Bind:
         is_linked: bool,
     ) -> None:
         self.op = op
-        self._claim = _claim(op, needed, rivals, is_linked=is_linked)
-        self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
+        self._bind_node = _bind_node(op, needed, rivals, is_linked=is_linked)
+        self._checks = (
+            [_operand_check(tensor, source) for tensor in op.inputs] if op.commutative else []
+        )
         self._required = required_operands(op)
         self._equals = equal_operands(op, source) if op.commutative else []
         operands = [operand_of(tensor, source) for tensor in op.inputs]
         if op.commutative:  # ``orders`` checks them
-            operands = [(index, maker, tensor, index < 0) for index, maker, tensor, _ in operands]
+            operands = [
+                (index, producer, tensor, index < 0) for index, producer, tensor, _ in operands
+            ]
         self._operands = operands
         self._no_more = no_more_inputs(op)
         self.node = self._bind()
@@ -87,7 +91,7 @@ class Bind:
 
         Its inputs are in the order of the operands.
         """
-        claim, operands, no_more = self._claim, self._operands, self._no_more
+        bind_node, operands, no_more = self._bind_node, self._operands, self._no_more
         count = len(operands)
 
         def bind(binding: Binding, node: Node, inputs: Inputs) -> bool:
@@ -97,12 +101,12 @@ class Bind:
                 inputs = (*inputs, *[None] * (count - len(inputs)))
             values = binding.values
             for operand, value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
-                index, maker, _, asks = operand
-                if not asks and maker < 0 and value is not None and values[index] is None:
+                index, producer, _, constrained = operand
+                if not constrained and producer < 0 and value is not None and values[index] is None:
                     values[index] = value  # as ``holds`` does, without the call
                 elif not holds(operand, value, binding):
                     return False
-            return claim(binding, node)
+            return bind_node(binding, node)
 
         return bind
 
@@ -112,8 +116,8 @@ class Bind:
         Each input is checked on its own: against its operand's constraints and producer. Two
         operands give a sequence; more may have too many orders to list.
         """
-        inputs, asks = node.inputs, self._asks
-        count = len(asks)
+        inputs, checks = node.inputs, self._checks
+        count = len(checks)
         if len(inputs) < self._required or (len(inputs) > count and not self._no_more(node)):
             return ()
         if len(inputs) < count:
@@ -121,8 +125,8 @@ class Bind:
         if count != 2:
             return self._permutations(binding, inputs, ())
         first, second = inputs[0], inputs[1]
-        straight = asks[0](first) and asks[1](second)
-        if not (asks[0](second) and asks[1](first)):
+        straight = checks[0](first) and checks[1](second)
+        if not (checks[0](second) and checks[1](first)):
             return ((first, second),) if straight else ()
         return ((first, second), (second, first)) if straight else ((second, first),)
 
@@ -131,18 +135,20 @@ class Bind:
     ) -> Iterator[Inputs]:
         """Yield the orders of ``orders`` that begin with the inputs ``taken``."""
         position = len(taken)
-        if position == len(self._asks):
+        if position == len(self._checks):
             yield [inputs[slot] for slot in taken]
             return
-        index, asks = self._operands[position][0], self._asks[position]
+        index, fits = self._operands[position][0], self._checks[position]
         known = binding.values[index] if index >= 0 else None
         for slot in slots_to_try(self._equals, taken, inputs):
             value = inputs[slot]
-            if (known is None or known is value) and asks(value):
+            if (known is None or known is value) and fits(value):
                 yield from self._permutations(binding, inputs, (*taken, slot))
 
 
-def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Value | None], bool]:
+def _operand_check(
+    tensor: TensorPattern | None, source: SourcePattern
+) -> Callable[[Value | None], bool]:
     """Return the check of an operand on its own.
 
     Checks its constraints and its producer.
@@ -168,7 +174,7 @@ def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
     }
 
 
-def _claim(
+def _bind_node(
     op: OpPattern, needed: frozenset[int], rivals: Sequence[int], *, is_linked: bool
 ) -> Callable[[Binding, Node], bool]:
     """Return a function that binds a node and its outputs.
@@ -180,16 +186,16 @@ def _claim(
     count, counted = len(op.outputs), counted_ops(op)
     if count == 1 and not is_linked and len(rivals) == 1 and not counted:
 
-        def claim_its_maker(binding: Binding, node: Node) -> bool:
+        def bind_only_output(binding: Binding, node: Node) -> bool:
             """Bind a node that was reached through its only output."""
             binding.nodes[index] = node
             return node.graph is binding.graph and (
                 parameters_hold is None or parameters_hold(binding, node)
             )
 
-        return claim_its_maker
+        return bind_only_output
 
-    def claim(binding: Binding, node: Node) -> bool:
+    def bind_node(binding: Binding, node: Node) -> bool:
         nodes, values, given = binding.nodes, binding.values, node.outputs
         if node.graph is not binding.graph or (node.op in counted and len(given) != count):
             return False
@@ -204,7 +210,7 @@ def _claim(
             values[tensor] = value
         return parameters_hold is None or parameters_hold(binding, node)
 
-    return claim
+    return bind_node
 
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
@@ -214,7 +220,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     """
     signatures, is_exact = op.ops, op.exact_attributes is not None
     of_attributes = [
-        constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)
+        constraint for constraint in op.constraints if _is_on_attribute(constraint, op)
     ]
     others = [constraint for constraint in op.constraints if constraint not in of_attributes]
     known: dict[Hashable, bool] = {}
@@ -250,7 +256,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     return hold if op.constraints or is_exact else None
 
 
-def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
+def _is_on_attribute(constraint: Constraint, op: OpPattern) -> bool:
     """Whether a constraint wants a value of an attribute at this opset."""
     return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
         signature is not None and signature.attribute_of(constraint.name) is not None
@@ -259,8 +265,8 @@ def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
 
 
 Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
-"""An operand of an operator: its index among the values, or -1; the operator that must not be
-bound before it, or -1; its tensor; and whether a value that is present has further constraints.
+"""An operand: its index among the values, or -1; its producer if that must not be bound yet, or -1;
+its tensor; whether a value is checked against it. A tuple, which machine code unpacks fast.
 """
 
 
@@ -268,19 +274,19 @@ def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
     """Return the constraints of a tensor as an operand."""
     if tensor is None or tensor is ANY:
         return -1, -1, tensor, True
-    # without choices, all outputs that are read must be present when their operator is bound
-    maker = tensor.producer if source.has_choices and tensor.producer is not None else -1
-    return tensor.index, maker, tensor, asks_more(tensor)
+    # with choices, an output that was absent when its producer was bound fits no operand
+    producer = tensor.producer if source.has_choices and tensor.producer is not None else -1
+    return tensor.index, producer, tensor, is_constrained(tensor)
 
 
 def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
     """Whether ``value`` fits an operand; binds it."""
-    index, maker, tensor, asks = operand
+    index, producer, tensor, constrained = operand
     known = binding.values[index] if index >= 0 else None
     if known is not None:
         return known is value
-    if ((asks or value is None) and not operand_fits(tensor, value)) or (
-        maker >= 0 and binding.nodes[maker] is not None
+    if ((constrained or value is None) and not operand_fits(tensor, value)) or (
+        producer >= 0 and binding.nodes[producer] is not None
     ):
         return False
     if index >= 0:

@@ -142,7 +142,7 @@ def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
     return value is not None and tensor_holds(tensor, value)
 
 
-def asks_more(tensor: TensorPattern) -> bool:
+def is_constrained(tensor: TensorPattern) -> bool:
     """Whether ``tensor_holds`` has anything to check."""
     asked = tensor.constant, tensor.dtype, tensor.rank, tensor.shape
     return any(part is not None for part in asked)

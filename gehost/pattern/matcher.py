@@ -61,8 +61,9 @@ class CompiledPattern:
         self._roots = None if self._anchor is None else Roots(source, self._anchor)
         self._slots = list(dict.fromkeys([tensor.slot for tensor in self._anchors]))
         self._first = first
-        self._may_swap = len(self._slots) > 1 or len(source.outputs) > 1
-        self._may_swap |= any(op.commutative for op in source.ops)
+        self._must_compare = len(self._slots) > 1 or len(source.outputs) > 1
+        self._must_compare |= any(op.commutative for op in source.ops)
+        """Whether a search may find a match with later options before one with earlier options."""
         self._inner = () if self._has_choices else _inner(source)
         self._choices = {
             choice.index: [
@@ -75,13 +76,13 @@ class CompiledPattern:
         outputs = {
             leaf.index for index in source.outputs for leaf in source.leaves(source.tensors[index])
         }
-        self._made = [
+        self._op_outputs = [
             (tensor.index, op.index, tensor.index in outputs)
             for op in source.ops
             for tensor in op.outputs
         ]
         """Outputs of operators: tensor, operator, whether it may be an output of the pattern."""
-        self._further: dict[tuple[tuple[int, int], ...], list[tuple[_Op, Link]]] = {}
+        self._plans: dict[tuple[tuple[int, int], ...], list[tuple[_Op, Link]]] = {}
         self._blocked: list[Value] = []
         self._best: _State | None = None
 
@@ -136,7 +137,7 @@ class CompiledPattern:
             value = node.outputs[slot] if slot < len(node.outputs) else None
             if value is not None:
                 binding.values[self._first.index] = value
-                if self._go_on(binding, (self._first, None)):
+                if self._bind_agenda(binding, (self._first, None)):
                     return binding, True
                 start.restore(binding)
         return binding, False
@@ -146,26 +147,28 @@ class CompiledPattern:
     def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
         """Bind ``node`` so that everything on the agenda fits, too."""
         if not op.bind.op.commutative:
-            return op.bind.node(binding, node, node.inputs) and self._after(op, binding, agenda)
+            return op.bind.node(binding, node, node.inputs) and self._bind_above(
+                op, binding, agenda
+            )
         orders = op.bind.orders(binding, node)
         if isinstance(orders, tuple) and len(orders) == 1:
-            return op.bind.node(binding, node, orders[0]) and self._after(op, binding, agenda)
+            return op.bind.node(binding, node, orders[0]) and self._bind_above(op, binding, agenda)
         state = _State(binding)
         for order in orders:
-            if op.bind.node(binding, node, order) and self._after(op, binding, agenda):
+            if op.bind.node(binding, node, order) and self._bind_above(op, binding, agenda):
                 return True
             state.restore(binding)
         return False
 
-    def _after(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
+    def _bind_above(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
         """Continue after ``op`` is bound."""
         if not op.straight_holds(binding):
             return False
         for tensor in op.open:
             agenda = (tensor, agenda)
-        return self._go_on(binding, agenda)
+        return self._bind_agenda(binding, agenda)
 
-    def _go_on(self, binding: Binding, agenda: Agenda) -> bool:
+    def _bind_agenda(self, binding: Binding, agenda: Agenda) -> bool:
         nodes, values = binding.nodes, binding.values
         while agenda is not None:
             tensor, agenda = agenda
@@ -196,7 +199,11 @@ class CompiledPattern:
                 return False
             for following in op.open:
                 agenda = (following, agenda)
-        return self._finish(binding) if len(self.source.outputs) == 1 else self._go_further(binding)
+        return (
+            self._finish(binding)
+            if len(self.source.outputs) == 1
+            else self._bind_other_outputs(binding)
+        )
 
     def _choose(
         self,
@@ -210,7 +217,7 @@ class CompiledPattern:
         state = _State(binding)
         for option in options:
             binding.chosen[choice.index] = option.number
-            if holds(option.operand, value, binding) and self._go_on(
+            if holds(option.operand, value, binding) and self._bind_agenda(
                 binding, (option.tensor, agenda)
             ):
                 return True
@@ -247,7 +254,7 @@ class CompiledPattern:
 
     # further outputs
 
-    def _go_further(self, binding: Binding) -> bool:
+    def _bind_other_outputs(self, binding: Binding) -> bool:
         """Bind the parts of the other outputs.
 
         Decides open choices, then goes to users.
@@ -255,21 +262,21 @@ class CompiledPattern:
         if self._has_choices:
             _, choice = self.source.reached(binding.chosen)
             if choice is not None:
-                return self._decide(binding, choice)
+                return self._decide_choice(binding, choice)
         key = tuple(binding.chosen.items())
-        plan = self._further.get(key)
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._further[key] = self._readers_of(binding.chosen)
+            plan = self._plans[key] = self._readers_of(binding.chosen)
         for op, link in plan:
             if binding.nodes[op.bind.op.index] is None:
                 return self._bind_one_of(op, link, binding)
         return self._finish(binding)
 
-    def _decide(self, binding: Binding, choice: TensorPattern) -> bool:
+    def _decide_choice(self, binding: Binding, choice: TensorPattern) -> bool:
         state = _State(binding)
         for number in range(self._most_options(binding, choice)):
             binding.chosen[choice.index] = number
-            if self._go_further(binding):
+            if self._bind_other_outputs(binding):
                 return True
             state.restore(binding)
         return False
@@ -324,7 +331,7 @@ class CompiledPattern:
             return False
         if not self._is_closed(binding) or _would_cycle(binding):
             return False
-        if not self._may_swap or not any(binding.chosen.values()):
+        if not self._must_compare or not any(binding.chosen.values()):
             self._best = None
             return True
         taken = list(binding.chosen.values())
@@ -352,7 +359,7 @@ class CompiledPattern:
         nodes, values = binding.nodes, binding.values
         inside: set[Node | Graph | None] = {*nodes}
         outputs = [values[index] for index in self.source.outputs]
-        for index, op, may_be_output in self._made:
+        for index, op, may_be_output in self._op_outputs:
             value = values[index]
             if nodes[op] is None or value is None or (may_be_output and value in outputs):
                 continue

@@ -145,7 +145,7 @@ def forget_the_binding(bind, bound=bind_op.Bind._bind):
     return hold
 
 
-def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._claim):
+def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._bind_node):
     return claim(op, needed, [op.index], is_linked=is_linked)
 
 
@@ -154,7 +154,7 @@ def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._claim):
     [
         (matcher.CompiledPattern, "_is_closed", forget_readers),
         (bind_op.Bind, "_bind", forget_the_binding),
-        (bind_op, "_claim", forget_other_nodes),
+        (bind_op, "_bind_node", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )
