@@ -46,6 +46,10 @@ class HostOptions:
     """Sizes for open dimensions of the inputs, by symbol or ``INPUT:AXIS``."""
     opset: int | None = None
     """Raise the model's opset to this one before the passes."""
+    assume: Sequence[str] = ()
+    """Properties of the model that passes cannot prove and that the caller answers for, by name;
+    the compiled model's metadata has them as ``gehost.assumed``.
+    """
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
@@ -78,7 +82,7 @@ class HostOptions:
             )
         if self.dump_format not in ("pbtxt", "onnx"):
             raise UsageError(f'dump format "{self.dump_format}": wanted pbtxt or onnx')
-        for name in ("vendors", "enable", "disable", "ort_libraries"):
+        for name in ("vendors", "enable", "disable", "assume", "ort_libraries"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

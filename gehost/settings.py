@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from gehost.errors import UsageError, VendorError
+from gehost.spelling import hint
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -47,6 +48,10 @@ class PassOption:
     type: type[Any]
     default: Any
     help: str = ""
+    assumption: bool = False
+    """Whether it is a property of the model that ``--assume name`` takes for granted in all passes
+    that declare it, with dashes for underscores; ``type`` is bool, ``default`` False.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -55,6 +60,8 @@ class PassOption:
             raise VendorError(
                 f"option {self.name}: its type must be str, int, float or bool, got {self.type!r}"
             )
+        if self.assumption and (self.type is not bool or self.default is not False):
+            raise VendorError(f"option {self.name}: an assumption is a bool, False by default")
         if self.default is not None:
             try:
                 object.__setattr__(self, "default", self.convert(self.default))
@@ -136,21 +143,51 @@ def check_settings(
             listed = f"its options are {', '.join(names)}" if names else "it has none"
             hint = f"did you mean {' or '.join(near)}?" if near else listed
             raise UsageError(f"setting {key}: {owner} has no option {name}; {hint}")
+        if any(option.assumption for option in declared[owner] if option.name == name):
+            raise UsageError(
+                f"setting {key}: an assumption, for all passes: --assume {assumed_name(name)}"
+            )
         option_values(owner, declared[owner], settings)
 
 
+def assumed_name(option: str) -> str:
+    """Return the name of an assumption on the command line: ``no-empty-rows``."""
+    return option.replace("_", "-")
+
+
+def check_assumptions(assumed: Sequence[str], options: Sequence[PassOption]) -> None:
+    """Check that an option of some pass declares each assumption.
+
+    Raises:
+        UsageError: none does; the message has the nearest names, or all.
+    """
+    known = {assumed_name(option.name) for option in options if option.assumption}
+    for name in assumed:
+        if name not in known:
+            listed = f"; known: {', '.join(sorted(known))}" if known else "; no pass has one"
+            raise UsageError(
+                f"assume {name}: no pass has this assumption{hint(name, known) or listed}"
+            )
+
+
 def option_values(
-    owner: str, options: Sequence[PassOption], settings: Mapping[str, Any]
+    owner: str,
+    options: Sequence[PassOption],
+    settings: Mapping[str, Any],
+    assumed: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Return the options of one pass or importer by name.
 
-    Set values, or defaults.
+    Set values, or defaults; assumptions by whether they are in ``assumed``.
 
     Raises:
         UsageError: a value is not of the option's type.
     """
     values: dict[str, Any] = {}
     for option in options:
+        if option.assumption:
+            values[option.name] = assumed_name(option.name) in assumed
+            continue
         key = f"{owner}.{option.name}"
         try:
             values[option.name] = (

@@ -27,6 +27,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "settings": {},
         "dims": {},
         "opset": None,
+        "assume": (),
         "fusion_switch_file": None,
         "cleanup": True,
         "verify": False,

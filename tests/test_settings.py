@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gehost import HostOptions, PassOption, UsageError, VendorError
-from gehost.settings import check_options, check_settings, option_values
+from gehost.settings import check_assumptions, check_options, check_settings, option_values
 from gehost.testing import parse
 
 MODEL = parse(
@@ -163,3 +163,46 @@ def test_settings_are_in_the_report(vendors: Any) -> None:
     _, report = vendors.host(settings={"Matching.on": True}).run(MODEL)
     assert report.as_dict()["options"]["settings"] == {"Matching.on": True}
     assert HostOptions(settings={"a.b": 1}).settings == {"a.b": 1}
+
+
+ASSUMING = MATCHING.replace(
+    'PassOption("on", bool, False)', 'PassOption("all_positive", bool, False, assumption=True)'
+).replace('self.options["on"]', 'self.options["all_positive"]')
+
+
+def test_an_assumption_is_off_until_it_is_named_and_then_recorded(vendors: Any) -> None:
+    vendors.write("acme/a.py", ASSUMING)
+    made, report = vendors.host().run(MODEL)
+    assert report.passes[0].replaced == 0
+    assert not made.metadata_props
+    made, report = vendors.host(assume=["all-positive"]).run(MODEL)
+    assert report.passes[0].replaced == 1
+    assert report.as_dict()["options"]["assume"] == ["all-positive"]
+    assert {entry.key: entry.value for entry in made.metadata_props} == {
+        "gehost.assumed": "all-positive"
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "told"),
+    [
+        (ASSUMING, "all-positiv", "all-positiv: no pass has this.*; did you mean all-positive?"),
+        (ASSUMING, "zzz", "zzz: no pass has this assumption; known: all-positive"),
+        (MATCHING, "on", "on: no pass has this assumption; no pass has one"),
+    ],
+)
+def test_an_assumption_that_no_pass_has_is_refused(
+    vendors: Any, code: str, name: str, told: str
+) -> None:
+    vendors.write("acme/a.py", code)
+    with pytest.raises(UsageError, match=told):
+        vendors.host(assume=[name])
+
+
+def test_an_assumption_is_no_setting_and_false_by_default(vendors: Any) -> None:
+    vendors.write("acme/a.py", ASSUMING)
+    with pytest.raises(UsageError, match="an assumption, for all passes: --assume all-positive"):
+        vendors.host(settings={"Matching.all_positive": True})
+    with pytest.raises(VendorError, match="an assumption is a bool, False by default"):
+        PassOption("all_positive", bool, True, assumption=True)
+    check_assumptions([], [])

@@ -153,6 +153,15 @@ _COMPILE_OPTIONS = (
         metavar="N",
         help="Raise the model's opset before the passes.",
     ),
+    click.option(
+        "--assume",
+        multiple=True,
+        metavar="NAME",
+        help=(
+            "Take a property of the model for granted that passes cannot prove; "
+            "`gehost passes -v` lists them; repeatable."
+        ),
+    ),
     click.option("--no-cleanup", is_flag=True, help="Do not run the built-in clean-up."),
     click.option(
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."

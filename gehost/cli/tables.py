@@ -15,7 +15,7 @@ from gehost.cli.output import is_terminal
 from gehost.errors import one_line
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
-from gehost.settings import PassOption
+from gehost.settings import PassOption, assumed_name
 from gehost.spelling import counted
 
 _NARROWEST = 20
@@ -93,10 +93,18 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
     click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
 
 
+def _setting(owner: str, option: PassOption) -> str:
+    return (
+        f"--assume {assumed_name(option.name)} ({owner})"
+        if option.assumption
+        else f"{owner}.{option.name}"
+    )
+
+
 def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
     """Print the options of passes and importers, one per line."""
     rows = [
-        tuple(map(one_line, (f"{owner}.{o.name}", o.type.__name__, _shown(o.default), o.help)))
+        tuple(map(one_line, (_setting(owner, o), o.type.__name__, _shown(o.default), o.help)))
         for owner, options in declared.items()
         for o in options
     ]

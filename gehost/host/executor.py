@@ -161,7 +161,12 @@ class Executor:
             limit=self._limit,
             node_support=self._node_support,
             observer=self._observer,
-            options=option_values(spec.name, spec.options, self._context.options.settings),
+            options=option_values(
+                spec.name,
+                spec.options,
+                self._context.options.settings,
+                self._context.options.assume,
+            ),
         )
         with running(context):
             with author_errors(context, "__init__"):

@@ -48,7 +48,7 @@ from gehost.options import HostOptions
 from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup import remove_leftovers
 from gehost.rewrite.functions import check_body, inferrer_of
-from gehost.settings import PassOption, check_settings
+from gehost.settings import PassOption, check_assumptions, check_settings
 from gehost.spelling import counted
 
 if TYPE_CHECKING:
@@ -138,6 +138,9 @@ class Host:
             self.options, {spec.name: spec.default for spec in self.passes}
         )
         check_settings(self.options.settings, self.declared_options())
+        check_assumptions(
+            self.options.assume, [option for spec in self.passes for option in spec.options]
+        )
         self._feeds = self._load_feeds()
 
     def __reduce__(self) -> Any:
@@ -551,6 +554,8 @@ class Host:
                 remove_unused(model, used)
         with report.timed("check"):
             _final_check(model, report)
+        if self.options.assume:
+            model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.notify("gehost_compile_finished", context=context)
