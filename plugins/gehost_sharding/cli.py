@@ -134,6 +134,7 @@ def _counts(propagation: Any) -> str:
 @click.option("-o", "--output", required=True, type=click.Path(), help="The annotated model.")
 @click.option("--report", "report_path", type=click.Path(), metavar="FILE.json")
 @click.option("--dot", type=click.Path(), metavar="FILE.dot", help="Write the cost graph.")
+@click.option("--mesh-dot", type=click.Path(), metavar="FILE.dot", help="Write the mesh.")
 @click.option("--objective", type=click.Choice(["time", "weighted"]), default="time")
 @click.option("--alpha", type=float, default=1.0, show_default=True, help="Of memory_cost.")
 @click.option("--beta", type=float, default=1.0, show_default=True, help="Of communication_cost.")
@@ -191,6 +192,10 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
         from gehost_sharding.drawing import cost_graph_dot
 
         _write(given["dot"], cost_graph_dot(found.graph).encode())
+    if given["mesh_dot"]:
+        from gehost_sharding.drawing import mesh_dot
+
+        _write(given["mesh_dot"], mesh_dot(mesh.graph()).encode())
     click.echo(f"wrote {output}")
 
 

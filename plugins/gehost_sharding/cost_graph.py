@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
@@ -315,6 +316,55 @@ class CostGraph:
         copies = np.where(differs, own[None, :], 0.0)
         zero = np.zeros((1, 1))
         return Costs(zero, copies, copies, zero)
+
+    @cached_property
+    def overcounted_weights(self) -> int:
+        """Bytes by which the costs of weights may exceed what a device holds.
+
+        A weight counts at each of its readers. One that is a vertex counts once, and at each reader
+        of another piece; two such readers may want the same piece.
+        """
+        total = 0
+        for name, readers in self.graph.readers.items():
+            if not self.graph.is_constant(name):
+                continue
+            counted = sum(
+                self.strategies[reader].operands[slot] is not None for reader, slot in readers
+            )
+            exact = 2 if name in self.vertex_of else 1
+            total += max(counted - exact, 0) * self.graph.tensors[name].bytes
+        return total
+
+    def least_bytes(self, allowed: Mapping[int, NDArray[np.bool_]]) -> int:
+        """Bytes of weights and live tensors below which no plan is.
+
+        Each weight in its smallest piece, and the largest operator in its smallest strategy.
+
+        Args:
+            allowed: vertices of which only some states may be chosen.
+        """
+        pieces: dict[str, int] = {}
+        live = 0
+        for operator in self.graph.operators:
+            inputs, results = operator.node.input, [name for name in operator.node.output if name]
+            number = self.vertex_of[operator.index]
+            sizes: list[int] = []
+            for state, strategy in enumerate(self.strategies[operator].found):
+                if number in allowed and not allowed[number][state]:
+                    continue
+                held: dict[str, int] = {}
+                for name, sharding in zip(inputs, strategy.operands, strict=False):
+                    if not name or sharding is None:
+                        continue
+                    size = self._bytes(name, sharding)
+                    if self.graph.is_constant(name):
+                        pieces[name] = min(size, pieces.get(name, size))
+                    else:
+                        held[name] = size
+                made = zip(results, strategy.results, strict=True)
+                sizes.append(sum(held.values()) + sum(self._bytes(*each) for each in made))
+            live = max(live, min(sizes))
+        return sum(pieces.values()) + live
 
     # -- inspection ---------------------------------------------------------------------------
 

@@ -78,6 +78,19 @@ def cost_graph_dot(drawn: nx.MultiDiGraph[Any]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def mesh_dot(drawn: nx.Graph[Any]) -> str:
+    """Write the graph of a mesh as DOT; edges are labelled and coloured by mesh axis."""
+    lines = ["graph mesh {"]
+    for device, data in drawn.nodes(data=True):
+        label = f"{device} {data['coordinates']}"
+        lines.append(f"  {device} [label={_quoted(label)}];")
+    axes: list[str] = list(dict.fromkeys(axis for _, _, axis in drawn.edges(data="axis")))
+    for device, other, axis in drawn.edges(data="axis"):
+        colour = _quoted(_colour(axes.index(axis)))
+        lines.append(f"  {device} -- {other} [label={_quoted(axis)}, color={colour}];")
+    return "\n".join([*lines, "}", ""])
+
+
 def _id(tensor: str, dim: int) -> str:
     return f"{tensor}:{dim}"
 

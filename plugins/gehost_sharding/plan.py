@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import networkx as nx
 import numpy as np
@@ -124,6 +124,11 @@ class Plan:
         return self.solved.cost_graph.networkx()
 
     @property
+    def mesh(self) -> Mesh:
+        """The mesh; ``plan.mesh.graph()`` has its devices as a networkx graph."""
+        return self.assignment.mesh
+
+    @property
     def assignment(self) -> Assignment:
         return self.solved.assignment
 
@@ -170,7 +175,8 @@ class Planner:
             pins: placements that the plan must have.
 
         Raises:
-            ModelError: no plan was found that fits ``memory``; gives the least that was found.
+            ModelError: no plan was found that fits ``memory``; gives the least that was found and
+                a bound below which no plan is.
             UsageError: pins that contradict each other.
         """
         objective = objective or Objective()
@@ -289,7 +295,8 @@ class Planner:
                 priced = replace(objective, **{name: getattr(objective, name) + price})
                 found = self.solve(cost_graph, priced, masks)
                 if name == "weights" and found.minimum.is_proven:
-                    bound = max(bound, found.minimum.cost - price * memory)
+                    most = memory + cost_graph.overcounted_weights
+                    bound = max(bound, found.minimum.cost - price * most)
                 if found.memory_bytes < least.memory_bytes:
                     least = found
                 if found.memory_bytes <= memory:
@@ -306,18 +313,24 @@ class Planner:
                 if fits_below and high - low <= 1e-9 * high:
                     break
         if least.memory_bytes > memory:
-            raise ModelError(
-                f"no plan on mesh {self.mesh} was found that holds {memory} bytes per "
-                f"device; the least is {least.memory_bytes} bytes, of which "
-                f"{least.held_weights()} are weights",
-                where=str(self.graph),
-            )
+            self._refuse_capacity(memory, least, cost_graph.least_bytes(masks))
         if best.memory_bytes > memory:
             best = least
         value = objective_value(objective, best)
         proven = free.minimum.is_proven and value - bound <= 1e-9 * abs(value)
         price = objective.weights + (0.0 if math.isinf(best_price) else best_price)
         return Plan(best, objective, memory, price, bound, proven)
+
+    def _refuse_capacity(self, memory: int, least: Solved, bound: int) -> NoReturn:
+        found = f"{least.memory_bytes} bytes, of which {least.held_weights()} are weights"
+        if least.memory_bytes <= bound:
+            reason = f"holds {memory} bytes per device; the least possible is {found}"
+        else:
+            reason = (
+                f"was found that holds {memory} bytes per device; the least found is {found};"
+                f" no plan holds less than {bound} bytes"
+            )
+        raise ModelError(f"no plan on mesh {self.mesh} {reason}", where=str(self.graph))
 
     # -- pins ---------------------------------------------------------------------------------
 

@@ -51,16 +51,16 @@ def decoder(
             add("MatMul", [a, weight(f"l{n}.w{each}", width, width)], f"l{n}.{each}")
             for each in "qkv"
         )
+        scaled = add("Mul", [q, "scale"], f"l{n}.scaled")
         scores = add(
             "MatMul",
             [
-                split_heads(q, f"l{n}.qh", [0, 2, 1, 3]),
+                split_heads(scaled, f"l{n}.qh", [0, 2, 1, 3]),
                 split_heads(k, f"l{n}.kh", [0, 2, 3, 1]),
             ],
             f"l{n}.scores",
         )
-        scaled = add("Mul", [scores, "scale"], f"l{n}.scaled")
-        weighted = add("Softmax", [scaled], f"l{n}.softmax", axis=-1)
+        weighted = add("Softmax", [scores], f"l{n}.softmax", axis=-1)
         context = add(
             "MatMul", [weighted, split_heads(v, f"l{n}.vh", [0, 2, 1, 3])], f"l{n}.context"
         )

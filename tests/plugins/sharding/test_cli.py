@@ -88,7 +88,10 @@ def planned(*more: str) -> str:
 
 
 def test_plan_writes_annotations_and_a_report(work: Path) -> None:
-    out = planned("--report", "plan.json", "--dot", "plan.dot", "--compare", "rows=w1=0:model")
+    out = planned(
+        "--report", "plan.json", "--dot", "plan.dot", "--mesh-dot", "mesh.dot", "--compare",
+        "rows=w1=0:model",
+    )  # fmt: skip
     assert "proven optimal" in out
     assert "2e+09 flop/s" in out
     assert "link of mesh axis model: 2e+09 B/s" in out
@@ -118,6 +121,14 @@ def test_plan_writes_annotations_and_a_report(work: Path) -> None:
         assert chosen == [min(entry["cost"] for entry in entries)]
     assert len(report["operators"]) == len(block().operators)
     assert Path("plan.dot").read_text().startswith("digraph costs {")
+    drawn = Path("mesh.dot").read_text().splitlines()
+    assert '  3 [label="3 (1, 1)"];' in drawn
+    assert [line[:8] + line.split('"')[1] for line in drawn if "--" in line] == [
+        "  0 -- 2data",
+        "  0 -- 1model",
+        "  1 -- 3data",
+        "  2 -- 3model",
+    ]
 
 
 def test_plan_check_split_and_run(work: Path) -> None:
@@ -178,7 +189,11 @@ def test_check_lists_every_finding(work: Path) -> None:
         (["--mesh", "data=0"], 2, "axis data has size 0"),
         (["--mesh", "data=7"], 2, "axis data of size 7 divides no dimension"),
         (["--mesh", "x=2", "--pin", "w11=0:x"], 2, 'no tensor "w11"; the nearest: w1'),
-        (["--mesh", "x=2", "--memory", "1KiB"], 3, "the least is 6776 bytes, of which 4728 are"),
+        (
+            ["--mesh", "x=2", "--memory", "1KiB"],
+            3,
+            "the least found is 6776 bytes, of which 4728 are",
+        ),
         (["--mesh", "x=2", "--memory", "much"], 2, 'size "much"'),
         (["--mesh", "x=2", "--hardware", "none.toml"], 2, "cannot read the hardware file"),
         (["--mesh", "x=2", "--dim", "seq=4"], 2, "no input of block.onnx has that open dimension"),
@@ -193,6 +208,15 @@ def test_bad_input_to_plan(work: Path, arguments: list[str], code: int, reason: 
 
     assert re.search(reason, str(error)), str(error)
     assert not Path("out.onnx").exists()
+
+
+def test_contradicting_pins_have_one_exit_code(work: Path) -> None:
+    arguments = ("fused.onnx", "--mesh", "x=5", "--pin", "p0=1:x", "--pin", "p0=-1:x")
+    for error in (refused("plan", *arguments, "-o", "out.onnx"), refused("propagate", *arguments)):
+        assert error.exit_code == 2
+        assert "p0=1:x" in str(error)
+        assert "p0=-1:x" in str(error)
+        assert "contradict each other" in str(error)
 
 
 def test_open_dimensions_are_fixed_by_dim(work: Path) -> None:
