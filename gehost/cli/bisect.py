@@ -45,6 +45,7 @@ def bisect(
 
     The reproducer is a directory of files that run on their own.
     """
+    from gehost.cli.progress import Progress
     from gehost.diagnose.bisect import files as match_files
     from gehost.diagnose.bisect import run as search
     from gehost.diagnose.directory import check_fresh, free_name
@@ -55,7 +56,8 @@ def bisect(
     check_fresh(directory)
     options = options_of(given)
     read = None if feeds is None else [load_feeds(feeds)]
-    with output_on_stderr(), match_files.shown_on_terminals() as on_trial:
+    progress = Progress()
+    with output_on_stderr(), progress.showing(1, "all rewrites"):
         found = search.bisect(
             model,
             options,
@@ -65,7 +67,9 @@ def bisect(
             seed=seed,
             special_values=special_values,
             libraries=ort_libraries,
-            on_trial=on_trial,
+            on_trial=lambda trial, number, most: progress.update(
+                match_files.trial_line(trial), number, most
+            ),
         )
         answer = match_files.answer(found, model)
         if found.captured is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,24 @@ def test_each_command_shows_progress_on_a_terminal(
     run(words)
     capsys.readouterr()
     assert shown
+
+
+def test_a_bisection_knows_how_many_runs_are_left(
+    vendors: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("WrongPass", "Relu", "Abs"))
+    monkeypatch.chdir(tmp_path)
+    names = ["x", *"abcdefgh"]
+    chain = "".join(f" {made} = Relu ({read})" for read, made in pairwise(names))
+    model = ONE.replace("{ y = Relu(x) }", f"{{{chain} y = Relu (h) }}")
+    onnx.save(parse(model), "a.onnx")
+    seen: list[tuple[int | None, int | None]] = []
+    monkeypatch.setattr(
+        progress.Progress, "update", lambda _, what, done, total: seen.append((done, total))
+    )
+    assert run(["bisect", "a.onnx"]) == 6
+    capsys.readouterr()
+    assert seen == [(1, 5), (2, 5), (3, 5), (4, 5)]  # five at most

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-
-from rich.console import Console
-from rich.markup import escape
+from collections.abc import Iterator, Sequence
 
 from gehost.diagnose.bisect.capture import Captured
 from gehost.diagnose.bisect.run import Bisection, Trial
@@ -128,7 +124,7 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
     The runs, and the place of the reproducer.
     """
     for trial in bisection.trials:
-        yield _trial_line(trial)
+        yield trial_line(trial)
     yield (
         f"{counted(bisection.model_runs, 'model run')} for {counted(bisection.rewrites, 'rewrite')}"
     )
@@ -138,23 +134,10 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
         yield f"it is in {directory}: {compare_command(directory, tolerance, captured.libraries)}"
 
 
-def _trial_line(trial: Trial) -> str:
+def trial_line(trial: Trial) -> str:
+    """Return one line on a model run."""
     done = "all rewrites" if trial.limit is None else counted(trial.limit, "rewrite")
     return one_line(f"{done}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
-
-
-@contextmanager
-def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
-    """Yield a function that shows a trial on a terminal.
-
-    It works while the block runs.
-    """
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("compiling") as status:
-        yield lambda trial: status.update(escape(_trial_line(trial)[:100]))
 
 
 def _nodes(nodes: tuple[tuple[str, str], ...]) -> str:

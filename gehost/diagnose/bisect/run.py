@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from gehost.diagnose.bisect.capture import Capture, Captured
 from gehost.errors import UsageError
@@ -130,6 +130,9 @@ class Bisection:
         return cleaned and self.captured is not None and self.captured.stage in earlier
 
 
+OnTrial: TypeAlias = Callable[[Trial, int, int], None]
+
+
 @dataclass
 class _Watch:
     """Counts rewrites.
@@ -189,11 +192,13 @@ class _Compiles:
     So no state of a vendor is carried over.
     """
 
-    def __init__(self, model: str, options: HostOptions, on_trial: Callable[[Trial], None]) -> None:
+    def __init__(self, model: str, options: HostOptions, on_trial: OnTrial) -> None:
         self._model = model
         self._options = options.rewrites_only()
         self._on_trial = on_trial
         self.trials: list[Trial] = []
+        self._most = 1
+        """Model runs of the whole search, at most; known after the first."""
 
     def baseline(self, libraries: Sequence[str], **given: Any) -> Baseline:
         return Baseline.of(Host(self._options).original(self._model, libraries), **given)
@@ -224,7 +229,9 @@ class _Compiles:
             found = baseline.against(model.flush(), base_dir=model.base_dir)
         trial = Trial(limit, found, self._options.cleanup and cleanup, watch.hooks)
         self.trials.append(trial)
-        self._on_trial(trial)
+        if limit is None and not found.equal:
+            self._most += math.ceil(math.log2(watch.done + 2))
+        self._on_trial(trial, len(self.trials), max(self._most, len(self.trials)))
         return trial
 
 
@@ -238,7 +245,7 @@ def bisect(
     seed: int = 0,
     special_values: bool = False,
     libraries: Sequence[str] = (),
-    on_trial: Callable[[Trial], None] = lambda _: None,
+    on_trial: OnTrial = lambda *_: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
 
@@ -251,7 +258,7 @@ def bisect(
         seed: of the generated inputs.
         special_values: also compare on inputs with NaN, infinities, denormals and others.
         libraries: of custom operators that ONNX Runtime needs.
-        on_trial: called with each model that was run.
+        on_trial: called after each model run, with its number and how many there are at most.
 
     Raises:
         UsageError: ``keep_going`` is on, or the feeds do not fit.
