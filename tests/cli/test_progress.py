@@ -122,10 +122,12 @@ def test_a_bisection_knows_how_many_runs_are_left(
     chain = "".join(f" {made} = Relu ({read})" for read, made in pairwise(names))
     model = ONE.replace("{ y = Relu(x) }", f"{{{chain} y = Relu (h) }}")
     onnx.save(parse(model), "a.onnx")
-    seen: list[tuple[int | None, int | None]] = []
-    monkeypatch.setattr(
-        progress.Progress, "update", lambda _, what, done, total: seen.append((done, total))
-    )
+    seen: list[tuple[int, int]] = []
+
+    def update(_: progress.Progress, what: str, done: int, total: int) -> None:
+        seen.append((done, total))
+
+    monkeypatch.setattr(progress.Progress, "update", update)
     assert run(["bisect", "a.onnx"]) == 6
     capsys.readouterr()
     assert seen == [(1, 5), (2, 5), (3, 5), (4, 5)]  # five at most
