@@ -8,7 +8,7 @@ A node without a note is an original node, or was added by a hook, which leaves 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -126,14 +126,10 @@ def _what_it_is(model: Model, name: str) -> str:
             )
         if value is not None:
             return f'"{name}" is an input of graph "{graph.name}"; no node makes it'
-    holder = next((f for f in model.proto.functions if name in _names(f.node)), None)
-    if holder is not None:
-        return (
-            f'"{name}" is in the body of function {holder.domain}::{holder.name}; ask for a '
-            "node that calls it"
-        )
+    for function in model.proto.functions:
+        if any(name in (node.name, *node.output) for node in function.node):
+            return (
+                f'"{name}" is in the body of function {function.domain}::{function.name}; ask for '
+                "a node that calls it"
+            )
     return f'there is no node "{name}"; {near_names(model, name)}'
-
-
-def _names(nodes: Sequence[Any]) -> set[str]:
-    return {name for node in nodes for name in (node.name, *node.output) if name}

@@ -90,9 +90,7 @@ class Whereabouts:
 
 def replacement(rewrite: Rewrite) -> str:
     """Describe the replacement of a match."""
-    made = ", ".join(named(node) for node in rewrite.made)
-    return f"became {made}" if made else f'gave way to tensor "{_forwarded(rewrite)}"'
-
-
-def _forwarded(rewrite: Rewrite) -> str:
-    return next((value.name for value in rewrite.region.inputs if value is not None), "")
+    if rewrite.made:
+        return f"became {', '.join(named(node) for node in rewrite.made)}"
+    forwarded = next((value.name for value in rewrite.region.inputs if value is not None), "")
+    return f'gave way to tensor "{forwarded}"'

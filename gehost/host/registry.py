@@ -166,7 +166,7 @@ class PassRegistry:
         The order within a style stays.
         """
         specs = [[self._specs.pop(name) for name in batch] for batch in batches]
-        for spec in heapq.merge(*specs, key=_line):
+        for spec in heapq.merge(*specs, key=lambda spec: SourceLocation.parse(spec.origin).line):
             self._specs[spec.name] = spec
 
     def __iter__(self) -> Iterator[PassSpec]:
@@ -200,7 +200,3 @@ def _place(cls: type) -> str:
         return f"{path}:{inspect.getsourcelines(cls)[1]}"
     except (OSError, TypeError):
         return cls.__module__
-
-
-def _line(spec: PassSpec) -> int:
-    return SourceLocation.parse(spec.origin).line

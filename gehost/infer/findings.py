@@ -5,7 +5,7 @@ A compile can go on despite them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import onnx
 
@@ -77,15 +77,11 @@ def _refusal(model: Model, node: Node) -> str:
             continue
         given = f"tensor({value.type.dtype.name.lower()})"
         kind = parameter.type_str
-        if given not in _one_or_all(allowed, kind):
+        if given not in allowed.get(kind, [kind]):
             return f"input {slot} is {given}, which opset {version} does not take"
         if kind in allowed and parameter.is_homogeneous and bound.setdefault(kind, given) != given:
             return f"input {slot} is {given}, and another one {bound[kind]}"
     return ""
-
-
-def _one_or_all(allowed: dict[str, Sequence[str]], kind: str) -> Sequence[str]:
-    return allowed.get(kind, [kind])
 
 
 def _parameter(schema: onnx.defs.OpSchema, slot: int) -> onnx.defs.OpSchema.FormalParameter | None:

@@ -111,7 +111,7 @@ class RewriteObserver(Protocol):
     def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
 
 
-def _nobody_objects(node: Any) -> tuple[bool, str]:
+def _supported(node: Any) -> tuple[bool, str]:
     del node
     return True, ""
 
@@ -143,7 +143,7 @@ class CustomPassContext:
         self.session = RewriteSession(model, registry, Author(record.name, record.vendor), inferrer)
         self.shape_proven = False
         """Whether the pass itself proves output sizes that cannot be compared."""
-        self.node_support = node_support or _nobody_objects
+        self.node_support = node_support or _supported
         self.observer = observer
         self.options = options
         """The pass's options by name, each of its declared type."""

@@ -188,15 +188,10 @@ def _other_numbers(
 
 
 def _with_constant(name: str, what: str, array: np.ndarray[Any, Any]) -> Mutation:
-    return Mutation(
-        "constant",
-        f'constant "{name}" {what}',
-        lambda model: _set_initializer(model, name, np.asarray(array)),
-    )
+    def change(model: onnx.ModelProto) -> None:
+        _initializer(model, name).CopyFrom(tensors.from_numpy(np.asarray(array), name))
 
-
-def _set_initializer(model: onnx.ModelProto, name: str, array: np.ndarray[Any, Any]) -> None:
-    _initializer(model, name).CopyFrom(tensors.from_numpy(array, name))
+    return Mutation("constant", f'constant "{name}" {what}', change)
 
 
 def _initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:

@@ -169,7 +169,9 @@ class _Watch:
             return
         self._targets = nodes_named(model, self._node)
         self._notes.extend(
-            f"{named(node)} was made by {by}" for node in self._targets if (by := _maker(node))
+            f"{named(node)} was made by {by}"
+            for node in self._targets
+            if (by := node.metadata.get("gehost.pass"))
         )
         if self._targets:
             return
@@ -245,7 +247,3 @@ def _state_of(record: PassRecord) -> list[str]:
     if record.status == "failed":
         return [f"it failed and was undone: {record.message}"]
     return [record.message] if record.message else []
-
-
-def _maker(node: Node) -> str:
-    return node.metadata.get("gehost.pass", "")

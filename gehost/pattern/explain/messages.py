@@ -60,7 +60,8 @@ def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
         there = next(iter(by_wanted.values()))
         wishes = [each for each, at in by_wanted.items() if at == there]
         by_wanted = {each: at for each, at in by_wanted.items() if at != there}
-        parts.append(f"{_inputs(there)}wanted {' or '.join(wishes)}{_got(list(there.values()))}")
+        got = f", got {_listed(list(there.values()))}" if any(there.values()) else ""
+        parts.append(f"{_inputs(there)}wanted {' or '.join(wishes)}{got}")
     rest = next((rest for _, (_, _, rest) in tried if rest), "")
     return f"{'; '.join(parts)}{rest}"
 
@@ -68,10 +69,6 @@ def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
 def _inputs(slots: Iterable[int | None]) -> str:
     places = [str(slot) for slot in slots if slot is not None]
     return f"input{'s' if len(places) > 1 else ''} {_listed(places)}: " if places else ""
-
-
-def _got(there: Sequence[str]) -> str:
-    return f", got {_listed(there)}" if any(there) else ""
 
 
 def _listed(parts: Sequence[str]) -> str:
