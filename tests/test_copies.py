@@ -123,7 +123,7 @@ def test_a_copy_of_an_open_builder_is_another_one() -> None:
 @pytest.mark.parametrize("copied", COPIES)
 def test_a_model_is_copied_with_its_types(copied: Callable[[Any], Any]) -> None:
     model = Model(parse(TEXT))
-    model.graph.values["a"].stated = TensorType(DataType.FLOAT, (2,))
+    model.graph.values["a"].known_type = TensorType(DataType.FLOAT, (2,))
     other = copied(model)
     assert other is not model
     assert other.flush() == model.flush()

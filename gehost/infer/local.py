@@ -351,7 +351,7 @@ class Inferrer:
         inferrer.body_of_call, inferrer.walk, inferrer._taken = self.body_of_call, walk, None
         for name, known, array in zip(body.input, types, arrays, strict=False):
             if array is None and name in model.graph.values:
-                model.graph.values[name].stated = known  # may have invented names
+                model.graph.values[name].known_type = known  # may have invented names
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
 

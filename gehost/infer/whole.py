@@ -58,7 +58,7 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
         for value in model.graph.inputs:
             inferrer.take_names(value.type)
         for value in model.graph.inputs:
-            value.stated = inferrer.named(value.type)
+            value.known_type = inferrer.named(value.type)
         infer_graph(model.graph, inferrer)
 
 
@@ -93,7 +93,7 @@ def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
     elif isinstance(known, TensorType) and isinstance(declared, TensorType):
         known = TensorType(known.dtype or declared.dtype, known.shape)
     if known is not None:
-        value.stated = inferrer.named(known, declared)
+        value.known_type = inferrer.named(known, declared)
 
 
 # nodes with bodies
@@ -183,7 +183,7 @@ def _in_repeated(
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))
     kept = [
-        (value, value.stated)
+        (value, value.known_type)
         for graph in (body, *body.subgraphs())
         for value in graph.values.values()
     ]
@@ -205,7 +205,7 @@ def _in_repeated(
         finally:
             if not proven:
                 for value, stated in kept:
-                    value.stated = stated
+                    value.known_type = stated
                 body.model.elements.forget()
         states = left if len(left) == len(begin) else vague
     _in_body(body, [*before, *vague, *behind], inferrer)

@@ -126,12 +126,12 @@ def _put_output(node: Node, slot: int, value: Value) -> None:
 
 def set_type(value: Value, known: ValueType | None) -> None:
     """Set the type of a value, in the index only."""
-    value.graph.model.journal.record(_put_type, value, value.stated)
-    value.stated = known
+    value.graph.model.journal.record(_put_type, value, value.known_type)
+    value.known_type = known
 
 
 def _put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
-    value.stated = known
+    value.known_type = known
 
 
 # nodes

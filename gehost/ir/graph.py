@@ -385,7 +385,7 @@ class Graph:
         Returns the unused value that the producer defines instead.
         """
         spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
-        spare.stated = value.stated
+        spare.known_type = value.known_type
         edits.release(value, spare)
         return spare
 
@@ -450,7 +450,7 @@ class Graph:
         else:
             value = self.new_value(name)
             edits.add_initializer(value, tensor)
-        value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims[:]))
+        value.known_type = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims[:]))
         return value
 
     def remove_initializer(self, value: Value) -> None:
@@ -469,7 +469,7 @@ class Graph:
 
     def set_type(self, value: Value, known: ValueType | None) -> None:
         """Set the type of a value, in the index only."""
-        if value.stated is not known:
+        if value.known_type is not known:
             edits.set_type(value, known)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:

@@ -99,8 +99,8 @@ def _index_level(graph: Graph, waiting: list[Graph]) -> tuple[list[Value], bool]
     _index_outputs(graph, pending)
     for info in graph.proto.value_info:
         value = graph.values.get(info.name)
-        if value is not None and value.stated is None:
-            value.stated = info.type
+        if value is not None and value.known_type is None:
+            value.known_type = info.type
     return list(pending.values()), in_order
 
 
@@ -110,21 +110,21 @@ def _index_inputs(graph: Graph) -> None:
         if info.name in values:
             raise _defined_twice(graph, info.name)
         value = values[info.name] = Value(graph, info.name, index=INPUT)
-        value.stated = info.type
+        value.known_type = info.type
         graph.inputs.append(value)
     for entries in (proto.initializer, proto.sparse_initializer):
         for tensor in entries:
             name = tensor.name if isinstance(tensor, onnx.TensorProto) else tensor.values.name
-            stated = values.get(name)
-            if stated is None:
-                stated = values[name] = Value(graph, name)
-            elif stated.initializer is not None:
+            constant = values.get(name)
+            if constant is None:
+                constant = values[name] = Value(graph, name)
+            elif constant.initializer is not None:
                 raise ModelError(
                     f'two initializers are called "{name}"',
                     where=str(graph.model),
                     hint="rename one",
                 )
-            stated.initializer = tensor
+            constant.initializer = tensor
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:
@@ -216,8 +216,8 @@ def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:
             value = values[info.name] = pending[info.name] = Value(graph, info.name)
         value.add_reader(graph)
         graph.outputs.append(value)
-        if value.stated is None and info.type.WhichOneof("value"):
-            value.stated = info.type
+        if value.known_type is None and info.type.WhichOneof("value"):
+            value.known_type = info.type
 
 
 def _defined_twice(graph: Graph, name: str) -> ModelError:

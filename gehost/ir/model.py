@@ -441,7 +441,7 @@ def _restored(
     model = Model(proto, path=path, is_traced=is_traced)
     for graph, known in zip(model.graphs, types, strict=True):
         for name, stated in known.items():
-            graph.values[name].stated = stated
+            graph.values[name].known_type = stated
     return model
 
 

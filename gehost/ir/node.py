@@ -48,7 +48,16 @@ class Value:
     in nested bodies are included. Use ``readers`` or ``uses`` for access.
     """
 
-    __slots__ = ("_array", "graph", "index", "initializer", "name", "producer", "read_by", "stated")
+    __slots__ = (
+        "_array",
+        "graph",
+        "index",
+        "initializer",
+        "known_type",
+        "name",
+        "producer",
+        "read_by",
+    )
 
     def __init__(
         self, graph: Graph, name: str, producer: Node | None = None, index: int = 0
@@ -62,7 +71,8 @@ class Value:
             None
         )
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
-        self.stated: ValueType | onnx.TypeProto | None = None
+        self.known_type: ValueType | onnx.TypeProto | None = None
+        """The declared or inferred type, not decoded until ``type`` is read."""
         self._array: tuple[object, np.ndarray[Any, Any]] | None = None
 
     def __reduce__(self) -> Any:
@@ -76,18 +86,18 @@ class Value:
     @property
     def type(self) -> ValueType | None:
         """The declared or inferred type of this value; None if neither exists."""
-        known = self.stated
+        known = self.known_type
         if type(known) is TensorType:
             return known
         tensor = self.initializer
         if isinstance(known, onnx.TypeProto):
-            known = self.stated = (
+            known = self.known_type = (
                 None
                 if isinstance(tensor, onnx.TensorProto) and self.index != INPUT
                 else decode_type(known)
             )
         if known is None and isinstance(tensor, onnx.TensorProto):
-            known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
+            known = self.known_type = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
 
     @property
@@ -120,7 +130,7 @@ class Value:
         names may be equal or not. Inference gives unknown sizes a name (``?3``), so that None only
         occurs in types that it has not processed.
         """
-        known = self.stated
+        known = self.known_type
         if type(known) is TensorType:
             return known.shape
         known = self.type

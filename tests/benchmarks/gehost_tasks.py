@@ -193,7 +193,7 @@ def _rewrite(path: str, out: str) -> Measured:
         for node in model.graph.nodes:
             for value, known in zip(node.outputs, inferrer.node(node), strict=True):
                 if value is not None:
-                    value.stated = known
+                    value.known_type = known
         for cls in rules.THREE:
             record = PassRecord(cls.__name__, "", "", cls.kind)
             context = CustomPassContext(

@@ -188,7 +188,7 @@ def test_long_floats_are_all_alike(monkeypatch, value, known):
         a = Constant<value = %s>() b = Constant<value = %s>() y = ReduceSumSquare(a) z = ReduceSumSquare(b) }"""
     model = load(text % (value % "1, 2, 3, 4, 5, 6, 7", value % "7, 6, 5, 4, 3, 2, 1"))
     for node in model.graph.nodes_of("Constant"):
-        node.outputs[0].stated = TensorType(DataType[known.upper()], (7,))
+        node.outputs[0].known_type = TensorType(DataType[known.upper()], (7,))
     calls = []
     infer_node = onnx.shape_inference.infer_node_outputs
     monkeypatch.setattr(

@@ -206,7 +206,11 @@ def _add_node_with_a_body(model: Model) -> None:
 def _take_over(model: Model) -> None:
     taken = value(model, "e")
     spare = model.graph.release(taken)
-    assert (spare.producer, spare.uses, spare.stated) == (node(model, "scaled"), [], taken.stated)
+    assert (spare.producer, spare.uses, spare.known_type) == (
+        node(model, "scaled"),
+        [],
+        taken.known_type,
+    )
     assert (taken.producer, taken.index) == (None, 0)
     model.graph.add_node("Neg", [value(model, "d")], [taken], after=node(model, "scaled"))
 
