@@ -15,7 +15,7 @@ _OWN_FRAMES: Final = int(__file__.endswith(".py"))
 _written: Final[ContextVar[SourceLocation | None]] = ContextVar("gehost_written_at", default=None)
 
 
-def author_origin(plugin: str = _OURS) -> SourceLocation:
+def author_origin(plugin: str = "") -> SourceLocation:
     """Return file and line of the nearest caller outside gehost.
 
     A plugin passes its own directory as ``plugin`` to be skipped, too.
@@ -27,7 +27,7 @@ def author_origin(plugin: str = _OURS) -> SourceLocation:
     code = frame.f_code
     path = code.co_filename
     while (
-        path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))
+        path.startswith(_OURS) or (plugin and path.startswith(plugin))
     ) and frame.f_back is not None:
         frame = frame.f_back
         code = frame.f_code
