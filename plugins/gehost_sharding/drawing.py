@@ -84,9 +84,10 @@ def mesh_dot(drawn: nx.Graph[Any]) -> str:
     for device, data in drawn.nodes(data=True):
         label = f"{device} {data['coordinates']}"
         lines.append(f"  {device} [label={_quoted(label)}];")
-    axes: list[str] = list(dict.fromkeys(axis for _, _, axis in drawn.edges(data="axis")))
-    for device, other, axis in drawn.edges(data="axis"):
-        colour = _quoted(_colour(axes.index(axis)))
+    number: dict[str, int] = {}
+    for device, other, data in drawn.edges(data=True):
+        axis = data["axis"]
+        colour = _quoted(_colour(number.setdefault(axis, len(number))))
         lines.append(f"  {device} -- {other} [label={_quoted(axis)}, color={colour}];")
     return "\n".join([*lines, "}", ""])
 
