@@ -14,7 +14,8 @@ from gehost import hookimpl
 if TYPE_CHECKING:
     import click
 
-    from gehost_sharding.annotations import annotate, read_annotations
+    from gehost_sharding.annotations import annotate
+    from gehost_sharding.check import read_annotations
     from gehost_sharding.hardware import Hardware
     from gehost_sharding.hook import PlanningHook
     from gehost_sharding.launch import RankError, run_split
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from gehost_sharding.rules.table import RuleTable, sharding_rule
 
 _HOMES = {
-    "annotations": ("annotate", "read_annotations"),
+    "annotations": ("annotate",),
+    "check": ("read_annotations",),
     "hardware": ("Hardware",),
     "hook": ("PlanningHook",),
     "launch": ("RankError", "run_split"),

@@ -1,4 +1,4 @@
-"""ONNX multi-device annotations: an assignment written into a model, and read back from it.
+"""ONNX multi-device annotations: an assignment written into a model, and specs read from it.
 
 Device numbers are positions in ``configuration.device``. The name of a configuration is the mesh
 (``data=2,model=4``) if this module wrote it; else the mesh is derived from the specs.
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import onnx
 
 from gehost import ModelError, UsageError
-from gehost_sharding.assignment import Assignment, nearest_strategy
+from gehost_sharding.assignment import Assignment
 from gehost_sharding.mesh import Mesh
-from gehost_sharding.model_graph import ModelGraph, Operator
-from gehost_sharding.propagation import OperatorStrategies
-from gehost_sharding.redistribution import Redistributions
-from gehost_sharding.rules.table import RuleTable
-from gehost_sharding.sharding import REPLICATED, Sharding, axes_of, is_legal, replicated
+from gehost_sharding.model_graph import Operator
+from gehost_sharding.sharding import REPLICATED, Sharding, axes_of
 
 LEAST_IR_VERSION = 11
 
@@ -352,204 +349,3 @@ def _order_fits(mesh: Mesh, spec: Spec, sharding: Sharding) -> bool:
                 if own != wanted:
                     return False
     return True
-
-
-@dataclass
-class Annotated:
-    """Everything that the annotations of a model say, and all that is wrong with them."""
-
-    graph: ModelGraph
-    mesh: Mesh | None
-    findings: list[str]
-    assignment: Assignment | None
-    """None if there are findings."""
-
-
-def read_annotations(graph: ModelGraph, table: RuleTable | None = None) -> Annotated:
-    """Read the annotations of a model and check them: names, axes, devices, sizes, rules."""
-    return _Reader(graph, table or RuleTable.with_plugins()).read()
-
-
-class _Reader:
-    def __init__(self, graph: ModelGraph, table: RuleTable) -> None:
-        self.graph = graph
-        self.table = table
-        self.findings: list[str] = []
-
-    def read(self) -> Annotated:
-        model = self.graph.proto
-        entries = self._entries()
-        specs = self._specs(entries)
-        mesh: Mesh | None = None
-        if model.configuration or not self.findings:
-            flat = [spec for found in specs.values() for spec in found.values()]
-            try:
-                mesh = configuration_mesh(model, flat)
-            except ModelError as error:
-                self.findings.append(str(error))
-        if mesh is None:
-            return Annotated(self.graph, None, self.findings, None)
-        shardings = self._shardings(mesh, specs)
-        assignment = self._assignment(mesh, shardings)
-        if self.findings:
-            assignment = None
-        return Annotated(self.graph, mesh, self.findings, assignment)
-
-    def _entries(self) -> dict[int, onnx.NodeDeviceConfigurationProto]:
-        """The annotation of each operator, after checking what the configurations say."""
-        model = self.graph.proto
-        known: dict[str, int] = {}
-        for entry in model.configuration:
-            if entry.name in known:
-                self.findings.append(f'configuration "{entry.name}" is defined twice')
-            known[entry.name] = entry.num_devices
-            if entry.num_devices < 1:
-                self.findings.append(
-                    f'configuration "{entry.name}" has {entry.num_devices} devices'
-                )
-            if entry.device and len(entry.device) != entry.num_devices:
-                self.findings.append(
-                    f'configuration "{entry.name}" names {len(entry.device)} devices,'
-                    f" but has {entry.num_devices}"
-                )
-        if model.configuration and model.ir_version < LEAST_IR_VERSION:
-            self.findings.append(
-                f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
-            )
-        found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
-        operators = self.graph.operators
-        if operators and not any(each.node.device_configurations for each in operators):
-            self.findings.append("no node has an annotation; gehost shard plan writes them")
-            return found
-        for operator in operators:
-            where = _where(operator)
-            entries = operator.node.device_configurations
-            for entry in entries:
-                if entry.configuration_id not in known:
-                    self.findings.append(f'{where}: no configuration "{entry.configuration_id}"')
-                if entry.HasField("pipeline_stage") and entry.pipeline_stage:
-                    self.findings.append(
-                        f"{where}: pipeline stage {entry.pipeline_stage}; stages are not supported"
-                    )
-            if len(entries) > 1:
-                self.findings.append(f"{where}: {len(entries)} device configurations; wanted one")
-            if not entries:
-                self.findings.append(f"{where}: no annotation")
-            elif entries[0].configuration_id in known:
-                found[operator.index] = entries[0]
-        return found
-
-    def _specs(
-        self, entries: Mapping[int, onnx.NodeDeviceConfigurationProto]
-    ) -> dict[int, dict[str, Spec]]:
-        configurations = {entry.name: entry for entry in self.graph.proto.configuration}
-        found: dict[int, dict[str, Spec]] = {}
-        for index, entry in entries.items():
-            operator = self.graph.operators[index]
-            where = _where(operator)
-            own = {*operator.node.input, *operator.node.output} - {""}
-            specs = found.setdefault(index, {})
-            devices = max(configurations[entry.configuration_id].num_devices, 0)
-            for spec in entry.sharding_spec:
-                name = spec.tensor_name
-                if name not in own:
-                    self.findings.append(f'{where}: "{name}" is no operand or result of it')
-                    continue
-                if name in specs:
-                    self.findings.append(f'{where}: two specs of "{name}"')
-                    continue
-                tensor = self.graph.tensors[name]
-                try:
-                    specs[name] = decode_spec(spec, len(tensor.shape), devices)
-                except SpecError as error:
-                    self.findings.extend(f'{where}, "{name}": {each}' for each in error.findings)
-            for name in sorted(own - specs.keys()):
-                if not any(spec.tensor_name == name for spec in entry.sharding_spec):
-                    self.findings.append(f'{where}: no spec of "{name}"')
-        return found
-
-    def _shardings(
-        self, mesh: Mesh, specs: Mapping[int, Mapping[str, Spec]]
-    ) -> dict[int, dict[str, Sharding]]:
-        found: dict[int, dict[str, Sharding]] = {}
-        cache: dict[tuple[object, ...], Sharding | None] = {}
-        for index, own in specs.items():
-            where = _where(self.graph.operators[index])
-            for name, spec in own.items():
-                shape = self.graph.tensors[name].shape
-                uneven = False
-                for dim, counts in spec.dims:
-                    if shape[dim] % math.prod(counts) or not shape[dim]:
-                        uneven = True
-                        self.findings.append(
-                            f'{where}, "{name}": dimension {dim} of size {shape[dim]} is not'
-                            f" divided by {math.prod(counts)} shards"
-                        )
-                key = (spec.dims, spec.holders)
-                if key not in cache:
-                    cache[key] = sharding_of(mesh, spec)
-                sharding = cache[key]
-                if sharding is None:
-                    self.findings.append(
-                        f'{where}, "{name}": its shards do not lie along the axes of mesh {mesh}'
-                    )
-                elif not uneven and is_legal(mesh, shape, sharding):
-                    found.setdefault(index, {})[name] = sharding
-        return found
-
-    def _assignment(
-        self, mesh: Mesh, shardings: Mapping[int, Mapping[str, Sharding]]
-    ) -> Assignment:
-        strategies = OperatorStrategies(self.graph, mesh, self.table)
-        redistributions = Redistributions(mesh)
-        chosen: list[int] = []
-        specs: dict[str, Sharding] = {}
-        for operator in self.graph.operators:
-            own = shardings.get(operator.index, {})
-            names = {*operator.node.input, *operator.node.output} - {""}
-            for name in operator.node.output:
-                if name:
-                    specs[name] = own.get(name, replicated(mesh))
-            number = 0
-            if names <= own.keys():  # else a finding is recorded already
-                found = self._strategy(operator, own, strategies, redistributions)
-                number = found or 0
-                if found is None:
-                    self.findings.append(self._no_strategy(operator, own, strategies))
-            chosen.append(number)
-        return Assignment(self.graph, mesh, strategies, chosen, specs)
-
-    def _strategy(
-        self,
-        operator: Operator,
-        own: Mapping[str, Sharding],
-        strategies: OperatorStrategies,
-        redistributions: Redistributions,
-    ) -> int | None:
-        """Number of the strategy whose operands are as the specs; the one next to the results."""
-        results = [name for name in operator.node.output if name]
-        fitting = [
-            number
-            for number, strategy in enumerate(strategies[operator].found)
-            if all(
-                not name or strategy.operands[slot] in {None, own[name]}
-                for slot, name in enumerate(operator.node.input)
-            )
-        ]
-        if len(fitting) < 2:
-            return fitting[0] if fitting else None
-        shapes = [self.graph.tensors[name].shape for name in results]
-        specs = [own[name] for name in results]
-        return nearest_strategy(strategies[operator], fitting, shapes, specs, redistributions)
-
-    def _no_strategy(
-        self, operator: Operator, own: Mapping[str, Sharding], strategies: OperatorStrategies
-    ) -> str:
-        known = strategies[operator].rule.is_known
-        reason = "its rule allows no such strategy" if known else "it has no rule: all replicated"
-        operands = ", ".join(f'"{name}" {list(own[name])}' for name in operator.node.input if name)
-        return f"{_where(operator)}: operands {operands}: {reason}"
-
-
-def _where(operator: Operator) -> str:
-    return f'{operator.op} "{operator.label}"'

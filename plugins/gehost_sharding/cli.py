@@ -216,7 +216,7 @@ def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, 
 @_vendors_option
 def check(model: str, vendors: tuple[str, ...]) -> None:
     """Check the annotations of MODEL and print every finding."""
-    from gehost_sharding.annotations import read_annotations
+    from gehost_sharding.check import read_annotations
 
     annotated = read_annotations(_read(model, ()), _table(vendors))
     for finding in annotated.findings:
@@ -244,7 +244,7 @@ def check(model: str, vendors: tuple[str, ...]) -> None:
 @_vendors_option
 def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -> None:
     """Write one model per rank from the annotations of MODEL."""
-    from gehost_sharding.annotations import read_annotations
+    from gehost_sharding.check import read_annotations
     from gehost_sharding.partition import write_split
 
     table = _table(vendors)

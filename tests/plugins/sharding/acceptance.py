@@ -21,7 +21,8 @@ import onnx
 
 from gehost import Host, HostOptions
 from gehost.verify import compare_outputs, load_feeds
-from gehost_sharding.annotations import annotate, read_annotations
+from gehost_sharding.annotations import annotate
+from gehost_sharding.check import read_annotations
 from gehost_sharding.cost_graph import Objective
 from gehost_sharding.hardware import Hardware
 from gehost_sharding.launch import run_split

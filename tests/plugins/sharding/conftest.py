@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from gehost.testing import parse
 from gehost.verify import compare_outputs
-from gehost_sharding.annotations import annotate, read_annotations
+from gehost_sharding.annotations import annotate
 from gehost_sharding.assignment import Assignment
+from gehost_sharding.check import read_annotations
 from gehost_sharding.collectives import Collective
 from gehost_sharding.hardware import Hardware
 from gehost_sharding.mesh import Mesh

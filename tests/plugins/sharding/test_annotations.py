@@ -7,13 +7,8 @@ from collections.abc import Callable
 import onnx
 import pytest
 
-from gehost_sharding.annotations import (
-    annotate,
-    decode_spec,
-    derive_mesh,
-    read_annotations,
-    sharding_of,
-)
+from gehost_sharding.annotations import annotate, decode_spec, derive_mesh, sharding_of
+from gehost_sharding.check import read_annotations
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
 from gehost_sharding.plan import Planner

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from gehost import Host, HostOptions, PassError, hookimpl
-from gehost_sharding.annotations import read_annotations
+from gehost_sharding.check import read_annotations
 from gehost_sharding.hook import PlanningHook
 from gehost_sharding.model_graph import ModelGraph
 from gehost_sharding.rules.table import RuleTable
