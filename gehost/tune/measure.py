@@ -17,7 +17,7 @@ from typing import Literal
 
 Verdict = Literal["keep", "drop", "noise"]
 
-FEWEST_PAIRS = 3
+FEWEST_PAIRS, FEWEST_RUNS = 3, 3
 _WARM_UP = 2
 _LEAST_DEAD_ZONE = math.log(1.005)
 # Student's t, two-sided 95 %, for 1 to 30 degrees of freedom.
@@ -40,6 +40,8 @@ class Comparison:
     first: float = 0.0
     """Seconds of one run of the first: the median of the pairs' medians."""
     second: float = 0.0
+    runs: int = 0
+    """Measured runs of each, over all pairs."""
 
     @property
     def median(self) -> float:
@@ -115,15 +117,18 @@ def measure_pairs(
     clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
     started = time.perf_counter()
     ratios: list[float] = []
+    runs = 0
     medians: tuple[list[float], list[float]] = ([], [])
     while True:
         # the smallest number of pairs shares the time, so slow runs get fewer repetitions
         share = max(seconds, 0.0) / pairs
-        one, two = _pair(first, second, share, clock, swapped=len(ratios) % 2 == 1)
+        one, two, count = _pair(first, second, share, clock, swapped=len(ratios) % 2 == 1)
         medians[0].append(one)
         medians[1].append(two)
         ratios.append(one / two)
-        found = Comparison(tuple(ratios), *map(statistics.median, medians))
+        runs += count
+        one, two = map(statistics.median, medians)
+        found = Comparison(tuple(ratios), one, two, runs)
         if len(ratios) < pairs:
             continue
         used = time.perf_counter() - started
@@ -131,7 +136,7 @@ def measure_pairs(
             return found
 
 
-_FEWEST_RUNS, _MOST_RUNS = 3, 400
+_MOST_RUNS = 400
 
 
 def _pair(
@@ -141,8 +146,8 @@ def _pair(
     clock: Callable[[], float],
     *,
     swapped: bool,
-) -> tuple[float, float]:
-    """Return the median times of two new sessions, whose runs alternate."""
+) -> tuple[float, float, int]:
+    """Return the median times of two new sessions, whose runs alternate, and their number."""
     started = time.perf_counter()
     if swapped:
         two = second()
@@ -158,11 +163,12 @@ def _pair(
     times: tuple[list[float], list[float]] = ([], [])
     turns = ((0, one), (1, two))
     for number in range(_MOST_RUNS):
-        if number >= _FEWEST_RUNS and time.perf_counter() - started > seconds:
+        if number >= FEWEST_RUNS and time.perf_counter() - started > seconds:
             break
         for index, run in turns if number % 2 == 0 else reversed(turns):
             start = clock()
             run()
             times[index].append(clock() - start)
     tick = 1e-9  # a clock may not advance during a very short run
-    return statistics.median(times[0]) + tick, statistics.median(times[1]) + tick
+    one_time, two_time = (statistics.median(each) + tick for each in times)
+    return one_time, two_time, len(times[0])

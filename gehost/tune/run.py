@@ -30,6 +30,7 @@ from gehost.options import HostOptions
 from gehost.spelling import counted
 from gehost.tune.measure import (
     FEWEST_PAIRS,
+    FEWEST_RUNS,
     Comparison,
     dead_zone_of,
     measure_pairs,
@@ -236,7 +237,9 @@ class _Tuner:
         found = Tuning(self._model, self._threads, sizes)
         self._count = len(self._kinds) + len(_SWITCHES) + 2
         self._ends, self._left = time.perf_counter() + budget, self._count
-        self._needed = 0.0  # seconds of a comparison that is longer than its share
+        self._needed = (
+            0.0  # seconds of a comparison of the fewest runs that is longer than its share
+        )
         self._step("the model against itself")
         found.same = self._measure(self._as_it_came, self._as_it_came, lambda _: False)
         found.dead_zone = dead_zone_of(found.same)
@@ -382,7 +385,7 @@ class _Tuner:
             threads=self._threads,
         )
         took = time.perf_counter() - self._began
-        if len(found.ratios) == FEWEST_PAIRS and took > self._share:
+        if found.runs <= FEWEST_PAIRS * FEWEST_RUNS and took > self._share:
             self._needed = max(self._needed, took)
         return found
 

@@ -114,6 +114,9 @@ def check(name: str, host: Host, directory: str) -> tuple[list[str], dict[str, A
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", help="names as in the corpus; all transformers else")
+    parser.add_argument("--opset", type=int, help="raise the models to this opset first")
+    parser.add_argument("--disable", action="append", default=[], metavar="PASS")
+    parser.add_argument("--assume", action="append", default=[], metavar="NAME")
     given = parser.parse_args()
     named = given.models or [
         entry["name"]
@@ -126,7 +129,11 @@ def main() -> int:
         host = Host(HostOptions(vendors=[vendors], plugins=False))
         host = Host(
             HostOptions(
-                vendors=[vendors], plugins=False, enable=[spec.name for spec in host.passes]
+                vendors=[vendors],
+                plugins=False,
+                enable=[spec.name for spec in host.passes if spec.name not in given.disable],
+                opset=given.opset,
+                assume=given.assume,
             )
         )
         failed = 0

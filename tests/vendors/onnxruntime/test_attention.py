@@ -51,6 +51,7 @@ def model(
     heads: tuple[int, int, int] = (2, 2, 2),
     length: str = "S",
     dtype: str = "float",
+    far: float = -math.inf,
 ) -> onnx.ModelProto:
     """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
     q, k, v = heads
@@ -60,6 +61,7 @@ def model(
     # the parser has no float16 numbers
     half = dtype == "float16"
     weights = {name: np.array(number, np.float16) for name, number in held.items() if half}
+    weights["far"] = np.array(far, np.float32)  # the parser has no infinity
     numbers = "" if half else "".join(texts)
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main ({dtype}[B, S, {4 * q}] q, {dtype}[B, {length}, {4 * k}] k, {dtype}[B, {length}, {4 * v}] v,

@@ -1,0 +1,203 @@
+"""Attention of opset 23: every form, rows without positions, repeated heads, and which masks are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host
+from gehost.testing import parse
+from gehost.tune.run import _requires  # pyright: ignore[reportPrivateUsage]
+from gehost.verify import Runner, compare_outputs
+
+from .test_attention import FORMS, GUARD, MASKS, SOFTMAX, feeds, model
+
+pytest.importorskip("onnxruntime")
+
+OFF = ["OrtPackedAttentionPass", "OrtCausalAttentionPass"]
+REPEATED = """ku = Unsqueeze (kt, i2) ke = Expand (ku, times) kr = Reshape (ke, spread)
+    vu = Unsqueeze (vt, i2) ve = Expand (vu, times) vr = Reshape (ve, spread)"""
+
+
+@pytest.fixture(scope="module")
+def standard(host: Host) -> Host:
+    """The vendor's host, without the other kernels of attention."""
+    on = [name for name in host.options.enable if name not in OFF]
+    return Host(replace(host.options, enable=on))
+
+
+@pytest.fixture(scope="module")
+def assuming(standard: Host) -> Host:
+    return Host(replace(standard.options, assume=["no-empty-rows"]))
+
+
+def full(given: Any) -> Any:
+    """The same feeds with a position in each row."""
+    keep, keep_row = given["keep"].copy(), given["keep_row"].copy()
+    keep[..., 0] = keep_row[..., -1] = True
+    return {**given, "keep": keep, "keep_row": keep_row}
+
+
+def operators(made: onnx.ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in made.graph.node)
+
+
+def fused(
+    host: Host, run: Any, given: onnx.ModelProto, *, empty: bool = True, **sizes: int
+) -> Counter[str]:
+    """Compile; compare numbers in the runtime, and in the reference where it has no empty rows."""
+    compiled, report = host.run(given)
+    counts = operators(compiled)
+    assert counts["Attention"] == 1, [record.rejected for record in report.passes]
+    assert not counts["Softmax"] + counts["MultiHeadAttention"]
+    for shape in ({}, {"batch": 1}, {"rows": 1}):
+        inputs = feeds(**{**sizes, **shape})
+        for drawn in (inputs, full(inputs)) if empty else (full(inputs),):
+            assert_equal(Runner(given).run(drawn), run(compiled, drawn))
+        drawn = full(inputs)
+        assert_equal(Runner(given).run(drawn), Runner(compiled, engine="reference").run(drawn))
+    return counts
+
+
+def assert_equal(expected: Any, found: Any) -> None:
+    for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        assert one.equal, one
+
+
+def refusal(host: Host, given: onnx.ModelProto) -> str:
+    compiled, report = host.run(given)
+    assert operators(compiled)["MultiHeadAttention"] == 1
+    (record,) = [one for one in report.passes if one.name == "OrtStandardAttentionPass"]
+    (reason,) = record.rejected
+    return reason
+
+
+@pytest.mark.parametrize("scores", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_every_form_is_fused(standard: Host, run: Any, scores: str, mask: str) -> None:
+    """Also on a row that the lowest float32 fills throughout, which averages v."""
+    counts = fused(standard, run, model(scores, mask, opset=23))
+    assert not counts["Transpose"] + counts["MatMul"]
+
+
+@pytest.mark.parametrize("opset", [23, 24])
+@pytest.mark.parametrize("mask", ["B1ST", "B11T"])
+def test_the_zero_of_a_guard_is_the_kernels_own(
+    standard: Host, run: Any, opset: int, mask: str
+) -> None:
+    given = model(mask=MASKS[mask], softmax=GUARD, fill="far", opset=opset)
+    counts = fused(standard, run, given)
+    assert not counts["IsNaN"] + counts["ReduceMax"]
+    assert counts["Where"] == 1  # the mask
+
+
+@pytest.mark.parametrize("mask", ["B1ST", "B11T"])
+def test_a_guard_over_the_lowest_never_acts(standard: Host, run: Any, mask: str) -> None:
+    counts = fused(standard, run, model(mask=MASKS[mask], softmax=GUARD, opset=23))
+    assert counts["Where"] == 2  # the mask; the next number in place of the lowest
+
+
+@pytest.mark.parametrize("far", [-10000.0, -1e30, -3.4028e38])
+def test_a_mask_without_the_lowest_is_taken_as_it_is(standard: Host, run: Any, far: float) -> None:
+    given = model(fill="far", far=far, opset=23)
+    assert fused(standard, run, given)["Where"] == 1
+
+
+UNPROVEN = {
+    "-inf without a guard": {"fill": "far"},
+    "two lowest, which add up to -inf": {"mask": "twice = Add (mask, row_mask) a = Add (s, twice)"},
+    "a product with unknown numbers": {
+        "mask": "top = ReduceMax <keepdims = 0> (q) t = Mul (mask, top) a = Add (s, t)"
+    },
+    "-inf that is computed": {"fill": "inf"},
+}
+
+
+@pytest.mark.parametrize("changes", UNPROVEN.values(), ids=UNPROVEN)
+def test_a_mask_that_may_hold_minus_infinity_is_refused(
+    standard: Host, changes: dict[str, str]
+) -> None:
+    assert refusal(standard, model(opset=23, **changes)) == "mask"  # pyright: ignore[reportArgumentType]
+
+
+def test_no_empty_rows_may_be_assumed(assuming: Host, run: Any) -> None:
+    given = model(opset=23, fill="far")
+    fused(assuming, run, given, empty=False)
+    compiled, _ = assuming.run(given)
+    assert [entry.value for entry in compiled.metadata_props] == ["no-empty-rows"]
+
+
+def test_older_opsets_do_not_apply(standard: Host) -> None:
+    _, report = standard.run(model(opset=22))
+    (record,) = [one for one in report.passes if one.name == "OrtStandardAttentionPass"]
+    assert record.status == "not applicable"
+
+
+def grouped(times: str = "{1, 1, 2, 1, 1}", repeat: str = REPEATED) -> onnx.ModelProto:
+    """Two heads of q for each of k and v."""
+    return parse(f"""<ir_version: 8, opset_import: ["" : 23]>
+    main (float[B, S, 16] q, float[B, S, 8] k, float[B, S, 8] v, bool[B, 1, S, S] keep) => (float[B, S, 16] out)
+    <int64[4] heads = {{0, 0, 4, 4}}, int64[4] few = {{0, 0, 2, 4}}, int64[4] spread = {{0, 4, -1, 4}}, int64[5] times = {times},
+     int64[1] i2 = {{2}}, int64[1] i1 = {{1}}, int64[3] joined = {{0, 0, 16}}, float zero = {{0.0}}, float lowest = {{-1e30}}> {{
+        qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+        kh = Reshape (k, few) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
+        vh = Reshape (v, few) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
+        {repeat}
+        kk = Transpose <perm = [0, 1, 3, 2]> (kr) s = MatMul (qt, kk)
+        mask = Where (keep, zero, lowest) a = Add (s, mask) {SOFTMAX}
+        y = MatMul (p, vr) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)
+    }}""")
+
+
+def grouped_feeds() -> Any:
+    given = feeds()
+    rng = np.random.default_rng(1)
+    return {
+        "q": rng.normal(size=(2, 3, 16)).astype(np.float32),
+        **{name: given[name] for name in ("k", "v", "keep")},
+    }
+
+
+def test_repeated_heads_are_the_kernels(standard: Host, run: Any) -> None:
+    given = grouped()
+    compiled, _ = standard.run(given)
+    counts = operators(compiled)
+    assert counts["Attention"] == 1
+    assert not counts["Expand"] + counts["Softmax"]
+    inputs = grouped_feeds()
+    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(given).run(inputs), Runner(compiled, engine="reference").run(inputs))
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        # heads in turn, not each repeated
+        REPEATED.replace("(kt, i2)", "(kt, i1)").replace("(vt, i2)", "(vt, i1)"),
+        # k alone
+        REPEATED.replace("(vt, i2)", "(vt, i1)"),
+    ],
+)
+def test_heads_that_are_repeated_otherwise_stay(standard: Host, run: Any, repeat: str) -> None:
+    times = "{1, 2, 1, 1, 1}"
+    if repeat.count("i2"):
+        repeat = repeat.replace("Expand (ku, times)", "Expand (ku, each)")
+    given = grouped(
+        times, repeat.replace("ku = ", "each = Constant <value_ints = [1, 1, 2, 1, 1]> () ku = ")
+    )
+    compiled, _ = standard.run(given)
+    assert operators(compiled)["Attention"] == 1
+    assert operators(compiled)["Expand"] == 2
+    inputs = grouped_feeds()
+    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+
+
+def test_the_runtime_is_recorded(standard: Host, tmp_path: Any) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(standard.run(model(opset=23))[0], path)
+    assert _requires(str(path)) == ("onnxruntime>=1.31",)

@@ -1,0 +1,113 @@
+"""Proving which numbers a mask may hold.
+
+A tensor is followed as a few numbers that its elements are chosen from, or as the smallest and the
+largest. Constants, comparisons and inputs of booleans begin; Where, Add, Sub and Mul combine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gehost import DataType
+
+if TYPE_CHECKING:
+    from gehost import Node, Value
+
+_MOST = 8
+"""Numbers that are followed one by one; of more, the smallest and the largest."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the elements of a tensor may be: no NaN."""
+
+    known: tuple[float, ...]
+    """Sorted, at least one."""
+    between: bool
+    """Whether numbers between the first and the last may occur, too."""
+
+    def may_be(self, number: float) -> bool:
+        """Whether an element may have this value."""
+        inside = self.known[0] <= number <= self.known[-1]
+        return inside if self.between else number in self.known
+
+    @classmethod
+    def of(cls, found: set[float], *, between: bool = False) -> Numbers | None:
+        """Collect numbers; None where one is NaN."""
+        if not found or any(map(math.isnan, found)):
+            return None
+        known = tuple(sorted(found))
+        if between or len(known) > _MOST:
+            return cls((known[0], known[-1]), between=True)
+        return cls(known, between=False)
+
+
+_TRUTH = Numbers((0.0, 1.0), between=False)
+_TRUTHS = frozenset(
+    (
+        *("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN"),
+        *("Less", "LessOrEqual", "Not", "Or", "Xor"),
+    )
+)
+_MOVED = frozenset(
+    (
+        *("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
+        *("Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    )
+)
+_COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
+    "Add": lambda a, b: a + b,
+    "Mul": lambda a, b: a * b,
+    "Sub": lambda a, b: a - b,
+}
+
+
+def numbers(value: Value | None) -> Numbers | None:
+    """Return what the elements of a float32 or boolean tensor may be; None if unknown."""
+    if value is None:
+        return None
+    if value.is_constant:
+        array = value.array
+        if array is None or array.dtype.kind not in "bf" or array.dtype == np.float64:
+            return None
+        return Numbers.of({float(number) for number in np.unique(array).tolist()})
+    node = value.producer
+    if node is None:
+        return _TRUTH if value.dtype == DataType.BOOL else None
+    if node.op in _TRUTHS:
+        return _TRUTH
+    if node.op in _MOVED:
+        return numbers(node.inputs[0])
+    if node.op == "Where":
+        return _either(numbers(node.inputs[1]), numbers(node.inputs[2]))
+    if node.op in _COMBINED and value.dtype == DataType.FLOAT:
+        return _combined(node)
+    is_float = node.op == "Cast" and node.attrs.get("to") == int(DataType.FLOAT)
+    return numbers(node.inputs[0]) if is_float else None
+
+
+def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
+    if left is None or right is None:
+        return None
+    return Numbers.of({*left.known, *right.known}, between=left.between or right.between)
+
+
+def _combined(node: Node) -> Numbers | None:
+    """Each of the three is monotone in each operand, so the ends of a range suffice."""
+    left, right = numbers(node.inputs[0]), numbers(node.inputs[1])
+    if left is None or right is None:
+        return None
+    ends = (*left.known, *right.known)
+    if node.op == "Mul" and (left.between or right.between) and any(map(math.isinf, ends)):
+        return None  # 0 within a range makes NaN of infinity
+    compute = _COMBINED[node.op]
+    with np.errstate(over="ignore", invalid="ignore"):
+        pairs = product(map(np.float32, left.known), map(np.float32, right.known))
+        found = {float(compute(a, b)) for a, b in pairs}
+    return Numbers.of(found, between=left.between or right.between)
