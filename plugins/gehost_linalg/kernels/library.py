@@ -191,7 +191,8 @@ def _gaining(
                 compared = over_original(original, path, chosen, given)
                 if compared.verdict != "keep":
                     raise UsageError(
-                        f"with its kernels it has {speed(compared)} of {original}: no gain",
+                        f"with its kernels it has {speed(compared)} of {original}; "
+                        f"less than {compared.dead_zone:.2f} is noise here",
                         where=path,
                         hint="run the original",
                     )

@@ -37,11 +37,13 @@ class Gain(NamedTuple):
         verdict: keep where the gain is larger than that of the body over itself, drop where the
             loss is, else noise.
         comparison: the pairs.
+        dead_zone: the gain between equal sessions; smaller gains are noise.
     """
 
     ratio: float
     verdict: str
     comparison: Comparison | None = None
+    dead_zone: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return its entry in a switch file, as for a kind of ``gehost tune``."""
@@ -123,7 +125,7 @@ def over_original(
 def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS) -> Gain:
     same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
     compared = measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
-    return Gain(compared.median, verdict_of(compared, same), compared)
+    return Gain(compared.median, verdict_of(compared, same), compared, same)
 
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
