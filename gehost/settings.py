@@ -127,7 +127,7 @@ def check_settings(
         owners: word for the owners in messages.
 
     Raises:
-            UsageError: a setting does not; the message has the nearest names.
+        UsageError: a setting does not; the message has the nearest names.
     """
     for key in settings:
         owner, dot, name = key.rpartition(".")

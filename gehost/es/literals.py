@@ -21,7 +21,7 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     """Convert a number, a list or an array to an array.
 
     Raises:
-            PatternError: it is none of these, or ONNX lacks the element type; the message begins
+        PatternError: it is none of these, or ONNX lacks the element type; the message begins
             with ``what``.
     """
     wanted = "wanted a tensor, a number or a list of numbers, got"

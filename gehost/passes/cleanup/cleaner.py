@@ -59,7 +59,6 @@ def clean_up(
 ) -> CleanUpResult:
     """Remove dead nodes and initializers, identities and repeated computations; fold constants.
 
-
     Preserves the graph's inputs and outputs, the outputs' numbers and topological order. Works on
     the root and on the bodies of If, Loop and Scan, until nothing more is found; time is linear in
     the graph. All edits are journalled. A model with training information or a ``Gradient`` is left
