@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
 
 from gehost import DataType, EsTensor, MatchResult, Value, es, shapes
@@ -17,18 +16,19 @@ TOLERANCES = {
 digits, as people write them.
 """
 
-Square = Callable[[EsTensor], EsTensor]
-Quotient = Callable[[EsTensor, EsTensor], EsTensor]
 
-SQUARES: tuple[Square, ...] = (
-    lambda x: es.Pow(x, 2.0),
-    lambda x: es.Mul(x, x),
-)
-QUOTIENTS: tuple[Quotient, ...] = (
-    es.Div,
-    lambda x, root: es.Commutative(es.Mul(x, es.Reciprocal(root))),
-    lambda x, root: es.Commutative(es.Mul(x, es.Div(1.0, root))),
-)
+def square_of(x: EsTensor) -> EsTensor:
+    """x², as Pow or as Mul."""
+    return es.Alternatives(es.Pow(x, 2.0), es.Mul(x, x))
+
+
+def quotient_of(x: EsTensor, root: EsTensor) -> EsTensor:
+    """``x / root``, as Div, or as Mul with Reciprocal or 1/root."""
+    return es.Alternatives(
+        es.Div(x, root),
+        es.Commutative(es.Mul(x, es.Reciprocal(root))),
+        es.Commutative(es.Mul(x, es.Div(1.0, root))),
+    )
 
 
 def mean_of_last_axis(x: EsTensor) -> EsTensor:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from itertools import product
 from typing import TYPE_CHECKING
 
 from gehost import (
@@ -22,13 +21,11 @@ from gehost import (
 )
 
 from ._conditions import (
-    QUOTIENTS,
-    SQUARES,
-    Quotient,
-    Square,
     dtype_problem,
     epsilon_problem,
     mean_of_last_axis,
+    quotient_of,
+    square_of,
     vector_problem,
     widening_problem,
 )
@@ -91,7 +88,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
     """
 
     def Patterns(self) -> list[Pattern]:
-        return [_pattern(*form) for form in product(Casts, SQUARES, QUOTIENTS)]
+        return [_pattern(casts) for casts in Casts]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         x, scale = match.inputs
@@ -139,14 +136,14 @@ def _no_wider_than_float(match: MatchResult) -> bool:
     )
 
 
-def _pattern(casts: Casts, square: Square, quotient: Quotient) -> Pattern:
+def _pattern(casts: Casts) -> Pattern:
     builder = EsGraphBuilder("rms_normalization")
     x, scale = builder.CreateInputs(2)
     epsilon = builder.CreateScalar(1e-5)
     wide = es.Cast(x) if casts is Casts.BOTH else x
-    mean = mean_of_last_axis(square(wide))
+    mean = mean_of_last_axis(square_of(wide))
     root = es.Sqrt(es.Commutative(es.Add(mean, epsilon)))
-    normalized = quotient(wide, root)
+    normalized = quotient_of(wide, root)
     back = normalized if casts is Casts.NONE else es.Cast(normalized)
     result = es.Commutative(es.Mul(back, scale))
     return Pattern(builder.BuildAndReset([result])).CaptureTensor(epsilon).CaptureTensor(normalized)

@@ -41,7 +41,7 @@ class SoftmaxFusionPass(PatternFusionPass):
     """
 
     def Patterns(self) -> list[Pattern]:
-        return [_pattern(*form) for form in product((True, False), repeat=3)]
+        return [_pattern(reshaped=False), _pattern(reshaped=True)]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         x = match.inputs[0]
@@ -69,15 +69,13 @@ class SoftmaxFusionPass(PatternFusionPass):
             yield _instance(*form)
 
 
-def _pattern(guarded: bool, bounded: bool, reshaped: bool) -> Pattern:
+def _pattern(*, reshaped: bool) -> Pattern:
     builder = EsGraphBuilder("softmax")
     x = builder.CreateInput(0)
-    peak = _maximum(x, reshaped)
-    if guarded:
-        no_number = builder.CreateScalar(0.0)
-        peak = es.Where(_maximum(es.IsNaN(x), reshaped), no_number, peak)
-    if bounded:
-        peak = es.Commutative(es.Max(peak, builder.CreateScalar(0.0)))
+    no_number, bound = builder.CreateScalar(0.0), builder.CreateScalar(0.0)
+    maximum = _maximum(x, reshaped)
+    peak = es.Optional(lambda m: es.Where(_maximum(es.IsNaN(x), reshaped), no_number, m), maximum)
+    peak = es.Optional(lambda m: es.Commutative(es.Max(m, bound)), peak)
     if reshaped:
         peak = es.Reshape(peak, builder.CreateInput(1))
     e = es.Exp(es.Sub(x, peak))
