@@ -199,7 +199,7 @@ class OpDef:
 
 
 def register(
-    name: str,
+    name: str | Any,  # Any: checked below, with an error of ours
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = ("output",),
@@ -236,12 +236,23 @@ def register(
     caller = frame.f_back if frame is not None else None
     assert caller is not None
     origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    if not isinstance(name, str):
+        raise VendorError(
+            f'wanted the name of an operator, as in "acme::Op", got {name!r}', where=origin
+        )
     if "::" not in name or name.startswith(("::", "ai.onnx::")):
         base = name.rpartition("::")[2]
         raise VendorError(
             f'operator "{name}" needs a domain of its own, as in "acme::{base}"',
             where=origin,
         )
+    for kind, names in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(names, str):
+            raise VendorError(
+                f'{kind} must be a list, as in ["{names}"]',
+                where=origin,
+                subject=f'operator "{name}"',
+            )
     definition = OpDef(
         name,
         index(version),

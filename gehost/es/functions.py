@@ -259,8 +259,17 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
 
 
 @cache
-def op(name: str) -> OpFunction:
-    """Return the function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``."""
+def op(name: str | Any) -> OpFunction:  # Any: see Alternatives
+    """Return the function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``.
+
+    Raises:
+        PatternError: the name is not a text.
+    """
+    if not isinstance(name, str):
+        raise PatternError(
+            f'es.op wants the name of an operator, as in "acme::Op", got {name!r}',
+            where=author_origin(),
+        )
     return OpFunction(name)
 
 

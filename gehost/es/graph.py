@@ -505,8 +505,8 @@ class EsGraphBuilder:
         dtype: DataType | Any = None,
         shape: Sequence[int] | None = None,
         *,
-        rtol: float = 0.0,
-        atol: float = 0.0,
+        rtol: float | Any = 0.0,  # Any: as in CreateInput
+        atol: float | Any = 0.0,
     ) -> EsTensor:
         """Create a constant; without ``dtype``, Python floats are float32 and ints int64.
 
@@ -518,9 +518,18 @@ class EsGraphBuilder:
             atol: absolute tolerance, likewise.
 
         Raises:
-            PatternError: the value is not numeric, or does not fit the dtype or the shape.
+            PatternError: the value is not numeric, or does not fit the dtype or the shape; a
+                tolerance is not a number >= 0.
         """
         origin = author_origin()
+        for tolerance in (rtol, atol):
+            if (
+                not isinstance(tolerance, float | int | np.floating | np.integer)
+                or not tolerance >= 0
+            ):
+                raise PatternError(
+                    f"constant: a tolerance must be a number >= 0, got {tolerance!r}", where=origin
+                )
         array = as_array(value, f"{origin}: constant")
         if dtype is not None:
             wanted = element_type(dtype, f"{origin}: constant")
@@ -540,7 +549,9 @@ class EsGraphBuilder:
                     f"constant: {array.size} elements do not make shape {tuple(shape)}",
                     where=origin,
                 ) from error
-        return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
+        return EsTensor(
+            EsConst(self._graph.draft, array, origin, rtol=float(rtol), atol=float(atol))
+        )
 
     def CreateScalar(self, value: Any, dtype: DataType | Any = None) -> EsTensor:
         """Create a constant of rank 0."""

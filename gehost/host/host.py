@@ -47,6 +47,7 @@ from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
 from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup import remove_leftovers
+from gehost.passes.context import PassRecord
 from gehost.rewrite.functions import check_body, inferrer_of
 from gehost.settings import PassOption, check_assumptions, check_settings
 from gehost.spelling import counted
@@ -702,13 +703,17 @@ def _final_check(model: Model, report: Report) -> None:
     except (
         Exception
     ) as error:  # the input was valid when it was loaded: a pass bypassed the Graph's methods
-        ran = [record.name for record in report.passes if record.status in ("done", "not changed")]
+        ran = [record for record in report.passes if record.status in ("done", "not changed")]
         raise PassError(
-            f"the graph is not sound after {', '.join(ran) or 'hooks'}: {described(error)}"
+            f"the graph is not sound after {_listed(ran) or 'hooks'}: {described(error)}"
         ) from error
     finding = checker_finding(model)
     if finding:
-        changed = [record.name for record in report.passes if record.status == "done"]
+        changed = [record for record in report.passes if record.status == "done"]
         raise PassError(
-            f"the model is not valid after {', '.join(changed) or 'clean-up and hooks'}: {finding}"
+            f"the model is not valid after {_listed(changed) or 'clean-up and hooks'}: {finding}"
         )
+
+
+def _listed(records: Sequence[PassRecord]) -> str:
+    return ", ".join(f"{record.name} ({record.origin})" for record in records)

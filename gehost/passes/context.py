@@ -159,8 +159,9 @@ class CustomPassContext:
     def GetPassName(self) -> str:
         return self.record.name
 
+    # Any: as for refuse
     def replace(
-        self, region: Region, graph: EsGraph, *, keep_shared: bool = False
+        self, region: Region | Any, graph: EsGraph | Any, *, keep_shared: bool = False
     ) -> list[Node] | Rejection:
         """Replace a region, for use in ``Run``.
 
@@ -184,6 +185,15 @@ class CustomPassContext:
         """
         if self.limit.reached:
             raise LimitReached
+        for given, wanted, source in (
+            (region, Region, "Region.of_nodes"),
+            (graph, EsGraph, "BuildAndReset"),
+        ):
+            if not isinstance(given, wanted):
+                found = given if isinstance(given, Rejection) else type(given).__name__
+                raise PassError(
+                    f"wanted the result of {source}, got {found}", subject="context.replace"
+                )
         problem = region.stale()
         if problem:
             raise PassError(
@@ -224,11 +234,20 @@ class CustomPassContext:
             observer.after_rewrite(Rewrite(number, self.record, region, replaced.nodes))
         return replaced
 
-    def refuse(self, node: Node, reason: str) -> None:
+    # Any: the types are checked below, with errors of ours; machine code would raise its own
+    def refuse(self, node: Node | Any, reason: str | Any) -> None:
         """Count and report a refused match at ``node``.
 
         The reason has the form ``key: text``.
+
+        Raises:
+            PassError: ``node`` is not a node, or ``reason`` not a text.
         """
+        if not isinstance(node, Node) or not isinstance(reason, str):
+            raise PassError(
+                f'wanted a node and a reason, "key: text", got {node!r} and {reason!r}',
+                subject="context.refuse",
+            )
         self.record.reject(reason)
         if self.observer is not None:
             self.observer.match_refused(self.record, node, reason)

@@ -117,7 +117,7 @@ def _listed(returned: Any, kind: str) -> list[Any]:
 def _as_patterns(returned: Any) -> list[Pattern]:
     if isinstance(returned, Pattern):
         return [returned]
-    listed = _listed(returned, "patterns")
+    listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
     if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
         raise PatternError(f"it must return a list of Pattern, got {returned!r}")
     return listed
@@ -221,7 +221,7 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 
 
 def decompose(
-    owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext
+    owner: DecomposePass, op_types: Sequence[Any], graph: Graph, context: CustomPassContext
 ) -> int:
     """Replace the nodes of some operators that exist at the start.
 
@@ -243,7 +243,7 @@ def decompose(
     return count
 
 
-def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str]:
+def _full_names(op_types: Sequence[Any], context: CustomPassContext) -> list[str]:
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
         if not listed:
@@ -252,6 +252,9 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
                 hint='register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the '
                 "constructor",
             )
+        for op in listed:
+            if not isinstance(op, str):
+                raise PassError(f'wanted names of operators, as in ["Conv"], got {op!r}')
         found = [
             resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)
             for op in listed

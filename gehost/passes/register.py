@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import FrameType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from gehost.errors import VendorError
 from gehost.passes.base import DecomposePass, FusionBasePass
@@ -15,6 +15,7 @@ from gehost.settings import PassOption
 from gehost.stages import CustomPassStage
 
 _Pass = TypeVar("_Pass", bound=type[FusionBasePass])
+_FLAGS = ("shape_proven", "bottom_up")
 _Decompose = TypeVar("_Decompose", bound=type[DecomposePass])
 
 
@@ -37,7 +38,7 @@ def REG_FUSION_PASS(
     name: str | None = None,
     min_opset: int | None = None,
     max_opset: int | None = None,
-    default: bool = True,
+    default: bool | Any = True,  # Any: checked by _marker, with an error of ours
     options: Sequence[PassOption] = (),
 ) -> Any:
     """Mark a pass for registration.
@@ -94,13 +95,13 @@ def REG_DECOMPOSE_PASS(
 ) -> Callable[[_Decompose], _Decompose]: ...
 def REG_DECOMPOSE_PASS(
     cls: Any = None,
-    op_types: Sequence[str] = (),
+    op_types: Any = (),  # as above
     *,
     stage: CustomPassStage = CustomPassStage.kBeforeInferShape,
     name: str | None = None,
     min_opset: int | None = None,
     max_opset: int | None = None,
-    default: bool = True,
+    default: bool | Any = True,
     options: Sequence[PassOption] = (),
 ) -> Any:
     """Mark a decompose pass for registration.
@@ -124,18 +125,23 @@ def REG_DECOMPOSE_PASS(
     """
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
-    operators = (op_types,) if isinstance(op_types, str) else tuple(op_types)
     mark = PassRegistration(
         name or "",
         stage,
         *_place(_caller()),
         min_opset,
         max_opset,
-        operators,
+        _names(op_types),
         default=default,
         options=tuple(options),
     )
     return _marker(mark, DecomposePass) if cls is None else _marker(mark, DecomposePass)(cls)
+
+
+def _names(op_types: Any) -> tuple[Any, ...]:
+    if isinstance(op_types, str) or not isinstance(op_types, Iterable):
+        return (op_types,)
+    return tuple(cast("Iterable[Any]", op_types))
 
 
 def _caller(module: str = "") -> FrameType | None:
@@ -170,6 +176,18 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 hint=f"it must derive from {others}",
             )
         check_stage(mark.stage, mark.origin, name)
+        flags = {"default": mark.default} | {flag: getattr(cls, flag, False) for flag in _FLAGS}
+        for flag, value in flags.items():
+            if not isinstance(value, bool):
+                raise VendorError(
+                    f"{flag} must be True or False, got {value!r}", where=mark.origin, subject=name
+                )
+        if not all(isinstance(op, str) for op in mark.op_types):
+            raise VendorError(
+                f'wanted names of operators, as in ["Conv"], got {mark.op_types!r}',
+                where=mark.origin,
+                subject=name,
+            )
         known = mark_of(cls)
         if known is not None:
             raise VendorError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gehost.errors import VendorError
 from gehost.settings import PassOption
@@ -27,8 +28,8 @@ class PassRegistration:
     line: int
     min_opset: int | None = None
     max_opset: int | None = None
-    op_types: tuple[str, ...] = ()
-    default: bool = True
+    op_types: tuple[Any, ...] = ()
+    default: bool | Any = True
     options: tuple[PassOption, ...] = ()
 
     @property

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex, overload
 
-from gehost.errors import PatternError
-from gehost.es.graph import EsGraph, EsInput, EsNode, EsTensor
+from gehost.errors import PassError, PatternError
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
@@ -128,12 +128,15 @@ class MatchResult:
         io.node, io.index, io.tensor = found.node, found.index, found.tensor
         return SUCCESS
 
-    def has(self, node: EsNode | EsTensor) -> bool:
+    # Any: the type is checked below, with an error of ours; machine code would raise its own
+    def has(self, node: EsNode | EsTensor | Any) -> bool:
         """Whether an operator of the pattern is in this match.
 
         It depends on the alternative.
         """
         producer = node.producer if isinstance(node, EsTensor) else node
+        if not isinstance(producer, EsNode | EsInput | EsConst | EsChoice):
+            raise PatternError(f"match.has needs a tensor of the pattern, got {node!r}")
         nodes = self._source.nodes
         return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
 
@@ -143,13 +146,13 @@ class MatchResult:
             self._nodes = in_order([node for node in self._binding.nodes if node is not None])
         return list(self._nodes)
 
-    def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: see get
+    def GetMatchedNode(self, node: EsNode | EsTensor | SupportsIndex | Any) -> Node:  # Any: see get
         """Return the node of an operator of the pattern.
 
         The operator is given by itself, by its output, or by its position.
         """
-        if isinstance(node, int):
-            found = self._binding.nodes[node]
+        if isinstance(node, SupportsIndex):
+            found = self._binding.nodes[operator.index(node)]
         else:
             producer = node.producer if isinstance(node, EsTensor) else node
             if not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
@@ -185,11 +188,13 @@ class MatchResult:
                     where=placeholder.origin,
                 )
 
-    def reject(self, reason: str) -> Rejection:
+    def reject(self, reason: str | Any) -> Rejection:  # Any: as above
         """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``.
 
         Refusals are counted by the text before the colon.
         """
+        if not isinstance(reason, str):
+            raise PassError(f'match.reject wants a reason as text, "key: text", got {reason!r}')
         return Rejection(reason)
 
     def region(self) -> Region:
