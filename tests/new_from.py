@@ -21,6 +21,8 @@ import onnx
 
 from gehost import HostOptions, Region, UsageError
 from gehost.diagnose.at_stage import at_stage
+from gehost.diagnose.explain.findings import Outcome
+from gehost.diagnose.explain.run import explain
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.scaffold.write import write_pass_from
@@ -36,8 +38,8 @@ STYLES = ("class", "drr", "traced")
 class Result:
     """What the written pass does."""
 
-    there: bool
-    """It replaced the nodes of the place in the whole model."""
+    there: str
+    """Where the nodes of the place went: ``matches``, or ``taken`` by another match; "" if nowhere."""
     tested: str
     """Last line of its test."""
     checked: str
@@ -46,7 +48,7 @@ class Result:
     @property
     def ok(self) -> bool:
         fine = re.search(r": ok: |^not checked: ", self.checked) is not None
-        return self.there and self.tested.startswith("1 passed") and fine
+        return bool(self.there) and self.tested.startswith("1 passed") and fine
 
 
 def places(path: Path, count: int, seed: int) -> list[list[str]]:
@@ -104,7 +106,12 @@ def check_place(path: Path, nodes: list[str], style: str, directory: Path) -> Re
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", test]
     )
     checked = _run([sys.executable, "-m", "gehost", "check-pass", code, "--instances", "4"])
-    return Result(any(wanted <= each for each in origins), tested, checked)
+    there = "matches" if any(wanted <= each for each in origins) else ""
+    if not there:
+        found = explain(path, name, HostOptions(vendors=[directory])).findings
+        if any(each.node in wanted and each.outcome is Outcome.TAKEN for each in found):
+            there = "taken"
+    return Result(there, tested, checked)
 
 
 def _labels(model: Model, tensors: list[str]) -> set[str]:
@@ -141,7 +148,7 @@ def main() -> int:
                     result = check_place(path, nodes, style, Path(directory))
             bad += not result.ok
             verdict = "ok " if result.ok else "BAD"
-            there = "matches" if result.there else "NO MATCH"
+            there = result.there or "NO MATCH"
             print(
                 f"{verdict} {path.name} {style} {len(nodes)} nodes: {there}; {result.tested}; {result.checked.rpartition(directory)[2]}",
                 flush=True,
