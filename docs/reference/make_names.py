@@ -28,7 +28,8 @@ INTRODUCTION = """# Names
 Every public name with its parameters and the first line of its docstring. More of it:
 
 - `python -c "help('gehost.Pattern')"` prints the whole docstring;
-- `python -c "from gehost import es; help(es.Conv)"` prints an operator's parameters;
+- `python -c "import inspect; from gehost import es; print(inspect.signature(es.Conv))"` prints
+  an operator's inputs and attributes;
 - `gehost COMMAND --help` prints the options of a command;
 - `make docs` builds all of these as a site in `build/docs`.
 """
