@@ -73,5 +73,6 @@ def tune(
         click.echo(
             f"{one_line(output)}: {passes} of {len(found.passes)} passes on"
             if found.pays
-            else f"{one_line(output)}: nothing pays on this machine; all passes are off"
+            else f"{one_line(output)}: nothing{' measured' if found.short else ''} pays on this "
+            "machine; all passes are off"
         )

@@ -247,7 +247,7 @@ class _Tuner:
         compiled = self._compile(frozenset(), state.runtime)
         for name, passes in self._kinds:
             self._step(name)
-            if self._is_late():
+            if self._is_late(1):
                 found.trials.append(_unmeasured(name, passes))
                 continue
             trial, compiled = self._tried(name, passes, compiled, found.dead_zone)
@@ -257,9 +257,9 @@ class _Tuner:
         self._finish(found, compiled)
         return found
 
-    def _is_late(self) -> bool:
-        """Whether the time left is too short for a comparison and the last one."""
-        return self._ends - time.perf_counter() < 2 * self._needed
+    def _is_late(self, others: int) -> bool:
+        """Whether the time left is too short for a comparison and so many others."""
+        return self._ends - time.perf_counter() < (1 + others) * self._needed
 
     def _note_shortage(self, found: Tuning, budget: float) -> None:
         """State which budget measures all kinds, if this one did not.
@@ -292,7 +292,7 @@ class _Tuner:
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
         for name, change in _SWITCHES:
             self._step(name)
-            if self._is_late():
+            if self._is_late(len(self._kinds) + 1):
                 found.trials.append(_unmeasured(name, ()))
                 continue
             runtime = change(state.runtime)

@@ -342,6 +342,17 @@ def test_a_short_budget_leaves_kinds_unmeasured_and_states_a_longer_one(
     )
 
 
+def test_kinds_come_before_switches_of_the_runtime_where_time_is_short(
+    monkeypatch: pytest.MonkeyPatch, model: Path, vendors: Any
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("A", "Abs", "Relu"))
+    comparisons = iter([SAME, GAIN, GAIN])
+    takes(monkeypatch, 10.0, lambda *_: next(comparisons))
+    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
+    assert [trial.verdict for trial in found.trials] == ["unmeasured", "unmeasured", "keep"]
+    assert found.pays
+
+
 def test_a_budget_too_short_for_any_kind_writes_no_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path, equal_vendors: Any, capsys: Any
 ) -> None:
