@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,8 +12,11 @@ import onnxruntime
 import pytest
 
 import gehost
-from gehost import UsageError
+from gehost import HostOptions, UsageError
 from gehost.host.switches import read_switch_file
+from gehost.tune import run
+from gehost.tune.measure import Comparison
+from gehost_linalg.group import DOMAIN
 from gehost_linalg.kernels import measure
 from gehost_linalg.kernels.library import Fused, names_in, summary, write_library
 from gehost_linalg.kernels.measure import Gain, gains
@@ -218,3 +222,27 @@ def test_feeds_that_do_not_fit(tmp_path: Path) -> None:
             {"other": np.ones(3)},
             seconds=0,
         )
+
+
+def test_tune_measures_the_pass_with_its_kernels(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enabled, the pass is one more kind; its file runs with the library."""
+    fused, path, feeds = files(tmp_path)
+    library, original = tmp_path / "kernels.so", tmp_path / "original.onnx"
+    write_library(path, str(library))
+    onnx.save(onnx.inliner.inline_local_functions(fused), original)
+    fused_files: list[list[str]] = []
+
+    def measure_candidates(_: object, first: Any, second: Any, decided: object) -> Comparison:
+        nodes = onnx.load(second.path).graph.node
+        fused_files.append([node.op_type for node in nodes if node.domain == DOMAIN])
+        assert second.runtime.libraries == (str(library),)
+        return Comparison((1.0,) * 3 if first is second else (1.5,) * 3)
+
+    monkeypatch.setattr(run._Tuner, "_measure", measure_candidates)
+    options = HostOptions(vendors=(), enable=(NAME,))
+    found = run.tune(original, options, feeds=feeds, libraries=[library])
+    assert found.passes[NAME]
+    assert found.runtime.libraries == (str(library),)
+    assert set(fused_files[-1]) == set(names_in(str(library)))
