@@ -124,8 +124,8 @@ def _size(name: str, given: Any) -> int:
         size = -1 if isinstance(given, bool) else operator.index(given)  # accepts numpy's
     except TypeError:
         size = -1
-    if size < 0:
-        raise UsageError(f"dim {name}={given!r}: wanted a whole number from 0")
+    if not 0 <= size < 1 << 63:
+        raise UsageError(f"dim {name}={given!r}: wanted a whole number from 0 to 2**63 - 1")
     return size
 
 

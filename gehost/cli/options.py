@@ -59,6 +59,10 @@ def _settings(
     return found
 
 
+_MOST_DIGITS = 99
+"""Longest size that is read; ``HostOptions`` has the limit of its value."""
+
+
 def _dims(
     _context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, int]:
@@ -66,7 +70,7 @@ def _dims(
     found: dict[str, int] = {}
     for text in given:
         name, separator, size = text.rpartition("=")
-        if not separator or not name or not size.strip().isdecimal():
+        if not separator or not name or not size.strip().isdecimal() or len(size) > _MOST_DIGITS:
             raise click.BadParameter(f'"{text}": wanted {option.metavar}, a whole number from 0')
         if found.setdefault(name, int(size)) != int(size):
             raise click.BadParameter(f"{name} is given twice, {found[name]} and {size}; give one")

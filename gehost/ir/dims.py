@@ -167,7 +167,7 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
     found = _evaluated(tree, sizes)
     if isinstance(found, ast.Constant):
         size = found.value
-        if not isinstance(size, int) or size < 0:
+        if not isinstance(size, int) or not 0 <= size < 1 << 63:
             raise UsageError(f'"{text}", a dimension of "{name}", would be {size}', subject="--dim")
         dim.dim_value = size
     else:

@@ -167,12 +167,24 @@ def test_a_compile_fixes_them_first_and_verifies_with_them(tmp_path: Path, capsy
     assert capsys.readouterr().err == told
 
 
-@pytest.mark.parametrize("given", ["n", "n=", "=3", "n=-1", "n=1.5"])
+@pytest.mark.parametrize("given", ["n", "n=", "=3", "n=-1", "n=1.5", "n=" + 5000 * "9"])
 def test_what_is_no_size_is_a_usage_error(tmp_path: Path, capsys: Any, given: str) -> None:
     onnx.save(load(SLICED), tmp_path / "m.onnx")
     compile_ = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx")]
     assert run([*compile_, "--vendors", str(tmp_path), "--dim", given]) == 2
     assert "wanted NAME=SIZE, a whole number from 0" in capsys.readouterr().err
+
+
+def test_a_size_that_no_file_can_hold_is_a_usage_error(tmp_path: Path, capsys: Any) -> None:
+    onnx.save(load(SLICED), tmp_path / "m.onnx")
+    given = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--dim"]
+    assert run([*given, f"n={1 << 63}"]) == 2
+    told = f"gehost: dim n={1 << 63}: wanted a whole number from 0 to 2**63 - 1\n"
+    assert capsys.readouterr().err == told
+    with pytest.raises(
+        UsageError, match=r'"2\*seq", a dimension of "e", would be 9223372036854775808'
+    ):
+        fix_dims(load(), {"seq": 1 << 62})
 
 
 def test_one_name_with_two_sizes_is_a_usage_error(tmp_path: Path, capsys: Any) -> None:
