@@ -95,9 +95,6 @@ class OrtCausalAttentionPass(FusionBasePass):
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
 
-    shape_proven = True
-    """The kernel's result is [B, S, N·H], as that of the kernel it replaces."""
-
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return

@@ -103,9 +103,6 @@ class OrtPackedAttentionPass(FusionBasePass):
     Source: com.microsoft.Attention-1 of ONNX Runtime.
     """
 
-    shape_proven = True
-    """The kernel's result is [B, S, N·V], as that of the kernel it replaces."""
-
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         for kernel in graph.nodes_of(KERNEL):
             found = _projections(kernel)

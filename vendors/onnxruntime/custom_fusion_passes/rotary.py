@@ -95,9 +95,6 @@ class OrtRotaryPass(FusionBasePass):
     Source: com.microsoft.RotaryEmbedding-1.
     """
 
-    shape_proven = True
-    """The split behind the kernel is the one before it: ``_attention.joined`` proves it."""
-
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return

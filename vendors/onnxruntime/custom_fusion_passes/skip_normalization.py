@@ -132,9 +132,6 @@ class OrtSkipNormPass(FusionBasePass):
     Source: com.microsoft.SkipLayerNormalization-1, SkipSimplifiedLayerNormalization-1.
     """
 
-    shape_proven = True
-    """Both addends have the shape of the result: ``_sizes`` proves it."""
-
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
@@ -213,9 +210,6 @@ class OrtRmsNormPass(FusionBasePass):
     Refuses: ``dtype``: not float32; ``rank``: not [B, S, D]; ``scale``: not [D].
     Source: SimplifiedLayerNormFusion of ONNX Runtime.
     """
-
-    shape_proven = True
-    """The same operators but for one that keeps the shape."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
