@@ -282,7 +282,8 @@ def run(directory: str, **given: Any) -> None:
     else:
         predicted = manifest["predicted"]
         click.echo(
-            f"{_plural(len(result.ranks), 'rank')}, {result.ranks[0]['segments']} segments,"
+            f"{_plural(len(result.ranks), 'rank')},"
+            f" {_plural(result.ranks[0]['segments'], 'segment')},"
             f" slowest {max(rank['run_seconds'] for rank in result.ranks):.3f} s"
         )
         click.echo(
@@ -301,6 +302,13 @@ def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> d
     if given["feeds"] is not None:
         loaded = verify.load_feeds(given["feeds"])
         missing = sorted(manifest["inputs"].keys() - loaded.keys())
+        unknown = sorted(loaded.keys() - manifest["inputs"].keys())
+        if unknown:
+            raise UsageError(
+                f"the split has no input {unknown[0]!r}; its inputs are"
+                f" {', '.join(map(repr, manifest['inputs'])) or 'none'}",
+                where=given["feeds"],
+            )
         if missing:
             raise UsageError(f"no array for input {', '.join(missing)}", where=given["feeds"])
         feeds = {name: loaded[name] for name in manifest["inputs"]}

@@ -231,7 +231,13 @@ class ModelGraph:
 
     def _read_shape(self, entry: onnx.ValueInfoProto) -> None:
         kind = entry.type.tensor_type
-        if not entry.type.HasField("tensor_type") or not kind.HasField("shape"):
+        value = entry.type.WhichOneof("value")
+        if value not in {None, "tensor_type"}:
+            raise ModelError(
+                f'"{entry.name}" is a {str(value).removesuffix("_type")}; only tensors are sharded',
+                where=str(self),
+            )
+        if value is None or not kind.HasField("shape"):
             return
         dims: list[int] = []
         for axis, dim in enumerate(kind.shape.dim):
@@ -429,5 +435,5 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
             output.type.tensor_type.ClearField("shape")
     try:
         return onnx.shape_inference.infer_shapes(light, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         raise ModelError(f"shape inference fails: {error}") from error

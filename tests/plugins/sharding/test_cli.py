@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
@@ -159,6 +160,17 @@ def test_run_finds_wrong_numbers(work: Path) -> None:
     error = refused("run", "ranks", "--verify")
     assert error.exit_code == 6
     assert "the numbers differ from those of" in str(error)
+
+
+def test_run_refuses_feeds_without_an_input(work: Path) -> None:
+    from gehost.verify import save_feeds
+
+    planned()
+    shard_command("split", "out.onnx", "-o", "ranks")
+    Path("feeds.npz").write_bytes(save_feeds(feeds_of(block()) | {"w1": np.ones(2)}))
+    error = refused("run", "ranks", "--feeds", "feeds.npz")
+    assert error.exit_code == 2
+    assert "the split has no input 'w1'; its inputs are 'x', 'ids'" in str(error)
 
 
 def test_run_refuses_a_model_that_changed(work: Path) -> None:

@@ -146,3 +146,20 @@ def test_initializers_listed_as_inputs_are_weights() -> None:
     model = model_of("(float[4] x, float[4] w) => (float[4] z) { z = Add (x, w) }")
     model.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
     assert ModelGraph(model).inputs == ["x"]
+
+
+def test_sequences_are_refused_by_name() -> None:
+    with pytest.raises(ModelError, match='"q" is a sequence; only tensors are sharded'):
+        graph_of("""(float[4] x) => (float[4] y) {
+            q = SequenceConstruct (x, x)
+            i = Constant <value_int = 0> ()
+            y = SequenceAt (q, i)
+        }""")
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20, "my" : 1]>
+        main (float[4] x) => (float[4] y) { y = my.f (x) }
+        <domain: "my", opset_import: ["" : 20, "my" : 1]> f (a) => (b) { b = my.f (a) }""")
+    with pytest.raises(ModelError, match=r"my::f -> my::f"):
+        ModelGraph(model)
