@@ -1,4 +1,6 @@
-"""Declarative rewrite rules, and the pass manager of Paddle's IR as a facade over a gehost host.
+"""Declarative rewrite rules, and Paddle's pass manager.
+
+The manager is a facade over a gehost host.
 
 Everything is imported when it is first used: the command line loads plugins before it knows whether
 it needs graphs.
@@ -81,8 +83,9 @@ __all__ = [
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the rules and passes that a vendor file defines in this style, which costs
-    nothing where none imports it.
+    """Register the rules and passes of a vendor file.
+
+    Costs nothing where no file imports this style.
     """
     if not {"gehost_drr.passes", "gehost_drr.rule"} & sys.modules.keys():
         return

@@ -1,4 +1,7 @@
-"""Check that source and result of a rule fit together, once when the rule is defined."""
+"""Check that source and result of a rule fit together.
+
+Once, when the rule is defined.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ _NOT_HOOKS = frozenset({"AddStatistics", "context", "origin", "pass_name", "rule
 
 
 def collect(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the rules and passes that a module, or a module of this package, defines.
+    """Register the rules and passes that a module defines.
+
+    Or a module of this package.
 
     Rules that a registered ``PatternRewritePass`` of the module lists run in it alone. Names with
     ``_`` in front are the file's own. The others run by benefit, then as they were written.
@@ -94,7 +96,10 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
 
 
 def _defined(cls: type[DrrPatternBase]) -> DrrRule:
-    """Build the rule of a class; an exception of its code becomes an error at its line."""
+    """Build the rule of a class.
+
+    An exception of its code becomes an error at its line.
+    """
     try:
         return cls().rule()
     except GehostError:

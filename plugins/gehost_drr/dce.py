@@ -1,4 +1,7 @@
-"""Dead-code elimination, as an example of a pass that works on the graph itself."""
+"""Dead-code elimination.
+
+An example of a pass that works on the graph itself.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from gehost_drr.passes import Pass
 
 
 class DeadCodeEliminationPass(Pass):
-    """Remove operations whose results are not read, and the weights that only they read.
+    """Remove operations whose results are not read.
+
+    Also the weights that only they read.
 
     Goes from readers to producers, so one walk finds all.
 
@@ -24,8 +29,9 @@ class DeadCodeEliminationPass(Pass):
         self.AddStatistics(self._sweep(op.graph))
 
     def _sweep(self, graph: Graph) -> int:
-        """Remove dead nodes of a graph, bodies before the values they capture; return their
-        number.
+        """Remove dead nodes of a graph; return their number.
+
+        Bodies come before the values they capture.
         """
         if graph.proto.quantization_annotation:
             return 0
@@ -44,7 +50,10 @@ def _is_unread(node: Node) -> bool:
 
 
 def has_side_effect(node: Node, context: CustomPassContext) -> bool:
-    """Whether an operation may do more than compute its results, as far as it is known."""
+    """Whether an operation may do more than compute its results.
+
+    As far as it is known.
+    """
     op = node.metadata.get("gehost.op", node.op)
     if node.domain:
         definition = context.registry.get(op)

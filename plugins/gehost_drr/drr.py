@@ -31,7 +31,9 @@ def rule(
     default: bool = True,
     instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Callable[[Callable[..., Any]], DrrRule]:
-    """Define a rule by a function of source and result pattern, which is called at once.
+    """Define a rule by a function of source and result pattern.
+
+    The function is called at once.
 
     Args:
         name: default: the function's name.

@@ -39,8 +39,9 @@ class _Bound:
 
 
 class Expression:
-    """A value that a match will have. Python's operators build larger ones; ``&``, ``|`` and
-    ``~`` stand for and, or, not.
+    """A value that a match will have.
+
+    Python's operators build larger ones; ``&``, ``|`` and ``~`` stand for and, or, not.
     """
 
     __slots__ = ("binary", "node", "text")
@@ -146,7 +147,10 @@ class Expression:
         return Compound(expressions.Not(as_condition(self).node), f"~({self})")
 
     def __getitem__(self, index: object) -> Expression:
-        """An entry, also by an expression; or a part, by a slice of numbers."""
+        """An entry, also by an expression.
+
+        Or a part, by a slice of numbers.
+        """
         if isinstance(index, slice):
             which = cast("slice[Any, Any, Any]", index)
             if all(
@@ -181,13 +185,19 @@ class Expression:
 
 
 class Compound(Expression):
-    """An expression over others. No subclass of another one, or Python would swap comparisons."""
+    """An expression over others.
+
+    No subclass of another one, or Python would swap comparisons.
+    """
 
     __slots__ = ()
 
 
 class Variable(Expression):
-    """An attribute variable: the value that an operator of the source pattern has there."""
+    """An attribute variable.
+
+    The value that an operator of the source pattern has there.
+    """
 
     __slots__ = ("name",)
 

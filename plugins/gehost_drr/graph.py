@@ -26,7 +26,10 @@ class NoneTensor(Struct, frozen=True):
 
 
 class Const(Struct, frozen=True):
-    """A constant that the result computes from the match: a number, list or array."""
+    """A constant that the result computes from the match.
+
+    A number, list or array.
+    """
 
     compute: NativeCall
 
@@ -47,14 +50,20 @@ class Tensor(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The current name: an operator's output may be named after it was created."""
+        """The current name.
+
+        An operator's output may be named after it was created.
+        """
         return self.graph.renamed.get(self.given_name, self.given_name)
 
     def __repr__(self) -> str:
         return f'tensor "{self.name}"'
 
     def Assign(self, source: Tensor) -> None:
-        """Give an operator's output this name; in a result, also forward a tensor under it."""
+        """Give an operator's output this name.
+
+        In a result, also forward a tensor under it.
+        """
         self.graph.bind(self.name, source)
 
     def __getattr__(self, name: str) -> Field:
@@ -70,8 +79,9 @@ Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
 
 @dataclass(eq=False)
 class Application:
-    """An operator with its inputs and outputs; an input that is neither tensor, constant nor
-    None is a literal.
+    """An operator with its inputs and outputs.
+
+    An input that is neither tensor, constant nor None is a literal.
     """
 
     ops: tuple[str, ...]
@@ -99,8 +109,9 @@ class Application:
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
-        """The inputs, each with its name if it is a tensor; only read once the rule is complete
-        and no name changes any more.
+        """The inputs, each with its name if it is a tensor.
+
+        Only read once the rule is complete and no name changes any more.
         """
         return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
 
@@ -111,8 +122,9 @@ class Application:
 
     @cached_property
     def reads(self) -> list[str]:
-        """The names of the tensors that it reads; asked for, as its operands are, once the rule
-        is whole.
+        """The names of the tensors that it reads.
+
+        Like its operands, only read once the rule is whole.
         """
         return [name for _, name in self.operands if name is not None]
 
@@ -163,7 +175,10 @@ class ConstantSource(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """A condition on a match: an expression, or a function of it (a native call)."""
+    """A condition on a match.
+
+    An expression, or a function of it (a native call).
+    """
 
     test: Expression | NativeCall
     origin: es.Origin
@@ -177,7 +192,10 @@ class Condition(Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class PatternGraph:
-    """The operators of a source or result pattern, in the order in which they were written."""
+    """The operators of a source or result pattern.
+
+    They are in the order in which they were written.
+    """
 
     is_result: bool
     applications: list[Application] = field(default_factory=list[Application])
@@ -200,7 +218,9 @@ class PatternGraph:
         outputs: Sequence[Tensor | NoneTensor],
         origin: es.Origin,
     ) -> Tensor:
-        """Add a source operator without inputs; returns its tensor, an input of the match.
+        """Add a source operator without inputs.
+
+        Returns its tensor, an input of the match.
 
         Raises:
             PatternError: an attribute that constants lack, or an output of another pattern.
@@ -249,11 +269,13 @@ class PatternGraph:
         return Tensor(self, names[0])
 
     def _fresh(self) -> str:
-        """A name that neither an author nor the other pattern of the rule has."""
+        """A name unused by the author and the rule's other pattern."""
         return f"%{'r' if self.is_result else ''}{len(self.applications)}"
 
     def bind(self, name: str, source: Tensor) -> None:
-        """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.
+        """Name a tensor that an operator makes.
+
+        In a result, forward a tensor that has a name.
 
         Raises:
             PatternError: it is none, is of another pattern, has a name already, or the name is

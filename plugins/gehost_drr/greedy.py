@@ -18,7 +18,10 @@ RuleLike: TypeAlias = "DrrRule | DrrPatternBase | type[DrrPatternBase]"
 
 
 class IrContext:
-    """The context that published code passes around; gehost keeps its state in the host."""
+    """The context that published code passes around.
+
+    gehost keeps its state in the host.
+    """
 
     @classmethod
     def Instance(cls) -> IrContext:
@@ -29,7 +32,10 @@ Context: TypeAlias = CustomPassContext | IrContext
 
 
 class RewritePatternSet:
-    """Rules that run together. Published code also passes its context, which is not needed."""
+    """Rules that run together.
+
+    Published code also passes its context, which is not needed.
+    """
 
     def __init__(self, *rules: RuleLike | Context) -> None:
         self.rules: list[DrrRule] = []
@@ -44,14 +50,19 @@ class RewritePatternSet:
 
 
 def is_rule(given: Any) -> bool:
-    """Whether it is a decorated function, a class of a rule, or an object of one."""
+    """Whether it is a rule in one of its forms.
+
+    A decorated function, a class of a rule, or an object of one.
+    """
     return isinstance(given, DrrRule | DrrPatternBase) or (
         isinstance(given, type) and issubclass(given, DrrPatternBase)
     )
 
 
 def as_rule(given: RuleLike) -> DrrRule:
-    """The rule that a class, an object of it, or a decorated function defines.
+    """Return the rule that a class or function defines.
+
+    The class may be given as an object; the function is decorated.
 
     Raises:
         PatternError: it is none of these, or not well-formed.
@@ -64,7 +75,9 @@ def as_rule(given: RuleLike) -> DrrRule:
 
 
 class FrozenRewritePatternSet:
-    """The rules of a set that may run, the most beneficial first, as they were added among equals.
+    """The rules of a set that may run.
+
+    The most beneficial first; equal ones as they were added.
 
     Args:
         patterns: the set.
@@ -91,7 +104,10 @@ class FrozenRewritePatternSet:
         self._passes: tuple[DrrPass, ...] = ()
 
     def passes(self, context: CustomPassContext, *, bottom_up: bool) -> tuple[DrrPass, ...]:
-        """The rules as passes of one compile, which keep the checks against its opset."""
+        """The rules as passes of one compile.
+
+        They keep the checks against its opset.
+        """
         if self._made_for != (context, bottom_up):
             self._made_for = context, bottom_up
             self._passes = tuple(DrrPass(rule, bottom_up=bottom_up) for rule in self.rules)
@@ -121,7 +137,10 @@ class GreedyRewriteConfig:
 
 
 class GreedyResult(NamedTuple):
-    """Outcome of the driver: whether it reached a fixed point, and the number of rewrites."""
+    """Outcome of the driver.
+
+    Whether it reached a fixed point, and the number of rewrites.
+    """
 
     converged: bool
     count: int  # pyright: ignore[reportIncompatibleMethodOverride] - the published name hides tuple.count
@@ -157,8 +176,9 @@ def ApplyPatternsGreedily(
     patterns: FrozenRewritePatternSet | RewritePatternSet,
     config: GreedyRewriteConfig | None = None,
 ) -> GreedyResult:
-    """Apply rules to a graph until none applies, or as often as the configuration allows; call it
-    from a pass's ``Run``.
+    """Apply rules to a graph until none applies.
+
+    The configuration may set a limit. Call it from a pass's ``Run``.
 
     Raises:
         PassError: no pass is running; a rule failed; rewrites feed each other without end.
@@ -194,8 +214,9 @@ def ApplyPatternsGreedily(
 
 
 def _run(pass_: DrrPass, graph: Graph, context: CustomPassContext) -> str:
-    """Run one rule; an error names the rule's own line. Return why the opset cannot express it,
-    else "".
+    """Run one rule; an error names the rule's own line.
+
+    Returns why the opset cannot express it, else "".
     """
     record = context.record
     status, message, origin = record.status, record.message, record.origin

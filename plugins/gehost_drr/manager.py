@@ -1,5 +1,6 @@
-"""The pass manager: a facade over a host of its own, which runs, checks and undoes passes as
-always.
+"""The pass manager: a facade over a host of its own.
+
+The host runs, checks and undoes passes as always.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class PassResult:
 
 @dataclass(frozen=True)
 class ManagerResult:
-    """A model after all passes, with the result of each pass, in order."""
+    """A model after all passes.
+
+    It has the result of each pass, in order.
+    """
 
     model: onnx.ModelProto
     passes: tuple[PassResult, ...]
@@ -203,7 +207,10 @@ def _factory(each: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]
 
 
 def _modules(pass_: Pass) -> Iterator[str]:
-    """The modules of a pass and its rules, whose operators may stand in the result."""
+    """The modules of a pass and its rules.
+
+    Their operators may stand in the result.
+    """
     yield type(pass_).__module__
     if isinstance(pass_, PatternRewritePass):
         for rule in pass_.patterns:

@@ -19,8 +19,9 @@ class MatchedTensor(Struct, frozen=True):
     value: Value
 
     def Shape(self) -> list[int | str]:
-        """The dimensions: a number, a name, or -1 where the model has none; ``[-2]`` where the
-        rank is unknown.
+        """The dimensions.
+
+        A number, a name, or -1 where the model has none; ``[-2]`` where the rank is unknown.
         """
         shape = self.value.shape
         if shape is None:
@@ -46,8 +47,9 @@ class MatchedTensor(Struct, frozen=True):
 
 
 class MatchContext:
-    """A match by the names of its rule. ``m.p1`` is attribute variable ``p1`` if there is one,
-    else tensor ``p1``.
+    """A match by the names of its rule.
+
+    ``m.p1`` is attribute variable ``p1`` if there is one, else tensor ``p1``.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class MatchContext:
         self._tensors = tensors
 
     def Attr(self, name: str) -> Any:
-        """The value of an attribute variable; None where the node has not the attribute and it has
-        no default.
+        """The value of an attribute variable.
+
+        None where the node has not the attribute and it has no default.
 
         Raises:
             GehostError: the source pattern has no such variable.
@@ -90,7 +93,10 @@ class MatchContext:
         return self._match.attributes[name]
 
     def Tensor(self, name: str) -> MatchedTensor:
-        """The tensor that the source pattern calls so; ``GehostError`` when it calls none so."""
+        """The tensor of a name in the source pattern.
+
+        Raises ``GehostError`` if there is none.
+        """
         return MatchedTensor(self.value(name))
 
     def value(self, name: str) -> Value:

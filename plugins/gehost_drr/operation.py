@@ -1,4 +1,6 @@
-"""Paddle's view of a graph: operations with regions, blocks, results and operands by name.
+"""Paddle's view of a graph.
+
+Operations with regions, blocks, results and operands by name.
 
 A pass gets a ``GraphOperation``. It has Paddle's methods, and hands everything else on to gehost's
 ``Graph``, which is ``op.graph``.
@@ -16,7 +18,10 @@ from gehost import Graph, Node, Value
 
 
 class OpResult:
-    """A tensor as the result or operand of an operation; ``value`` is gehost's own object."""
+    """A tensor as the result or operand of an operation.
+
+    ``value`` is gehost's own object.
+    """
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -31,7 +36,10 @@ class OpResult:
         return f'<OpResult "{self.value.name}">'
 
     def use_empty(self) -> bool:
-        """True where nothing reads the tensor: no node, no nested body, no graph output."""
+        """True where nothing reads the tensor.
+
+        No node, no nested body, no graph output.
+        """
         return not self.value.readers
 
     def defining_op(self) -> Operation | None:
@@ -97,7 +105,10 @@ class Operation:
         return Region(self.node.bodies[index])
 
     def __getattr__(self, name: str) -> Any:
-        """``op.x()``: the input or output that the operator's declaration calls ``x`` or ``X``."""
+        """``op.x()``: the input or output named ``x`` or ``X``.
+
+        The operator's declaration names it.
+        """
         if name.startswith("_") or name == "node":
             raise AttributeError(name)
         inputs, outputs = declared_names(self.node.domain, self.node.op_type)
@@ -112,7 +123,10 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def declared_names(domain: str, op_type: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of an operator's inputs and outputs, in small letters; empty if unknown."""
+    """Names of an operator's inputs and outputs.
+
+    In small letters; empty if unknown.
+    """
     try:
         schema = onnx.defs.get_schema(op_type, domain)
     except onnx.defs.SchemaError:
@@ -161,7 +175,9 @@ class Region:
 
 
 class GraphOperation:
-    """The operation whose region a pass works on: ``builtin.module``, or the node of a nested body.
+    """The operation whose region a pass works on.
+
+    ``builtin.module``, or the node of a nested body.
 
     Attributes:
         graph: the region's graph.
@@ -194,7 +210,10 @@ def graph_of(region: GraphOperation | Region | Block | Graph) -> Graph:
 
 
 def erase(node: Node) -> None:
-    """Remove a node, and the weights of its graph that only it read."""
+    """Remove a node, and weights that only it read.
+
+    The weights are those of its graph.
+    """
     graph = node.graph
     read: Sequence[Value | None] = node.inputs
     graph.remove_node(node)

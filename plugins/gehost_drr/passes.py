@@ -46,7 +46,9 @@ class Registration(NamedTuple):
 
 
 class Pass:
-    """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``.
+    """A pass over a graph and its nested bodies, one by one.
+
+    Override ``Run``.
 
     Name and level are class attributes, or arguments of the constructor:
     ``super().__init__("fused_linear_pass", 2)``.
@@ -82,7 +84,9 @@ class Pass:
         return True
 
     def Run(self, op: GraphOperation) -> Status | bool | None:
-        """Work on one graph, by ``ApplyPatternsGreedily`` or by editing it; False fails the pass.
+        """Work on one graph; False fails the pass.
+
+        Use ``ApplyPatternsGreedily``, or edit the graph.
 
         Args:
             op: the graph as Paddle's operation (``op.region(0)``); it has gehost's ``Graph``
@@ -92,7 +96,10 @@ class Pass:
         raise PassError(f"{type(self).__name__} does not define Run(self, op)")
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
-        """Models that the pass rewrites, for ``check-pass`` to check besides those it draws."""
+        """Models that the pass rewrites.
+
+        ``check-pass`` checks them besides those it draws.
+        """
         return ()
 
     def AddStatistics(self, count: int) -> None:
@@ -100,7 +107,10 @@ class Pass:
         self.context.record.replaced += count
 
     def pass_name(self) -> str:
-        """The name given to its constructor, else that of its registration, else its class's."""
+        """The name given to its constructor.
+
+        Else that of its registration, else its class's.
+        """
         return (
             vars(self).get("name")
             or getattr(registration(type(self)), "name", "")
@@ -110,8 +120,9 @@ class Pass:
 
 
 class PatternRewritePass(Pass):
-    """A pass that applies a set of rules greedily: give ``patterns``, or override
-    ``InitializePatterns``.
+    """A pass that applies a set of rules greedily.
+
+    Give ``patterns``, or override ``InitializePatterns``.
     """
 
     patterns: ClassVar[Sequence[DrrRule | DrrPatternBase | type[DrrPatternBase]]] = ()
@@ -161,7 +172,10 @@ hooks.
 
 
 class RunningPass:
-    """A ``Pass`` as the host runs it: for each graph of a model in turn."""
+    """A ``Pass`` as the host runs it.
+
+    It runs for each graph of a model in turn.
+    """
 
     def __init__(self, pass_: Pass, driven: dict[str, Driven] | None = None) -> None:
         """``driven``: receives the results of drivers, by pass."""
@@ -191,8 +205,9 @@ class RunningPass:
 
 
 class RunningRules(RunningPass, PatternFusionPass):
-    """A ``PatternRewritePass`` as the host runs it; that it has patterns lets ``check-pass``
-    build instances of them.
+    """A ``PatternRewritePass`` as the host runs it.
+
+    It has patterns, so that ``check-pass`` can build instances of them.
     """
 
     subject: PatternRewritePass

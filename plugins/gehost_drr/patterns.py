@@ -1,4 +1,6 @@
-"""The author's interface to a rule: the two patterns, their operators, and attribute variables.
+"""The author's interface to a rule.
+
+The two patterns, their operators, and attribute variables.
 
 ``Op``, ``Tensor`` and ``Attr`` are the published spelling. ``pat.Relu(pat.x)`` is short for them: a
 capital begins an operator, a small letter a tensor, and ``pat.y = …`` names an operator's output.
@@ -28,7 +30,10 @@ from gehost_drr.graph import (
 
 
 class Op(Struct, frozen=True):
-    """An operator, to be applied: ``op(x, y)``, or ``op([x, y], [z])`` to name its outputs."""
+    """An operator, to be applied.
+
+    ``op(x, y)``, or ``op([x, y], [z])`` to name its outputs.
+    """
 
     graph: PatternGraph
     ops: tuple[str, ...]
@@ -79,7 +84,7 @@ def _is_operand(given: Any, *, in_result: bool) -> bool:
 
 
 def _is_plain(given: Any) -> bool:
-    """Whether it is a number, a text, an array, or a list of them."""
+    """Whether it is a number, text, array, or list of these."""
     if isinstance(given, list | tuple):
         return all(map(_is_plain, cast("Iterable[Any]", given)))
     return isinstance(given, int | float | str | bytes | np.generic | np.ndarray)
@@ -106,8 +111,9 @@ class _Capital:
 
 
 def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
-    """Check the value of an attribute: plain, an expression, or computed; texts may be written as
-    bytes, too.
+    """Check the value of an attribute.
+
+    Plain, an expression, or computed; texts may be written as bytes, too.
     """
     if isinstance(value, bytes):
         return value.decode()
@@ -217,12 +223,16 @@ class SourcePattern(DrrPattern):
         object.__setattr__(self, "_result", result)
 
     def Attr(self, name: str) -> Variable:
-        """A variable for an attribute's value, which must be equal wherever the variable stands."""
+        """A variable for an attribute's value.
+
+        The value must be equal wherever the variable stands.
+        """
         return Variable(_name(name, "Attr"))
 
     def RequireNativeCall(self, test: NativeCall, reason: str = "") -> None:
-        """Ask a function of the match; it returns whether the match may be replaced, or
-        ``m.reject("key: text")``.
+        """Ask a function of the match whether to replace it.
+
+        It returns True, False, or ``m.reject("key: text")``.
 
         Args:
             test: the function.
@@ -256,8 +266,9 @@ class SourcePattern(DrrPattern):
         self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
     def Commutative(self, made: Tensor) -> Tensor:
-        """Let the operator that makes a tensor match with its operands in any order; returns the
-        tensor.
+        """Let a tensor's operator match with operands in any order.
+
+        Returns the tensor.
 
         Raises:
             PatternError: no operator of this pattern makes it.
@@ -278,14 +289,17 @@ class SourcePattern(DrrPattern):
 
 
 class ResultPattern(DrrPattern):
-    """The replacement of a match. Tensors that it does not define are those at the inputs of the
-    source pattern.
+    """The replacement of a match.
+
+    Tensors that it does not define are those at the inputs of the source pattern.
     """
 
     __slots__ = ()
 
     def Attr(self, compute: NativeCall) -> Native:
-        """A value for an attribute, computed from the match; None leaves the attribute out.
+        """A value for an attribute, computed from the match.
+
+        None leaves the attribute out.
 
         Raises:
             PatternError: it is no function.
@@ -293,8 +307,9 @@ class ResultPattern(DrrPattern):
         return Native(_function(compute, "Attr of a result", "a value or variable stands as it is"))
 
     def Const(self, compute: NativeCall) -> Const:
-        """A constant that is computed from the match: an array, or a number or list in its
-        partner's dtype.
+        """A constant that is computed from the match.
+
+        An array, or a number or list in its partner's dtype.
 
         Raises:
             PatternError: it is no function.
@@ -303,8 +318,9 @@ class ResultPattern(DrrPattern):
 
 
 class DrrPatternContext:
-    """The argument of a rule: creates the source pattern. The patterns are then in ``source`` and
-    ``result``.
+    """The argument of a rule: creates the source pattern.
+
+    The patterns are then in ``source`` and ``result``.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""A graph as text, one operation a line, in the form of Paddle's IR.
+"""A graph as text, one operation a line.
+
+The form is that of Paddle's IR.
 
 ``(%2) = "MatMul" (%0, %1) {…} : (tensor<1x300x256xf32>, tensor<256x256xf32>) ->
 tensor<1x300x256xf32>``
@@ -33,8 +35,9 @@ _INDENT = "    "
 
 
 def print_graph(graph: Graph) -> str:
-    """Print the graph with its bodies: first its inputs, then its operations, then its
-    outputs.
+    """Print the graph with its bodies.
+
+    First its inputs, then its operations, then its outputs.
     """
     return "\n".join(["{", *_lines(graph, _Numbers(), _INDENT), "}"])
 
@@ -98,7 +101,10 @@ def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
 
 
 def type_text(value: Value) -> str:
-    """``tensor<1x-1xf32>``: -1 for a size that is no number, ``*`` where the rank is not known."""
+    """``tensor<1x-1xf32>``.
+
+    -1 for a size that is no number, ``*`` where the rank is not known.
+    """
     dtype = "?" if value.dtype is None else _SHORT.get(value.dtype, value.dtype.name.lower())
     if value.shape is None:
         return f"tensor<*x{dtype}>"

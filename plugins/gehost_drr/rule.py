@@ -1,4 +1,7 @@
-"""A declarative rule: checked when it is defined, then an ordinary pattern and replacement."""
+"""A declarative rule.
+
+Checked when it is defined, then an ordinary pattern and replacement.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ from gehost_drr.patterns import DrrPatternContext
 
 @dataclass(frozen=True, eq=False)
 class DrrRule:
-    """A rule as its author defined it, with the pattern and replacement built from it."""
+    """A rule as its author defined it.
+
+    The pattern and replacement are built from it.
+    """
 
     name: str
     origin: es.Origin
@@ -61,8 +67,9 @@ class DrrRule:
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
-        """Values that attributes of the result are computed from and that must be known; a
-        variable's value may be absent.
+        """Values that attributes of the result are computed from.
+
+        They must be known; a variable's value may be absent.
         """
         values = (value for each in self.result.applications for value in each.attributes.values())
         return tuple(
@@ -87,7 +94,10 @@ class DrrRule:
 
     @cached_property
     def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
-        """The values that a replacement reads from a match, in the order of ``_apply``."""
+        """The values that a replacement reads from a match.
+
+        They are in the order of ``_apply``.
+        """
         given = [
             value
             for each in self._in_order
@@ -97,7 +107,10 @@ class DrrRule:
 
     @cached_property
     def _has_lists(self) -> bool:
-        """Whether the result reads a list or array, which its author may fill for each match."""
+        """Whether the result reads a list or array.
+
+        Its author may fill it for each match.
+        """
         return any(
             isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs
         )
@@ -281,8 +294,9 @@ def note_class(cls: type) -> None:
 
 
 class DrrPatternBase:
-    """A rule as a class: override ``__call__``, which defines the patterns on ``ctx``. Collected
-    from vendor files.
+    """A rule as a class.
+
+    Override ``__call__``, which defines the patterns on ``ctx``. Collected from vendor files.
     """
 
     name: ClassVar[str] = ""
@@ -310,7 +324,10 @@ class DrrPatternBase:
         )
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
-        """Models that the rule rewrites, for ``check-pass`` to check besides those it draws."""
+        """Models that the rule rewrites.
+
+        ``check-pass`` checks them besides those it draws.
+        """
         return ()
 
     def Build(self, context: Any = None) -> DrrRule:
@@ -345,7 +362,10 @@ class DrrPatternBase:
 def _as_pattern(
     name: str, source: PatternGraph, outputs: Sequence[str]
 ) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
-    """The pattern, its inputs by index, and under which index it captures each tensor."""
+    """Return the pattern, its inputs and its captures.
+
+    Inputs by index; captures by tensor, with their index.
+    """
     builder = EsGraphBuilder(name)
     ordered = source.in_order()
     inputs = dict.fromkeys(
@@ -399,8 +419,9 @@ def _apply(
 
 
 def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
-    """Build the result once without its values: parameters and numbers of inputs that do not
-    exist show now.
+    """Build the result once without its values.
+
+    Parameters and numbers of inputs that do not exist show now.
     """
     builder = EsGraphBuilder(name)
     made: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
@@ -419,8 +440,9 @@ def _equal(found: Any, wanted: Any) -> bool:
 
 
 def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
-    """Return the function that computes an attribute or input of the result from a match; None
-    for a plain value.
+    """Return the function that computes a part of the result.
+
+    It computes an attribute or input from a match; None for a plain value.
     """
     if isinstance(given, Native | Const):
         return given.compute

@@ -1,5 +1,6 @@
-"""HLO text of XLA: read and printed, shown as data flow, imported as ONNX, its fusions beside
-gehost's.
+"""HLO text of XLA: read, printed, shown, imported as ONNX.
+
+It is shown as data flow; its fusions stand beside gehost's.
 
 Everything is imported when it is first used: the command line loads plugins before it knows whether
 it needs graphs.

@@ -1,5 +1,6 @@
-"""Typed views of attributes, computed when they are asked for; the attributes themselves stay as
-written.
+"""Typed views of attributes, computed on access.
+
+The attributes themselves stay as written.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ CALLED_LISTS = ("branch_computations", "called_computations")
 
 
 class AttributeFormError(ValueError):
-    """An attribute is missing, or not of the form that its view needs."""
+    """An attribute is missing, or has the wrong form.
+
+    Its view needs that form.
+    """
 
 
 class DimensionWindow(NamedTuple):
@@ -56,7 +60,10 @@ class DimensionWindow(NamedTuple):
 
 
 class DimLabels(NamedTuple):
-    """Dimension numbers of a convolution: indices into the operands' and the result's shapes."""
+    """Dimension numbers of a convolution.
+
+    Indices into the operands' and the result's shapes.
+    """
 
     batch: int
     feature: int

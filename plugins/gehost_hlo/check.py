@@ -1,4 +1,7 @@
-"""What must hold for text that follows the grammar: problems as text, "" where there is none."""
+"""Conditions on text that follows the grammar.
+
+Problems are texts, "" where there is none.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from gehost_hlo.module import HloComputation, HloInstruction, Shape
 
 
 def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> str:
-    """Check one instruction whose operands are defined: numbers of parameters, sizes of a reshape,
-    shardings.
+    """Check one instruction whose operands are defined.
+
+    Numbers of parameters, sizes of a reshape, shardings.
     """
     if instruction.opcode == "parameter":
         number = instruction.literal
@@ -30,8 +34,9 @@ def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInst
 
 
 def check_computation(computation: HloComputation) -> str:
-    """Check that parameters are numbered from 0 without gaps, and that a signature agrees with them
-    and with the root.
+    """Check the parameters and the signature of a computation.
+
+    Parameters are numbered from 0 without gaps; a signature agrees with them and with the root.
     """
     parameters = computation.parameters
     for number, parameter in enumerate(parameters):

@@ -32,12 +32,18 @@ _constants = click.option(
 
 @click.group()
 def hlo() -> None:
-    """Read HLO text of XLA: print it, show its data flow, import it as ONNX, list its fusions."""
+    """Read HLO text of XLA, and print, show or import it.
+
+    It is shown as data flow, imported as ONNX; its fusions are listed.
+    """
 
 
 @contextmanager
 def _quoting() -> Generator[None]:
-    """Show the line and a caret before the error of one line that ends the command."""
+    """Show the line and a caret before an error.
+
+    The error is that of one line, and ends the command.
+    """
     from gehost_hlo.errors import HloSyntaxError
 
     try:
@@ -95,8 +101,9 @@ def print_(file: str, computation: str | None, form: str | None) -> None:
 @_computation
 @click.option("--dot", is_flag=True, help="As a Graphviz digraph; JSON without it.")
 def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
-    """Print which instruction of FILE reads which: an object for each computation, with nodes and
-    edges.
+    """Print which instruction of FILE reads which.
+
+    There is an object for each computation, with nodes and edges.
     """
     from gehost_hlo import data_flow as flow
 
@@ -163,8 +170,9 @@ def import_(file: str, output: str, **given: Any) -> None:
 def fusions(
     after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool
 ) -> None:
-    """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes
-    fused of BEFORE.
+    """List the fusions of AFTER, the text after XLA's passes.
+
+    Beside each: the fusions of gehost's passes in BEFORE.
 
     Both are joined by op_name, the source operation in the metadata, which BEFORE must have been
     printed with, and by the lines of the program where both texts have tables of stack frames.

@@ -1,4 +1,7 @@
-"""The vocabulary of the translations: operators on tensors that have HLO's shapes and types."""
+"""The vocabulary of the translations.
+
+Operators on tensors that have HLO's shapes and types.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ class Context:
     """The instructions of the computation by name."""
 
     def nested(self, scope: str) -> Context:
-        """Return a context for a body of Loop or If, which may read all tensors of this one."""
+        """Return a context for a body of Loop or If.
+
+        The body may read all tensors of this one.
+        """
         return replace(self, body=Body(self.body.names), scope=scope)
 
     # Shapes and constants
@@ -126,8 +132,9 @@ class Context:
         return found
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
-        """Convert as ONNX's Cast does; HLO's convert differs where a float is too large for an
-        integer.
+        """Convert as ONNX's Cast does.
+
+        HLO's convert differs where a float is too large for an integer.
         """
         if tensor.type == kind:
             return tensor
@@ -168,7 +175,10 @@ class Context:
         return self.cast(moved, tensor.type)
 
     def reshape(self, tensor: Tensor, dims: Sequence[int]) -> Tensor:
-        """Reshape; of a chain one Reshape is left, and a tensor of one number stays one."""
+        """Reshape; of a chain one Reshape is left.
+
+        A tensor of one number stays one.
+        """
         shape = tuple(dims)
         if tensor.dims == shape:
             return tensor
@@ -194,7 +204,10 @@ class Context:
         )
 
     def _unit_dims(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Add or remove dimensions of size 1 of a tensor that is broadcast by its readers."""
+        """Add or remove dimensions of size 1.
+
+        The tensor's readers broadcast it.
+        """
         held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
         sizes = iter([size for axis, size in enumerate(held) if tensor.dims[axis] != 1])
         aligned = [1 if size == 1 else next(sizes) for size in shape]
@@ -203,7 +216,10 @@ class Context:
         return Tensor(name, tensor.type, shape, trimmed)
 
     def _reshaped(self, name: str, kind: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> str:
-        """Reshape an ONNX tensor of ``dims``, from the first tensor of a chain of reshapes."""
+        """Reshape an ONNX tensor of ``dims``.
+
+        Starts from the first tensor of a chain of reshapes.
+        """
         if dims == shape:
             return name
         root, root_dims = self.body.roots.get(self.body.names.resolve(name), (name, dims))
@@ -339,8 +355,9 @@ class Context:
         return self.broadcast(self.line(dims[axis], kind), dims, [axis])
 
     def line(self, size: int, kind: str, stride: int = 1) -> Tensor:
-        """Return the vector 0, stride, 2·stride, … of ``size`` numbers; a long one is computed by
-        the model.
+        """Return the vector 0, stride, 2·stride, … of ``size`` numbers.
+
+        The model computes a long one.
         """
         if size <= _LARGE:
             return self.array(np.arange(size, dtype=np.int64) * stride, kind)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def dataflow(computation: HloComputation) -> nx.MultiDiGraph[str]:
-    """Return the instructions as nodes and their operands as edges, from the operand to its user.
+    """Return the data flow: instructions and their operands.
+
+    Instructions are nodes; edges go from the operand to its user.
 
     Nodes have ``opcode`` and ``shape``; edges have ``operand``, the index among the operands of the
     user. An instruction that reads another twice has two edges. An instruction written in place of
@@ -44,8 +46,9 @@ def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) ->
 
 
 def calls(computation: HloComputation) -> list[str]:
-    """Return the names of the computations that a computation's instructions name, each once, in
-    order.
+    """Return the names of the computations that instructions name.
+
+    Each once, in order.
     """
     return list(
         dict.fromkeys(

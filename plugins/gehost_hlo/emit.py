@@ -113,8 +113,9 @@ class Names:
         return self.renamed.get(name, name)
 
     def choose(self, wanted: str, scope: str) -> str:
-        """Return ``wanted`` while it is free, else ``scope/wanted``, else one with a number; and
-        take it.
+        """Choose a free name near ``wanted``, and take it.
+
+        ``wanted`` while it is free, else ``scope/wanted``, else one with a number.
         """
         if wanted in self.taken or (scope and wanted in self.reserved):
             wanted = f"{scope}/{wanted}" if scope else wanted
@@ -126,8 +127,9 @@ class Names:
         return wanted
 
     def place_constant(self, name: str) -> str:
-        """Return a constant's chosen name for its first tensor; "" for the tensors that further
-        bodies need.
+        """Return a constant's chosen name for its first tensor.
+
+        "" for the tensors that further bodies need.
         """
         if name in self._placed:
             return ""
@@ -136,7 +138,10 @@ class Names:
 
 
 class Body:
-    """A graph, a function or a body of Loop or If, while it is built."""
+    """A graph, function or body while it is built.
+
+    The body is one of Loop or If.
+    """
 
     def __init__(self, names: Names, *, constants_as_nodes: bool = False) -> None:
         self.names = names
@@ -168,7 +173,10 @@ class Body:
         return len(self.ops)
 
     def finish(self, place: int, value: Value, name: str) -> None:
-        """Give the result the name of its instruction, if the instruction made it in full."""
+        """Give the result the name of its instruction.
+
+        Only if the instruction made it in full.
+        """
         if not isinstance(value, Tensor) or not value.name or value.held != value.dims:
             return
         producer = next((op for op in reversed(self.ops[place:]) if value.name in op.outputs), None)
@@ -213,7 +221,10 @@ class Body:
         return self.typed(name, kind, shape, shape)
 
     def typed(self, name: str, kind: str, dims: tuple[int, ...], held: tuple[int, ...]) -> Tensor:
-        """Return a tensor that an operator made, and note its type for the graph."""
+        """Return a tensor that an operator made.
+
+        Notes its type for the graph.
+        """
         self.types[name] = (kind, held)
         return Tensor(name, kind, dims, held)
 
@@ -256,7 +267,10 @@ class Body:
         return self._known[key]
 
     def full(self, tensor: Tensor) -> str:
-        """Return the name of an ONNX tensor of exactly the dims of ``tensor``."""
+        """Return the name of an ONNX tensor of exact dims.
+
+        They are the dims of ``tensor``.
+        """
         name = self.held(tensor)
         if tensor.held == tensor.dims:
             return name
@@ -284,8 +298,9 @@ class Body:
     # The end
 
     def captured(self, given: Iterable[str]) -> frozenset[str]:
-        """Return the names that the operators read from outside; ``given`` are the body's own
-        inputs.
+        """Return the names that the operators read from outside.
+
+        ``given`` are the body's own inputs.
         """
         resolve = self.names.resolve
         own = {*given, *self.initializers}

@@ -1,4 +1,7 @@
-"""XLA's fusions, and beside each what gehost's passes fused of the same source operations."""
+"""XLA's fusions, and gehost's beside them.
+
+Both are of the same source operations.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +79,9 @@ class XlaFusion:
 
 
 def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[XlaFusion]:
-    """List the fusions of a module in the order of its text, with those of ``vendor`` that share a
-    source operation.
+    """List the fusions of a module in the order of its text.
+
+    Each comes with those of ``vendor`` that share a source operation.
 
     A source operation is an ``op_name`` and, where both texts have stack frames, the lines of the
     program that it comes from: layers that run the same function have the same names.
@@ -130,8 +134,9 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
 
 
 def stack_frames(module: HloModule) -> dict[str, str]:
-    """Return the lines of each stack frame of a module's tables, the innermost first; {} where it
-    has none.
+    """Return the lines of each stack frame of a module's tables.
+
+    The innermost comes first; {} where it has none.
     """
     tables = {table.name: dict(table.entries) for table in module.tables}
     if not {"FileNames", "FileLocations", "StackFrames"} <= tables.keys():
@@ -174,8 +179,9 @@ def source_of(instruction: HloInstruction, frames: Mapping[str, str]) -> str:
 def vendor_fusions(
     module: HloModule, before: onnx.ModelProto, after: onnx.ModelProto
 ) -> list[VendorFusion]:
-    """List the nodes of a compiled import that passes made, with the source operations that they
-    stand for.
+    """List the nodes of a compiled import that passes made.
+
+    Each comes with the source operations that it stands for.
 
     Args:
         module: the text that was imported.

@@ -1,5 +1,6 @@
-"""Translates a module to ONNX: the entry becomes the graph, fusions become model-local functions,
-calls are inlined.
+"""Translates a module to ONNX.
+
+The entry becomes the graph, fusions become model-local functions, calls are inlined.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ class _Importer:
     def _parameters(
         self, c: Context, computation: HloComputation
     ) -> tuple[list[Tensor], list[Value]]:
-        """Return the inputs, and the value of each parameter; a tuple becomes an input for each of
-        its arrays.
+        """Return the inputs, and the value of each parameter.
+
+        A tuple becomes an input for each of its arrays.
         """
         inputs: list[Tensor] = []
         args: list[Value] = []
@@ -110,8 +112,9 @@ class _Importer:
     def _outputs(
         self, c: Context, computation: HloComputation, value: Value, inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        """Return the outputs: a result that is an input, a constant or an output already gets an
-        Identity.
+        """Return the outputs.
+
+        A result that is an input, a constant or an output already gets an Identity.
         """
         root = computation.root
         names = c.body.names
@@ -169,8 +172,9 @@ class _Importer:
         scope: str,
         batch: tuple[int, ...] | None,
     ) -> Value:
-        """Translate a computation into the body of ``c``; names that are taken get ``scope`` in
-        front.
+        """Translate a computation into the body of ``c``.
+
+        Names that are taken get ``scope`` in front.
         """
         if computation.name in c.active or len(c.active) > _DEPTH:
             raise RefusalError(
@@ -296,7 +300,10 @@ def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
 
 
 def _placeholder(c: Context, instruction: HloInstruction) -> Value:
-    """Return a value in place of a refused one, so that the other instructions are checked, too."""
+    """Return a value in place of a refused one.
+
+    The other instructions are then checked, too.
+    """
     if instruction.shape is None:
         return ()
     batch = c.batch or ()

@@ -1,5 +1,6 @@
-"""Which element types ONNX Runtime's CPU kernels take, and which type carries another through an
-operator.
+"""Element types of ONNX Runtime's CPU kernels, and their carriers.
+
+A carrier is a type that carries another through an operator.
 
 Measured with ONNX Runtime 1.31 at opset 21, with numbers at the ends of each type: a kernel that
 computes something else there, as Max of s64 does, counts as none. An element type without a kernel
@@ -125,7 +126,10 @@ do.
 
 
 def carrier(op: str, kind: str) -> str | None:
-    """Return the element type to run ``op`` in: ``kind`` itself, its carrier, or None."""
+    """Return the element type to run ``op`` in, or None.
+
+    It is ``kind`` itself, or its carrier.
+    """
     kernels = KERNELS.get(op)
     if kernels is None or kind in kernels:
         return kind

@@ -53,7 +53,10 @@ class Shape(msgspec.Struct, frozen=True):
         return count
 
     def leaves(self) -> tuple[Shape, ...]:
-        """Return the arrays of a tuple, depth first; an array is its own leaf."""
+        """Return the arrays of a tuple, depth first.
+
+        An array is its own leaf.
+        """
         if self.elements is None:
             return (self,)
         return tuple(leaf for element in self.elements for leaf in element.leaves())

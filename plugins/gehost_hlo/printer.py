@@ -9,8 +9,9 @@ from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand
 
 
 def to_text(module: HloModule) -> str:
-    """Print a module as it was read: equal to the text that was parsed but for white space and
-    comments.
+    """Print a module as it was read.
+
+    The text equals the parsed one but for white space and comments.
     """
     printer = _Printer()
     parts: list[str] = []
@@ -99,8 +100,9 @@ def as_tree(module: HloModule) -> dict[str, Any]:
 
 
 def computation_tree(computation: HloComputation) -> dict[str, Any]:
-    """Return a computation as plain values; parameters and results come from the signature, else
-    from the instructions.
+    """Return a computation as plain values.
+
+    Parameters and results come from the signature, else from the instructions.
     """
     if computation.signature is not None:
         parameters = [(each.name, each.shape) for each in computation.signature]

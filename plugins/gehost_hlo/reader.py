@@ -91,7 +91,9 @@ TYPES = frozenset(
 
 
 def parse(text: str) -> HloModule:
-    """Read a module: its text, before or after XLA's passes, or some computations without a header.
+    """Read a module from its text.
+
+    The text is from before or after XLA's passes, or some computations without a header.
 
     Raises:
         HloSyntaxError: the text breaks the grammar, a name is assigned twice or not defined above
@@ -279,7 +281,10 @@ class _Reader:
     def _operand_list(
         self, opcode: str, defined: dict[str, HloInstruction], depth: int
     ) -> tuple[Operand, ...]:
-        """Read operands up to the closing parenthesis; a constant and a parameter hold text."""
+        """Read operands up to the closing parenthesis.
+
+        A constant and a parameter hold text.
+        """
         scanner = self.scanner
         if opcode in {"constant", "parameter"}:
             return (Operand(literal=self._literal()),)
@@ -393,8 +398,9 @@ class _Reader:
         return attributes
 
     def _value(self) -> str:
-        """Read a value: plain text, strings and balanced brackets, up to a comma, a blank or a
-        closing bracket.
+        """Read a value up to a comma, blank or closing bracket.
+
+        It consists of plain text, strings and balanced brackets.
         """
         scanner = self.scanner
         text, start = scanner.text, scanner.position
@@ -451,7 +457,10 @@ class _Reader:
         return self._array(shape_text, place)
 
     def _array(self, text: str, place: int) -> Shape:
-        """The shape of an array from its text; equal texts give the same object."""
+        """The shape of an array from its text.
+
+        Equal texts give the same object.
+        """
         known = self._shapes.get(text)
         if known is not None:
             return known

@@ -1,4 +1,6 @@
-"""Reads HLO text in place: anchored expressions from a position, without a list of tokens.
+"""Reads HLO text in place.
+
+Uses anchored expressions from a position, without a list of tokens.
 
 Every repetition is possessive or splits its input in one way only, so that each expression takes
 linear time.
@@ -100,8 +102,9 @@ class Scanner:
         return self.pattern(NAMES, wanted), percent
 
     def balanced(self) -> str:
-        """Read from a bracket to the one that closes it; strings and comments count as one
-        character each.
+        """Read from a bracket to the one that closes it.
+
+        Strings and comments count as one character each.
 
         Raises:
             HloSyntaxError: a bracket is missing or of the wrong kind, or brackets are nested too

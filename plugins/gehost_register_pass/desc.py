@@ -21,8 +21,9 @@ TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
 
 
 class InputSpec:
-    """The shape (None or -1: any size) and dtype that an argument of a pattern asks of its
-    tensor.
+    """The shape and dtype that an argument requires of its tensor.
+
+    In the shape, None or -1 is any size.
     """
 
     def __init__(
@@ -49,14 +50,16 @@ def _sizes(shape: Any) -> tuple[int | None, ...]:
 
 
 class ParamAttr:
-    """Mark an argument of a pattern as a weight: a constant that no caller of the model can
-    override.
+    """Mark an argument of a pattern as a weight.
+
+    A weight is a constant that no caller of the model can override.
     """
 
 
 class Traced(Untold):
-    """A tensor, or an operator that stands for its first output; one is not compared with
-    another.
+    """A tensor, or an operator that stands for its first output.
+
+    One is not compared with another.
     """
 
     _advice = (
@@ -72,7 +75,10 @@ class Traced(Untold):
 
 @dataclass(frozen=True, eq=False)
 class Tensor(Traced):
-    """An argument of a traced function, or an output of an operator in it."""
+    """An argument of a traced function.
+
+    Or an output of an operator in it.
+    """
 
     ref: Ref
     scope: Scope
@@ -85,8 +91,9 @@ class Tensor(Traced):
     __repr__ = __str__
 
     def Attr(self, name: str) -> Symbol:
-        """A property of the matched tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a
-        flat list) of a constant.
+        """A property of the matched tensor.
+
+        ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a flat list) of a constant.
         """
         if name not in TENSOR_ATTRIBUTES:
             raise mistake(
@@ -115,8 +122,9 @@ Given: TypeAlias = "Tensor | OpDesc | Symbol | float | Sequence[Any] | None"
 
 
 class OpAttribute(Symbol):
-    """An attribute of an operator: read it in a pattern, or let a replacement take it from what
-    matched.
+    """An attribute of an operator.
+
+    Read it in a pattern, or let a replacement take it from the match.
     """
 
     def __init__(self, op: OpDesc, name: str) -> None:
@@ -125,8 +133,9 @@ class OpAttribute(Symbol):
 
     @property
     def expression(self) -> ex.OpAttr:
-        """Raises ``PatternError`` unless the operator is one of the pattern at hand, and
-        applied.
+        """Raise ``PatternError`` unless the operator can be read here.
+
+        It is one of the pattern at hand, and applied.
         """
         number = self._op.number
         if self._op.scope is not current("Attr").matched:
@@ -145,8 +154,9 @@ class OpAttribute(Symbol):
         *,
         var: str = "",
     ) -> None:
-        """Give the attribute the value of the pattern's operator, or of its argument ``var``; see
-        the function ``MappedPattern``.
+        """Give the attribute the value of the pattern's operator.
+
+        Or of its argument ``var``; see the function ``MappedPattern``.
         """
         source = op or ("" if var else self._op.type)
         self._op.SetAttr(
@@ -155,10 +165,13 @@ class OpAttribute(Symbol):
 
 
 class OpDesc(Traced):
-    """An operator of a traced function. As an operand it means its first output."""
+    """An operator of a traced function.
+
+    As an operand it means its first output.
+    """
 
     def __init__(self, type_: str) -> None:
-        """Raises ``PatternError`` for an operator that ONNX has not, and that names no domain."""
+        """Raise ``PatternError`` for an operator without domain that ONNX lacks."""
         if problem := operator_problem(type_):
             raise mistake(problem)
         self.type = type_
@@ -182,7 +195,10 @@ class OpDesc(Traced):
         return f"<{self} at {self.origin}>"
 
     def output_text(self, index: int) -> str:
-        """An output as text: the operator, with the output's name where there are several."""
+        """An output as text.
+
+        The operator, with the output's name where there are several.
+        """
         names = _output_names(self.type)
         if index == 0 and len(names) < 2:
             return str(self)
@@ -223,7 +239,9 @@ class OpDesc(Traced):
         return self
 
     def _variadic(self, name: str, given: Sequence[Given]) -> tuple[Given, ...]:
-        """The inputs behind those by position, for a variadic input given as a list.
+        """The inputs behind those by position.
+
+        For a variadic input given as a list.
 
         Raises:
             PatternError: the operator has no variadic input, or it is given twice.
@@ -239,7 +257,7 @@ class OpDesc(Traced):
         return tuple(given)
 
     def refuse_several_outputs(self, role: str, where: es.Origin) -> None:
-        """Refuse the whole operator as a returned tensor where it has several outputs.
+        """Refuse an operator with several outputs as a returned tensor.
 
         Raises:
             PatternError: lists the outputs to choose from.
@@ -256,7 +274,10 @@ class OpDesc(Traced):
             )
 
     def Outputs(self) -> list[Tensor]:
-        """All outputs: those that the operator must have, or as many as ``num_outputs``."""
+        """All outputs of the operator.
+
+        Those that it must have, or as many as ``num_outputs``.
+        """
         return [self.Output(index) for index in range(count_outputs(self.type, self.outputs))]
 
     @property
@@ -266,15 +287,19 @@ class OpDesc(Traced):
         return self._number
 
     def SetAttr(self, name: str, value: Any) -> OpDesc:
-        """In a pattern: ask for a value, which a symbol may compute. In a replacement: give it.
-        Returns the operator.
+        """Require a value in a pattern; give it in a replacement.
+
+        A symbol may compute it. Returns the operator.
         """
         self._may_change("SetAttr")
         self.attributes[name] = expression_of(value)
         return self
 
     def Attr(self, name: str) -> OpAttribute:
-        """An attribute; also one that the model's opset has as a constant input (``axes``)."""
+        """An attribute of the operator.
+
+        Also one that the model's opset has as a constant input (``axes``).
+        """
         return OpAttribute(self, name)
 
     def Output(self, which: int | str = 0) -> Tensor:
@@ -331,7 +356,10 @@ def _holds_tensors(given: Any) -> bool:
 
 
 def _is_variadic(type_: str) -> bool:
-    """Whether an operator takes any number of tensors; one of another domain may."""
+    """Whether an operator takes any number of tensors.
+
+    One of another domain may.
+    """
     schema = schema_of(type_)
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
     return schema is None or any(given.option == variadic for given in schema.inputs)
@@ -354,7 +382,9 @@ def MappedPattern(
     *,
     var: str = "",
 ) -> Symbol:
-    """In a replacement: an attribute of the match of one operator or argument of the pattern.
+    """Return an attribute of the match, for a replacement.
+
+    It is one of an operator or argument of the pattern.
 
     Args:
         op: the operator's type.

@@ -1,5 +1,6 @@
-"""From a traced rule to the one rule model: patterns over ``EsGraph``, conditions, and a
-replacement for each match.
+"""From a traced rule to patterns and replacements.
+
+Patterns over ``EsGraph``, conditions, and a replacement for each match.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ class LoweredPair:
         self._replaced(self._orders[0], [None] * len(self._computed))
 
     def _constrain(self) -> None:
-        """Ask for the attributes that the pattern names, and bind those that are computed with."""
+        """Constrain the attributes that the pattern names.
+
+        Bind those that are computed with.
+        """
         ops = self._pair.pattern.ops
         read = sorted(
             {
@@ -150,7 +154,10 @@ class LoweredPair:
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """Build the graph of the replace function for a match that ``problem`` accepted."""
+        """Build the graph of the replace function for a match.
+
+        ``problem`` accepted the match.
+        """
         assert self._settled is not None
         settled, recipe = self._settled
         assert settled.match is match
@@ -175,7 +182,10 @@ class LoweredPair:
 
 
 class _Matched:
-    """What a match bound, by the numbers of the pair; its ``inputs`` in an order of ``_orders``."""
+    """The bindings of a match, by the numbers of the pair.
+
+    Its ``inputs`` are in an order of ``_orders``.
+    """
 
     def __init__(self, match: MatchResult, pair: Pair, order: Sequence[int]) -> None:
         self.match = match
@@ -186,8 +196,9 @@ class _Matched:
         self._pair = pair
 
     def value(self, expression: ex.Expression) -> Any:
-        """Return a value that the replacement reads from the match, computed once; raises
-        ``Unknown`` where it is not known.
+        """Return a value that the replacement reads from the match.
+
+        Computed once; raises ``Unknown`` where it is not known.
         """
         if id(expression) not in self._values:
             self._values[id(expression)] = ex.plain(ex.known(expression.at(self)))
@@ -217,8 +228,9 @@ class _Matched:
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
-    """Which placeholder each argument may be: its own, or the other operand's of an operator that
-    commutes.
+    """Which placeholder each argument may be.
+
+    Its own, or the other operand's of an operator that commutes.
 
     The matcher tells operands apart by their producers and readers. Two arguments that only this
     operator reads match in either order; the conditions decide between them.
@@ -258,7 +270,10 @@ def _variable(op: int, name: str) -> str:
 
 
 def _computed(op: Op) -> list[ex.Expression]:
-    """The expressions of a replacement's operator that only a match gives a value."""
+    """The expressions of a replacement's operator.
+
+    Only a match gives them a value.
+    """
     given = (*op.operands, *(value for _, value in op.attributes))
     return [
         value for value in given if value is not None and not isinstance(value, Ref | ex.Constant)
@@ -276,7 +291,9 @@ def _build(
     inputs: Sequence[EsTensor],
     value_of: Callable[[ex.Expression], Any],
 ) -> list[tuple[EsTensor, ...]]:
-    """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
+    """Add a program's operators to the graph of ``inputs``.
+
+    Returns the outputs of each.
 
     ``value_of`` computes attributes, and operands that are no tensors.
     """
@@ -317,13 +334,17 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
 
 
 def _stand_in(expression: ex.Expression) -> Any:
-    """A constant's value, and None for values that only a match can compute."""
+    """Return a constant's value.
+
+    None for values that only a match can compute.
+    """
     return ex.plain(expression.value) if isinstance(expression, ex.Constant) else None
 
 
 def _dtype_of(node: Node, name: str, found: Any) -> Any:
-    """In which element type a node holds the numbers of a parameter: its attribute's, or that of
-    the constant at an input.
+    """Return the element type in which a node holds numbers.
+
+    Its attribute's, or that of the constant at an input.
     """
     for value in () if name in node.attrs else node.inputs:
         array = value.array if value is not None else None

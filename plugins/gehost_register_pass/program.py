@@ -1,4 +1,7 @@
-"""A traced rule as data, for the readable print, the JSON form and the lowering."""
+"""A traced rule as data.
+
+For the readable print, the JSON form and the lowering.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ Operand: TypeAlias = Ref | ex.Expression | None
 
 
 class Input(Struct, frozen=True):
-    """An argument of the pattern function, and its requirements on the tensor; a None in
-    ``shape`` is any size.
+    """An argument of the pattern function, and its requirements.
+
+    They are on the tensor; a None in ``shape`` is any size.
     """
 
     name: str
@@ -77,7 +81,10 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
 
 
 def schema_of(type_: str) -> onnx.defs.OpSchema | None:
-    """ONNX's newest schema of an operator; None for one that ONNX does not have."""
+    """ONNX's newest schema of an operator, or None.
+
+    The latter for one that ONNX does not have.
+    """
     domain, _, name = type_.rpartition("::")
     try:
         return onnx.defs.get_schema(name, domain)
@@ -86,14 +93,18 @@ def schema_of(type_: str) -> onnx.defs.OpSchema | None:
 
 
 def count_outputs(type_: str, given: int | None) -> int:
-    """The number of outputs: as ``num_outputs`` gives it, else those the operator must have."""
+    """The number of outputs.
+
+    As ``num_outputs`` gives it, else those the operator must have.
+    """
     schema = schema_of(type_)
     return given or (1 if schema is None else max(1, schema.min_output))
 
 
 class Program(Struct, frozen=True):
-    """The trace of a function: its operators in the order of their calls, and the tensors that it
-    returned.
+    """The trace of a function.
+
+    Its operators in the order of their calls, and the tensors that it returned.
     """
 
     ops: tuple[Op, ...]
@@ -102,7 +113,10 @@ class Program(Struct, frozen=True):
 
     @property
     def expressions(self) -> Iterator[ex.Expression]:
-        """Attributes, and operands that are no tensors, with all of which they consist."""
+        """Attributes, and operands that are no tensors, as expressions.
+
+        With all parts that they consist of.
+        """
         for op in self.ops:
             for given in (*op.operands, *(value for _, value in op.attributes)):
                 if given is not None and not isinstance(given, Ref):
@@ -110,8 +124,9 @@ class Program(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """A pattern function and a replace function. Inputs of both programs are numbered as
-    ``inputs``.
+    """A pattern function and a replace function.
+
+    Inputs of both programs are numbered as ``inputs``.
     """
 
     inputs: tuple[Input, ...]
@@ -138,8 +153,9 @@ class Pair(Struct, frozen=True):
                 raise ValueError(f"the pattern has no operator {expression.op}")
 
     def _check(self, given: Operand, ops: int) -> None:
-        """Raises ``ValueError`` for a tensor that is neither an input nor of one of the first
-        ``ops`` operators.
+        """Raise ``ValueError`` for a tensor from elsewhere.
+
+        It is neither an input nor of one of the first ``ops`` operators.
         """
         if isinstance(given, Ref) and (
             given.index >= len(self.inputs) if given.op is None else given.op >= ops

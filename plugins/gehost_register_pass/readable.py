@@ -1,4 +1,7 @@
-"""A rule as the Python text that would be traced to it, and expressions as parts of that text."""
+"""A rule as Python text, and expressions as its parts.
+
+The text would be traced to the rule.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ _INDENT: Final = "    "
 
 
 class Names:
-    """The names of the tensors and operators of a pair in print: ``x``, ``add_0``, and in the
-    replacement ``sum_r0``.
+    """The names of tensors and operators of a pair in print.
+
+    ``x``, ``add_0``, and in the replacement ``sum_r0``.
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -73,7 +77,10 @@ def readable(rule: Rule) -> str:
 
 
 def _inner_tensors(replace: Program, names: Names) -> Iterator[str]:
-    """The pattern's operators whose outputs a replacement asks for their sizes or dtype."""
+    """The inner operators whose outputs a replacement asks about.
+
+    It asks for their sizes or dtype.
+    """
     for expression in replace.expressions:
         if isinstance(expression, ex.TensorAttr) and expression.tensor.op is not None:
             yield names.pattern[expression.tensor.op]
@@ -148,8 +155,9 @@ def _ref(ref: Ref, names: Names, own: list[str]) -> str:
 
 
 def text_of(asked: ex.Expression | ex.Condition, names: Names, *, pattern: bool = True) -> str:
-    """An expression or condition of a pair, as it is written in its pattern or its replace
-    function.
+    """An expression or condition of a pair as text.
+
+    It is written as in its pattern or its replace function.
     """
 
     def text(expression: ex.Expression) -> str:

@@ -1,5 +1,6 @@
-"""``RegisterPass``: marks a function; the host that loads the file traces it, and registers what
-comes out.
+"""``RegisterPass``: marks a function.
+
+The host that loads the file traces it, and registers the result.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ Specs = Mapping[str, InputSpec | ParamAttr]
 
 
 class RegisteredPass:
-    """A registered rule. The function is traced when the rule is first asked for, and not when
-    its file is imported.
+    """A registered rule.
+
+    The function is traced when the rule is first asked for, not when its file is imported.
     """
 
     def __init__(
@@ -127,8 +129,9 @@ def RegisterPass(
     default: bool = True,
     instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Any:
-    """Register a function without parameters that returns a pattern and a replace function, or an
-    iterable of such pairs.
+    """Register a function without parameters.
+
+    It returns a pattern and a replace function, or an iterable of such pairs.
 
     Args:
         function: the function, when it is given by decoration.

@@ -1,4 +1,7 @@
-"""The scope of the function that is being traced, which collects its calls."""
+"""The scope of the function that is being traced.
+
+It collects the function's calls.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ def origin() -> es.Origin:
 
 
 def calling_module() -> str:
-    """Name of the module of the author's call at hand: the one that registers what the call
-    makes.
+    """Name of the module of the author's current call.
+
+    It is the one that registers the result of the call.
     """
     frame = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(
@@ -38,14 +42,18 @@ def calling_module() -> str:
 
 
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
-    """Build the error for an author's mistake at a place, by default at the current call."""
+    """Build the error for an author's mistake at a place.
+
+    By default at the current call.
+    """
     return PatternError(problem, where=where or origin())
 
 
 @contextmanager
 def author_code(where: es.Origin) -> Generator[None]:
-    """Turn any exception of an author's function into a ``PatternError`` with the deepest line of
-    its file.
+    """Turn any exception of an author's function into a ``PatternError``.
+
+    The error has the deepest line of its file.
     """
     try:
         yield

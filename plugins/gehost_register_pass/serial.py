@@ -1,5 +1,6 @@
-"""Rules as JSON and back. A Python function is written as its import path, and nothing is
-imported unless that is allowed.
+"""Rules as JSON and back.
+
+A Python function is written as its import path, and nothing is imported unless that is allowed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ _TYPES: Final[dict[tuple[type, str], Any]] = {
 
 
 def to_json(registered: RegisteredPass) -> str:
-    """Return a registered rule as JSON; ``"native"`` is true if it names Python functions.
+    """Return a registered rule as JSON.
+
+    ``"native"`` is true if it names Python functions.
 
     Raises:
         PatternError: it calls a function that has no import path: a lambda, or one inside
@@ -74,7 +77,9 @@ def to_json(registered: RegisteredPass) -> str:
 
 
 def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") -> RegisteredPass:
-    """A rule that ``to_json`` wrote, as if it were registered by the calling module.
+    """Read a rule that ``to_json`` wrote.
+
+    It is as if the calling module had registered it.
 
     Args:
         text: JSON.
@@ -168,8 +173,9 @@ class _Decoder:
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    """Whether a value has the type of a field of the data; ``Any`` stands for a number, a text, or
-    tuples of them.
+    """Whether a value has the type of a field.
+
+    ``Any`` stands for a number, a text, or tuples of them.
     """
     kind, parts = get_origin(wanted), get_args(wanted)
     if kind is UnionType:

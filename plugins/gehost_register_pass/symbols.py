@@ -1,5 +1,6 @@
-"""Symbols that authors compute and compare with: their operators build expressions, and their
-comparisons state conditions.
+"""Symbols that authors compute and compare with.
+
+Their operators build expressions, and their comparisons state conditions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ Comparable: TypeAlias = "Symbol | int | float | str | DataType | list[Any] | tup
 
 
 class Untold:
-    """A value that only a match has: it has no truth value while a function is traced."""
+    """A value that only a match has.
+
+    It has no truth value while a function is traced.
+    """
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy's numbers and arrays leave operators to it."""
@@ -44,7 +48,9 @@ class Stated(Untold):
 
 
 class Symbol(Untold):
-    """A value that only a match will have: ``x.Attr("shape")[0]``, or an expression of such values.
+    """A value that only a match will have.
+
+    ``x.Attr("shape")[0]``, or an expression of such values.
 
     A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a
     statement of its own.
@@ -61,7 +67,10 @@ class Symbol(Untold):
 
     @property
     def expression(self) -> ex.Expression:
-        """Raises ``PatternError`` in a pair of functions other than the one that it was made in."""
+        """Raise ``PatternError`` in another pair of functions.
+
+        A symbol belongs to the pair that it was made in.
+        """
         if current("a symbol").matched is not self._matched:
             raise mistake("a match of another pattern is not known here")
         return self._expression
@@ -118,8 +127,9 @@ class Symbol(Untold):
     Add, Sub, Mul, Div, Mod = __add__, __sub__, __mul__, __truediv__, __mod__
 
     def EQ(self, other: Comparable) -> Stated:
-        """State that both are equal; lists are so element by element, and two unknown sizes are
-        not.
+        """State that both are equal.
+
+        Lists are so element by element, and two unknown sizes are not.
         """
         return _state(self, "==", expression_of(other))
 
@@ -165,8 +175,9 @@ def _state(left: Symbol, relation: str, right: ex.Expression) -> Stated:
 
 
 def dtype_name(given: Any) -> str:
-    """Numpy's name of an element type that an author gave; one that does not exist would differ
-    from every tensor's.
+    """Numpy's name of an element type that an author gave.
+
+    One that does not exist would differ from every tensor's.
     """
     found = next((name for name, dtype in ex.DTYPES.items() if given in (name, dtype)), None)
     if found is None:
@@ -206,8 +217,9 @@ def _tuples(value: Any) -> Any:
 
 
 def native(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a Python function be called with symbols; it then gives a symbol, else it is as
-    before.
+    """Let a Python function be called with symbols.
+
+    It then gives a symbol, else it is as before.
 
     Where it returns None, the match is refused. A rule that calls one is native: its JSON form
     holds the import path alone.

@@ -1,5 +1,6 @@
-"""Calls an author's functions with tensors that stand for those of a match, and writes down what
-they do.
+"""Trace an author's functions.
+
+Calls them with tensors that stand for those of a match, and records their calls.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def origin_of(function: Callable[..., Any], default: es.Origin) -> es.Origin:
 
 
 def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ...]:
-    """Trace the return value of a registered function: one pair, or an iterable of pairs.
+    """Trace the return value of a registered function.
+
+    It is one pair, or an iterable of pairs.
 
     Raises:
         PatternError: it returned something else, or a specification is for no argument.

@@ -84,7 +84,10 @@ def _same(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Annotations of a sharding are kept as metadata; other targets belong to libraries."""
+    """Keep annotations of a sharding as metadata.
+
+    Other targets belong to libraries.
+    """
     target = i.attributes.get("custom_call_target", "").strip('"')
     if target in _SHARDING_TARGETS and len(args) == 1:
         c.body.metadata = {**c.body.metadata, "hlo.custom_call_target": target}
@@ -100,7 +103,10 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """A node of domain hlo: the program of one rank, which is shown and not run."""
+    """A node of domain hlo, which is shown and not run.
+
+    It stands for the program of one rank.
+    """
     shapes = results_of(i)
     kept = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
     inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]

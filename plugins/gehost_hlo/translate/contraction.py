@@ -19,7 +19,10 @@ UNROLLED = 128
 
 
 def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Result: batch dimensions, free ones of the left, free ones of the right operand."""
+    """Result: batch dimensions, then free ones.
+
+    Those of the left operand come before those of the right.
+    """
     a, b = tensors(args, 2)
     kind = array_shape(i.shape).type
     batch_a, batch_b = dimensions(i, "lhs_batch_dims"), dimensions(i, "rhs_batch_dims")
@@ -171,7 +174,10 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _batch_to_features(c: Context, x: Tensor, groups: int) -> Tensor:
-    """[G·n, f, …] → [n, G·f, …]: each part of the batch meets its own part of the kernel."""
+    """[G·n, f, …] → [n, G·f, …].
+
+    Each part of the batch meets its own part of the kernel.
+    """
     batch, features, *spatial = x.dims
     if batch % groups:
         raise RefusalError(f"a batch of {batch} does not split into {groups} groups")
@@ -231,7 +237,10 @@ def _unrolled(
     groups: int,
     dims: list[int],
 ) -> Tensor:
-    """Add the products at each place of the kernel, for types that ONNX Runtime has no Conv for."""
+    """Add the products at each place of the kernel.
+
+    For types that ONNX Runtime has no Conv for.
+    """
     count = math.prod(row.size for row in windows)
     if count > UNROLLED:
         raise RefusalError(

@@ -1,5 +1,6 @@
-"""while becomes Loop, conditional becomes If. A tuple is a list of values; bodies read only values
-from outside.
+"""while becomes Loop, conditional becomes If.
+
+A tuple is a list of values; bodies read only values from outside.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def check_value(value: Value, shapes: Sequence[Shape], subject: str) -> list[Ten
 
 
 def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Compute the condition before the loop, and on the new values at the end of its body."""
+    """Compute the condition before the loop and after each iteration.
+
+    In the body it is computed on the new values.
+    """
     shapes = results_of(i)
     condition, body = (
         c.find(i.attributes.get("condition", "")),
@@ -89,8 +93,9 @@ def _condition(c: Context, computation: HloComputation, value: Value, scope: str
 
 
 def finish(c: Context, results: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Make each result a tensor of the body itself, all of different names, and remove what none of
-    them needs.
+    """Make each result a tensor of the body itself.
+
+    All have different names; unneeded nodes are removed.
     """
     own = {c.body.names.resolve(output) for op in c.body.ops for output in op.outputs}
     seen = {tensor.name for tensor in inputs}
@@ -107,7 +112,10 @@ def finish(c: Context, results: Sequence[Tensor], inputs: Sequence[Tensor]) -> l
 
 
 def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Choose by pred, or by an index; an index outside the branches chooses the last one."""
+    """Choose by pred, or by an index.
+
+    An index outside the branches chooses the last one.
+    """
     shapes = results_of(i)
     selector = args[0] if args else ()
     if not isinstance(selector, Tensor) or selector.dims != ():
@@ -148,7 +156,10 @@ def _switch(
     name: str,
     number: int,
 ) -> list[Tensor]:
-    """Nested If: branch 0 where the index is 0, and so on; the last one for all other indices."""
+    """Nested If: branch 0 where the index is 0, and so on.
+
+    The last one for all other indices.
+    """
     if len(branches) == number + 1:
         return check_value(branches[number](c), shapes, "a branch")
     here = c.apply("Equal", [index, c.number(number, index.type)], "pred")

@@ -1,4 +1,7 @@
-"""Instructions that work on each element by itself. Operands and result have one shape."""
+"""Instructions that work on each element by itself.
+
+Operands and result have one shape.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,10 @@ def _folded(opcode: str, a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _divide(c: Context, a: Tensor, b: Tensor) -> Tensor:
-    """Integers: towards zero; by zero gives -1 (all ones); the lowest by -1 gives the lowest."""
+    """Integers: towards zero.
+
+    By zero gives -1 (all ones); the lowest by -1 gives the lowest.
+    """
     if not is_integer(a.type):
         return c.apply("Div", [a, b])
     safe, minus_one, zero = _safe_divisor(c, b)
@@ -152,8 +158,9 @@ def _remainder(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _safe_divisor(c: Context, b: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Replace 0 and -1, on which processors trap, by 1; returns the divisor, where it was -1, where
-    it was 0.
+    """Replace 0 and -1, on which processors trap, by 1.
+
+    Returns the divisor, where it was -1, where it was 0.
     """
     if b.constant is not None and not np.isin(b.constant, [0, -1]).any():
         return b, None, None
@@ -187,7 +194,10 @@ def _rsqrt(c: Context, x: Tensor) -> Tensor:
 
 
 def _log_plus_one(c: Context, x: Tensor) -> Tensor:
-    """log(u)·x/(u - 1) with u = 1 + x, which is exact where 1 + x rounds; log(u) for larger x."""
+    """log(u)·x/(u - 1) with u = 1 + x.
+
+    It is exact where 1 + x rounds; log(u) for larger x.
+    """
     return _in_float(c, x, _log1p)
 
 
@@ -203,7 +213,10 @@ def _log1p(c: Context, x: Tensor) -> Tensor:
 
 
 def _exponential_minus_one(c: Context, x: Tensor) -> Tensor:
-    """2t/(1 - t) with t = tanh(x/2), which is exact near 0; exp(x) - 1 for larger x."""
+    """2t/(1 - t) with t = tanh(x/2).
+
+    It is exact near 0; exp(x) - 1 for larger x.
+    """
     return _in_float(c, x, _expm1)
 
 
@@ -247,7 +260,10 @@ def _sign(c: Context, x: Tensor) -> Tensor:
 
 
 def _round_away(c: Context, x: Tensor) -> Tensor:
-    """Halves go away from zero; the fraction is exact, whereas |x| + ½ may round up."""
+    """Halves go away from zero.
+
+    The fraction is exact, whereas |x| + ½ may round up.
+    """
     return _in_float(c, x, _round_afz)
 
 
@@ -262,7 +278,10 @@ def _round_afz(c: Context, x: Tensor) -> Tensor:
 
 
 def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
-    """By quadrant: atan(y/x), and π with the sign of y where x is negative."""
+    """By quadrant: atan(y/x), and π where x is negative.
+
+    π has the sign of y.
+    """
     if y.type not in {"f32", "f64"}:
         return c.cast(_atan2(c, c.cast(y, "f32"), c.cast(x, "f32")), y.type)
     kind = y.type
@@ -310,7 +329,10 @@ def _unsigned(kind: str) -> str:
 
 
 def _shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
-    """Shift by 0 to width - 1; by more, or by a negative number, nothing is left."""
+    """Shift by 0 to width - 1.
+
+    By more, or by a negative number, nothing is left.
+    """
     if not is_integer(a.type):
         raise RefusalError(f"it has no meaning for {a.type}")
     width, kind = bits(a.type), a.type
@@ -357,7 +379,10 @@ def _count_ones(c: Context, wide: Tensor) -> Tensor:
 
 
 def _count_leading_zeros(c: Context, x: Tensor) -> Tensor:
-    """Fill all bits below the first one, and count those that are left."""
+    """Fill all bits below the first one.
+
+    Then count those that are left.
+    """
     kind = x.type
     wide = c.cast(c.cast(x, _unsigned(kind)), "u64")
     for step in (1, 2, 4, 8, 16, 32):
@@ -397,8 +422,9 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _is_canonical(c: Context, name: str) -> bool:
-    """Whether an operand went through ``select(x != x, nan, select(x == 0, 0, x))``: one nan, above
-    all numbers, and no -0.
+    """Whether an operand has one nan and no -0.
+
+    It went through ``select(x != x, nan, select(x == 0, 0, x))``; nan is above all numbers.
     """
     outer = c.defined.get(name)
     if outer is None or outer.opcode != "select":
@@ -422,14 +448,20 @@ def _is_canonical(c: Context, name: str) -> bool:
 
 
 def _literal_of(c: Context, instruction: HloInstruction) -> str:
-    """The literal of a scalar constant, also where it is broadcast; "" for others."""
+    """The literal of a scalar constant.
+
+    Also where it is broadcast; "" for others.
+    """
     if instruction.opcode in {"broadcast", "reshape"} and instruction.operands:
         return _literal_of(c, c.defined[instruction.operands[0].name])
     return instruction.literal if instruction.opcode == "constant" else ""
 
 
 def _total_order(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
-    """Compare numbers without -0 in an order that has nan above all of them."""
+    """Compare numbers without -0.
+
+    In their order nan is above all of them.
+    """
     if direction in {"GE", "LE", "NE"}:
         opposite = {"GE": "LT", "LE": "GT", "NE": "EQ"}[direction]
         return c.apply("Not", [_total_order(c, a, b, opposite)])
@@ -478,8 +510,9 @@ def _convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def convert(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Convert as HLO does: a float that is too large for an integer becomes its limit, nan becomes
-    0, pred is "≠ 0".
+    """Convert as HLO does.
+
+    A float that is too large for an integer becomes its limit, nan becomes 0, pred is "≠ 0".
     """
     if not is_float(x.type) or kind == "pred" or is_float(kind):
         return c.cast(x, kind)
@@ -541,7 +574,7 @@ def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Read the bits of a tensor as another type of the same width.
+    """Read a tensor's bits as another type of the same width.
 
     Raises:
         RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact
@@ -566,8 +599,9 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
 
 
 def _bits_of_float(c: Context, x: Tensor) -> Tensor:
-    """Compute the 32 bits of an f32, exactly: in f64 every f32 is normal, and powers of two divide
-    it without rounding.
+    """Compute the 32 bits of an f32, exactly.
+
+    In f64 every f32 is normal, and powers of two divide it without rounding.
 
     nan becomes 0x7fc00000, whatever its sign and payload.
     """
@@ -607,8 +641,9 @@ def _power_of_two(c: Context, power: Tensor) -> Tensor:
 
 
 def _float_of_bits(c: Context, x: Tensor) -> Tensor:
-    """Compute the f32 that 32 bits mean, exactly: mantissa · 2^(exponent - 150), with the hidden
-    bit; nan loses its payload.
+    """Compute the f32 that 32 bits mean, exactly.
+
+    mantissa · 2^(exponent - 150), with the hidden bit; nan loses its payload.
     """
     exponent = c.apply(
         "BitwiseAnd",

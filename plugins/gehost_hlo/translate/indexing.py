@@ -20,8 +20,9 @@ from gehost_hlo.translate.reduction import opcode_of
 
 
 class _Numbers(NamedTuple):
-    """Dimension numbers of a gather or scatter, seen from the array of windows (gather's result,
-    scatter's updates).
+    """Dimension numbers of a gather or scatter.
+
+    Seen from the array of windows (gather's result, scatter's updates).
 
     Attributes:
         window: dimensions of that array that lie within a window.
@@ -45,15 +46,19 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 
 def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1) -> Tensor:
-    """Return 0, stride, 2·stride, … along one axis of an array of ``dims``."""
+    """Return 0, stride, 2·stride, … along one axis.
+
+    The array has ``dims``.
+    """
     return c.broadcast(c.line(size, "s64", stride), dims, [axis])
 
 
 def _index(
     c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return the offset of the batching dimensions in the flat operand, as s64, and the starts as
-    given.
+    """Return the batching offset and the starts as given.
+
+    The offset is that of the batching dimensions in the flat operand, as s64.
 
     All have the shape of ``result``. Gather clamps the starts, scatter drops windows that do not
     fit.
@@ -92,7 +97,10 @@ def _index(
 
 
 def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...]) -> None:
-    """Raise a refusal where a dimension number is none of its array, or comes twice."""
+    """Refuse wrong dimension numbers.
+
+    They are none of their array, or come twice.
+    """
     own = [*n.dropped, *(axis for axis, _ in n.batching)]
     theirs = [axis for _, axis in n.batching]
     known = (
@@ -121,8 +129,9 @@ def _pairs(i: HloInstruction, first: str, second: str) -> tuple[tuple[int, int],
 def _within(
     c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers
 ) -> list[tuple[int, Tensor]]:
-    """Return (dimension of the operand, offset in the window) for each window dimension of
-    ``result``.
+    """Return the place of each window dimension of ``result``.
+
+    A place is (dimension of the operand, offset in the window).
     """
     batching = {own for own, _ in n.batching}
     kept = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
@@ -200,7 +209,10 @@ def _rows(
 
 
 def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
-    """Bring a start into 0 … limit and convert it to s64; it is compared in its own type."""
+    """Bring a start into 0 … limit and convert it to s64.
+
+    It is compared in its own type.
+    """
     kind = start.type
     if start.number is not None:
         return c.number(min(max(int(start.number), 0), limit), "s64", start.dims)
@@ -212,8 +224,9 @@ def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
 
 
 def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """ScatterElements on the flat operand with one spare element at the end, where updates outside
-    the operand go.
+    """ScatterElements on the flat operand.
+
+    It has one spare element at the end, where updates outside the operand go.
     """
     if len(args) != 3:
         raise RefusalError("it has several operands")
@@ -293,7 +306,10 @@ def scatter_flat(
 
 
 def _reduction(c: Context, i: HloInstruction) -> str:
-    """Return ONNX's name of the update; its computation gets the old and the new element."""
+    """Return ONNX's name of the update.
+
+    Its computation gets the old and the new element.
+    """
     computation = c.find(i.attributes.get("to_apply", ""))
     opcode = opcode_of(computation)
     names = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
@@ -328,7 +344,10 @@ def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 def _starts(
     c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequence[int]
 ) -> list[Tensor | None]:
-    """Return each start clamped, as a scalar of s64; None where the whole dimension is taken."""
+    """Return each start clamped, as a scalar of s64.
+
+    None where the whole dimension is taken.
+    """
     if len(starts) == 1 and starts[0].rank == 1:  # one vector, as text before 2019 has it
         starts = [c.reshape(c.slice(starts[0], [(k, k + 1, 1)]), []) for k in range(len(dims))]
     if len(starts) != len(dims) or any(
@@ -344,7 +363,10 @@ def _starts(
 
 
 def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Along one axis: what lies before, the update, what lies behind. Along several: a scatter."""
+    """Concatenate before, update and behind, along one axis.
+
+    Along several axes it is a scatter.
+    """
     x, update, *starts = tensors(args, len(args))
     if (
         update.rank != x.rank

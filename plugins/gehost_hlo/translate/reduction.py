@@ -1,5 +1,6 @@
-"""reduce: one of ONNX's reductions where the body is one operator, ArgMax where it is that, else
-the body itself as a tree.
+"""reduce: a reduction of ONNX, ArgMax, or a tree.
+
+A body of one operator is one of ONNX's reductions; the tree has the body itself.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ _ASSUMED = {
 
 
 def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
-    """Return the computation of ``to_apply``; its opcode where the text lacks it and the user lets
-    it be assumed.
+    """Return the computation of ``to_apply``, or its opcode.
+
+    The opcode where the text lacks it and the user lets it be assumed.
     """
     name = i.attributes.get("to_apply", "").removeprefix("%")
     with contextlib.suppress(RefusalError):
@@ -70,8 +72,9 @@ def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
 
 
 def opcode_of(computation: HloComputation | str) -> str:
-    """Return the opcode of a computation that is one instruction on its two parameters in order; ""
-    of others.
+    """Return the opcode of a computation of one instruction.
+
+    It reads the two parameters in order; "" of others.
     """
     if isinstance(computation, str):
         return computation
@@ -84,7 +87,10 @@ def opcode_of(computation: HloComputation | str) -> str:
 
 
 def neutral(opcode: str, kind: str) -> Any:
-    """Return the number that changes nothing in a reduction; None where there is none."""
+    """Return the number that changes nothing in a reduction.
+
+    None where there is none.
+    """
     if kind == "pred":
         return {
             "and": True,
@@ -169,8 +175,9 @@ def _result(c: Context, i: HloInstruction, results: list[Tensor]) -> Value:
 def reduce_by(
     c: Context, opcode: str, x: Tensor, initial: Tensor, axes: Sequence[int], dims: Sequence[int]
 ) -> Tensor | None:
-    """Reduce by one of ONNX's reductions and add the initial value; None where there is none for
-    the type.
+    """Reduce by one of ONNX's reductions; add the initial value.
+
+    None where there is none for the type.
     """
     if not axes:
         result = x
@@ -208,8 +215,9 @@ def _plus(
 
 
 def _wide_sum(c: Context, x: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
-    """Add 64-bit integers by MatMul with ones, which wraps: ONNX Runtime's ReduceSum adds them in
-    f64.
+    """Add 64-bit integers by MatMul with ones, which wraps.
+
+    ONNX Runtime's ReduceSum adds them in f64.
     """
     kept = [axis for axis in range(x.rank) if axis not in axes]
     count = math.prod(x.dims[axis] for axis in axes)
@@ -238,8 +246,9 @@ def _argument(
     axis: int,
     dims: Sequence[int],
 ) -> list[Tensor] | None:
-    """ArgMax or ArgMin: the body prefers nan, then the larger (smaller) value, then the lower
-    index.
+    """ArgMax or ArgMin.
+
+    The body prefers nan, then the larger (smaller) value, then the lower index.
     """
     values, indices = operands
     opcode = _ARGUMENTS.get(expression(computation, c.find))
@@ -279,8 +288,9 @@ def expression(
     arguments: Sequence[str] | None = None,
     depth: int = 8,
 ) -> str:
-    """Return the root of a computation as one expression of its parameters ``p0``, ``p1`` and so
-    on; "" of a long or deep one.
+    """Return the root of a computation as one expression.
+
+    Its parameters are ``p0``, ``p1`` and so on; "" of a long or deep one.
 
     Args:
         computation: what to write.
@@ -342,7 +352,10 @@ def _tree(
     axes: Sequence[int],
     dims: tuple[int, ...],
 ) -> list[Tensor]:
-    """Combine the halves of the reduced elements until one is left; HLO leaves the order open."""
+    """Combine halves of the reduced elements until one is left.
+
+    HLO leaves the order open.
+    """
     kept = [axis for axis in range(operands[0].rank) if axis not in axes]
     count = math.prod(operands[0].dims[axis] for axis in axes)
     parts = [

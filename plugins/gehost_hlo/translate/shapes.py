@@ -36,7 +36,10 @@ def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Same elements in memory: in both shapes they are taken in the order of the layouts."""
+    """Same elements in memory.
+
+    In both shapes they are taken in the order of the layouts.
+    """
     (x,) = tensors(args, 1)
     shape = array_shape(i.shape)
     operand = i.operands[0]

@@ -1,5 +1,6 @@
-"""sort and topk: TopK on the key, GatherElements on every operand. ONNX Runtime's TopK keeps the
-order of equal keys.
+"""sort and topk: TopK on the key, GatherElements on operands.
+
+ONNX Runtime's TopK keeps the order of equal keys.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _INTEGER_KEY = re.compile(
 def keys(
     comparator: HloComputation, find: Callable[[str], HloComputation]
 ) -> tuple[list[int], bool] | None:
-    """Return the operands that a comparator orders by, the first first, and whether the largest
-    come first.
+    """Return the operands that a comparator orders by.
+
+    The first comes first; also whether the largest come first.
 
     Known are ``a < b`` and ``a > b`` of one operand, with jax's treatment of nan and -0 before it,
     and jax's order by several keys: the first decides, and where it is equal the next. A total
@@ -68,7 +70,10 @@ def _any_key() -> str:
 
 
 def _pair(left: str, right: str) -> int | None:
-    """Return k where the two sides are the same key of parameters 2k and 2k + 1."""
+    """Return k if the sides are the same key of a pair.
+
+    They are of parameters 2k and 2k + 1.
+    """
     match = re.search(r"p([0-9]+)", left)
     if match is None or int(match[1]) % 2:
         return None
@@ -124,7 +129,10 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 def _ordered(
     c: Context, operands: list[Tensor], key: int, axis: int, descending: bool
 ) -> list[Tensor]:
-    """Sort all operands by one of them; equal keys keep their order, nan comes last."""
+    """Sort all operands by one of them.
+
+    Equal keys keep their order, nan comes last.
+    """
     first, nan = _sortable(c, operands[key])
     if nan is None:
         return _by(c, operands, first, axis, descending)
@@ -134,7 +142,10 @@ def _ordered(
 
 
 def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the key in a type that TopK takes, and where it is nan."""
+    """Return the key in a type that TopK takes.
+
+    Also where it is nan.
+    """
     kind = key.type
     if is_float(kind):
         key = key if kind in {"f32", "f64"} else c.cast(key, "f32")
@@ -158,7 +169,10 @@ def _by(
 
 
 def _topk(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """The k largest along the last dimension; nan counts as larger than all numbers."""
+    """The k largest along the last dimension.
+
+    nan counts as larger than all numbers.
+    """
     (x,) = tensors(args, 1)
     k = integer(i, "k")
     largest = i.attributes.get("largest", "true") == "true"

@@ -20,8 +20,10 @@ PLACES = 1024
 
 
 def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """CumSum where the window is a whole axis, MaxPool where it is one, else pad, and combine
-    shifted slices axis by axis.
+    """Choose CumSum, MaxPool, or shifted slices.
+
+    CumSum where the window is a whole axis, MaxPool where it is one, else pad, and combine slices
+    axis by axis.
     """
     count = len(args) // 2
     found = tensors(args, 2 * count)
@@ -76,8 +78,9 @@ def _masked(
     initials: list[Tensor],
     rows: Sequence[DimensionWindow],
 ) -> list[Tensor]:
-    """Combine only the elements of a window that lie in the operand, each window after its initial
-    value.
+    """Combine only the elements of a window inside the operand.
+
+    Each window starts with its initial value.
 
     The last operand says which elements those are: of a body whose neutral element is not known,
     padding cannot be made.
@@ -139,8 +142,9 @@ def _cumulative_sum(
 
 
 def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow]) -> Tensor | None:
-    """MaxPool over at most three of the last axes; of floats without padding or dilation, since it
-    drops nan elsewhere too.
+    """MaxPool over at most three of the last axes.
+
+    Floats have no padding or dilation, since it drops nan elsewhere too.
 
     ONNX Runtime's MaxPool ignores nan, so that a second one over isnan puts it back.
     """
@@ -184,7 +188,10 @@ def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow
 def _along(
     c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow
 ) -> list[Tensor]:
-    """Combine the elements of a window along one axis; the operands are padded."""
+    """Combine the elements of a window along one axis.
+
+    The operands are padded.
+    """
     length = parts[0].dims[axis]
     places = row._replace(low=0, high=0, base_dilation=1).outputs(length)
     if places == 0:
@@ -206,7 +213,10 @@ def _along(
 def _doubling(
     c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow, places: int
 ) -> list[Tensor]:
-    """Windows of 1, 2, 4, … elements, of which the binary digits of the size choose some."""
+    """Combine windows of 1, 2, 4, … elements.
+
+    The binary digits of the size choose some.
+    """
     result: list[Tensor] = []
     offset, span = 0, 1
     while span <= row.size:
@@ -230,8 +240,9 @@ def _cut(c: Context, tensor: Tensor, axis: int, row: _Row) -> Tensor:
 
 
 def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Choose one element in each window, and add the window's source to it: one place of the window
-    at a time.
+    """Choose one element in each window, and add its source.
+
+    Works on one place of the window at a time.
 
     ``select`` compares the element chosen so far with the next one; true keeps it.
     """
