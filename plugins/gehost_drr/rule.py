@@ -258,8 +258,8 @@ class DrrPass(PatternFusionPass):
     def __init__(self, rule: DrrRule, *, bottom_up: bool = False) -> None:
         super().__init__()
         self.rule = rule
-        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - each rule says for itself
-        self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - and whoever runs it, this
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - set by each rule
+        self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - set by the caller
         self._asked: tuple[MatchResult, MatchContext] | None = None
         """The match of the last query, which is mostly the one to be replaced."""
 

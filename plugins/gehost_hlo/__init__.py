@@ -84,7 +84,7 @@ def gehost_register_importers(registry: Any) -> None:
     from gehost import PassOption
 
     options = (
-        PassOption("fusions", str, "functions", "functions or inline: what XLA's fusions become"),
+        PassOption("fusions", str, "functions", "the form of XLA's fusions: functions or inline"),
         PassOption("constants", str, "", "values of elided constants: FILE.npz, or random"),
         PassOption(
             "assume_reductions", bool, default=False, help="take a missing to_apply from op_type"

@@ -41,7 +41,7 @@ class Context:
     """One computation that is being translated into a body.
 
     Attributes:
-        scope: what stands before names that are taken; "" in the entry.
+        scope: prefix of names that are taken; "" in the entry.
         batch: dims that scalars stand for, where the body of a reduction runs on whole tensors;
             None elsewhere.
         call: translates another computation into the same body.

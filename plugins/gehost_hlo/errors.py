@@ -21,7 +21,7 @@ class HloSyntaxError(ModelError):
     Attributes:
         line: of the fault, from 1.
         column: of the fault, from 1.
-        problem: what was expected and what was found.
+        problem: the expected text and the one found.
         excerpt: the line (at most 160 characters of it) and a caret below.
     """
 

@@ -56,7 +56,7 @@ class XlaFusion:
         kind: as ``kLoop``.
         instructions: opcodes inside by number, without parameters.
         op_names: source operations of the instructions inside, each once.
-        vendor: what gehost's passes fused of the same source operations, those that share most
+        vendor: the fusions by gehost's passes of the same source operations, those that share most
             first.
         shared: number of source operations that each of ``vendor`` shares.
     """
@@ -186,7 +186,7 @@ def vendor_fusions(
     Args:
         module: the text that was imported.
         before: its import.
-        after: what gehost compiled of it.
+        after: the import, compiled by gehost.
     """
     frames = stack_frames(module)
     named: dict[str, list[tuple[str, str]]] = {}

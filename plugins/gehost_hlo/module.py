@@ -62,7 +62,7 @@ class Shape(msgspec.Struct, frozen=True):
         return tuple(leaf for element in self.elements for leaf in element.leaves())
 
     def compatible(self, other: Shape) -> bool:
-        """Whether types and sizes agree, whatever the layouts."""
+        """Whether types and sizes agree; layouts may differ."""
         if self is other:
             return True
         if self.elements is None or other.elements is None:

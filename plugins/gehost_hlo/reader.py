@@ -1,6 +1,6 @@
 """Reads HLO text by recursive descent.
 
-``parse`` follows the grammar in the README from top to bottom. What comes by the ten thousands has
+``parse`` follows the grammar in the README from top to bottom. The most frequent parts have
 one expression each: the head of an instruction, the shape of an array, a list of plain operands, a
 plain value of an attribute.
 """

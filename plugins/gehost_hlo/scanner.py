@@ -89,7 +89,7 @@ class Scanner:
             raise self.expected(wanted or f'"{word}"')
 
     def pattern(self, pattern: re.Pattern[str], wanted: str) -> str:
-        """Return what ``pattern`` matches at the position, and go beyond it."""
+        """Return the match of ``pattern`` at the position, and go beyond it."""
         match = pattern.match(self.text, self.position)
         if match is None:
             raise self.expected(wanted)

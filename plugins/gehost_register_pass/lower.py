@@ -45,7 +45,7 @@ class TracedPass(PatternFusionPass):
         """Raises ``PatternError`` when a pattern is not well-formed."""
         super().__init__()
         self._instances = instances
-        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - a class is what others write
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - others write a class
         self._pairs = [LoweredPair(rule.name, pair) for pair in rule.pairs]
 
     def Patterns(self) -> list[Pattern]:
@@ -232,7 +232,7 @@ def _orders(pair: Pair) -> list[Sequence[int]]:
 
     Its own, or the other operand's of an operator that commutes.
 
-    The matcher tells operands apart by their producers and readers. Two arguments that only this
+    The matcher distinguishes operands by their producers and readers. Two arguments that only this
     operator reads match in either order; the conditions decide between them.
     """
     reads = Counter(

@@ -267,7 +267,7 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
 @click.option("--verify", is_flag=True, help="Compare with the unsplit model.")
 @click.option("--model", type=click.Path(), help="The unsplit model, if it was moved.")
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print what each rank did, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print each rank's record as JSON.")
 def run(directory: str, **given: Any) -> None:
     """Run a split model, one process per rank."""
     from gehost_sharding.launch import read_manifest, run_split

@@ -319,7 +319,7 @@ class CostGraph:
 
     @cached_property
     def overcounted_weights(self) -> int:
-        """Bytes by which the costs of weights may exceed what a device holds.
+        """Bytes by which the costs of weights may exceed a device's share.
 
         A weight counts at each of its readers. One that is a vertex counts once, and at each reader
         of another piece; two such readers may want the same piece.

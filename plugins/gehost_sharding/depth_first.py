@@ -2,7 +2,7 @@
 
 It walks the graph of strategies (``strategy_graph``) and collects, for a start (tensor, dimension),
 the dimensions that other tensors may have. A result of None means "nothing new below", not
-"impossible". On its own it is not sound, and what it finds depends on the order of the edges.
+"impossible". On its own it is not sound, and its results depend on the order of the edges.
 ``enumerate_solutions`` wraps it in an enumeration over the inputs that intersects the results,
 which gives the same solutions as arc consistency (``propagation``).
 """

@@ -236,7 +236,7 @@ class _Search:
         return STAR
 
     def _prune(self, vertices: set[int]) -> None:
-        """Drop states that another state of the same vertex beats whatever the neighbours do."""
+        """Drop states that another state of the same vertex beats for all neighbours' states."""
         queue = sorted(vertices)
         queued = set(queue)
         while queue:

@@ -35,7 +35,7 @@ class PlanningHook:
         pins: Sequence[str] = (),
         table: RuleTable | None = None,
     ) -> None:
-        """Keep what ``gehost shard plan`` takes.
+        """Keep the arguments of ``gehost shard plan``.
 
         Args:
             mesh: ``data=2,model=4``.

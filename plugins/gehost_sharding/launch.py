@@ -37,7 +37,7 @@ class RankError(GehostError):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What the ranks computed and sent."""
+    """The ranks' outputs and traffic."""
 
     outputs: dict[str, Array]
     ranks: list[dict[str, Any]]
@@ -71,7 +71,7 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
     """Run all ranks on this machine.
 
     Args:
-        directory: what ``write_split`` wrote.
+        directory: the one that ``write_split`` wrote.
         feeds: whole inputs by name.
         timeout: seconds until the run is ended.
 
@@ -154,7 +154,7 @@ def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None
 
 
 def _cause(messages: str, pids: str) -> str:
-    """Find which rank died of what: its own last line, else what the launcher prints."""
+    """Find which rank died, and why: its own last line, else the launcher's."""
     marked = [line.split(_MARK, 1)[1] for line in messages.splitlines() if _MARK in line]
     if marked:
         return marked[0]

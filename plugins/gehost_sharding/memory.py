@@ -13,7 +13,7 @@ def activation_bytes(assignment: Assignment) -> int:
 
     Operators run in the order of the model. A tensor lives until its last reader ran, an output
     until the end, a redistributed copy from its first reader to its last. Pieces on the way of a
-    redistribution of several moves are left out, and so is what a runtime needs inside an operator.
+    redistribution of several moves are left out, and so is a runtime's work space in an operator.
     """
     graph = assignment.graph
     end = max(len(graph.operators) - 1, 0)

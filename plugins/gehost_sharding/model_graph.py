@@ -338,7 +338,7 @@ def read_model(path: str, dims: Mapping[str, int] | None = None) -> ModelGraph:
     except OpenShapeError:
         if any(external_data_helper.uses_external_data(each) for each in proto.graph.initializer):
             raise
-    folded, _ = Host(HostOptions()).run(proto)  # clean-up alone: folds what computes shapes
+    folded, _ = Host(HostOptions()).run(proto)  # clean-up alone: folds computations of shapes
     return ModelGraph(folded, path)
 
 

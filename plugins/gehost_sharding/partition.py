@@ -355,7 +355,7 @@ def _manifest(
     transfers: list[Transfer],
     redistributions: Redistributions,
 ) -> dict[str, Any]:
-    """What ``run`` needs beside the rank models: how inputs are cut and outputs gathered."""
+    """Return ``run``'s data beside the rank models: how to cut inputs and gather outputs."""
     graph, mesh = assignment.graph, assignment.mesh
     path = os.path.abspath(graph.path) if graph.path else None
     gathers = gather_transfers(assignment, redistributions)

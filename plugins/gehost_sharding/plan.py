@@ -1,4 +1,4 @@
-"""Plans: the cheapest sharding of a model on a mesh, and what it costs."""
+"""Plans: the cheapest sharding of a model on a mesh, with its cost."""
 
 from __future__ import annotations
 
@@ -277,9 +277,9 @@ class Planner:
         masks: dict[int, Mask],
         free: Solved,
     ) -> Plan:
-        """Least time under a capacity: a price on bytes, exact check of what the plan holds.
+        """Least time under a capacity: a price on bytes, an exact check of the plan's memory.
 
-        The price is on weights, whose sum bounds what a device holds from below (Lagrange), then
+        The price is on weights, whose sum is a lower bound of a device's memory (Lagrange), then
         also on results. The plan is proven optimal only if it meets the bound.
         """
         weights = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)

@@ -2,7 +2,7 @@
 
 A row is one strategy of one operator; the domain of a tensor is the set of shardings still
 possible for it. Arc consistency keeps the rows whose every sharding is in the domains and shrinks
-the domains to what the rows hold; enumeration over the inputs then finds every solution.
+the domains to the rows' shardings; enumeration over the inputs then finds every solution.
 """
 
 from __future__ import annotations

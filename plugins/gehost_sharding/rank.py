@@ -158,7 +158,7 @@ def run_rank(
         feeds: whole inputs by name.
 
     Returns:
-        The whole outputs, and what this rank sent.
+        The whole outputs, and this rank's traffic.
     """
     manifest = json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
     mesh = Mesh(tuple(manifest["mesh"]["axes"]), tuple(manifest["mesh"]["sizes"]))
@@ -209,10 +209,10 @@ def run_rank(
 def main(arguments: list[str] | None = None) -> None:
     """Run this process as one rank; an error ends all ranks."""
     parser = argparse.ArgumentParser(prog="python -m gehost_sharding.rank")
-    parser.add_argument("directory", help="what gehost shard split wrote")
+    parser.add_argument("directory", help="directory written by gehost shard split")
     parser.add_argument("--feeds", required=True, help="inputs, as FILE.npz")
     parser.add_argument("--out", help="where rank 0 writes the outputs, as FILE.npz")
-    parser.add_argument("--report", help="where rank 0 writes what each rank sent, as JSON")
+    parser.add_argument("--report", help="where rank 0 writes each rank's traffic, as JSON")
     parser.add_argument("--pids", help="directory where each rank writes a file: PID, rank")
     given = parser.parse_args(arguments)
     from mpi4py import MPI
@@ -228,7 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
                 Path(given.out).write_bytes(verify.save_feeds(outputs))
             if given.report:
                 Path(given.report).write_text(json.dumps(reports), encoding="utf-8")
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other ranks wait for this one
+    except Exception as error:  # noqa: BLE001 - the other ranks wait for this one
         traceback.print_exc()
         line = f"rank {world.Get_rank()}: {type(error).__name__}: {error}"
         print(f"gehost-sharding-error: {' '.join(line.split())}", file=sys.stderr, flush=True)  # noqa: T201

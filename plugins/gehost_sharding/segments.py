@@ -168,7 +168,7 @@ def cut(model: onnx.ModelProto, world: int) -> list[Segment]:
 
 
 def _connect(segments: list[Segment], initializers: set[str], outputs: set[str]) -> None:
-    """Find what each segment reads from before it and leaves for after it."""
+    """Find the tensors that each segment reads from before it and leaves for after it."""
     wanted = set(outputs)
     for segment in reversed(segments):
         made = {name for node in segment.nodes for name in node.output if name}

@@ -15,7 +15,7 @@ NO_FACTOR = -1
 
 @dataclass(frozen=True)
 class Strategy:
-    """What one choice of factors demands of the operands and gives the results."""
+    """One choice of factors: shardings of the operands and of the results."""
 
     factors: tuple[int, ...]
     """Per mesh axis the factor that it splits, or ``NO_FACTOR``."""
@@ -65,7 +65,7 @@ def splittable_factors(rule: Rule) -> tuple[int, ...]:
     """Factors that may be split: not *need*, and the major-most of every dimension they are in.
 
     A *pass* factor must be in every result, a *reduce* factor in none: a result without it would
-    differ between devices that are said to hold the same.
+    differ between devices that should hold the same.
     """
     layouts = [layout for layout in (*rule.operands, *rule.results) if layout is not None]
     minor = {factor for layout in layouts for dim in layout for factor in dim[1:]}

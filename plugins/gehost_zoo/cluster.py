@@ -178,7 +178,7 @@ class DaskEngine:
         except GehostError as error:
             outer.set_exception(error)
             return
-        except Exception as error:  # noqa: BLE001 - whatever a cluster raises ends the run
+        except Exception as error:  # noqa: BLE001 - any error of a cluster ends the run
             outer.set_exception(
                 UsageError(f"{type(error).__name__}: {error}", subject=f"--dask {self._address}")
             )
@@ -215,7 +215,7 @@ def _died(task: Task) -> Record:
 
 
 class _Site:
-    """What a Dask worker's process keeps: an engine, and a directory for what it was sent."""
+    """State of a Dask worker's process: an engine, and a directory for received files."""
 
     def __init__(self, threads: int, limits: Limits) -> None:
         # a nanny starts its workers as daemons, which may not start processes; those of the
@@ -252,7 +252,7 @@ def _site(limits: Limits) -> _Site:
 
 
 def close_site() -> None:
-    """End the processes of a Dask worker, and remove what it was sent."""
+    """End the processes of a Dask worker, and remove the files it received."""
     with _SITES_LOCK:
         while _SITES:
             _SITES.popitem()[1].close()

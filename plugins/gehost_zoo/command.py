@@ -1,4 +1,4 @@
-"""``gehost zoo``: compile many models, and show what became of them."""
+"""``gehost zoo``: compile many models, and show the results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _note(line: str) -> None:
 
 
 def zoo_command(compile_: click.Command) -> click.Command:
-    """Make the command; what holds for each model are options of ``gehost compile`` itself."""
+    """Make the command; options for each model are those of ``gehost compile``."""
     shared = {option.name: option for option in compile_.params if option.name in _SHARED}
     own: list[click.Parameter] = [
         click.Argument(["models"], nargs=-1, required=True, type=click.Path()),
@@ -157,7 +157,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
             "exists and is no directory of a run", where=output, hint="name another one"
         )
 
-    host = Host(options)  # reports what is wrong with the vendors once, before anything runs
+    host = Host(options)  # reports faults of the vendors once, before anything runs
     for note in host.notes:
         click.echo(f"gehost: {note}", err=True)
     importers = host.importers

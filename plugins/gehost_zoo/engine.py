@@ -40,7 +40,7 @@ _START = 120.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one model may take; None for any amount."""
+    """Limits for one model; None for any amount."""
 
     seconds: float | None = None
     bytes: int | None = None
@@ -61,7 +61,7 @@ class Engine(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise ``UsageError`` where nothing is left that could run what was submitted."""
+        """Raise ``UsageError`` where nothing is left that could run the submitted tasks."""
         ...
 
     def close(self) -> None:
@@ -123,8 +123,8 @@ class Worker:
     def run(self, task: Task) -> Record:
         """Compile a model; one that takes the process down runs again, at most twice.
 
-        A process that somebody kills is not the model's doing, unless the kernel kills it to
-        free memory.
+        The model is not at fault for a killed process, unless the kernel killed it to free
+        memory.
 
         Raises:
             OutputError: its output cannot be written.
@@ -158,7 +158,7 @@ class Worker:
         return task.record("died", LOST, f"{what}; {cause}")
 
     def _start(self, task: Task) -> None:
-        """Start the process, unless there is one; it imports and loads what models need."""
+        """Start the process, unless there is one; it loads everything that models need."""
         if self._pool is None:
             self._pool = ProcessPool(1, context=get_context("spawn"))
             started = self._pool.schedule(warm_up, (task,), timeout=_START)

@@ -18,7 +18,7 @@ from gehost import tune
 
 @dataclass(frozen=True)
 class Choice:
-    """What a family does with one kind of fusion."""
+    """A family's choice for one kind of fusion."""
 
     kind: str
     on: bool
@@ -45,7 +45,7 @@ def choose(tunings: Mapping[str, tune.Tuning]) -> list[Choice]:
         for model, tuning in tunings.items():
             for trial in tuning.trials:
                 if trial.name == kind:
-                    # what pays beside others counts only where the whole pays
+                    # a gain beside other kinds counts only where the whole pays
                     kept = trial.verdict == "keep" and not tuning.pays
                     verdict = "noise" if kept else trial.verdict
                     verdicts.setdefault(verdict, []).append(model)
@@ -55,7 +55,7 @@ def choose(tunings: Mapping[str, tune.Tuning]) -> list[Choice]:
 
 
 def family_file(tunings: Mapping[str, tune.Tuning], choices: list[Choice]) -> str:
-    """The switch file of a family; ``Evidence.models`` is what was measured on each model."""
+    """The switch file of a family; ``Evidence.models`` has the measurements on each model."""
     files = {model: tuning.as_dict() for model, tuning in tunings.items()}
     chosen = {choice.kind for choice in choices if choice.on}
     passes = {

@@ -1,4 +1,4 @@
-"""Hashes that say whether a result still stands: of a model, the vendors, the options."""
+"""Hashes of models, vendors and options; equal ones mean that a result still holds."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Zoo:
-    """The models of a run, each once, and what is wrong with the list."""
+    """The models of a run, each once, and the faults of the list."""
 
     entries: list[Entry]
     invalid: list[str]

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: how far it is, an estimate, failures as they occur."""
+"""Display of a running run: progress, an estimate, failures as they occur."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def run_tasks(
     """Run tasks, few more at a time than the engine has room for; append each result.
 
     Raises:
-        GehostError: the run cannot go on; what is appended stays.
+        GehostError: the run cannot go on; appended lines stay.
     """
     pending: set[Future[Any]] = set()
 

@@ -1,4 +1,4 @@
-"""What the results of a run say together: failures, passes, refusals, what changed since."""
+"""Summary of a run's results: failures, passes, refusals, changes since another run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PassSummary:
 
 
 def summarize_passes(records: Iterable[Record]) -> list[PassSummary]:
-    """Sum up what each pass did; the one that fires on most models first."""
+    """Sum up the passes; the one that fires on most models first."""
     found: dict[str, PassSummary] = {}
     for record in records:
         for name, row in record.get("passes", {}).items():

@@ -32,7 +32,7 @@ from gehost import (
 )
 
 Record = dict[str, Any]
-"""A line of ``zoo.jsonl``; ``measured`` holds what differs from run to run."""
+"""A line of ``zoo.jsonl``; ``measured`` holds values that differ from run to run."""
 
 LOST = 7
 """Exit code of a model whose process died or exceeded a limit."""
@@ -40,7 +40,7 @@ LOST = 7
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to compile one model."""
+    """Everything that a worker needs to compile one model."""
 
     name: str
     path: str
@@ -112,7 +112,7 @@ def _host(options: str, vendors: str, *, recorded: bool) -> tuple[Host, _Watcher
 
 
 def warm_up(task: Task) -> int:
-    """Import and load what the models of a run need; returns the id of the process."""
+    """Import and load everything that a run needs; returns the id of the process."""
     if json.loads(task.options)["verify"]:
         with suppress(ImportError):
             importlib.import_module("onnxruntime")
@@ -177,7 +177,7 @@ def compile_model(task: Task) -> Record:
 
 
 def _facts(report: Report) -> Record:
-    """What a compile did, as far as it came."""
+    """Return the record of a compile, as far as it came."""
     passes: dict[str, Record] = {}
     for record in report.passes:
         if record.matched or record.status == "failed":
@@ -198,7 +198,7 @@ def _facts(report: Report) -> Record:
 
 
 def _file_facts(output: Path) -> Record:
-    """Size and hash of what was written."""
+    """Return size and hash of the written files."""
     data = Path(f"{output}.data")
     with open(output, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -207,7 +207,7 @@ def _file_facts(output: Path) -> Record:
 
 
 def _clear(output: Path) -> None:
-    """Remove what an earlier run left in the place of an output."""
+    """Remove an earlier run's files in the place of an output."""
     output.parent.mkdir(parents=True, exist_ok=True)
     refused = output.with_name(f"{output.name.removesuffix('.onnx')}.refused.onnx")
     for path in (output, Path(f"{output}.data"), refused, Path(f"{refused}.data")):

@@ -603,7 +603,7 @@ def _bits_of_float(c: Context, x: Tensor) -> Tensor:
 
     In f64 every f32 is normal, and powers of two divide it without rounding.
 
-    nan becomes 0x7fc00000, whatever its sign and payload.
+    nan becomes 0x7fc00000; its sign and payload are lost.
     """
     size = c.cast(c.apply("Abs", [x]), "f64")
     nan = c.apply("IsNaN", [size], "pred")

@@ -293,9 +293,9 @@ def expression(
     Its parameters are ``p0``, ``p1`` and so on; "" of a long or deep one.
 
     Args:
-        computation: what to write.
-        find: gives a computation by name; fusions and calls are written as what they compute.
-        arguments: what to write for the parameters.
+        computation: the computation to write.
+        find: gives a computation by name; fusions and calls are written as their results.
+        arguments: texts for the parameters.
         depth: how many fusions and calls may be inside each other.
     """
     texts: dict[str, str] = {}

@@ -82,7 +82,7 @@ def _masked(
 
     Each window starts with its initial value.
 
-    The last operand says which elements those are: of a body whose neutral element is not known,
+    The last operand marks these elements: of a body whose neutral element is not known,
     padding cannot be made.
     """
 

@@ -1,1 +1,1 @@
-"""The rule table: operator -> factors, and what a split changes in the operator itself."""
+"""The rule table: operator -> factors, and a split's changes of the operator itself."""

@@ -37,7 +37,7 @@ class DecomposeGroupedConvPass(DecomposePass):
     Keeps: dtype, all attributes but ``group``; weights need not be constant (clean-up folds the
     Split of those that are).
     Refuses: one group; more than ``MAX_GROUPS``; M or C/g not known; M that g does not divide; x
-    with another number of channels than w says.
+    with another number of channels than w.
     Source: GE's example "grouped Conv → Split + Convs + Concat"; ONNX Conv-11.
     """
 
@@ -51,7 +51,7 @@ class DecomposeGroupedConvPass(DecomposePass):
             return Rejection(f"groups: {groups} are more than {MAX_GROUPS}")
         made, read = _channels(node.inputs[1])
         if not isinstance(made, int) or not isinstance(read, int):
-            return Rejection("channels: the weights do not say how many")
+            return Rejection("channels: the weights do not have their number")
         given = _channels(node.inputs[0])[1]
         if made % groups or (isinstance(given, int) and given != read * groups):
             return Rejection(f"channels: {groups} groups do not divide them")

@@ -30,7 +30,7 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
     """Replace ``Add(MatMul(x, w), b)``, operands of Add in either order, by one Gemm over all rows
     of x.
 
-    Off by default: where no other pass takes the Gemm up, two more nodes are what a model gains.
+    Off by default: where no other pass takes the Gemm up, the model has two more nodes.
     The rows of x are independent: row i of the flattened product is row i of x times w. Writes
     ONNX's own Gemm, whose one kernel every runtime has; w and b need not be constant.
 
@@ -44,7 +44,7 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
     Keeps: dtype, and the name of the result.
     Refuses: x of rank 2 and less (``fuse_matmul_add.py``) or unknown; w that is no matrix of known
     sizes; b that does more than broadcast along the last axis; dtypes other than ``DTYPES``; a
-    known size that is 0 (Reshape reads 0 as "copy", and cannot tell -1 then); two unknown sizes
+    known size that is 0 (Reshape reads 0 as "copy", and cannot compute -1 then); two unknown sizes
     below opset 14 (no ``allowzero``, and one of them may be 0 at run time).
     Source: GE's example "batch MatMul + Add flattened to 2-D"; ONNX MatMul-13, Gemm-13, Reshape-14.
     """

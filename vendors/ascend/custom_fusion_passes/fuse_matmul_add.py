@@ -1,7 +1,7 @@
 """MatMul + Add  ==>  GEMM:   a, b → MatMul, c → Add   ==>   a, b, c, 1, 1 → ge::GEMM.
 
-Runs after clean-up, when constants are folded and identities gone, and so takes what the more
-particular passes of this directory (with a Relu behind, with a transposed and scaled product) have
+Runs after clean-up, when constants are folded and identities gone, and so takes the sites that the
+special passes of this directory (with a Relu behind, with a transposed and scaled product) have
 left.
 """
 

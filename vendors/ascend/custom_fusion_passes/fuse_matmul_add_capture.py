@@ -5,7 +5,7 @@
 The same fusion as ``fuse_matmul_add.py`` where an activation follows, written the way GE's
 documentation does: conditions read captured tensors through ``NodeIo`` and ``TensorDesc``. Runs
 before that one and only where sizes and dtype are those for which a kernel is chosen at compile
-time; what it refuses is left to that one.
+time; sites that it refuses are left to that one.
 """
 
 from gehost import (

@@ -59,7 +59,7 @@ class GeluFusionPass(PatternFusionPass):
     Forms: the division as Div by √2 or as Mul by 1/√2; the outer product bracketed in each way;
     operands in any order.
     Becomes: Gelu from opset 20 on, below it ``gehost::Gelu`` with a body.
-    Keeps: dtype and shape, whatever they are.
+    Keeps: any dtype and shape.
     Refuses:
         no match: 1 and ½ of another value; Erf of another tensor than the one that is
             multiplied; an inner tensor that is a graph output, has other readers or is captured by
@@ -95,7 +95,7 @@ class GeluTanhFusionPass(PatternFusionPass):
     order.
     Becomes: Gelu(approximate="tanh") from opset 20 on, below it ``gehost::Gelu`` with a body; that
         one for float64 at every opset, as the standard operator's constants are float32.
-    Keeps: dtype and shape, whatever they are.
+    Keeps: any dtype and shape.
     Refuses: as ``GeluFusionPass``; ``constant``: not √(2/π) and 0.044715 to the precision of their
     dtype.
     Source: ONNX Gelu-20.

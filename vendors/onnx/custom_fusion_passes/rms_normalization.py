@@ -120,15 +120,16 @@ class RMSNormalizationFusionPass(PatternFusionPass):
 
 
 def _cast_problem(x: Value, result: Value) -> str:
-    """The operator gives what it is given; casts must lead back."""
+    """The operator's result has the dtype of its input; casts must lead back."""
     if result.dtype is x.dtype:
         return ""
     return f'dtype: "{x.name}" is {x.type}, "{result.name}" {result.type}'
 
 
 def _no_wider_than_float(match: MatchResult) -> bool:
-    """Whether float32, in which the standard operator normalizes, holds whatever x and the
-    model's own dtype hold.
+    """Whether float32 holds all numbers of x's and the model's own dtype.
+
+    The standard operator normalizes in float32.
     """
     normalized = match.GetCapturedTensor(1).value.dtype
     return normalized is DataType.FLOAT or (

@@ -49,7 +49,7 @@ class Attention:
     sizes: tuple[Size, Size, Size, Size]
     """B, N, S, T."""
     bias: np.ndarray | None
-    """[2·N·H + N·V]: what q, k and v have added, all of rank 3."""
+    """[2·N·H + N·V]: the biases added to q, k and v, all of rank 3."""
     result: Node
     """The last node: a Reshape, whose input is [B, S, N, V]."""
     nodes: list[Node] = field(default_factory=list["Node"])
@@ -179,7 +179,7 @@ class _Finder:
         return node is not None and node.op == "MatMul"
 
     def _unscaled(self, value: Value) -> tuple[Value, float]:
-        """What is multiplied by constant scalars, and their product."""
+        """The tensor below multiplications by constant scalars, and their product."""
         scale = 1.0
         while (node := value.producer) is not None and node.op in ("Mul", "Div"):
             factor = factor_of(node)
@@ -382,7 +382,7 @@ def _opset(node: Node) -> int:
 
 
 def factor_of(node: Node) -> tuple[Value, float] | None:
-    """What a Mul or Div scales, and by what; None where that is no constant scalar."""
+    """Operand and constant scalar factor of a Mul or Div; None without such a factor."""
     left, right = node.inputs
     for value, other in ((left, right), (right, left)):
         if value is None or other is None or other.array is None or value.is_constant:
@@ -398,7 +398,7 @@ def factor_of(node: Node) -> tuple[Value, float] | None:
 
 
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
-    """What an Add adds a constant [width] to, and the constant."""
+    """Operand and constant [width] of an Add, or None."""
     if node.op != "Add":
         return None
     left, right = node.inputs

@@ -150,7 +150,7 @@ class _Proof:
         return _Plane(low, high, dims.pop() if dims else None)
 
     def _moved(self, node: Node) -> _Known:
-        """What keeps its elements' places in the last two axes."""
+        """The result of an operator that keeps elements in their places of the last two axes."""
         given = self.of(node.inputs[0])
         before, after = self._sizes.of(node.inputs[0]), self._sizes.of(node.outputs[0])
         if node.op == "Identity":

@@ -115,7 +115,7 @@ class GraphSizes:
         return self._contents.get(value.name)
 
     def visit(self, node: Node) -> None:
-        """Work out what a node makes, from what it reads."""
+        """Work out a node's outputs from its inputs."""
         for index, output in enumerate(node.outputs):
             if output is None:
                 continue
@@ -149,7 +149,7 @@ class GraphSizes:
 
 
 def remove_dead(graph: Graph) -> None:
-    """Remove nodes that nobody reads."""
+    """Remove nodes without readers."""
     for node in reversed(list(graph.nodes)):
         if all(out is None or not (out.readers or out.is_graph_output) for out in node.outputs):
             graph.remove_node(node)
@@ -166,7 +166,7 @@ def _broadcast(given: Sequence[Sizes | None]) -> Sizes | None:
 
 def _wider(column: Sequence[Size]) -> Size:
     others = {size for size in column if size != 1}
-    # what is cut off at a size fits that size or nothing does
+    # a size cut off at another one fits that one, or no size fits
     others -= {size for size in others if isinstance(size, Cut) and size.of in others}
     if not others:
         return 1
@@ -224,7 +224,7 @@ def _reshape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
 
 
 def _rest(given: Sizes, target: list[Size]) -> Size:
-    """The size that -1 stands for: what is left when equal symbols are cancelled."""
+    """The size that -1 stands for: the quotient after equal symbols are cancelled."""
     left: list[Size] = list(given)
     numbers = 1
     for size in target:
@@ -240,7 +240,7 @@ def _rest(given: Sizes, target: list[Size]) -> Size:
     count = int(np.prod([size for size in left if isinstance(size, int)], dtype=np.int64))
     if numbers and not symbols and count % numbers == 0:
         return count // numbers
-    # a symbol may be 0, and then -1 is what the runtime makes of it
+    # a symbol may be 0, and then the runtime decides on -1
     return symbols[0] if len(symbols) == 1 and count == numbers else None
 
 

@@ -88,7 +88,7 @@ def multi_head_attention(
     )
 
     def split(given: EsTensor, by_head: EsTensor, by_row: EsTensor) -> EsTensor:
-        """[B, N, T, H] of either layout; which it is, its rank tells."""
+        """[B, N, T, H] of either layout; its rank shows which it is."""
         apart = es.Equal(es.Size(es.Shape(given)), 4)
         rows_first = es.Transpose(es.Reshape(given, by_row), perm=[0, 2, 1, 3])
         return es.Where(apart, es.Reshape(given, by_head), rows_first)
@@ -216,7 +216,7 @@ def _head_size(found: Attention, sizes: GraphSizes) -> int:
 
 
 def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
-    """Put 0 where a row of the mask has no position: what the guard does."""
+    """Put 0 where a row of the mask has no position, as the guard does."""
     made = kernel.outputs[0]
     assert made is not None
     zero = graph.add_initializer(
@@ -341,7 +341,7 @@ class _Masks:
 
 @hookimpl
 def gehost_tune_kinds(registry: Any) -> None:
-    """Attention with what makes it pay: plain sizes before it, packed projections after it."""
+    """Attention with plain sizes before it and packed projections after it: it pays with both."""
     registry.add(
         "attention",
         ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtPackedAttentionPass"],

@@ -164,7 +164,7 @@ def _fuse(context: CustomPassContext, kernel: Node, last: Value, total: Value) -
 
 
 class _Lengths:
-    """What the kernel wants of B and S, computed once for all layers."""
+    """The kernel's inputs that depend on B and S, computed once for all layers."""
 
     def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
         self._graph, self._sizes = graph, sizes

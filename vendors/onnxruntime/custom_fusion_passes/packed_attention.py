@@ -79,7 +79,7 @@ def packed_attention(
 
 @dataclass
 class _Projections:
-    """What q, k and v of an attention are computed by."""
+    """The projections that compute q, k and v of an attention."""
 
     x: Value
     weights: np.ndarray

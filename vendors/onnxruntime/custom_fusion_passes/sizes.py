@@ -27,9 +27,9 @@ _Key = tuple[int, tuple[Size, ...]]
 class OrtSizesPass(FusionBasePass):
     """Read sizes from the graph's inputs, share equal shapes, and drop reshapes without effect.
 
-    Forms: whatever ``_sizes`` follows, of int64, in the root graph.
+    Forms: all computations that ``_sizes`` follows, of int64, in the root graph.
     Keeps: the value of every shape, and every tensor.
-    Refuses: nothing; what is not proven stays.
+    Refuses: nothing; unproven sizes stay as they are.
     """
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:

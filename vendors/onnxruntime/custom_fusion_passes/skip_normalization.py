@@ -305,7 +305,7 @@ def _by_parts(mean: Node) -> _Norm | None:
 
 
 def _only_reader(node: Node, op: str) -> Node | None:
-    """The one node that reads what a node makes, if it is of this operator."""
+    """The only reader of a node's result, if it is of this operator."""
     made = node.outputs[0]
     if made is None or made.is_graph_output or len(made.uses) != 1:
         return None

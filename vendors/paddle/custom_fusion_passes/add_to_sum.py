@@ -19,7 +19,7 @@ def add_to_sum():
     """Fuse three or two Adds in a row, the longest chain first.
 
     Runs last: an Add of a bias belongs to the operator before it, if a fusion takes both.
-    Shapes: whatever broadcasts, as Sum broadcasts alike (from opset 8 on). ``shape_proven``: the
+    Shapes: any that broadcast, as Sum broadcasts too (from opset 8 on). ``shape_proven``: the
     shape to which several tensors broadcast is the one to which they do so one after another.
     Keeps: dtype, shape, and the order in which the operands are added.
     Refuses: ``condition``: another dtype than float32 and float64; ``unknown``: no known dtype.

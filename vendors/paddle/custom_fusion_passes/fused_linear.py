@@ -65,7 +65,7 @@ def fused_linear_relu(pat: Any, res: Any) -> None:
 
 @drr.rule(labels=["linear"], benefit=2)
 def fused_linear_gelu(pat: Any, res: Any) -> None:
-    """With Gelu, which ONNX has from opset 20 on; ``approximate`` says which of the two.
+    """With Gelu, which ONNX has from opset 20 on, in the form of ``approximate``.
     Refuses: ``approximate``: neither.
     """
     pat.out = pat.Gelu(approximate=attr.form)(_linear(pat))

@@ -40,8 +40,8 @@ def multihead_matmul(
     """Self-attention over ``head_number`` heads: softmax(alpha · q · kᵀ + bias_qk) · v.
 
     Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3,
-    D]; bias_qk broadcasts to [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. Said
-    rather than left over (-1): B or S may be 0.
+    D]; bias_qk broadcasts to [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. No
+    size is left over (-1): B or S may be 0.
     """
     weights, biases = es.Split(w, num_outputs=3, axis=1), es.Split(bias, num_outputs=3, axis=0)
     q, k, v = (
@@ -188,8 +188,8 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
     """Whether each projection, after it was computed over all rows, is [B, S, D] again."""
     for path in PATHS:
         target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
-        # Where the target says nothing of B and S, neither may be what is left over: both sizes
-        # must be proven.
+        # Where the target does not name B and S, neither may be left over: both sizes must be
+        # proven.
         sizes = (
             target.tolist()
             if target is not None and target.shape == (3,) and target[2] == width
@@ -203,8 +203,9 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
 
 
 def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: bool = True) -> bool:
-    """Whether a Reshape leaves B and S as they are: copied, or of proven size; one of them may
-    be what is left over (-1).
+    """Whether a Reshape leaves B and S as they are: copied, or of proven size.
+
+    One of them may be the size left over (-1).
     """
     made, x = m.value(name), m.value("x")
     copies = may_copy and made.producer is not None and not made.producer.attrs.get("allowzero", 0)

@@ -45,7 +45,7 @@ def remove_redundant_transpose(pat: Any, res: Any) -> None:
     pat.ret = pat.Transpose(perm=attr.p2)(pat.Transpose(perm=attr.p1)(pat.x))
     pat.RequireNativeCall(
         lambda m: _perm(m, "p1") is not None and _perm(m, "p2") is not None,
-        "rank: unknown, so that an absent perm says nothing",
+        "rank: unknown, so that an absent perm is unknown, too",
     )
     res.ret = res.Transpose(perm=lambda m: [_perm(m, "p1")[i] for i in _perm(m, "p2")])(res.x)
 
@@ -64,8 +64,9 @@ def remove_identity_transpose(pat: Any, res: Any) -> None:
 
 
 def _is_free_of_zeros(m: MatchContext) -> bool:
-    """Whether the second target says by itself what it wants: a 0 would copy a size of what is
-    taken out.
+    """Whether the second target is complete by itself.
+
+    A 0 would copy a size of the Reshape that is removed.
     """
     target = m.Tensor("s2").Array()
     return _allowzero(m) == 1 or (target is not None and bool((target != 0).all()))
@@ -81,7 +82,7 @@ def remove_redundant_reshape(pat: Any, res: Any) -> None:
     """Reshape once, to the second target.
 
     Shapes: both keep the elements and their order, and a target without copied
-    sizes tells the result from their number alone. Keeps: dtype, ``allowzero``. Refuses:
+    sizes gives the result from their number alone. Keeps: dtype, ``allowzero``. Refuses:
     ``target``: a second target that copies a size (0), or that is no constant and so may.
     """
     pat.ret = pat.Reshape(pat.Reshape(pat.x, pat.s1), pat.s2)
@@ -103,7 +104,7 @@ def _is_round_trip(m: MatchContext) -> bool | Rejection:
     dtype = m.Tensor("x").Dtype()
     if dtype is None or m.Attr("t2") != dtype:
         return m.reject("dtype: the second does not lead back")
-    return holds(dtype, m.Attr("t1")) or m.reject("lossy: the first cannot hold what x may be")
+    return holds(dtype, m.Attr("t1")) or m.reject("lossy: the first cannot hold all values of x")
 
 
 @drr.rule(labels=["dtype"], benefit=2, min_opset=6)
@@ -157,7 +158,7 @@ def _fills_target(m: MatchContext) -> bool | Rejection:
 
 @drr.rule(labels=["constant"], min_opset=9)
 def fold_expand_of_constant(pat: Any, res: Any) -> None:
-    """Fill the target where what is expanded is one number.
+    """Fill the target where one number is expanded.
 
     Shapes: s [r], of sizes; one [1, …, 1] of at most r axes; result of shape s. Keeps: dtype.
     Refuses: ``where``: no constant; ``value``: of more than one element; ``dtype``: not one of

@@ -1,4 +1,4 @@
-"""What changes nothing when a model is only run goes.
+"""Remove operators that have no effect in inference.
 
 ``x → Transpose p → Transpose q   ==>   x``, where q undoes p
 ``x → Unsqueeze a → Squeeze a     ==>   x``
@@ -12,7 +12,7 @@ from gehost_register_pass import ParamAttr, RegisterPass, native, op
 
 @native
 def undoes(first: list[int], second: list[int]) -> bool:
-    """Whether one permutation of axes puts back what the other moved."""
+    """Whether one permutation of axes is the inverse of the other."""
     return len(first) == len(second) and [first[axis] for axis in second] == list(range(len(first)))
 
 
@@ -28,7 +28,7 @@ def simplify_inference():
         that the rule does not know; ``weight``: a Dropout of which only the caller knows whether it
         trains.
     Source: ONNX Transpose-1, Unsqueeze-1, Squeeze-1, Dropout-7 (before opset 7 it trains unless
-    ``is_test`` says otherwise).
+    ``is_test`` is set).
     """
 
     def transposes(x):
