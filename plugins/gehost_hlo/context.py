@@ -140,7 +140,8 @@ class Context:
             return tensor
         if tensor.constant is not None:
             return Tensor("", kind, tensor.dims, tensor.held, tensor.constant.astype(NUMPY[kind]))
-        (name,) = self.body.op("Cast", [self.body.held(tensor)], to=ONNX[kind])
+        options: dict[str, Any] = {"saturate": 0} if kind.startswith("f8") else {}  # nan or inf
+        (name,) = self.body.op("Cast", [self.body.held(tensor)], to=ONNX[kind], **options)
         return self.body.typed(name, kind, tensor.dims, tensor.held)
 
     def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:

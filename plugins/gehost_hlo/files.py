@@ -30,7 +30,7 @@ def read_module(path: str | os.PathLike[str]) -> HloModule:
     """
     name = os.fspath(path)
     try:
-        with open(name, encoding="utf-8") as file:
+        with open(name, encoding="utf-8-sig") as file:  # editors of Windows write a mark
             text = file.read()
     except OSError as error:
         raise ModelError(f"cannot read the text: {error.strerror or error}", where=name) from error

@@ -538,6 +538,8 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
         bounded = c.apply(
             "Min", [c.apply("Max", [known, c.number(low, "f64")]), c.number(high, "f64")]
         )
+        if width < 8:  # ONNX Runtime rounds to 4 bits, XLA truncates
+            bounded = c.cast(bounded, "s8" if low else "u8")
         return c.cast(bounded, kind)
     too_large = c.apply("GreaterOrEqual", [known, c.number(float(high), "f64")], "pred")
     too_small = c.apply("Less", [known, c.number(low, "f64")], "pred")

@@ -36,6 +36,12 @@ def test_print(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hlo", "print", "m.hlo", "--computation", "f"]) == 3
 
 
+def test_texts_of_windows_are_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "windows.hlo").write_bytes(b"\xef\xbb\xbf" + TEXT.replace(") ", ")\r\n").encode())
+    assert run(["hlo", "print", "windows.hlo"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "  %x = f32[2]{0} parameter(0)"
+
+
 def test_dataflow(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hlo", "dataflow", "m.hlo"]) == 0
     (computation,) = json.loads(capsys.readouterr().out)

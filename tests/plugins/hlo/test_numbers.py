@@ -73,3 +73,31 @@ def test_the_error_is_no_larger_than_four_times_that_of_xla(name: str, scale: st
         xla = np.abs(program.outputs[index] - wanted).max()
         rounding = np.finfo(np.float32).eps * np.abs(wanted).max()
         assert ours <= 4 * max(xla, rounding), (index, ours, xla)
+
+
+NUMBERS = [1.5, 449, 470, 1e9, -300, np.nan, -1.7, np.inf, 0.4]
+NAN, INF = np.nan, np.inf
+CONVERTED = {
+    "f8e4m3fn": [1.5, 448, NAN, NAN, -288, NAN, -1.75, NAN, 0.40625],
+    "f8e5m2": [1.5, 448, 448, INF, -320, NAN, -1.75, INF, 0.375],
+    "f8e4m3fnuz": [1.5, NAN, NAN, NAN, NAN, NAN, -1.75, NAN, 0.40625],
+    "f8e5m2fnuz": [1.5, 448, 448, NAN, -320, NAN, -1.75, NAN, 0.375],
+    "s4": [1, 7, 7, 7, -8, 0, -1, 7, 0],
+    "u4": [1, 15, 15, 15, 0, 0, 0, 15, 0],
+    "s8": [1, 127, 127, 127, -128, 0, -1, 127, 0],
+    "u8": [1, 255, 255, 255, 0, 0, 0, 255, 0],
+    "s32": [1, 449, 470, 1e9, -300, 0, -1, 2147483647, 0],
+    "f16": [1.5, 449, 470, INF, -300, NAN, -1.7, INF, 0.4],
+}
+"""What XLA (jax 0.10.2 on a CPU) converts ``NUMBERS`` to: out of range, between numbers, no number."""
+
+
+@pytest.mark.parametrize("kind", CONVERTED)
+def test_conversions_to_narrow_types_are_those_of_xla(kind: str) -> None:
+    text = f"""ENTRY e {{
+        x = f32[9] parameter(0)
+        y = {kind}[9] convert(x)
+        ROOT z = f32[9] convert(y)
+    }}"""
+    (found,) = run(imported(text), [np.array(NUMBERS, np.float32)])
+    np.testing.assert_allclose(found, CONVERTED[kind], rtol=1e-3)
