@@ -116,6 +116,53 @@ def test_causal_masks(host: Host, run: Any, mask: str, biases: bool) -> None:
                 assert one.equal, one
 
 
+REPEATED = "ku = Unsqueeze (kt0, i2) ke = Expand (ku, times) kt = Reshape (ke, spread)"
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("mask", [FORMS["Trilu"], FORMS["row >= column"]])
+def test_heads_apart_and_repeated_heads(host: Host, run: Any, mask: str, heads: int) -> None:
+    """k and v as [B, M, S, H]: as they are after rotary, and each for several heads of q."""
+    given = grouped(mask, heads)
+    compiled, _ = host.run(given)
+    (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
+    held = {entry.name: entry.i for entry in kernel.attribute}
+    assert (held["num_heads"], held["kv_num_heads"]) == (4, heads)
+    assert "ke" not in {name for node in compiled.graph.node for name in node.output}
+    for batch, rows in ((2, 5), (1, 70), (2, 1)):
+        inputs = {
+            name: RNG.normal(size=(batch, rows, 8 * count)).astype(np.float32)
+            for name, count in (("q", 4), ("k", heads), ("v", heads))
+        }
+        expected = Runner(given).run(inputs)
+        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+                assert one.equal, one
+
+
+def grouped(mask: str, heads: int) -> Any:
+    """Four heads of q, negated keys and values apart, each repeated."""
+    return parse(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[B, S, 32] q, float[B, S, {8 * heads}] k, float[B, S, {8 * heads}] v) => (float[B, S, 32] out)
+    <int64[4] heads = {{0, 0, 4, 8}}, int64[4] few = {{0, 0, {heads}, 8}}, int64[3] joined = {{0, 0, 32}}, int64[4] as_rows = {{1, 1, -1, 1}},
+     int64[4] spread = {{0, 4, -1, 8}}, int64[5] times = {{1, 1, {4 // heads}, 1, 1}},
+     int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}},
+     float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float one = {{1}}> {{
+        shape = Shape (q) vec = Slice (shape, i1, i2) length = Squeeze (vec)
+        square = Concat <axis = 0> (vec, vec) ones = Expand (one, square)
+        {POSITIONS} {mask}
+        qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+        kh = Reshape (k, few) kt1 = Transpose <perm = [0, 2, 1, 3]> (kh) kt0 = Neg (kt1)
+        vh = Reshape (v, few) vt1 = Transpose <perm = [0, 2, 1, 3]> (vh) vt0 = Neg (vt1)
+        {REPEATED} {REPEATED.replace("k", "v")}
+        kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Mul (m, scale) a = Add (s, mask)
+        p_ = Softmax <axis = -1> (a) y = MatMul (p_, vt) yt = Transpose <perm = [0, 2, 1, 3]> (y)
+        out = Reshape (yt, joined) }}""",
+        {"minus_inf": np.array(-np.inf, np.float32)} if "minus_inf" in mask else {},
+    )
+
+
 def refusals(host: Host, given: Any) -> list[str]:
     compiled, report = host.run(given)
     assert not any(node.op_type == "GroupQueryAttention" for node in compiled.graph.node)
@@ -130,7 +177,6 @@ def test_other_masks_are_refused(host: Host, key: str, mask: str) -> None:
 
 def test_what_the_kernel_does_not_take(host: Host) -> None:
     assert refusals(host, model(FORMS["Trilu"], size=4)) == ["head size"]
-    assert refusals(host, model(FORMS["Trilu"], keys="Neg")) == ["layout"]
 
 
 def test_cross_attention_is_refused(host: Host) -> None:

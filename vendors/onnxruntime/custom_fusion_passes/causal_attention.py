@@ -29,7 +29,9 @@ from gehost import (
     ops,
 )
 
+from ._attention import HEADS_SECOND
 from ._causal import is_causal
+from ._heads import Heads, keys_and_values
 from ._sizes import GraphSizes, Size, remove_dead, same
 
 if TYPE_CHECKING:
@@ -60,24 +62,42 @@ def group_query_attention(
     total_sequence_length: EsTensor | None = None,  # noqa: ARG001 - that of key
     *,
     num_heads: int,
-    kv_num_heads: int,  # noqa: ARG001 - as many here
+    kv_num_heads: int,
     scale: float,
 ) -> tuple[EsTensor, EsTensor, EsTensor]:
-    """Causal attention without a past.
+    """Causal attention without a past; a head of key and value serves N / M of query.
 
-    Shapes: query, key and value [B, S, N·H] float32; seqlens_k [B] int32, the last position;
-    total_sequence_length int32, S; results [B, S, N·H] and keys and values [B, N, S, H].
+    Shapes: query [B, S, N·H], key and value [B, S, M·H] float32; seqlens_k [B] int32, the last
+    position; total_sequence_length int32, S; results [B, S, N·H] and keys and values [B, M, S, H].
     """
-    split = np.array([0, 0, num_heads, -1])
+
+    def split(one: EsTensor, heads: int) -> EsTensor:
+        return es.Transpose(es.Reshape(one, np.array([0, 0, heads, -1])), perm=HEADS_SECOND)
+
+    def repeated(one: EsTensor) -> EsTensor:
+        """[B, N, S, H] of [B, M, S, H]."""
+        if num_heads == kv_num_heads:
+            return one
+        times = np.array([1, 1, num_heads // kv_num_heads, 1, 1])
+        apart = es.Expand(es.Unsqueeze(one, [2]), times)
+        shape = es.Concat(
+            es.Slice(es.Shape(one), [0], [1]),
+            np.array([num_heads]),
+            es.Slice(es.Shape(one), [2], [4]),
+            axis=0,
+        )
+        return es.Reshape(apart, shape)
+
     q, k, v = (
-        es.Transpose(es.Reshape(one, split), perm=[0, 2, 1, 3]) for one in (query, key, value)
+        split(one, heads)
+        for one, heads in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads))
     )
-    scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2])) * scale
+    scores = es.MatMul(q, es.Transpose(repeated(k), perm=[0, 1, 3, 2])) * scale
     rows = es.Slice(es.Shape(q), [2], [3])
     ones = es.Expand(np.ones((1, 1), np.float32), es.Concat(rows, rows, axis=0))
     scores = es.Where(es.Cast(es.Trilu(ones, upper=0), to=DataType.BOOL), scores, -3.4e38)
-    mixed = es.MatMul(es.Softmax(scores, axis=-1), v)
-    joined = es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), np.array([0, 0, -1]))
+    mixed = es.MatMul(es.Softmax(scores, axis=-1), repeated(v))
+    joined = es.Reshape(es.Transpose(mixed, perm=HEADS_SECOND), np.array([0, 0, -1]))
     return joined, k, v
 
 
@@ -87,10 +107,11 @@ class OrtCausalAttentionPass(FusionBasePass):
 
     Forms: the mask from Trilu, from comparisons of positions, or constant; −inf or a finite fill of
     at most −1e30; with and without biases of the projections.
-    Shapes: q, k and v [B, S, N·H], H a multiple of 8.
+    Shapes: q [B, S, N·H]; k and v [B, S, N·H], or [B, N, S, H], also repeated of [B, M, S, H]; H a
+    multiple of 8.
     Keeps: the numbers but for rounding. The kernel refuses a length of 0.
     Refuses: ``mask``: none, or not proven to be causal alone; ``length``: of q and k not proven
-    equal; ``layout``: k or v is not [B, S, N·H]; ``head size``: not a multiple of 8, or that of v
+    equal; ``layout``: ranks that do not fit; ``head size``: not a multiple of 8, or that of v
     differs; ``batch``: B or S is none of an input.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
@@ -110,7 +131,7 @@ class OrtCausalAttentionPass(FusionBasePass):
             if made is None:
                 context.refuse(kernel, f"batch: {dims[0]} or {dims[1]} is none of an input")
                 continue
-            _fuse(context, kernel, *made)
+            _fuse(context, kernel, keys_and_values(kernel, sizes), *made)
         remove_dead(graph)
 
 
@@ -118,22 +139,34 @@ def _problem(kernel: Node, sizes: GraphSizes) -> str:
     """Why the causal kernel does not compute an attention; "" if it does."""
     q, k, v = (sizes.of(one) for one in kernel.inputs[:3])
     mask = kernel.input(5)
-    if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 3:
-        return "layout: k or v is not [B, S, N·H]"
+    if q is None or k is None or v is None or len(q) != 3 or len(k) != len(v):
+        return "layout: q is not [B, S, N·H], or k and v differ in rank"
     if mask is None:
         return "mask: there is none"
-    if not same(q[1], k[1]):
-        return f"length: {q[1]} of q, {k[1]} of k: not proven equal"
     heads = int(kernel.attrs["num_heads"])
-    if not isinstance(q[2], int) or q[2] != v[2] or q[2] % (8 * heads):
-        return f"head size: {q[2]} of q and {v[2]} of v for {heads} heads; a multiple of 8 each"
-    if not is_causal(mask, q[1], k[1], sizes):
+    columns, width = (k[1], v[2]) if len(k) == 3 else (k[2], _times(v[3], heads))
+    if not same(q[1], columns):
+        return f"length: {q[1]} of q, {columns} of k: not proven equal"
+    if not isinstance(q[2], int) or q[2] != width or q[2] % (8 * heads):
+        return f"head size: {q[2]} of q and {width} of v for {heads} heads; a multiple of 8 each"
+    if not is_causal(mask, q[1], columns, sizes):
         return "mask: not proven to be causal and nothing else"
     return ""
 
 
-def _fuse(context: CustomPassContext, kernel: Node, last: Value, total: Value) -> None:
-    region = Region.of_nodes([kernel])
+def _times(size: Size, heads: int) -> Size:
+    return size * heads if isinstance(size, int) else size
+
+
+def _fuse(
+    context: CustomPassContext,
+    kernel: Node,
+    keys_values: tuple[Heads, Heads],
+    last: Value,
+    total: Value,
+) -> None:
+    keys, values = keys_values
+    region = Region.of_nodes(dict.fromkeys([*keys.nodes, *values.nodes, kernel]))
     if not region:
         context.refuse(kernel, region.reason)
         return
@@ -141,9 +174,11 @@ def _fuse(context: CustomPassContext, kernel: Node, last: Value, total: Value) -
     builder = EsGraphBuilder("causal_attention")
     # the lengths are read besides
     given = [*region.inputs, last, total]
-    region = Region(region.graph, given, region.outputs, region.nodes)
+    region = Region(region.graph, given, region.results, region.nodes)
     inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
-    parts = [inputs[one] for one in kernel.inputs[:3] if one is not None]
+    query = kernel.inputs[0]
+    assert query is not None
+    parts = [inputs[query], *(_rows(inputs[one.value], one) for one in keys_values)]
     bias = kernel.input(3)
     if bias is not None and bias.array is not None:
         parts = [one + part for one, part in zip(parts, np.split(bias.array, 3), strict=True)]
@@ -156,11 +191,18 @@ def _fuse(context: CustomPassContext, kernel: Node, last: Value, total: Value) -
         inputs[last],
         inputs[total],
         num_heads=heads,
-        kv_num_heads=heads,
+        kv_num_heads=keys.count,
         scale=kernel.attrs["scale"],
         num_outputs=3,
     )
-    context.replace(region, builder.BuildAndReset([made[0]]))
+    context.replace(region, builder.BuildAndReset([made[0]]), keep_shared=True)
+
+
+def _rows(given: EsTensor, heads: Heads) -> EsTensor:
+    """[B, S, M·H] of [B, M, S, H]; as given where its heads are together."""
+    if not heads.apart:
+        return given
+    return es.Reshape(es.Transpose(given, perm=HEADS_SECOND), np.array([0, 0, -1]))
 
 
 class _Lengths:

@@ -17,7 +17,6 @@ Of width 64 at [2, 16] with a mask 14 µs, where MultiHeadAttention takes 24; of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +36,9 @@ from gehost import (
 )
 
 from ._attention import HEADS_SECOND
+from ._heads import keys_and_values
 from ._numbers import numbers
-from ._sizes import GraphSizes, all_same, remove_dead
+from ._sizes import GraphSizes, remove_dead
 
 if TYPE_CHECKING:
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
@@ -47,16 +47,6 @@ KERNEL = "com.microsoft::MultiHeadAttention"
 LOWEST = np.finfo(np.float32).min
 NEXT = np.nextafter(LOWEST, np.float32(0))
 """It leaves nothing of a score, as the lowest, and the kernel computes with it."""
-
-
-@dataclass
-class _Heads:
-    """The keys or values of a kernel, [B, M, T, H], where each head serves N / M of q."""
-
-    value: Value
-    count: int
-    nodes: list[Node] = field(default_factory=list["Node"])
-    """They repeat the heads."""
 
 
 @REG_FUSION_PASS(
@@ -168,10 +158,7 @@ def _replace_input(kernel: Node, old: Value, new: Value) -> None:
 
 def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: GraphSizes) -> None:
     heads = int(kernel.attrs["num_heads"])
-    apart = len(sizes.of(kernel.inputs[1]) or ()) == 4
-    keys, values = (_unrepeated(value, heads, sizes) for value in kernel.inputs[1:3])
-    if keys.count != values.count:
-        keys, values = (_Heads(one, heads) for one in kernel.inputs[1:3] if one is not None)
+    keys, values = keys_and_values(kernel, sizes)
     nodes = [*keys.nodes, *values.nodes, kernel, *([guard] if guard is not None else [])]
     region = Region.of_nodes(dict.fromkeys(nodes))
     if not region:
@@ -189,10 +176,10 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
         parts = [one + part for one, part in zip(parts, added, strict=True)]
     mask = kernel.input(5)
     made: EsTensor = parts[0]
-    if apart:
+    if keys.apart:
         split = np.array([0, 0, heads, -1])
         made = es.Transpose(es.Reshape(made, split), perm=HEADS_SECOND)
-    counts: dict[str, int] = {} if apart else {"q_num_heads": heads, "kv_num_heads": heads}
+    counts: dict[str, int] = {} if keys.apart else {"q_num_heads": heads, "kv_num_heads": heads}
     made = es.op("Attention")(
         made,
         *parts[1:],
@@ -200,7 +187,7 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
         scale=kernel.attrs["scale"],
         **counts,
     )
-    if apart:
+    if keys.apart:
         made = es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
     new = context.replace(region, builder.BuildAndReset([made]), keep_shared=True)
     for node in () if isinstance(new, Rejection) else new:
@@ -214,34 +201,6 @@ def _split(bias: np.ndarray, kernel: Node, sizes: GraphSizes) -> list[np.ndarray
     width = None if dims is None else dims[-1]
     assert isinstance(width, int)
     return [bias[:width], bias[width : 2 * width], bias[2 * width :]]
-
-
-def _unrepeated(value: Value | None, heads: int, sizes: GraphSizes) -> _Heads:
-    """The heads [B, M, T, H] of which [B, N, T, H] is made by repeating each N / M times."""
-    assert value is not None
-    plain = _Heads(value, heads)
-    nodes: list[Node] = []
-    given: Value | None = value
-    for op in ("Reshape", "Expand", "Unsqueeze"):
-        node = None if given is None else given.producer
-        if node is None or node.op != op:
-            return plain
-        nodes.append(node)
-        given = node.inputs[0]
-    assert given is not None
-    after, between, single = (sizes.of(node.outputs[0]) for node in nodes)
-    before = sizes.of(given)
-    if before is None or between is None or len(before) != 4 or len(between) != 5:
-        return plain
-    count, times = before[1], between[2]
-    if not isinstance(count, int) or not isinstance(times, int) or count * times != heads:
-        return plain
-    fits = (
-        all_same(single, (*before[:2], 1, *before[2:]))
-        and all_same(between, (*before[:2], times, *before[2:]))
-        and all_same(after, (before[0], heads, *before[2:]))
-    )
-    return _Heads(given, count, nodes) if fits else plain
 
 
 @hookimpl

@@ -1,0 +1,61 @@
+"""Heads of keys and values that a model repeats, as a kernel reads them: each once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ._sizes import GraphSizes, all_same
+
+if TYPE_CHECKING:
+    from gehost import Node, Value
+
+
+@dataclass
+class Heads:
+    """The keys or values of a kernel, [B, M, T, H], where each head serves N / M of q."""
+
+    value: Value
+    count: int
+    apart: bool
+    """Whether it is [B, M, T, H], not [B, T, M·H]."""
+    nodes: list[Node] = field(default_factory=list["Node"])
+    """They repeat the heads."""
+
+
+def keys_and_values(kernel: Node, sizes: GraphSizes) -> tuple[Heads, Heads]:
+    """Return k and v of a MultiHeadAttention, before the model repeats the heads of both."""
+    heads = int(kernel.attrs["num_heads"])
+    keys, values = (
+        Heads(value, heads, len(sizes.of(value) or ()) == 4)
+        for value in kernel.inputs[1:3]
+        if value is not None
+    )
+    few = _unrepeated(keys, sizes), _unrepeated(values, sizes)
+    return few if few[0].count == few[1].count else (keys, values)
+
+
+def _unrepeated(plain: Heads, sizes: GraphSizes) -> Heads:
+    """The heads [B, M, T, H] of which [B, N, T, H] is made by repeating each N / M times."""
+    nodes: list[Node] = []
+    given: Value | None = plain.value
+    for op in ("Reshape", "Expand", "Unsqueeze"):
+        node = None if given is None else given.producer
+        if node is None or node.op != op:
+            return plain
+        nodes.append(node)
+        given = node.inputs[0]
+    assert given is not None
+    after, between, single = (sizes.of(node.outputs[0]) for node in nodes)
+    before = sizes.of(given)
+    if before is None or between is None or len(before) != 4 or len(between) != 5:
+        return plain
+    count, times = before[1], between[2]
+    if not isinstance(count, int) or not isinstance(times, int) or count * times != plain.count:
+        return plain
+    fits = (
+        all_same(single, (*before[:2], 1, *before[2:]))
+        and all_same(between, (*before[:2], times, *before[2:]))
+        and all_same(after, (before[0], plain.count, *before[2:]))
+    )
+    return Heads(given, count, plain.apart, nodes) if fits else plain
