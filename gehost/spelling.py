@@ -20,7 +20,7 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
     Case and domain count little.
 
-    Example:
+    Examples:
         >>> nearest("silu", ["acme::SiLU", "Relu"])
         ['acme::SiLU']
     """
@@ -45,7 +45,7 @@ def hint(name: str, known: Iterable[str], most: int = 1) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return ``1 file``, ``2 files``.
 
-    Example:
+    Examples:
         >>> counted(2, "pass", "passes")
         '2 passes'
     """

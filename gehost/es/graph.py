@@ -411,7 +411,7 @@ class EsGraph:
 class EsGraphBuilder:
     """Builds one ``EsGraph`` after another.
 
-    Example:
+    Examples:
         >>> builder = EsGraphBuilder("pattern")
         >>> a, b = builder.CreateInputs(2)
         >>> graph = builder.BuildAndReset([a + b])

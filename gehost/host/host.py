@@ -75,7 +75,7 @@ class Host:
     ``sys.stdout`` is standard error for all threads; afterwards it is restored. A thread that a
     pass starts and waits for must not compile: it would wait for this very compile.
 
-    Example:
+    Examples:
         >>> host = Host(HostOptions(vendors=["vendors"]))  # doctest: +SKIP
         >>> report = host.compile("m.onnx", "out.onnx")  # doctest: +SKIP
     """

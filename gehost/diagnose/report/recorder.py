@@ -44,7 +44,7 @@ _LONGEST_VALUE = 60
 class RewriteRecorder:
     """Fills in ``PassRecord.rewrites`` and ``PassRecord.refusals`` of one compile.
 
-    Example:
+    Examples:
         >>> host = Host(options, plugins=[("recorder", RewriteRecorder())])  # doctest: +SKIP
         >>> host.compile("m.onnx", "out.onnx")  # doctest: +SKIP
     """
