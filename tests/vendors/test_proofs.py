@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
 from gehost import Host, HostOptions
+from gehost.verify import compare
+from tests.vendors import like_exports
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus" / "models"
@@ -34,6 +37,16 @@ def test_authors_vouch_only_where_the_host_cannot_prove() -> None:
 @pytest.mark.parametrize("name", ["bert.ts17", "bert.dyn20", "gpt2.ts17", "llama.ts17", "vit.ts17"])
 def test_no_rewrite_of_a_model_is_unproven(name: str, tmp_path: Path) -> None:
     assert_proven(ROOT / "tests" / "models" / f"{name}.onnx", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "projections"), [("clip", 8), ("swin", 8)])
+def test_no_rewrite_of_a_like_export_is_unproven(
+    name: str, projections: int, tmp_path: Path
+) -> None:
+    onnx.save(getattr(like_exports, name)(), tmp_path / "m.onnx")
+    rewrites = assert_proven(tmp_path / "m.onnx", tmp_path)
+    assert rewrites["FlattenBatchMatMulAddPass"] == projections
+    assert compare(tmp_path / "m.onnx", tmp_path / "out.onnx").equal
 
 
 @pytest.mark.corpus
