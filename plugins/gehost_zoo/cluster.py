@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, KilledWorker, get_worker
+from distributed.comm.addressing import get_address_host_port
 
 from gehost import GehostError, OutputError, UsageError, shipped_directory
 from gehost import __version__ as own_version
@@ -200,6 +201,7 @@ class DaskEngine:
 
 def _connect(address: str) -> Client:
     try:
+        get_address_host_port(address)  # a client of what is no address hangs when it is freed
         return Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise UsageError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -43,20 +45,41 @@ def _bytes(_context: click.Context, _option: click.Parameter, value: str | None)
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]iB|)", value, re.IGNORECASE)
-    if match is None or not float(match[1]):
+    size = 0 if match is None else int(float(match[1]) * _UNITS[match[2].upper()])
+    if not size:
         raise click.BadParameter(f'"{value}": wanted a size such as 4GiB or 500MiB')
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return size
+
+
+def _seconds(
+    _context: click.Context, _option: click.Parameter, value: float | None
+) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"{value:g}: wanted a number of seconds")
+    return value
 
 
 def _note(line: str) -> None:
     click.echo(f"gehost: {line}", err=True)
 
 
+def _command(
+    name: str,
+    callback: Callable[..., int],
+    own: list[click.Parameter],
+    shared: Collection[str],
+    compile_: click.Command,
+    text: str,
+) -> click.Command:
+    """Make a command over MODELS; options for each are those of ``gehost compile``."""
+    models = click.Argument(["models"], nargs=-1, required=True, type=click.Path())
+    of_compile = [option for option in compile_.params if option.name in shared]
+    return click.Command(name, callback=callback, params=[models, *own, *of_compile], help=text)
+
+
 def zoo_command(compile_: click.Command) -> click.Command:
-    """Make the command; options for each model are those of ``gehost compile``."""
-    shared = {option.name: option for option in compile_.params if option.name in _SHARED}
+    """Make the command that compiles many models."""
     own: list[click.Parameter] = [
-        click.Argument(["models"], nargs=-1, required=True, type=click.Path()),
         click.Option(
             ["-o", "--output"],
             required=True,
@@ -95,20 +118,21 @@ def zoo_command(compile_: click.Command) -> click.Command:
         ),
         click.Option(
             ["--timeout"],
-            type=click.FloatRange(0, min_open=True),
+            type=float,
             metavar="SECONDS",
+            callback=_seconds,
             help="End a model that takes longer.",
         ),
     ]
-    return click.Command(
+    return _command(
         "zoo",
-        callback=_zoo,
-        params=[*own, *(shared[name] for name in _SHARED if name in shared)],
-        help=(
-            "Compile many MODELS in warm worker processes: files, directories, globs, or manifests"
-            " (*.jsonl, a model a line).\n\nThe exit code is that of the first failed model, 2 if"
-            " only lines of manifests are invalid."
-        ),
+        _zoo,
+        own,
+        _SHARED,
+        compile_,
+        "Compile many MODELS in warm worker processes: files, directories, globs, or manifests"
+        " (*.jsonl, a model a line).\n\nThe exit code is that of the first failed model, 2 if"
+        " only lines of manifests are invalid.",
     )
 
 
@@ -133,14 +157,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     resume = given.pop("resume")
     limits = Limits(given.pop("timeout"), given.pop("memory"))
     given["cleanup"] = not given.pop("no_cleanup")
-    if own["send"] and not own["dask"]:
-        raise UsageError("--send is for the workers of --dask")
-    if own["dask"] and own["jobs"]:
-        raise UsageError("--jobs is for this machine; --dask uses the workers of its scheduler")
-    if own["report"] and not own["report"].endswith(".html"):
-        raise UsageError(
-            "wanted a file name that ends in .html", subject=f"--report {own['report']}"
-        )
+    _check_arguments(output, own)
     options = replace(from_environment(given, note=_note), dump=None)  # models would share it
     earlier = read_results(own["against"]) if own["against"] else None
     results: dict[str, Record] = {}
@@ -197,6 +214,29 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     return exit_code(zoo.entries, done, zoo.invalid)
 
 
+def _check_arguments(output: str, own: dict[str, Any]) -> None:
+    """Raises ``UsageError`` for arguments that would end the run, at once or at its end."""
+    for name in ("dask", "report", "against"):
+        if own[name] == "":
+            raise UsageError("must not be empty", subject=f"--{name}")
+    if not output:
+        raise UsageError("must not be empty", subject="--output")
+    if own["send"] and not own["dask"]:
+        raise UsageError("--send is for the workers of --dask")
+    if own["dask"] and own["jobs"]:
+        raise UsageError("--jobs is for this machine; --dask uses the workers of its scheduler")
+    page: str | None = own["report"]
+    if page is None:
+        return
+    if not page.endswith(".html"):
+        raise UsageError("wanted a file name that ends in .html", subject=f"--report {page}")
+    folder = os.path.realpath(os.path.dirname(page))
+    if folder != os.path.realpath(output) and not os.access(folder, os.W_OK):
+        raise UsageError("there is no such directory to write to", where=os.path.dirname(page))
+    if os.path.isdir(page):
+        raise UsageError("is a directory", where=page)
+
+
 def _engine(own: dict[str, Any], limits: Limits, progress: Progress) -> Engine:
     if own["dask"]:
         from gehost_zoo.cluster import DaskEngine
@@ -231,10 +271,7 @@ def _show(
 
 def tune_command(compile_: click.Command) -> click.Command:
     """Make the command that tunes a family of models."""
-    names = ("vendors", "enable", "disable", "settings", "dims", "no_cleanup")
-    shared = {option.name: option for option in compile_.params if option.name in names}
     own: list[click.Parameter] = [
-        click.Argument(["models"], nargs=-1, required=True, type=click.Path()),
         click.Option(["-o", "--output"], required=True, type=click.Path(), help="The switch file."),
         click.Option(
             ["--threads"],
@@ -245,23 +282,24 @@ def tune_command(compile_: click.Command) -> click.Command:
         ),
         click.Option(
             ["--budget"],
-            type=click.FloatRange(0, min_open=True),
+            type=float,
+            callback=_seconds,
             default=60.0,
             show_default=True,
             metavar="SECONDS",
             help="Time for the comparisons of each model.",
         ),
     ]
-    return click.Command(
+    return _command(
         "tune-zoo",
-        callback=_tune,
-        params=[*own, *(shared[name] for name in names if name in shared)],
-        help=(
-            "Tune each of MODELS as `gehost tune` does, and write one switch file for all: a kind"
-            " of fusion is on where it pays on a model and costs none.\n\nModels are given as to"
-            " `gehost zoo`. The exit code is that of the first model that cannot be tuned; it does"
-            " not count."
-        ),
+        _tune,
+        own,
+        ("vendors", "enable", "disable", "settings", "dims", "no_cleanup"),
+        compile_,
+        "Tune each of MODELS as `gehost tune` does, and write one switch file for all: a kind"
+        " of fusion is on where it pays on a model and costs none.\n\nModels are given as to"
+        " `gehost zoo`. The exit code is that of the first model that cannot be tuned; it does"
+        " not count.",
     )
 
 

@@ -36,6 +36,10 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     options: LineOptions = msgspec.field(default_factory=LineOptions)
 
 
+_LONGEST_NAME = 255 - len(".refused.onnx.data")
+"""Bytes of a name in a folder, so that outputs can be named after it on common file systems."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """A model to compile."""
@@ -54,6 +58,16 @@ class Entry:
         path = "/".join("up" if part == ".." else part for part in parts if part)
         return path if path.endswith(".onnx") else f"{path}.onnx"
 
+    @property
+    def fault(self) -> str:
+        """Why outputs cannot have this name; "" where they can."""
+        if os.path.basename(os.path.normpath(self.name)) in ("", ".", ".."):
+            return f'"{self.name}" names no file'
+        parts = self.output.removesuffix(".onnx").encode(errors="surrogateescape").split(b"/")
+        if "\0" in self.name or max(map(len, parts)) > _LONGEST_NAME:
+            return f"outputs cannot have this name: more than {_LONGEST_NAME} bytes, or a null byte"
+        return ""
+
 
 @dataclass(frozen=True)
 class Zoo:
@@ -61,7 +75,7 @@ class Zoo:
 
     entries: list[Entry]
     invalid: list[str]
-    """Lines of manifests that cannot be used."""
+    """Lines of manifests, and files, that cannot be used."""
     duplicates: list[str]
 
 
@@ -79,7 +93,7 @@ def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outsid
     invalid: list[str] = []
     duplicates: list[str] = []
     entries: list[Entry] = []
-    places: dict[str, str] = {}  # by name, output and real path
+    places: dict[str, tuple[str, str]] = {}  # of outputs and files: who has it, its real path
     skipped = os.path.join(os.path.realpath(outside), "")
     for argument in given:
         found = 0
@@ -87,18 +101,26 @@ def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outsid
             if os.path.realpath(entry.path).startswith(skipped):
                 continue
             found += 1
-            named = entry.name != entry.path
-            keys = [f"output {entry.output}"]
-            if not named:
-                keys.append(f"file {os.path.realpath(entry.path)}")
+            if entry.fault:
+                invalid.append(f"{where}: {entry.fault}")
+                continue
+            real = os.path.realpath(entry.path)
+            output = entry.output.removesuffix(".onnx")
+            keys = [f"output {output}", f"output {output}.refused"]
+            keys += [f"file {real}"] if entry.name == entry.path else []
             taken = next((places[key] for key in keys if key in places), None)
             if taken is None:
-                places.update(dict.fromkeys(keys, where))
+                places.update(dict.fromkeys(keys, (where, real)))
                 entries.append(entry)
-            else:
+            elif taken[1] == real:
                 duplicates.append(
-                    f"{where}: {entry.name} is the model of {taken}, which runs;"
+                    f"{where}: {entry.name} is the model of {taken[0]}, which runs;"
                     ' a manifest can compile it in another way under another "name"'
+                )
+            else:
+                invalid.append(
+                    f"{where}: its outputs would have the names of those of {taken[0]};"
+                    ' give it another "name" in a manifest'
                 )
         if not found and not argument.endswith(".jsonl"):
             raise UsageError("no model there", where=argument)
@@ -128,7 +150,18 @@ def _meant(
 
 
 def _files_below(directory: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(directory):
+    """The files below a directory and its links; a folder that two links lead to is read once."""
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"cannot be read: {error.strerror}", where=error.filename) from error
+
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(directory, followlinks=True, onerror=refuse):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         folders.sort()
         for name in sorted(names):
             yield os.path.normpath(os.path.join(folder, name))
@@ -155,17 +188,12 @@ def _read_manifest(path: str, invalid: list[str]) -> Iterator[tuple[str, Entry]]
                 raise msgspec.ValidationError('"model" and "name" must not be empty')
             options = msgspec.to_builtins(line.options)
             HostOptions(**options, dims=line.dims, verify=True)
+            model = beside(line.model)
+            feeds = None if line.feeds is None else beside(line.feeds)
+            for file in filter(None, (model, feeds)):
+                if not os.path.isfile(file):
+                    raise UsageError("no such file", where=file)
         except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
             invalid.append(f"{where}: {error}")
             continue
-        model = beside(line.model)
-        yield (
-            where,
-            Entry(
-                line.name or model,
-                model,
-                None if line.feeds is None else beside(line.feeds),
-                line.dims,
-                options,
-            ),
-        )
+        yield where, Entry(line.name or model, model, feeds, line.dims, options)

@@ -172,7 +172,8 @@ def summary_lines(
         lines += _comparison_lines(comparison)
     rewrites = sum(record.get("rewrites", 0) for record in records)
     firing = sum(bool(row.models) for row in summarize_passes(records))
-    text = f"{len(records)} models: {len(records) - len(failed)} done, {len(failed)} failed"
+    models = "1 model" if len(records) == 1 else f"{len(records)} models"
+    text = f"{models}: {len(records) - len(failed)} done, {len(failed)} failed"
     if invalid:
         text += f", {len(invalid)} invalid line{'s' if len(invalid) > 1 else ''}"
     by = f"{firing} pass" if firing == 1 else f"{firing} passes"

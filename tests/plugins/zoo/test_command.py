@@ -18,7 +18,7 @@ from gehost.cli import run
 pytest.importorskip("pebble")
 pytest.importorskip("distributed")
 
-from gehost import HostOptions, shipped
+from gehost import HostOptions, UsageError, shipped
 from gehost_zoo import command, engine, progress
 from gehost_zoo.engine import TRIES, Limits, LocalEngine
 from gehost_zoo.manifest import Entry, find_models
@@ -228,6 +228,62 @@ def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any)
     assert Path("out/models/a again.onnx").is_file()
 
 
+def test_lines_that_name_no_file_or_no_output_are_invalid(place: Any) -> None:
+    place.model("a.onnx")
+    place.model("b.onnx")
+    names = ["n" * 238, "nul\0", ".", "../..", "b", "b.refused", "n" * 237]
+    lines: list[dict[str, Any]] = [{"model": "models/a.onnx", "name": name} for name in names]
+    lines += [{"model": "models"}, {"model": "gone.onnx"}, {"model": "a\0.onnx"}]
+    lines += [{"model": "models/b.onnx", "name": "b.onnx"}]
+    lines += [{"model": "models/a.onnx", "name": "f", "feeds": "gone.npz"}]
+    Path("zoo.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert place.zoo("zoo.jsonl", "-o", "out", "--jobs", "1", "--report", "out/zoo.html") == 2
+    printed = place.capsys.readouterr()
+    assert list(place.results()) == ["b", "n" * 237]
+    assert "2 models: 2 done, 0 failed, 9 invalid lines;" in printed.out
+    for line in (
+        "invalid: zoo.jsonl:1: outputs cannot have this name",
+        "invalid: zoo.jsonl:2: outputs cannot have this name",
+        'invalid: zoo.jsonl:3: "." names no file',
+        'invalid: zoo.jsonl:4: "../.." names no file',
+        "duplicate: zoo.jsonl:6: b.refused is the model of zoo.jsonl:5",
+        "invalid: zoo.jsonl:8: models: no such file",
+        "invalid: zoo.jsonl:9: gone.onnx: no such file",
+        r"invalid: zoo.jsonl:10: a\x00.onnx: no such file",
+        "invalid: zoo.jsonl:11: its outputs would have the names of those of zoo.jsonl:5",
+        "invalid: zoo.jsonl:12: gone.npz: no such file",
+    ):
+        assert f"gehost: {line}" in printed.err
+
+
+def test_linked_directories_are_searched_once(place: Any) -> None:
+    place.model("a.onnx")
+    place.model("../far/b.onnx")
+    Path("models/link").symlink_to("../far")
+    Path("models/link2").symlink_to("../far")
+    Path("far/up").symlink_to("../models")
+    Path("models/same.onnx").symlink_to("a.onnx")
+    zoo = find_models(["models"], lambda path: path.endswith(".onnx"), outside="out")
+    assert [entry.name for entry in zoo.entries] == ["models/a.onnx", "models/link/b.onnx"]
+    (line,) = zoo.duplicates
+    assert line.startswith("models/same.onnx: models/same.onnx is the model of models/a.onnx")
+
+
+def test_a_directory_that_cannot_be_read_is_reported(place: Any, monkeypatch: Any) -> None:
+    place.model("a.onnx")
+    real = os.scandir
+
+    def denied(path: Any) -> Any:
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    Path("models/secret").mkdir()
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(UsageError, match="models/secret: cannot be read: Permission denied"):
+        find_models(["models"], lambda _: True, outside="out")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -238,6 +294,15 @@ def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any)
         ("models --send", "--send is for the workers of --dask"),
         ("models --dask tcp://x:1 --jobs 2", "--jobs is for this machine"),
         ("models --memory much", '"much": wanted a size such as 4GiB'),
+        ("models --memory 0.0001", '"0.0001": wanted a size such as 4GiB'),
+        ("models --timeout nan", "nan: wanted a number of seconds"),
+        ("models --timeout -1", "-1: wanted a number of seconds"),
+        ("models --dask ", "--dask: must not be empty"),
+        ("models --report ", "--report: must not be empty"),
+        ("models --against ", "--against: must not be empty"),
+        ("models -o ", "--output: must not be empty"),
+        ("models --report no/page.html", "no: there is no such directory to write to"),
+        ("models --report empty.html", "empty.html: is a directory"),
         ("models --report page.txt", "wanted a file name that ends in .html"),
         ("models --against empty", "empty/zoo.jsonl: no results there"),
         ("models -o empty2", "empty2: exists and is no directory of a run"),
@@ -257,7 +322,8 @@ def test_bad_arguments_are_one_line_and_nothing_is_written(
         Path(name).parent.mkdir()
         Path(name).write_text(text, encoding="utf-8")
     Path("empty").mkdir()
-    words = arguments.split()
+    Path("empty.html").mkdir()
+    words = arguments.split(" ")
     assert place.zoo(*words, *(() if "-o" in words else ("-o", "out"))) == 2
     line = place.errors().strip()
     assert told in line
