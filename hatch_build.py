@@ -79,15 +79,18 @@ def compile_into(directory: str | None) -> None:
     )
 
 
+_TEXT = r"PyDoc_STR\((?:\"[^\"]*(?P<end>\")|(?P<none>NULL))\)"
 _ENTRIES = (
-    r"\(PyCFunction\)CPyPy_(?P<name>\w+),[^\"{}]*PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
-    r"CPyType_(?P<name>\w+)_template_ = \{[^{}]*?\.tp_doc = PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
+    rf"\(PyCFunction\)CPyPy_(?P<name>\w+),[^\"{{}}]*{_TEXT}",
+    rf"CPyType_(?P<name>\w+)_template_ = \{{[^{{}}]*?\.tp_doc = {_TEXT}",
     (
         r"\(getter\)(?P<owner>\w+?)_get_(?P<name>\w+),\s*"
-        r"(?:\(setter\)\w+|NULL),\s*(?P<end>NULL), NULL\}"
+        r"(?:\(setter\)\w+|NULL),\s*(?P<none>NULL), NULL\}"
     ),
 )
-"""mypyc's C for a function, a class and a property, up to where the docstring belongs."""
+"""mypyc's C for a function, a class and a property, up to where the docstring belongs: behind a
+signature, or in the place of NULL, as some signatures cannot be written.
+"""
 
 
 def add_docstrings(sources: Iterable[str], c_files: Iterable[Path]) -> None:
@@ -104,10 +107,12 @@ def add_docstrings(sources: Iterable[str], c_files: Iterable[Path]) -> None:
             chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == 32) else f"\\{byte:03o}"
             for byte in text.encode()
         )
-        head = match[0][: match.start("end") - match.start()]
-        tail = match[0][match.end("end") - match.start() :]
-        end = f'PyDoc_STR("{literal}")' if found["end"] == "NULL" else f"{literal}{found['end']}"
-        return head + end + tail
+        if found["none"]:
+            start, end, literal = *match.span("none"), f'"{literal}"'
+        else:
+            start = end = match.start("end")
+        head, tail = match[0][: start - match.start()], match[0][end - match.start() :]
+        return head + literal + tail
 
     for file in c_files:
         text = file.read_text(encoding="utf-8")

@@ -44,6 +44,7 @@ def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 
 @cache
 def operator_names(domain: str = "") -> frozenset[str]:
+    """Return the operators of a domain of ONNX ("": its own), at any version."""
     return frozenset(
         schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
     )
