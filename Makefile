@@ -14,7 +14,7 @@ IREE := build/iree-venv
 MODELS := build/models-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes shapes runtime runtime-peers tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes shapes runtime runtime-peers runtime-latency tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -63,6 +63,10 @@ new-check: $(VENV)/installed
 runtime-peers: $(BENCH)/installed
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench-models]'
 	$(BENCH)/bin/python -W ignore -m tests.runtime.peers $(RUNTIME_ARGS)
+
+# Latency of the corpus' transformers with the passes for ONNX Runtime: RUNTIME_ARGS="bert.ts --pairs 3" and more.
+runtime-latency: $(VENV)/installed
+	$(BIN)/python -m tests.runtime.latency $(RUNTIME_ARGS)
 
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed
@@ -127,7 +131,7 @@ $(VENV)/installed: pyproject.toml
 	@touch $@
 
 bench: $(BENCH)/installed compiled
-	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(BENCH)/bin/python -m tests.plugins.linalg.bench; $(MAKE) interpreted; exit $$code
+	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(BENCH)/bin/python -m tests.plugins.linalg.bench; $(MAKE) runtime-peers runtime-latency; $(MAKE) interpreted; exit $$code
 
 $(BENCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
