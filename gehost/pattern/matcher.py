@@ -73,6 +73,8 @@ class CompiledPattern:
             for choice in source.tensors
             if choice.options
         }
+        self._fitting: dict[tuple[int, str, int], list[_Option]] = {}
+        """Options by choice, and by operator and slot of the tensor's producer."""
         outputs = {
             leaf.index for index in source.outputs for leaf in source.leaves(source.tensors[index])
         }
@@ -226,18 +228,23 @@ class CompiledPattern:
 
     def _options(self, binding: Binding, choice: TensorPattern, value: Value) -> Sequence[_Option]:
         """Return the options of a choice that fit the producer of ``value``."""
-        options, node = self._choices[choice.index], value.producer
+        node = value.producer
         known = binding.chosen.get(choice.index)
         if known is not None:
-            return options[known : known + 1]
+            return self._choices[choice.index][known : known + 1]
+        op = "" if node is None else node.op
+        key = choice.index, op, value.index
+        found = self._fitting.get(key)
+        if found is None:
+            found = self._fitting[key] = [
+                option
+                for option in self._choices[choice.index]
+                if option.ops is None or (op in option.ops and value.index == option.tensor.slot)
+            ]
         if self._best is not None:
-            options = options[: self._most_options(binding, choice)]
-        return [
-            option
-            for option in options
-            if option.ops is None
-            or (node is not None and node.op in option.ops and value.index == option.tensor.slot)
-        ]
+            most = self._most_options(binding, choice)
+            return [option for option in found if option.number < most]
+        return found
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
         """Return the number of options worth trying.
@@ -453,14 +460,18 @@ class _Option:
 class _State:
     """A saved state of a binding."""
 
-    __slots__ = ("attributes", "chosen", "nodes", "taken", "values")
+    __slots__ = ("attributes", "chosen", "nodes", "values")
 
     def __init__(self, binding: Binding) -> None:
         self.nodes = binding.nodes.copy()
         self.values = binding.values.copy()
         self.chosen = binding.chosen.copy()
         self.attributes = binding.attributes.copy()
-        self.taken = list(self.chosen.values())
+
+    @property
+    def taken(self) -> list[int]:
+        """The options taken, in the order of their choices."""
+        return list(self.chosen.values())
 
     def restore(self, binding: Binding) -> None:
         binding.nodes[:] = self.nodes
