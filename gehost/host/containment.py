@@ -68,9 +68,8 @@ def process_state_restored() -> Generator[None]:
 def output_on_stderr() -> Generator[None]:
     """Redirect standard output to standard error.
 
-    That of native code and child processes, too.
-
-    Only for a process that belongs to the caller: file descriptors are shared by the whole process.
+    Native code and child processes included. The whole process shares the file descriptors, so
+    this is only for a process that belongs to the caller.
     """
     if sys.__stdout__ is None or sys.__stderr__ is None:  # the process was started without one
         yield

@@ -117,7 +117,7 @@ def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
         same = before.get(_identity(node))
         old = same.pop(0) if same else None
         if old is None:
-            node.ClearField("name")  # the converter gives it that of the node it came from
+            node.ClearField("name")  # the converter copies the name of the converted node
         else:
             _keep_annotations(old, node)
         nodes.append(node)

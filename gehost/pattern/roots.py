@@ -23,7 +23,7 @@ class _Way:
         self.output = output
         self.reader = reader
         self.first = first
-        """Range of the reader's inputs that it may be at."""
+        """The output is one of the reader's inputs from ``first`` to before ``end``."""
         self.end = end
 
 
@@ -71,7 +71,7 @@ class Roots:
     def is_fed(self, node: Node) -> bool:
         """Whether the anchor's operands come from the right operators.
 
-        They rarely do, and the check is quick.
+        A quick check that rejects most candidates.
         """
         inputs = node.inputs
         for slot, output, ops in self._feeders:
@@ -95,7 +95,7 @@ class Roots:
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
         """Return the anchor's nodes that nodes of ``op`` reach.
 
-        Steps follow the pattern's way.
+        Each step goes from nodes to users of theirs, along ``_ways_to``.
         """
         while op is not self._anchor:
             way = self._ways[op.index]

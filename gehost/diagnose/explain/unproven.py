@@ -33,13 +33,13 @@ def advice(reason: str, region: Region) -> tuple[str, ...]:
     sizes = dict.fromkeys((found["old"], found["new"]))
     named_sizes = [size for size in sizes if not size.isdecimal() and size != "unknown"]
     sources = [f"{size} is {_source(size, region)}" for size in named_sizes]
-    known = [f"the new size has to come from where {found['old']} does: {'; '.join(sources)}"]
+    known = [f"the new size must have the same source as {found['old']}: {'; '.join(sources)}"]
     return (
         *(known if sources else ()),
-        f"either let the sizes be known: {_make_known(sizes, region.graph)}",
+        f"either make the sizes known: {_make_known(sizes, region.graph)}",
         (
-            "or prove it: check in MeetRequirements what makes the sizes equal, and set "
-            "shape_proven = True on the class, with the argument"
+            "or prove them equal: check the reason in MeetRequirements, and set "
+            "shape_proven = True on the class, with a comment that gives the proof"
         ),
     )
 
@@ -56,8 +56,8 @@ def _source(size: str, region: Region) -> str:
     ):
         for place, dim in enumerate(value.shape or ()):
             if dim == size:
-                maker = "" if value.producer is None else f", made by {named(value.producer)}"
-                return f'dimension {place} of {what} "{value.name}"{maker}'
+                origin = "" if value.producer is None else f", made by {named(value.producer)}"
+                return f'dimension {place} of {what} "{value.name}"{origin}'
     listed = [f'"{v.name}" [{", ".join(map(_shown, v.shape))}]' for v in inputs if v.shape]
     return f"computed by the match from {' and '.join(listed) or 'inputs of unknown rank'}"
 
@@ -67,9 +67,9 @@ def _shown(size: Dim) -> str:
 
 
 def _upstream(values: Iterable[Value]) -> Iterator[Value]:
-    """The tensors that these are computed from, nearest first."""
+    """Yield the tensors that these are computed from, nearest first."""
     waiting, seen = list(values), set(values)
-    for value in waiting:  # grows while it is walked
+    for value in waiting:  # grows during the loop
         if value.producer is None:
             continue
         for operand in value.producer.inputs:

@@ -142,9 +142,9 @@ def _neighbours(
 def _order(
     rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool
 ) -> None:
-    """Sort each row by the mean place of neighbours.
+    """Sort each row by the mean place of its items' neighbours.
 
-    They are the items' neighbours in the row before it.
+    The neighbours are those in the row before it.
     """
     for row in rows if downwards else reversed(rows):
         places = {
