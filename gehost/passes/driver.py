@@ -38,6 +38,20 @@ _MOST_RETURNED = 10_000
 """Largest number of patterns of one pass, and of tensors of one replacement."""
 
 
+class _Rule:
+    """A pattern at some opsets; compiled once, where a graph has its operators."""
+
+    def __init__(self, pattern: Pattern, lowered: LoweredPattern) -> None:
+        self.pattern = pattern
+        self.lowered = lowered
+        self._compiled: CompiledPattern | None = None
+
+    def compiled(self) -> CompiledPattern:
+        if self._compiled is None:
+            self._compiled = CompiledPattern(self.lowered.source)
+        return self._compiled
+
+
 class PassPatterns:
     """The patterns of a ``PatternFusionPass``, lowered to the opsets of the last model.
 
@@ -48,7 +62,7 @@ class PassPatterns:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
         self._patterns = _as_patterns(owner.Patterns())
         self._opsets: dict[str, int] | None = None
-        self.lowered: list[tuple[Pattern, LoweredPattern]] = []
+        self.rules: list[_Rule] = []
         """The patterns that the opsets can express."""
         self.reasons: list[str] = []
         """Why the others are not applicable."""
@@ -57,13 +71,15 @@ class PassPatterns:
         self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
     ) -> PassPatterns:
         """Lower the patterns to a model's opsets, unless the last model had the same."""
-        if self._opsets == model.opsets and all(each.holds_for(model) for _, each in self.lowered):
+        if self._opsets == model.opsets and all(
+            rule.lowered.holds_for(model) for rule in self.rules
+        ):
             return self
-        self._opsets, self.lowered = None, []
+        self._opsets, self.rules = None, []
         reasons: dict[str, None] = {}
         for pattern in self._patterns:
             try:
-                self.lowered.append((pattern, LoweredPattern(pattern, config, model, registry)))
+                self.rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
             except NotApplicable as error:
                 reasons[str(error)] = None
         self._opsets, self.reasons = dict(model.opsets), list(reasons)
@@ -76,9 +92,7 @@ class PatternRules:
     def __init__(
         self, owner: PatternFusionPass, patterns: PassPatterns, context: CustomPassContext
     ) -> None:
-        self._runners = [
-            _RuleRunner(owner, lowered, pattern, context) for pattern, lowered in patterns.lowered
-        ]
+        self._runners = [_RuleRunner(owner, rule, context) for rule in patterns.rules]
         message = "; ".join(patterns.reasons)
         context.record.message = (
             f"some of its patterns are not applicable: {message}"
@@ -157,26 +171,21 @@ class _RuleRunner:
     def __init__(
         self,
         owner: PatternFusionPass,
-        lowered: LoweredPattern,
-        pattern: Pattern,
+        rule: _Rule,
         context: CustomPassContext,
     ) -> None:
         self._owner = owner
-        self._lowered = lowered
-        self._pattern = pattern
+        self._rule = rule
         self._context = context
-        self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         observer = self._context.observer
         if observer is not None and observer.watches_rules:
             with author_errors(self._context, "Patterns"):
-                observer.before_rule(self._context.record, self._lowered.source, graph)
-        if not self._lowered.has_its_operators(graph):
+                observer.before_rule(self._context.record, self._rule.lowered.source, graph)
+        if not self._rule.lowered.has_its_operators(graph):
             return 0
-        if self._compiled is None:
-            self._compiled = CompiledPattern(self._lowered.source)
-        compiled, context, owner = self._compiled, self._context, self._owner
+        compiled, context, owner = self._rule.compiled(), self._context, self._owner
         context.shape_proven = owner.shape_proven
         worklist = (BottomUp if owner.bottom_up else Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
@@ -192,7 +201,7 @@ class _RuleRunner:
                 for value in dict.fromkeys(blocking):
                     blocked.setdefault(value, []).append(node)
                 continue
-            match = MatchResult(binding, self._pattern)
+            match = MatchResult(binding, self._rule.pattern)
             read: set[Value] = set()
             if blocked:
                 read.update(

@@ -129,7 +129,8 @@ class CompiledPattern:
             best, self._best = self._best, None
             best.restore(binding)
             found = True
-        return (binding, []) if found else (None, self._blocked)
+        blocked, self._blocked = self._blocked, []  # a pattern outlives its graphs
+        return (binding, []) if found else (None, blocked)
 
     def _match_option(self, node: Node) -> tuple[Binding, bool]:
         """Match if output 0 is a choice."""
