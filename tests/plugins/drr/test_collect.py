@@ -163,7 +163,9 @@ class P(PatternRewritePass):
     patterns = (one,)
 """
     with pytest.raises(PassError, match=r"^p .* it edited the graph"):
-        host(code).run(model_of("(float[2] x) => (float[2] y) { a = Abs(x) b = Abs(a) y = Neg(b) }"))
+        host(code).run(
+            model_of("(float[2] x) => (float[2] y) { a = Abs(x) b = Abs(a) y = Neg(b) }")
+        )
 
 
 def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
