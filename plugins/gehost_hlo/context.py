@@ -227,9 +227,12 @@ class Context:
         if root_dims == shape:
             return root
         allowzero = 1 if 0 in shape else None
-        made = self.body.tensor(
-            "Reshape", [root, self.body.ints(shape)], kind, shape, allowzero=allowzero
+        run = self.carrier("Reshape", kind)
+        source = self.body.held(self.cast(Tensor(root, kind, root_dims, root_dims), run))
+        moved = self.body.tensor(
+            "Reshape", [source, self.body.ints(shape)], run, shape, allowzero=allowzero
         )
+        made = self.cast(moved, kind)
         self.body.roots[made.name] = (root, root_dims)
         return made.name
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, ONNX, Array
 
 DOMAIN = "hlo"
@@ -276,16 +277,13 @@ class Body:
             return name
         key = ("full", name, tensor.dims)
         if key not in self._known:
-            if tensor.type == "bf16":  # ONNX Runtime has no Expand of it
-                wide = self.tensor("Cast", [name], "f32", tensor.held, to=ONNX["f32"])
-                wide = self.tensor(
-                    "Expand", [wide.name, self.ints(tensor.dims)], "f32", tensor.dims
-                )
-                made = self.tensor("Cast", [wide.name], "bf16", tensor.dims, to=ONNX["bf16"])
-            else:
-                made = self.tensor(
-                    "Expand", [name, self.ints(tensor.dims)], tensor.type, tensor.dims
-                )
+            kind = tensor.type
+            run = carrier("Expand", kind) or kind
+            if run != kind:
+                name = self.tensor("Cast", [name], run, tensor.held, to=ONNX[run]).name
+            made = self.tensor("Expand", [name, self.ints(tensor.dims)], run, tensor.dims)
+            if run != kind:
+                made = self.tensor("Cast", [made.name], kind, tensor.dims, to=ONNX[kind])
             self._known[key] = made.name
         return self._known[key]
 

@@ -303,12 +303,10 @@ def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
 
 
 def _signbit(c: Context, x: Tensor) -> Tensor:
-    """Whether x is below zero or -0; of nan, no."""
+    """Whether x is below zero or -0; of nan, no. ONNX Runtime's Where loses the sign of -0."""
     zero, one = c.number(0, x.type), c.number(1, x.type)
-    is_zero = c.apply("Equal", [x, zero], "pred")
-    lowest = c.apply("Div", [one, c.where(is_zero, x, one)])
     below = c.apply("Less", [x, zero], "pred")
-    return c.apply("Or", [below, c.apply("Less", [lowest, zero], "pred")])
+    return c.apply("Or", [below, c.apply("Less", [c.apply("Div", [one, x]), zero], "pred")])
 
 
 def _tan(c: Context, x: Tensor) -> Tensor:

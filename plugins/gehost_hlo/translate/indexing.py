@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from gehost_hlo.attributes import dimensions, integer
@@ -218,7 +219,7 @@ def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
         return c.number(min(max(int(start.number), 0), limit), "s64", start.dims)
     if not is_unsigned(kind):
         start = c.apply("Max", [start, c.number(0, kind)])
-    if limit < np.iinfo(NUMPY[kind]).max:
+    if limit < ml_dtypes.iinfo(NUMPY[kind]).max:
         start = c.apply("Min", [start, c.number(limit, kind)])
     return c.cast(start, "s64")
 
@@ -281,7 +282,7 @@ def _fits(c: Context, start: Tensor, limit: int) -> Tensor:
     low = c.number(value=True, kind="pred", dims=start.dims)
     if not is_unsigned(kind):
         low = c.apply("GreaterOrEqual", [start, c.number(0, kind)], "pred")
-    if limit >= np.iinfo(NUMPY[kind]).max:
+    if limit >= ml_dtypes.iinfo(NUMPY[kind]).max:
         return low
     return c.apply("And", [low, c.apply("LessOrEqual", [start, c.number(limit, kind)], "pred")])
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from gehost_hlo.attributes import dimensions, metadata
@@ -107,7 +108,7 @@ def neutral(opcode: str, kind: str) -> Any:
         return None
     if is_float(kind):
         return dtype.type(-math.inf if opcode == "maximum" else math.inf)
-    limits = np.iinfo(dtype)
+    limits = ml_dtypes.iinfo(dtype)
     return dtype.type(limits.min if opcode == "maximum" else limits.max)
 
 

@@ -101,3 +101,61 @@ def test_conversions_to_narrow_types_are_those_of_xla(kind: str) -> None:
     }}"""
     (found,) = run(imported(text), [np.array(NUMBERS, np.float32)])
     np.testing.assert_allclose(found, CONVERTED[kind], rtol=1e-3)
+
+
+def test_the_angle_of_negative_zero_is_that_of_xla() -> None:
+    """The constant is broadcast, where ONNX Runtime's Where loses the sign of -0."""
+    text = """ENTRY e {
+        y = f32[1,3] constant({ {0, -0, 1} })
+        a = f32[3] reshape(y)
+        b = f32[2,3] broadcast(a), dimensions={1}
+        x = f32[2,3] parameter(0)
+        ROOT z = f32[2,3] atan2(b, x)
+    }"""
+    x = np.array([[-1, -1, -1], [-0.0, -0.0, 0]], np.float32)
+    (found,) = run(imported(text), [x])
+    expected = [[np.pi, -np.pi, 0.75 * np.pi], [np.pi, -np.pi, np.pi / 2]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("s4", [[7, -5], [-4, -5]]), ("u4", [[7, 11], [12, 11]])]
+)
+def test_reductions_of_4_bit_integers(kind: str, expected: list[list[int]]) -> None:
+    """Sums wrap."""
+    low = -8 if kind == "s4" else 0
+    text = f"""
+        most {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT c = {kind}[] maximum(a, b) }}
+        add {{ d = {kind}[] parameter(0) e = {kind}[] parameter(1) ROOT f = {kind}[] add(d, e) }}
+        ENTRY e {{
+            x = s32[2,3] parameter(0)
+            y = {kind}[2,3] convert(x)
+            low = {kind}[] constant({low})
+            zero = {kind}[] constant(0)
+            m = {kind}[2] reduce(y, low), dimensions={{1}}, to_apply=most
+            s = {kind}[2] reduce(y, zero), dimensions={{1}}, to_apply=add
+            mw = s32[2] convert(m)
+            sw = s32[2] convert(s)
+            ROOT t = (s32[2], s32[2]) tuple(mw, sw)
+        }}"""
+    most, total = run(imported(text), [np.array([[7, 5, 0], [-8, -8, -5]], np.int32)])
+    assert [most.tolist(), total.tolist()] == expected
+
+
+@pytest.mark.parametrize("kind", ["s4", "u4", "f8e4m3fn", "f8e5m2", "bf16"])
+def test_narrow_types_are_moved(kind: str) -> None:
+    """ONNX Runtime has no Expand, Reshape or Transpose of them; wider types carry them."""
+    text = f"""ENTRY e {{
+        x = f32[2] parameter(0)
+        y = {kind}[2] convert(x)
+        b = {kind}[3,2] broadcast(y), dimensions={{1}}
+        r = {kind}[6] reshape(b)
+        s = {kind}[3] slice(r), slice={{[1:6:2]}}
+        t = {kind}[2,3] transpose(b), dimensions={{1,0}}
+        bw = f32[3,2] convert(b)
+        sw = f32[3] convert(s)
+        tw = f32[2,3] convert(t)
+        ROOT o = (f32[3,2], f32[3], f32[2,3]) tuple(bw, sw, tw)
+    }}"""
+    b, s, t = run(imported(text), [np.array([1, 4], np.float32)])
+    assert [b.tolist(), s.tolist(), t.tolist()] == [[[1, 4]] * 3, [4] * 3, [[1] * 3, [4] * 3]]
