@@ -57,7 +57,9 @@ def complete_vendors(
 
 @contextmanager
 def _silent() -> Generator[None]:
-    """Discard what vendors and plugins print, and any error; the command itself reports it.
+    """Discard the output and errors of vendors and plugins.
+
+    The command itself reports them.
 
     The user's shell would show both in the middle of the line.
     """

@@ -1,6 +1,6 @@
 """Hooks that a plugin or a vendor module may implement.
 
-Each says when it is called.
+The docstring of each begins with the time of its call.
 
 Mark an implementation with ``gehost.hookimpl``. Arguments may be left out. Calls run in the order
 of loading: the host's own plugins, installed plugins by name, vendor modules in lexical order;

@@ -293,7 +293,7 @@ class Inferrer:
             attributes = _with_defaults(schema, proto)
             statement = Statement(op, attributes, types, arrays, present, stated)
             certain = believed(doubts, version or 0, statement)
-            if certain is not stated:  # what a doubt takes away is not computed either
+            if certain is not stated:  # doubtful sizes are not computed either
                 return tuple(certain)
         return tuple(refine_sizes(op, proto, types, stated))
 

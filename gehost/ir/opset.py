@@ -135,7 +135,7 @@ def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
 
 
 def _keep_annotations(old: onnx.NodeProto, new: onnx.NodeProto) -> None:
-    """Give a converted node what the converter drops, in its bodies too."""
+    """Restore a node's fields that the converter drops, in bodies too."""
     for field in ("name", "domain", "overload", "doc_string"):
         new.ClearField(field)
         if old.HasField(field):
@@ -163,7 +163,10 @@ def _first_output(node: onnx.NodeProto) -> str:
 
 
 def _identity(node: onnx.NodeProto) -> Hashable:
-    """Return what a node and its converted copy share: the first output, else what it computes."""
+    """Return a key that a node and its converted copy share.
+
+    The first output, else operator and inputs.
+    """
     return _first_output(node) or (node.domain, node.op_type, *node.input)
 
 

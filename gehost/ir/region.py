@@ -159,9 +159,10 @@ class Region:
 
     @property
     def anchor(self) -> Node:
-        """The node after which all inputs are computed: ``last``, or the producer of an input.
+        """The node after which all inputs are computed.
 
-        The inputs of a region that a pass delimits itself may come later than its nodes.
+        It is ``last``, or the producer of an input: those of a region that a pass delimits itself
+        may come later than its nodes.
         """
         anchor = self.last
         for value in self.inputs:
@@ -182,7 +183,10 @@ class Region:
         return bool(self.cycle())
 
     def cycle(self) -> str:
-        """Return through what an output feeds an input, as ``through …``; "" if none does."""
+        """Return the way by which an output feeds an input, or "".
+
+        It has the form ``through …``.
+        """
         both = next((value for value in self.inputs if value in self.outputs), None)
         if both is not None:
             return f'through tensor "{both.name}", which is both read and given'

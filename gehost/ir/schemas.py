@@ -44,7 +44,10 @@ def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 
 @cache
 def operator_names(domain: str = "") -> frozenset[str]:
-    """Return the operators of a domain of ONNX ("": its own), at any version."""
+    """Return the operators of a domain of ONNX, at any version.
+
+    "" is ONNX's own domain.
+    """
     return frozenset(
         schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
     )

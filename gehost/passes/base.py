@@ -102,7 +102,10 @@ class PatternFusionPass(FusionBasePass):
         return self._config
 
     def Patterns(self) -> Sequence[Pattern]:
-        """Return the patterns, tried in this order; called once for each pass object."""
+        """Return the patterns, tried in this order.
+
+        Called once for each pass object.
+        """
         raise NotImplementedError
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:

@@ -39,7 +39,7 @@ _MOST_RETURNED = 10_000
 
 
 class _Rule:
-    """A pattern at some opsets; compiled once, where a graph has its operators."""
+    """A pattern at some opsets, compiled on first use."""
 
     def __init__(self, pattern: Pattern, lowered: LoweredPattern) -> None:
         self.pattern = pattern
@@ -53,7 +53,7 @@ class _Rule:
 
 
 class PassPatterns:
-    """The patterns of a ``PatternFusionPass``, lowered to the opsets of the last model.
+    """The patterns of a pass, lowered to the last model's opsets.
 
     They do not depend on a graph, so that a pass object that serves several compiles keeps them.
     """
@@ -70,7 +70,10 @@ class PassPatterns:
     def lower(
         self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
     ) -> PassPatterns:
-        """Lower the patterns to a model's opsets, unless the last model had the same."""
+        """Lower the patterns to a model's opsets.
+
+        Nothing is done if the last model had the same.
+        """
         if self._opsets == model.opsets and all(
             rule.lowered.holds_for(model) for rule in self.rules
         ):
@@ -119,7 +122,7 @@ class PatternRules:
 
 
 def _listed(returned: Any, kind: str) -> list[Any]:
-    """Return the items of what an author returned; a generator may be endless."""
+    """Return the items that an author returned; a generator may be endless."""
     if not isinstance(returned, Iterable):
         return []
     listed = list(islice(cast("Iterable[Any]", returned), _MOST_RETURNED + 1))

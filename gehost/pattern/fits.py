@@ -184,9 +184,9 @@ def required_operands(op: OpPattern) -> int:
 
 
 def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
-    """Return for each operand the first one that it may change places with: itself, if none.
+    """Return for each operand the first one equal to it, or itself.
 
-    Two operands are equal if no part of the pattern can tell them apart: placeholders with the same
+    Two operands are equal if no part of the pattern distinguishes them: placeholders with the same
     constraints that nothing else reads, operands without constraints, and absent ones.
     """
     reads: dict[int, int] = {}
@@ -211,7 +211,7 @@ def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
 def slots_to_try(
     equals: Sequence[int], taken: Sequence[int], inputs: Sequence[object]
 ) -> list[int]:
-    """Return the inputs that operand ``len(taken)`` of an operator in any order has to be tried on.
+    """Return the inputs to try for operand ``len(taken)``.
 
     Equal operands (``equal_operands``) take inputs in ascending order only, and of equal inputs one
     is tried, as any other order is the same match: without this, eight placeholders would have
@@ -227,7 +227,7 @@ def slots_to_try(
     for slot in range(len(equals)):
         if slot in taken:
             continue
-        if passed_over > others:  # nobody would be left to take the inputs passed over
+        if passed_over > others:  # no operand would be left for the inputs passed over
             break
         passed_over += 1
         if slot > previous and inputs[slot] not in tried:

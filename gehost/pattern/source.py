@@ -188,8 +188,8 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
         Each comes after a tensor that leads to it.
 
-        That of output 0 is first, with what it depends on; then one that reads a tensor of these,
-        with what it depends on; and so on. Output 0 must not be an open choice.
+        That of output 0 is first, with the operators above it; then one that reads a tensor of
+        these, with the operators above it; and so on. Output 0 must not be an open choice.
         """
         wanted, _ = self.reached(chosen)
         plan: list[tuple[OpPattern, Link]] = []

@@ -133,7 +133,9 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
 
 
 def _make_room(region: Region) -> Node:
-    """Return the node to insert after; early users of the outputs are moved after it.
+    """Return the node to insert after.
+
+    Early users of the outputs are moved after it.
 
     Raises:
         Refused: a matched node, or the producer of an input, is among these users.

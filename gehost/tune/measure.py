@@ -147,7 +147,10 @@ def _pair(
     *,
     swapped: bool,
 ) -> tuple[float, float, int]:
-    """Return the median times of two new sessions, whose runs alternate, and their number."""
+    """Return the median times of two new sessions.
+
+    Their runs alternate. Also returns the number of runs.
+    """
     started = time.perf_counter()
     if swapped:
         two = second()

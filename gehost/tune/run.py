@@ -258,7 +258,7 @@ class _Tuner:
         return found
 
     def _is_late(self, others: int) -> bool:
-        """Whether the time left is too short for a comparison and so many others."""
+        """Whether the time left is too short for these comparisons."""
         return self._ends - time.perf_counter() < (1 + others) * self._needed
 
     def _note_shortage(self, found: Tuning, budget: float) -> None:

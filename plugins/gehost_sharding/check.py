@@ -28,7 +28,7 @@ from gehost_sharding.sharding import Sharding, is_legal, replicated
 
 @dataclass
 class Annotated:
-    """Everything that the annotations of a model say, and all that is wrong with them."""
+    """The content of a model's annotations, and all their faults."""
 
     graph: ModelGraph
     mesh: Mesh | None
@@ -68,7 +68,7 @@ class _Reader:
         return Annotated(self.graph, mesh, self.findings, assignment)
 
     def _entries(self) -> dict[int, onnx.NodeDeviceConfigurationProto]:
-        """The annotation of each operator, after checking what the configurations say."""
+        """The annotation of each operator; checks the configurations first."""
         model = self.graph.proto
         known: dict[str, int] = {}
         for entry in model.configuration:

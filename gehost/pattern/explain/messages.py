@@ -120,9 +120,10 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
             found = (
                 "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
             )
-            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(
-                constraint.kind, _shown(before)
-            )
+            wanted = {
+                Kind.ABSENT: "nothing",
+                Kind.PREDICATE: "a value that its condition accepts",
+            }.get(constraint.kind, _shown(before))
             return f"{constraint.name}: wanted {wanted}, got {found}"
     return ""
 

@@ -59,7 +59,7 @@ MISSES = {
         'Transpose "y" perm: wanted [0, 2, 1, 3], got [0, 2, 3, 1]'),
     "a parameter's condition": (
         Pass("es.constrain(es.LeakyRelu(x), alpha=lambda alpha: alpha > 1)"), f"{UNARY} {{ y = LeakyRelu <alpha = 0.5> (x) }}",
-        'LeakyRelu "y" alpha: wanted what its condition takes, got 0.5'),
+        'LeakyRelu "y" alpha: wanted a value that its condition accepts, got 0.5'),
     "a parameter, where all are asked": (
         Pass("es.LeakyRelu(x)", config=".EnableIrAttrMatch()"), f"{UNARY} {{ y = LeakyRelu <alpha = 0.5> (x) }}",
         'LeakyRelu "y" alpha: wanted 0.01, got 0.5'),

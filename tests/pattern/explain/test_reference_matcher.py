@@ -44,7 +44,7 @@ def facts(found):
         (lambda x, b: b + es.Neg(x), 2, "add", 1, 'Add "add" input 1: wanted Neg, got "b", an input of the graph'),
         (lambda x: es.constrain(es.Transpose(x), perm=[0, 1]), 1, "back", 0, "perm: wanted [0, 1], got [1, 0]"),
         (lambda x: es.constrain(es.Transpose(x), perm=len), 1, "back", None, None),
-        (lambda x: es.constrain(es.Transpose(x), perm=lambda perm: False), 1, "back", 0, "perm: wanted what its condition takes, got"),
+        (lambda x: es.constrain(es.Transpose(x), perm=lambda perm: False), 1, "back", 0, "perm: wanted a value that its condition accepts, got"),
         (lambda x: x * 3.0, 1, "twice", 0, 'input 1: wanted the constant 3.0, got "two", 2.0'),
         (lambda x: x + 3.0, 1, "add", 0, 'input 1: wanted a constant, got "b", an input of the graph'),
         (lambda x: x * x, 1, "twice", 0, 'input 1: wanted "b" again, got "two"'),

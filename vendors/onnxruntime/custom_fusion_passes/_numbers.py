@@ -25,7 +25,7 @@ _MOST = 8
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the elements of a tensor may be: no NaN."""
+    """The possible elements of a tensor, without NaN."""
 
     known: tuple[float, ...]
     """Sorted, at least one."""
@@ -69,7 +69,7 @@ _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
 
 
 def numbers(value: Value | None) -> Numbers | None:
-    """Return what the elements of a float32 or boolean tensor may be; None if unknown."""
+    """Return the possible elements of a float32 or boolean tensor; None if unknown."""
     if value is None:
         return None
     if value.is_constant:
