@@ -194,6 +194,13 @@ def test_a_host_and_its_report(vendors: Any) -> None:
 N = np.int64
 
 
+def test_a_matched_node_has_a_position_that_may_be_numpy_s() -> None:
+    builder = EsGraphBuilder("p")
+    pattern = Pattern(builder.BuildAndReset([es.Relu(builder.CreateInput(0))]))
+    (match,) = PatternMatcher(pattern, graph_of(TEXT))
+    assert match.GetMatchedNode(N(0)) is match.GetMatchedNode(0)
+
+
 def test_numpy_s_integers_are_integers(vendors: Any) -> None:
     builder = EsGraphBuilder("numpy")
     x = builder.CreateInput(N(0), dtype=N(1), shape=(N(2), "N"), rank=N(2))

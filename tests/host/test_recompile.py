@@ -158,6 +158,36 @@ def test_a_listed_pass_matches_the_result_of_a_later_stage(name: str) -> None:
     assert content(third) == content(twice)
 
 
+TYPED_LATER = {
+    3: "GeluFusionPass",
+    7: "remove_redundant_ops_pass",
+    62: "RemoveAddZeroPass",
+    172: "GeluTanhFusionPass",
+}
+"""Random models (seeds) that are rewritten again also if they were cleaned up first, and by what.
+
+``ge::AddCustom`` has no body in them, so that the types after it are unknown, and the pass refuses
+("unproven", "zeros", "shape"). ``RemoveAddCustomZeroPass`` removes it; the types after it are then
+inferred by the clean-up, which is later than the pass. Of 250 random models 127 are rewritten
+again: 118 because the clean-up uncovers a pattern, 9 for this reason.
+"""
+
+
+@pytest.mark.parametrize("seed", TYPED_LATER)
+def test_types_that_a_rewrite_makes_known_serve_the_next_compile(seed: int) -> None:
+    cleaned, _ = host(vendors=False).run(fusable(seed))
+    once, first = host(vendors=True).run(cleaned)
+    assert "RemoveAddCustomZeroPass" in rewriting(first)
+    twice, second = host(vendors=True).run(once)
+    assert TYPED_LATER[seed] in rewriting(second)
+    assert content(host(vendors=True).run(twice)[0]) == content(twice)
+    without = Host(
+        HostOptions(vendors=[VENDORS], enable=EXAMPLES, disable=["RemoveAddCustomZeroPass"])
+    )
+    once, _ = without.run(cleaned)
+    assert content(without.run(once)[0]) == content(once)
+
+
 REWRITTEN_AGAIN = {
     "gpt2.ts": "remove_redundant_ops_pass",
     "gpt2.ts13": "remove_redundant_ops_pass",
