@@ -97,7 +97,7 @@ class SegmentedModel:
         for entry in graph.input:
             kinds.setdefault(entry.name, entry.type.tensor_type.elem_type)
         for number, segment in enumerate(self.segments):
-            if segment.nodes:
+            if segment.outputs:  # else nothing is read of what its nodes compute
                 part = self._part(segment, initializers, kinds, number)
                 segment.session = _session(part, number)
                 for output in segment.session.get_outputs():

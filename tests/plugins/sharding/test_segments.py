@@ -65,3 +65,12 @@ def test_a_model_without_collectives_is_one_segment() -> None:
     text = RANK.split("(float")[0] + "(float[2] x) => (float[2] z) { z = Neg (x) }"
     model = parse(text.replace(', "gehost.collective" : 1', ""))
     assert [len(segment.nodes) for segment in cut(model, 1)] == [1]
+
+
+def test_a_segment_whose_results_nothing_reads_is_not_run() -> None:
+    text = RANK.replace("z = Add (d, b)", "z = Identity (b)\n    unread = Sqrt (d)")
+    model = SegmentedModel(parse(text), 2)
+    assert [segment.session is not None for segment in model.segments] == [True, True, False]
+    x = np.ones((2, 4), np.float32)
+    results = model.run({"x": x}, lambda collective, value: np.concatenate([value] * 2))
+    np.testing.assert_array_equal(results["z"], -np.ones((4, 4), np.float32))
