@@ -26,7 +26,9 @@ kernel for those.
 
 @REG_DECOMPOSE_PASS(["Conv"], stage=CustomPassStage.kAfterInferShape, default=False)
 class DecomposeGroupedConvPass(DecomposePass):
-    """Replace a Conv of g groups by g Convs of one group, each on its part of the channels.
+    """Replace a Conv of g groups by g Convs of one group.
+
+    Each works on its part of the channels.
 
     Off by default: for targets without a kernel for groups, others lose by it.
 
@@ -75,8 +77,9 @@ class DecomposeGroupedConvPass(DecomposePass):
 
 
 def _channels(value: Value | None) -> Sequence[Any]:
-    """The first two sizes: of weights the channels that are made and that a group reads, of an
-    image N and C.
+    """Return the first two sizes.
+
+    Of weights the channels that are made and that a group reads, of an image N and C.
     """
     shape = value.shape if value is not None else None
     return shape[:2] if shape is not None and len(shape) > 1 else (None, None)

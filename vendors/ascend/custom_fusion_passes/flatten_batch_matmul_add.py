@@ -1,5 +1,6 @@
-"""Batch MatMul + Add  ==>  Gemm:   x, w → MatMul, b → Add   ==>   (x → Flatten), w, b → Gemm →
-Reshape.
+"""Batch MatMul + Add  ==>  Gemm.
+
+``x, w → MatMul, b → Add   ==>   (x → Flatten), w, b → Gemm → Reshape``
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,9 @@ DTYPES = (DataType.FLOAT16, DataType.FLOAT, DataType.DOUBLE)
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, min_opset=7, default=False)
 class FlattenBatchMatMulAddPass(PatternFusionPass):
-    """Replace ``Add(MatMul(x, w), b)``, operands of Add in either order, by one Gemm over all rows
-    of x.
+    """Replace ``Add(MatMul(x, w), b)`` by one Gemm over all rows of x.
+
+    The operands of Add may be in either order.
 
     Off by default: where no other pass takes the Gemm up, the model has two more nodes.
     The rows of x are independent: row i of the flattened product is row i of x times w. Writes
@@ -92,8 +94,9 @@ def _batch(x: Value) -> Sequence[Size]:
 
 
 def _along_last_axis(bias: Value, columns: Size) -> bool:
-    """Whether ``bias`` is one row of ``columns`` numbers, or a single number, as far as Gemm
-    takes it.
+    """Whether ``bias`` is one row of numbers, or a single one.
+
+    The row has ``columns`` numbers, as far as Gemm takes it.
     """
     if bias.shape is None or len(bias.shape) > 2:
         return False

@@ -1,5 +1,6 @@
-"""Relu after Concat  ==>  Relu before it:   x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ →
-Relu) → Concat.
+"""Relu after Concat  ==>  Relu before it.
+
+``x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ → Relu) → Concat``
 """
 
 from collections import Counter
@@ -35,8 +36,9 @@ _AXIS_OF_CONCAT_1 = 1
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, default=False)
 class MoveReluBeforeConcatPass(FusionBasePass):
-    """Give every operand of a Concat its own Relu, where the producers of the operands may take it
-    in.
+    """Give every operand of a Concat its own Relu.
+
+    The producers of the operands may then take it in.
 
     Off by default: where nothing takes the Relus in, a model has more nodes than before.
     Written as a whole-graph pass: it finds the sites itself and marks each out with a
@@ -74,7 +76,10 @@ class MoveReluBeforeConcatPass(FusionBasePass):
         return SUCCESS if changed else NOT_CHANGED
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """One Concat, and a nested one, with an operand that stands twice and a rectified one."""
+        """One Concat, and a nested one.
+
+        Each has an operand that stands twice and a rectified one.
+        """
         for lines in (
             "c = Concat <axis = 1> (a, b) y = Relu (c)",
             "r = Relu (b) c = Concat <axis = 1> (a, r) d = Concat <axis = 1> (c, a) y = Relu (d)",
@@ -107,8 +112,9 @@ def _concat_before(relu: Node) -> Node | None:
 
 
 def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
-    """The Concat and those that nothing but it reads, directly or through one another, in
-    topological order; none that joins results of Relu already.
+    """Return the Concat and those below it, in topological order.
+
+    They have no other readers, and none joins results of Relu already.
     """
     found = [concat]
     for node in found:  # grows while it is walked
@@ -122,7 +128,7 @@ def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
 
 
 def _readers(tree: Sequence[Node]) -> dict[Value, list[NodeIo]]:
-    """Each tensor that enters the tree, with the inputs at which it does."""
+    """Return each tensor that enters the tree, with its inputs."""
     inner = {_result(node) for node in tree}
     readers: dict[Value, list[NodeIo]] = {}
     for node in tree:

@@ -17,7 +17,9 @@ from gehost import (
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, min_opset=7)
 class RemoveAddZeroPass(PatternFusionPass):
-    """Replace ``Add(x, 0)`` or ``Add(0, x)`` with x, in the root graph and in every nested body.
+    """Replace ``Add(x, 0)`` or ``Add(0, x)`` with x.
+
+    In the root graph and in every nested body.
 
     Shapes: x any; the zeros broadcast into x without widening it.
     Keeps: dtype; a graph output keeps its name behind an Identity. Numbers are equal: at most the

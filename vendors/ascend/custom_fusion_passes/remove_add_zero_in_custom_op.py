@@ -74,7 +74,7 @@ class RemoveAddCustomZeroPass(PatternFusionPass):
 
 
 def _is_the_sum(graph: Graph) -> bool:
-    """Whether the model has no function for the operator, or one that is this sum.
+    """Whether the operator has no function, or this sum.
 
     The function must have two inputs and one output, made by ONNX's ``Add`` (of opset 7 or newer,
     which broadcasts as this one) from both inputs. Between them only ``Identity`` may stand.

@@ -37,8 +37,9 @@ def conv_nhwc(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> EsTensor:
-    """Conv of an image with its channels last: x [N, H, W, C], w [M, C/group, kH, kW], b [M];
-    result [N, oH, oW, M].
+    """Conv of an image with its channels last.
+
+    x [N, H, W, C], w [M, C/group, kH, kW], b [M]; result [N, oH, oW, M].
     """
     y = es.Conv(
         es.Transpose(x, perm=TO_NCHW),
@@ -56,7 +57,9 @@ def conv_nhwc(
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
 class RemoveTransposePairAroundConvPass(PatternFusionPass):
-    """Let a Conv that works on the other layout take over the Transposes around it.
+    """Let a Conv take over the Transposes around it.
+
+    The new Conv works on the other layout.
 
     Needs no shapes, and runs before any pass that looks at single Convs or Transposes.
 

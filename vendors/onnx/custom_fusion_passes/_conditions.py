@@ -32,15 +32,17 @@ def quotient_of(x: EsTensor, root: EsTensor) -> EsTensor:
 
 
 def mean_of_last_axis(x: EsTensor) -> EsTensor:
-    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as
-    attribute or as input.
+    """``ReduceMean`` over the last axis that keeps it.
+
+    The opset may have the axes as attribute or as input.
     """
     return es.constrain(es.ReduceMean(x), axes=[-1], keepdims=1)
 
 
 def number(constant: Value, x: Value) -> float | None:
-    """The one number that a constant holds; None when it holds several, or has a higher rank
-    than ``x`` and so widens it.
+    """The one number that a constant holds.
+
+    None when it holds several, or has a higher rank than ``x`` and so widens it.
     """
     array = constant.array
     if (
@@ -60,8 +62,9 @@ def is_near(constant: Value, wanted: float, x: Value) -> bool:
 
 
 def dtype_problem(x: Value) -> str:
-    """Only floating point: elsewhere division and roots mean something else, and the fused
-    operators do not exist.
+    """Only floating point.
+
+    Elsewhere division and roots mean something else, and the fused operators do not exist.
     """
     if x.dtype is None or not x.dtype.is_float:
         return (
@@ -72,8 +75,10 @@ def dtype_problem(x: Value) -> str:
 
 
 def widening_problem(match: MatchResult, x: Value) -> str:
-    """A literal matches any tensor that holds its number throughout; one of several elements or
-    more axes would widen ``x``.
+    """A literal must not widen ``x``.
+
+    It matches any tensor that holds its number throughout; one of several elements or more axes
+    would widen ``x``.
     """
     for node in match.GetMatchedNodes():
         if node.op == "ReduceMean":
@@ -98,8 +103,9 @@ def epsilon_problem(epsilon: Value, x: Value) -> str:
 
 
 def vector_problem(what: str, vector: Value, x: Value) -> str:
-    """A scale or bias must be [D], D proven to be the last dimension of ``x``: a longer one
-    would widen the result.
+    """A scale or bias must be [D].
+
+    D is proven to be the last dimension of ``x``: a longer one would widen the result.
     """
     found, wanted = vector.shape, x.shape
     if found is not None and wanted and len(found) == 1 and shapes.same_dim(found[0], wanted[-1]):

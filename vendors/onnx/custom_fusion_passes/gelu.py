@@ -44,8 +44,9 @@ HALVED_PRODUCTS: tuple[_Halved, ...] = (
 
 @ops.register("gehost::Gelu")
 def gelu(x: EsTensor, *, approximate: str = "none") -> EsTensor:
-    """Gelu as of ONNX opset 20: ½x(1 + erf(x/√2)), or with ``approximate="tanh"`` ½x(1 +
-    tanh(√(2/π)(x + 0.044715x³))).
+    """Gelu as of ONNX opset 20.
+
+    ½x(1 + erf(x/√2)), or with ``approximate="tanh"`` ½x(1 + tanh(√(2/π)(x + 0.044715x³))).
     """
     if approximate == "tanh":
         return x * 0.5 * (es.Tanh((x + x * x * x * CUBIC) * TANH_FACTOR) + 1.0)

@@ -45,8 +45,9 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
 ) -> EsTensor:
-    """LayerNormalization as of ONNX opset 17, computed in the dtype of x; ``axis`` counts from
-    the end.
+    """LayerNormalization as of ONNX opset 17.
+
+    Computed in the dtype of x; ``axis`` counts from the end.
     """
     axes = list(range(axis, 0))
     difference = x - es.ReduceMean(x, axes=axes, keepdims=1)

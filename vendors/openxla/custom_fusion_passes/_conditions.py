@@ -1,5 +1,6 @@
-"""Conditions that the passes of this directory share. HLO's shapes are static, so that all of them
-can be proven.
+"""Conditions that the passes of this directory share.
+
+HLO's shapes are static, so that all of them can be proven.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ TOLERANCE = 1e-6
 
 
 def static_shape(value: Value) -> tuple[int, ...] | None:
-    """Return the shape of a tensor if all of its dimensions are numbers."""
+    """Return the shape of a tensor if it is static."""
     shape = value.shape
     if shape is None or any(not isinstance(dim, int) for dim in shape):
         return None
@@ -19,8 +20,9 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 
 
 def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
-    """Return the axes of a reduction, from 0 on; None where they or the rank of its operand are not
-    known, or it has no such axis.
+    """Return the axes of a reduction, from 0 on.
+
+    None where they or the rank of its operand are not known, or it has no such axis.
     """
     rank = x.rank
     if rank is None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
 class MergeReshapesPass(PatternFusionPass):
-    """Replace ``Reshape(Reshape(x, a), b)`` by one Reshape, or by x where it has the shape already.
+    """Replace ``Reshape(Reshape(x, a), b)`` by one Reshape, or by x.
+
+    By x where it has the shape already.
 
     Shapes: the result static, from which the new shape is written: 0 and -1 in b would count from
     another operand.

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
 class ShareDifferencesPass(PatternFusionPass):
-    """Compute ``x - mean(x)`` once where it is squared in one place and divided in another.
+    """Compute ``x - mean(x)`` once for two readers.
+
+    It is squared in one place and divided in another.
 
     jax writes the difference twice, before XLA's passes; the passes that know a normalization look
     for one.

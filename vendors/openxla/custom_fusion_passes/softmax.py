@@ -64,7 +64,10 @@ class SoftmaxFusionPass(PatternFusionPass):
         return builder.BuildAndReset([es.Softmax(x, axis=_axis(match))])
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """A model of each form: random draws hardly ever meet its axes and its nan and -inf."""
+        """Yield a model of each form.
+
+        Random draws hardly ever meet its axes and its nan and -inf.
+        """
         for form in product((True, False), repeat=3):
             yield _instance(*form)
 
@@ -88,7 +91,10 @@ def _maximum(x: EsTensor, reshaped: bool) -> EsTensor:
 
 
 def _axis(match: MatchResult) -> int | None:
-    """Return the axis that all reductions of a match go over; None where they differ."""
+    """Return the axis that all reductions of a match go over.
+
+    None where they differ.
+    """
     x = match.inputs[0]
     found = {
         reduced_axes(node, x)
@@ -100,7 +106,7 @@ def _axis(match: MatchResult) -> int | None:
 
 
 def _is_guard(node: Node) -> bool:
-    """Whether a Where or Max of the pattern leaves the maximum as it is."""
+    """Whether a Where or Max leaves the maximum as it is."""
     if node.op not in {"Where", "Max"}:
         return True
     constants: list[Value] = [
@@ -113,7 +119,10 @@ def _is_guard(node: Node) -> bool:
 
 
 def _instance(guarded: bool, bounded: bool, reshaped: bool) -> onnx.ModelProto:
-    """A model of one form at opset 20, the first with a ReduceMax of truth values: x [2, 3, 4]."""
+    """Return a model of one form at opset 20.
+
+    It is the first with a ReduceMax of truth values; x [2, 3, 4].
+    """
     keepdims = f"<keepdims = {int(not reshaped)}>"
     lines = [f"m0 = ReduceMax {keepdims} (x, last)"]
     if guarded:

@@ -31,8 +31,9 @@ _FLOATS = MappingProxyType(
 
 
 def holds(values_of: DataType, by: int) -> bool:
-    """Whether element type ``by`` holds every value of another, so that a cast there and back
-    changes nothing.
+    """Whether element type ``by`` holds every value of another.
+
+    A cast there and back then changes nothing.
     """
     if by == values_of:
         return values_of is DataType.BOOL or values_of in _INTEGERS or values_of in _FLOATS
@@ -54,7 +55,9 @@ def holds(values_of: DataType, by: int) -> bool:
 
 
 def cast_by_way_of(start: DataType | None, way: int, end: int) -> bool:
-    """Whether casts from ``start`` to ``way`` to ``end`` equal one cast to ``end``.
+    """Whether casts by way of ``way`` equal one cast.
+
+    From ``start`` to ``way`` to ``end``.
 
     The way must hold all values. The last step is the same from every dtype where it rounds to a
     float or asks for zero (bool); to an integer type only from an integer one, or where nothing is

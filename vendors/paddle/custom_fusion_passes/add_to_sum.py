@@ -1,4 +1,7 @@
-"""Chains of Add become one Sum:   a, b → Add;  c → Add;  d → Add   ==>   a, b, c, d → Sum."""
+"""Chains of Add become one Sum.
+
+``a, b → Add;  c → Add;  d → Add   ==>   a, b, c, d → Sum``
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from gehost_register_pass import RegisterPass, native, op
 
 @native
 def is_computed_by_sum(dtype: str) -> bool:
-    """ONNX has Sum for all floating point, ONNX Runtime for these; of integers ONNX has none."""
+    """Whether Sum exists for a dtype.
+
+    ONNX has it for all floating point, ONNX Runtime for these; of integers ONNX has none.
+    """
     return dtype in {"float32", "float64"}
 
 

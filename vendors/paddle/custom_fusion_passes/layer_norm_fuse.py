@@ -50,8 +50,9 @@ def layer_norm_fuse():
 
 
 def _mean(tensor):
-    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as
-    attribute or as input.
+    """``ReduceMean`` over the last axis that keeps it.
+
+    The opset may have the axes as attribute or as input.
     """
     mean = PassDesc.OP.ReduceMean(data=tensor)
     mean.SetAttr("axes", [-1])

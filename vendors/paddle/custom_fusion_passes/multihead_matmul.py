@@ -37,7 +37,9 @@ def multihead_matmul(
     head_number: int,
     head_size: int,
 ) -> EsTensor:
-    """Self-attention over ``head_number`` heads: softmax(alpha · q · kᵀ + bias_qk) · v.
+    """Self-attention over ``head_number`` heads.
+
+    softmax(alpha · q · kᵀ + bias_qk) · v.
 
     Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3,
     D]; bias_qk broadcasts to [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. No
@@ -168,7 +170,10 @@ def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
 
 
 def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
-    """The number of heads and their size; None where the Reshape does something else, or may."""
+    """Return the number of heads and their size.
+
+    None where the Reshape does something else, or may.
+    """
     target, width = m.Tensor(f"split{path}").Array(), m.value(f"w{path}").numpy().shape[1]
     if (
         target is None
@@ -185,7 +190,10 @@ def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
 
 
 def _gives_back_rows(m: MatchContext) -> bool | Rejection:
-    """Whether each projection, after it was computed over all rows, is [B, S, D] again."""
+    """Whether each projection is [B, S, D] again.
+
+    It was computed over all rows.
+    """
     for path in PATHS:
         target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
         # Where the target does not name B and S, neither may be left over: both sizes must be
@@ -203,7 +211,9 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
 
 
 def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: bool = True) -> bool:
-    """Whether a Reshape leaves B and S as they are: copied, or of proven size.
+    """Whether a Reshape leaves B and S as they are.
+
+    They are copied, or of proven size.
 
     One of them may be the size left over (-1).
     """
@@ -248,7 +258,10 @@ class MultiheadMatmulFusePass(PatternRewritePass):
     )
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """A model of each rule: random draws hardly ever agree in weights, heads and targets."""
+        """Yield a model of each rule.
+
+        Random draws hardly ever agree in weights, heads and targets.
+        """
         for mask, twice, flattened in itertools.product((False, True), repeat=3):
             yield _instance(with_mask=mask, k_transposed_twice=twice, flattened=flattened)
 

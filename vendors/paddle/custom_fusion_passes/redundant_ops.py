@@ -1,5 +1,6 @@
-"""Operations that undo, repeat or restate each other; the rules feed each other and run until none
-applies.
+"""Operations that undo, repeat or restate each other.
+
+The rules feed each other and run until none applies.
 
 ``x → Transpose p1 → Transpose p2   ==>   x → Transpose p1[p2]``
 ``x → Transpose identity            ==>   x``
@@ -25,8 +26,9 @@ CONSTANT_OF_SHAPE_DTYPES = frozenset(
 
 
 def _perm(m: MatchContext, name: str) -> list[int] | None:
-    """A perm of the match; an absent one is all axes in reverse, which takes a rank that is
-    known.
+    """Return a perm of the match.
+
+    An absent one is all axes in reverse, which needs a known rank.
     """
     stated = m.Attr(name)
     if stated is not None:
