@@ -62,6 +62,13 @@ class TracedPass(PatternFusionPass):
     def Replacement(self, match: MatchResult) -> EsGraph:
         return self._pair_of(match).replacement(match)
 
+    def end_compile(self) -> bool:
+        """Keep the pairs for the next compile: they depend on the rule alone."""
+        super().end_compile()
+        for pair in self._pairs:
+            pair.forget()
+        return True
+
     def _pair_of(self, match: MatchResult) -> LoweredPair:
         if len(self._pairs) == 1:
             return self._pairs[0]
@@ -90,11 +97,15 @@ class LoweredPair:
             )
             self.pattern = Pattern(graph)
         self._orders = _orders(pair)
-        self._recipes = [es.Recipe(partial(self._replaced, order)) for order in self._orders]
-        self._settled: tuple[_Matched, es.Recipe] | None = None
+        self.forget()
         self._constrain()
         # proves operators, inputs and names of attributes
         self._replaced(self._orders[0], [None] * len(self._computed))
+
+    def forget(self) -> None:
+        """Forget values and matches of a model."""
+        self._recipes = [es.Recipe(partial(self._replaced, order)) for order in self._orders]
+        self._settled: tuple[_Matched, es.Recipe] | None = None
 
     def _constrain(self) -> None:
         """Constrain the attributes that the pattern names.
