@@ -245,7 +245,7 @@ def bisect(
     seed: int = 0,
     special_values: bool = False,
     libraries: Sequence[str] = (),
-    on_trial: OnTrial = lambda *_: None,
+    on_trial: OnTrial = lambda _trial, _number, _most: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
 
