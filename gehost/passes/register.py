@@ -178,7 +178,8 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
         check_stage(mark.stage, mark.origin, name)
         flags = {"default": mark.default} | {flag: getattr(cls, flag, False) for flag in _FLAGS}
         for flag, value in flags.items():
-            if not isinstance(value, bool):
+            # a property is computed where it is read
+            if not isinstance(value, bool | property):
                 raise VendorError(
                     f"{flag} must be True or False, got {value!r}", where=mark.origin, subject=name
                 )

@@ -86,7 +86,9 @@ def parameter_holds(
     if kind is _PREDICATE:
         try:
             return bool(constraint.wanted(value))
-        except Exception as error:  # an author's code may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an author's code may raise anything
             at = f'the condition on {constraint.name} at node "{node.label}" ({node.op})'
             failure = PassError(f"{at}: {described(error)}")
             failure.__cause__ = error  # machine code ignores "raise … from"

@@ -168,7 +168,7 @@ HOOKS = {
         "    def fail(value): {}\n"
         "    builder = EsGraphBuilder('x')\n"
         "    return [Pattern(builder.BuildAndReset([es.constrain(es.Softmax(builder.CreateInput(0)), axis=fail)]))]",
-        "Run: ",
+        'Patterns: the condition on axis at node "w" (Softmax): ',
     ),
 }
 ERRORS = {
