@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import onnx
@@ -20,6 +21,9 @@ from gehost_sharding.model_graph import Operator
 from gehost_sharding.sharding import REPLICATED, Sharding, axes_of
 
 LEAST_IR_VERSION = 11
+MOST_DEVICES = 65_536
+_LISTED = 8
+"""Devices that a finding lists."""
 
 
 def annotate(assignment: Assignment) -> onnx.ModelProto:
@@ -222,9 +226,14 @@ def _check_devices(holders: list[tuple[int, ...]], devices: int, findings: list[
     twice = [device for device, times in enumerate(count) if times > 1]
     never = [device for device, times in enumerate(count) if not times]
     if twice:
-        findings.append(f"devices {twice} hold more than one shard")
+        findings.append(f"devices {_listed(twice)} hold more than one shard")
     if never:
-        findings.append(f"devices {never} hold no shard")
+        findings.append(f"devices {_listed(never)} hold no shard")
+
+
+def _listed(devices: list[int]) -> str:
+    more = f", … ({len(devices)} in all)" if len(devices) > _LISTED else ""
+    return f"[{', '.join(map(str, devices[:_LISTED]))}{more}]"
 
 
 def configuration_mesh(model: onnx.ModelProto, specs: Iterable[Spec]) -> Mesh:
@@ -239,18 +248,48 @@ def configuration_mesh(model: onnx.ModelProto, specs: Iterable[Spec]) -> Mesh:
         names = ", ".join(entry.name for entry in model.configuration)
         raise ModelError(f"the model has {len(model.configuration)} configurations: {names}")
     configuration = model.configuration[0]
+    problem = device_problem(configuration)
+    if problem:
+        raise ModelError(problem)
     specs = list(specs)
+    named = named_mesh(configuration)
+    if named is not None and all(sharding_of(named, spec) is not None for spec in specs):
+        return named
+    return derive_mesh(configuration.num_devices, specs)
+
+
+def named_mesh(configuration: onnx.DeviceConfigurationProto) -> Mesh | None:
+    """Return the mesh that a configuration's name describes; None if it describes none."""
     try:
         named = Mesh.parse(configuration.name)
     except UsageError:
-        named = None
-    if (
-        named is not None
-        and named.devices == configuration.num_devices
-        and all(sharding_of(named, spec) is not None for spec in specs)
-    ):
+        return None
+    return named if named.devices == configuration.num_devices else None
+
+
+def mesh_to_check(
+    configuration: onnx.DeviceConfigurationProto, specs: Iterable[Spec]
+) -> Mesh | None:
+    """Return the mesh that a configuration names, else one for the specs that fit a mesh."""
+    named = named_mesh(configuration)
+    if named is not None:
         return named
-    return derive_mesh(configuration.num_devices, specs)
+    row_major: list[Spec] = []
+    for spec in specs:
+        with suppress(ModelError):
+            _strides(spec, configuration.num_devices)
+            row_major.append(spec)
+    with suppress(ModelError):
+        return derive_mesh(configuration.num_devices, row_major)
+    return None
+
+
+def device_problem(configuration: onnx.DeviceConfigurationProto) -> str:
+    """Return why a configuration's number of devices is refused; "" if it is not."""
+    count = configuration.num_devices
+    if 1 <= count <= MOST_DEVICES:
+        return ""
+    return f'configuration "{configuration.name}" has {count} devices; wanted 1 to {MOST_DEVICES}'
 
 
 def derive_mesh(devices: int, specs: Iterable[Spec]) -> Mesh:

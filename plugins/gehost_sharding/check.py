@@ -15,6 +15,8 @@ from gehost_sharding.annotations import (
     SpecError,
     configuration_mesh,
     decode_spec,
+    device_problem,
+    mesh_to_check,
     sharding_of,
 )
 from gehost_sharding.assignment import Assignment, nearest_strategy
@@ -58,7 +60,10 @@ class _Reader:
             try:
                 mesh = configuration_mesh(model, flat)
             except ModelError as error:
-                self.findings.append(str(error))
+                if str(error) not in self.findings:
+                    self.findings.append(str(error))
+                if len(model.configuration) == 1 and not device_problem(model.configuration[0]):
+                    mesh = mesh_to_check(model.configuration[0], flat)
         if mesh is None:
             return Annotated(self.graph, None, self.findings, None)
         shardings = self._shardings(mesh, specs)
@@ -75,10 +80,9 @@ class _Reader:
             if entry.name in known:
                 self.findings.append(f'configuration "{entry.name}" is defined twice')
             known[entry.name] = entry.num_devices
-            if entry.num_devices < 1:
-                self.findings.append(
-                    f'configuration "{entry.name}" has {entry.num_devices} devices'
-                )
+            problem = device_problem(entry)
+            if problem:
+                self.findings.append(problem)
             if entry.device and len(entry.device) != entry.num_devices:
                 self.findings.append(
                     f'configuration "{entry.name}" names {len(entry.device)} devices,'
@@ -89,6 +93,8 @@ class _Reader:
                 f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
             )
         found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
+        if any(map(device_problem, model.configuration)):
+            return found
         operators = self.graph.operators
         if operators and not any(each.node.device_configurations for each in operators):
             self.findings.append("no node has an annotation; gehost shard plan writes them")
@@ -121,7 +127,7 @@ class _Reader:
             where = _where(operator)
             own = {*operator.node.input, *operator.node.output} - {""}
             specs = found.setdefault(index, {})
-            devices = max(configurations[entry.configuration_id].num_devices, 0)
+            devices = configurations[entry.configuration_id].num_devices
             for spec in entry.sharding_spec:
                 name = spec.tensor_name
                 if name not in own:

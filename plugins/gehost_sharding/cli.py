@@ -138,7 +138,12 @@ def _counts(propagation: Any) -> str:
 @click.option("--objective", type=click.Choice(["time", "weighted"]), default="time")
 @click.option("--alpha", type=float, default=1.0, show_default=True, help="Of memory_cost.")
 @click.option("--beta", type=float, default=1.0, show_default=True, help="Of communication_cost.")
-@click.option("--price", type=float, default=0.0, help="Seconds per GiB of weights per device.")
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Seconds per GiB of weights per device.",
+)
 @click.option("--pin", "pins", multiple=True, metavar="TENSOR=AXIS:MESHAXIS")
 @click.option(
     "--compare",
@@ -266,7 +271,13 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
 @click.option("-o", "--output", type=click.Path(), metavar="FILE.npz", help="Write the outputs.")
 @click.option("--verify", is_flag=True, help="Compare with the unsplit model.")
 @click.option("--model", type=click.Path(), help="The unsplit model, if it was moved.")
-@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each rank's record as JSON.")
 def run(directory: str, **given: Any) -> None:
     """Run a split model, one process per rank."""

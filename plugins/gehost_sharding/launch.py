@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 from numpy.typing import NDArray
 
@@ -24,6 +24,7 @@ from gehost_sharding.rank import MANIFEST
 
 Array = NDArray[Any]
 
+_KEYS: Final = frozenset(["inputs", "mesh", "model", "model_sha256", "outputs", "predicted"])
 _MARK = "gehost-sharding-error: "
 _PID = re.compile(r"PID (\d+) RUNNING")
 _REASON = re.compile(r"EXIT STRING: (.+)")
@@ -60,11 +61,18 @@ def read_manifest(directory: str) -> dict[str, Any]:
         UsageError: the directory is no split.
     """
     try:
-        return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+        found: Any = json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"no split (no readable {MANIFEST}); gehost shard split writes one", where=directory
         ) from error
+    if not isinstance(found, dict) or not found.keys() >= _KEYS:
+        raise UsageError(
+            f"no split ({MANIFEST} lacks {', '.join(sorted(_KEYS))})",
+            where=directory,
+            hint="gehost shard split writes one",
+        )
+    return cast("dict[str, Any]", found)
 
 
 def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 300.0) -> RunResult:

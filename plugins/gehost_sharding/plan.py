@@ -32,6 +32,9 @@ _PRICE_STEPS = 40
 """Halvings of the price of memory under a capacity."""
 
 
+MOST_AXES = 4
+
+
 @dataclass
 class Solved:
     """One minimum over a cost graph, with its costs by kind."""
@@ -148,8 +151,15 @@ class Planner:
         """Compute the strategies of each operator.
 
         Raises:
-            UsageError: a mesh axis divides nothing, or the hardware names another axis.
+            UsageError: a mesh axis divides nothing, the hardware names another axis, or the mesh
+                has more than four axes.
         """
+        split = sum(size > 1 for size in mesh.sizes)
+        if split > MOST_AXES:
+            raise UsageError(
+                f"a plan has at most {MOST_AXES} mesh axes larger than 1, not {split}: {mesh}",
+                hint="merge axes: strategies grow exponentially with their number",
+            )
         self.graph = graph
         self.mesh = mesh
         self.hardware = hardware or Hardware()

@@ -197,6 +197,14 @@ def _count(model: onnx.ModelProto) -> None:
     del model.configuration[0].device[2:]
 
 
+def _no_devices(model: onnx.ModelProto) -> None:
+    model.configuration[0].num_devices = 0
+
+
+def _too_many_devices(model: onnx.ModelProto) -> None:
+    model.configuration[0].num_devices = 2**31 - 1
+
+
 def _stage(model: onnx.ModelProto) -> None:
     model.graph.node[1].device_configurations[0].pipeline_stage = 2
 
@@ -230,6 +238,8 @@ def _rule(model: onnx.ModelProto) -> None:
         (_unannotated, "no annotation"),
         (_version, "IR version 10: annotations need 11"),
         (_count, "names 2 devices, but has 4"),
+        (_no_devices, "has 0 devices; wanted 1 to 65536"),
+        (_too_many_devices, "has 2147483647 devices; wanted 1 to 65536"),
         (_stage, "pipeline stage 2; stages are not supported"),
         (_rule, "its rule allows no such strategy"),
     ],
@@ -255,6 +265,26 @@ def test_all_findings_are_given_not_only_the_first(annotated: onnx.ModelProto) -
     found = findings(model)
     for reason in ("axis 99", "IR version", "pipeline stage"):
         assert any(reason in each for each in found)
+
+
+def test_an_order_of_devices_that_is_refused_hides_no_other_finding(
+    annotated: onnx.ModelProto,
+) -> None:
+    model = onnx.ModelProto.FromString(annotated.SerializeToString())
+    _rule(model)
+    (rule,) = [each for each in findings(model) if "its rule allows" in each]
+    _swapped(model)
+    found = findings(model)
+    assert rule in found
+    assert any('"x": its shards do not lie along the axes' in each for each in found)
+
+
+def test_a_long_list_of_devices_is_cut() -> None:
+    from gehost_sharding.annotations import _check_devices
+
+    text: list[str] = []
+    _check_devices([(0,)], 100, text)
+    assert text == ["devices [1, 2, 3, 4, 5, 6, 7, 8, … (99 in all)] hold no shard"]
 
 
 def test_a_model_without_operators_needs_none() -> None:

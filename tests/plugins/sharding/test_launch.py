@@ -160,6 +160,9 @@ def test_small_floats_bool_and_integers_are_exchanged(tmp_path: Path) -> None:
 def test_a_directory_without_a_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no split \(no readable split.json\)"):
         read_manifest(str(tmp_path))
+    (tmp_path / "split.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"no split \(split.json lacks inputs, mesh, model"):
+        read_manifest(str(tmp_path))
 
 
 def test_feeds_of_another_shape_are_refused(plan: Plan, split: Path) -> None:

@@ -327,3 +327,8 @@ def test_the_mesh_of_a_plan_can_be_inspected() -> None:
     assert graph.nodes[6]["coordinates"] == (1, 2)
     assert graph.edges[2, 6]["axis"] == "data"
     assert sorted(graph[6]) == [2, 4, 5, 7]
+
+
+def test_a_mesh_of_five_axes_is_refused() -> None:
+    with pytest.raises(UsageError, match="at most 4 mesh axes larger than 1, not 5: a=2,b=2"):
+        Planner(block(), Mesh.parse("a=2,b=2,c=2,d=2,e=2,f=1"))
