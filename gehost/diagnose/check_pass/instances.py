@@ -465,6 +465,7 @@ class _Drawing:
         operands = [
             (self._tensors[index], self._given(self._operands[index]))
             for index in self._source.inputs
+            if index in self._tensors  # an option that was not drawn may read it alone
         ]
         outputs: list[tuple[EsTensor, TensorType]] = []
         for tensor in (self._tensors[index] for index in self._source.outputs):

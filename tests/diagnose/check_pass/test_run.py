@@ -19,6 +19,7 @@ from gehost import (
     Host,
     HostOptions,
     Pattern,
+    PatternFusionPass,
     es,
 )
 from gehost.cli import run
@@ -233,6 +234,30 @@ def test_a_pass_may_offer_instances():
     assert f"{never}it does not match" in findings(WalkingSevens, instances=1, mutations=5)
     with pytest.raises(PassError, match=r"NoModels .*Instances must give models .*got int"):
         check_pass(NoModels, instances=1, mutations=5)
+
+
+class OptionalBias(PatternFusionPass):
+    """Relu(t)  ==>  (t + Abs(t)) * 0.5 for t = Abs(x) [+ bias]."""
+
+    def Patterns(self):
+        builder = EsGraphBuilder("pattern")
+        x, bias = builder.CreateInputs("x", "bias")
+        made = es.Relu(es.Optional(lambda part: es.Add(part, bias), es.Abs(x)))
+        return [Pattern(builder.BuildAndReset([made]))]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("replacement")
+        x, bias = builder.CreateInputs("x", "bias")
+        part = es.Add(es.Abs(x), bias) if "bias" in match else es.Abs(x)
+        return builder.BuildAndReset([(part + es.Abs(part)) * 0.5])
+
+    def MeetRequirements(self, match):
+        return match.inputs[0].dtype is DataType.FLOAT or match.reject("dtype")
+
+
+def test_an_input_that_only_an_optional_part_reads_may_be_absent():
+    result = check_pass(OptionalBias, instances=6, mutations=1)
+    assert (result.instances, result.notes) == (6, [])
 
 
 def test_one_seed_gives_one_answer():
