@@ -13,12 +13,12 @@ import click
 
 from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
 from gehost_linalg.affine import MlirError
-from gehost_linalg.control import ControlError
+from gehost_linalg.control import Control, ControlError
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.group import Group, Lowered, is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
-from gehost_linalg.passes import NAME, Plan, companions_named
+from gehost_linalg.passes import NAME, Plan, companions_named, controls_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,13 +102,14 @@ class _Watch:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
+        self.controls: Mapping[str, Control] = {}
         self.plans: list[Plan] = []
 
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
         if spec.name == NAME:
             for each in (graph, *graph.subgraphs()):
-                self.plans.append(Plan(each, self.settings, {}))
+                self.plans.append(Plan(each, self.settings, self.controls))
 
 
 def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
@@ -124,6 +125,7 @@ def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) ->
             rewrite_limit=None,
         )
         host = Host(options, [("linalg-groups", watch)])
+        watch.controls = controls_of(host.passes)
         with tempfile.TemporaryDirectory() as folder:
             host.compile(model, os.path.join(folder, "model.onnx"))
     except ControlError as error:

@@ -378,9 +378,14 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
                 )
 
 
+def controls_of(registry: PassRegistry) -> Mapping[str, Control]:
+    """Return the control functions of a host's vendors."""
+    return _collected.get(registry, {})
+
+
 def register(registry: PassRegistry) -> None:
     """Add the pass, off unless a switch turns it on."""
-    controls = _collected.get(registry, {})
+    controls = controls_of(registry)
     line = FuseElementwisePass.Run.__code__.co_firstlineno
     registry.add(
         PassSpec(

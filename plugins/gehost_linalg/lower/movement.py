@@ -107,7 +107,8 @@ def _slice(op: OnnxOp) -> None:
         size = shape[axis]
         if step < 1:
             raise NotLowered(f"not-lowered: Slice with step {step}")
-        if start == 0 and step == 1 and end >= 2**31 - 1:
+        whole = end >= 2**31 - 1 and (not isinstance(size, int) or end >= size)
+        if start == 0 and step == 1 and whole:
             continue
         if start < 0:
             raise NotLowered("not-lowered: Slice that begins at a place counted from the end")

@@ -62,6 +62,18 @@ def test_dot(model: str) -> None:
     assert text.count("subgraph cluster_") == 2
 
 
+def test_a_control_function_of_a_vendor_is_known(model: str) -> None:
+    file = Path(model).parent / "vendors" / "acme" / "custom_fusion_passes" / "control.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("""from gehost_linalg import control_function
+
+@control_function("never")
+def never(operand):
+    return "never"
+""")
+    assert "never" in shown(model, "--control", "never")
+
+
 def test_an_mlir_text_is_fused() -> None:
     result = run(str(CASES / "diamond.mlir"), "--control", "always", "--multi-use", "duplicate")
     assert result.exit_code == 0
