@@ -89,7 +89,9 @@ def _near(node: Node) -> list[Node]:
 
 def check_place(path: Path, nodes: list[str], style: str, directory: Path) -> Result:
     """Write the pass of a place below ``directory`` and try it."""
-    code, test, _ = write_pass_from("acme/at_place", str(directory), str(path), nodes, style, STAGE)
+    (code, test, _), _ = write_pass_from(
+        "acme/at_place", str(directory), str(path), nodes, style, STAGE
+    )
     name = "at_place" if style in ("drr", "traced") else "AtPlacePass"
     wanted = at_stage(
         str(path), HostOptions(plugins=False), STAGE, lambda model: _labels(model, nodes)

@@ -121,7 +121,7 @@ def test_a_pass_from_a_place_matches_there_and_its_test_passes(
 ) -> None:
     model, nodes = PLACES[place]
     nodes = nodes[:1] if style == "decompose" else nodes
-    code, test, part = write_pass_from(
+    (code, test, part), _ = write_pass_from(
         "acme/here", str(tmp_path), str(MODELS / model), nodes, style, "kAfterInferShape"
     )
     assert len(onnx.load(part).graph.node) >= len(nodes)
@@ -142,7 +142,7 @@ def test_a_pass_from_a_place_matches_there_and_its_test_passes(
 
 def test_the_text_of_a_pass_from_a_place(tmp_path: Path) -> None:
     nodes = [*PLACES["a weight"][1], f"{ATTENTION}/Reshape", f"{ATTENTION}/Transpose"]
-    code, *_ = write_pass_from(
+    (code, *_), _ = write_pass_from(
         "acme/here",
         str(tmp_path),
         str(MODELS / "bert.ts17.onnx"),
@@ -164,11 +164,115 @@ def test_a_decompose_pass_writes_the_parts_that_onnx_defines(tmp_path: Path) -> 
     main (float[N, 4] x) => (float[N, 4] y) { y = HardSwish (x) }"""),
         model,
     )
-    code, test, _ = write_pass_from(
+    (code, test, _), _ = write_pass_from(
         "acme/h", str(tmp_path / "v"), str(model), ["y"], "decompose", "kBeforeInferShape"
     )
     assert "es.HardSigmoid(" in code.read_text()
     runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+
+
+SIZES = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[N, 8] x, bool[8] flags) => (float y) {
+    chosen = Compress <axis = 1> (x, flags)
+    a = Relu (chosen)
+    b = Sigmoid (a)
+    c = Relu (b)
+    d = Sigmoid (c)
+    shape = Shape (d)
+    back = Reshape (d, shape)
+    all = Constant <value_ints = [-1]> ()
+    flat = Reshape (back, all)
+    e = Reshape (flat, shape)
+    y = Neg (e)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "inside"),
+    [
+        (["c", "d"], ["b"], ["Relu", "Sigmoid"]),  # a part with an input of unknown sizes
+        (["back"], ["d"], ["Shape", "Reshape"]),  # of which other sizes are computed
+        # flat and shape do not fit each other unless the model computes both
+        (["e", "y"], ["x", "flags"], None),
+    ],
+)
+def test_the_model_of_the_test_begins_near_the_place(
+    tmp_path: Path, nodes: list[str], inputs: list[str], inside: list[str] | None
+) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(parse(SIZES), model)
+    (_, test, part), _ = write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(model), nodes, "class", "kAfterInferShape"
+    )
+    graph = onnx.load(part).graph
+    assert {value.name for value in graph.input} == set(inputs)
+    assert inside is None or [node.op_type for node in graph.node] == inside
+    assert ("count=None" in test.read_text()) == (inside != ["Relu", "Sigmoid"])
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+
+
+def test_a_place_that_is_found_several_times_in_the_model_of_its_test(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    twice = SIZES.replace(
+        "y = Neg (e)", "n = Neg (e) m = Reshape (n, all) o = Reshape (m, shape) y = Neg (o)"
+    )
+    onnx.save(parse(twice), model)
+    (_, test, _), _ = write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(model), ["o", "y"], "class", "kAfterInferShape"
+    )
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_pass_with_the_name_of_its_operator(tmp_path: Path, style: str) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[N, 4] x) => (float[N, 4] y) { y = Softplus (x) }"""),
+        model,
+    )
+    (_, test, _), notes = write_pass_from(
+        "acme/softplus", str(tmp_path / "v"), str(model), ["y"], style, "kAfterInferShape"
+    )
+    assert "AcmeSoftplus" in test.read_text()
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+    assert ("from opset 18 on" in " ".join(notes)) == (style == "decompose")
+
+
+@pytest.mark.parametrize("style", STYLES[:3])
+def test_a_bound_of_clip_is_matched_by_value(tmp_path: Path, style: str) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[N, 4] x) => (float[N, 4] y) {
+        zero = Constant <value = float {0.0}> () six = Constant <value = float {6.0}> ()
+        c = Clip (x, zero, six)
+        y = Div (c, six)
+    }"""),
+        model,
+    )
+    (code, test, _), _ = write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(model), ["c", "y"], style, "kAfterInferShape"
+    )
+    assert "Clip(x, 0.0, 6.0)" in code.read_text()  # of the body
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+
+
+def test_parts_that_may_overflow_come_with_a_note(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(
+        parse("""<ir_version: 8, opset_import: ["" : 18]>
+    main (float[N, 4] x) => (float[N, 4] y) { y = Softplus (x) }"""),
+        model,
+    )
+    command = ["new", "acme/s", "--vendors", str(tmp_path / "v"), "--from", str(model)]
+    assert run([*command, "--nodes", "y", "--style", "decompose"]) == 0
+    assert "note: Exp overflows for large inputs" in capfd.readouterr().out
+    code = (tmp_path / "v/acme/custom_fusion_passes/s.py").read_text()
+    assert "Exp overflows" in code
+    assert "MeetRequirements" not in code  # its only input is always present
 
 
 @pytest.mark.parametrize(

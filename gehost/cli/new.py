@@ -65,6 +65,7 @@ def new(
 
     if (model is None) != (nodes is None):
         raise UsageError("--from MODEL and --nodes A,B,C go together")
+    notes: list[str] = []
     if model is None or nodes is None:
         paths = write_pass(name, vendors)
     else:
@@ -72,7 +73,9 @@ def new(
         if not listed:
             raise UsageError("names no node", where="--nodes")
         with output_on_stderr(), Progress().showing(what="reading the model"):
-            paths = write_pass_from(name, vendors, model, listed, style, stage)
+            paths, notes = write_pass_from(name, vendors, model, listed, style, stage)
     with writing_output():
         for path in paths:
             click.echo(f"wrote {path}")
+        for note in notes:
+            click.echo(f"note: {note}")

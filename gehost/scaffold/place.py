@@ -16,12 +16,13 @@ import onnx
 
 from gehost.diagnose.bisect.submodel import submodel
 from gehost.diagnose.nodes import check_name, near_names, nodes_named
-from gehost.errors import UsageError
+from gehost.errors import GehostError, UsageError
 from gehost.es import schemas
 from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection
 from gehost.pattern.explain.messages import named
+from gehost.verify import Runner, find_feeds
 
 _BESIDE_NUMBERS = frozenset(
     [
@@ -38,6 +39,7 @@ _BESIDE_NUMBERS = frozenset(
         "GreaterOrEqual",
         "Less",
         "LessOrEqual",
+        "Clip",
     ]
 )
 """Operators where a constant of one element is written as a number."""
@@ -102,7 +104,9 @@ class Place:
     outputs: Sequence[str]
     """Tensors that are read outside; the one that is computed last comes first."""
     model: onnx.ModelProto
-    """The nodes alone, with their constants."""
+    """The nodes, with their constants and the nodes that compute their sizes and indices."""
+    alone: bool
+    """Whether the model has no other nodes."""
 
     @property
     def operands(self) -> list[str]:
@@ -165,13 +169,35 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
     writer = _Writer(model, region, inputs)
     operators = [writer.operator(node) for node in region.nodes]
     outputs = region.outputs[::-1]
+    part = _part(model, outputs, writer.inputs)
+    made = {name for node in part.graph.node if node.op_type != "Constant" for name in node.output}
     return Place(
         inputs=[writer.names[value] for value in writer.inputs],
         constants=[writer.names[value] for value in writer.constants],
         operators=operators,
         outputs=[writer.names[value] for value in outputs],
-        model=alone(model, outputs, _ends(model, writer.inputs)),
+        model=part,
+        alone=made <= {value.name for node in region.nodes for value in node.outputs if value},
     )
+
+
+def _part(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
+    """Copy the nodes that a test of the place needs.
+
+    It begins at float tensors. Their sizes may be unknown if the part runs on random inputs;
+    else it begins where sizes are known.
+    """
+    near, far = (_ends(model, inputs, open_sizes=each) for each in (True, False))
+    part = alone(model, outputs, near)
+    return part if near == far or _runs(part) else alone(model, outputs, far)
+
+
+def _runs(part: onnx.ModelProto) -> bool:
+    try:
+        find_feeds(Runner(part))
+    except GehostError:
+        return False
+    return True
 
 
 def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
@@ -190,15 +216,15 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
     return found
 
 
-def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
+def _ends(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
     """Find where the sub-model begins.
 
-    At float tensors of known sizes, or the model's inputs.
+    At float tensors of known sizes, or of any with ``open_sizes``, or the model's inputs.
 
     Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
     indices, which fit the other inputs only as the model computes them.
     """
-    given = {dim for value in model.graph.inputs for dim in value.shape or ()}
+    given = {dim for value in model.graph.inputs for dim in value.shape or () if dim}
     found: dict[Value, None] = {}
     waiting, seen = list(inputs), set[Value]()
     while waiting:
@@ -211,7 +237,7 @@ def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
             value.dtype is not None
             and value.dtype.is_float
             and shape is not None
-            and all(isinstance(dim, int) or (dim and dim in given) for dim in shape)
+            and (open_sizes or all(isinstance(dim, int) or dim in given for dim in shape))
         )
         if drawn or value.producer is None or value.producer.bodies:
             found[value] = None

@@ -44,7 +44,7 @@ class Replaced:
     slots: Sequence[tuple[int, str]]
     """Its inputs that are present, with the names of their tensors."""
     present: Sequence[bool]
-    """For each of its inputs, whether it is present."""
+    """For each of its inputs, whether it is present; empty where none is optional."""
     parts: bool
     """Whether the place is the node's parts; else it is the node itself."""
 

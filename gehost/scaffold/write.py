@@ -19,6 +19,7 @@ from gehost.diagnose.at_stage import at_stage
 from gehost.errors import OutputError, UsageError
 from gehost.host.vendors import PASSES_DIR
 from gehost.ir.files.save import write_bytes_atomic
+from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.scaffold.decompose import decomposed
@@ -93,16 +94,17 @@ def write_pass(name: str, root: str) -> list[Path]:
 
 def write_pass_from(
     name: str, root: str, model: str, nodes: Sequence[str], style: str, stage: str
-) -> list[Path]:
+) -> tuple[list[Path], list[str]]:
     """Write a pass whose pattern is some nodes of a model.
 
-    Its test has the sub-model.
+    Its test has the sub-model. Returns the files, and notes for the author.
 
     The pass replaces the nodes with an operator of the vendor, whose body they are. Tensors from
-    outside are placeholders. A constant of one element beside an arithmetic operator is matched by
-    value, other constants are captured by name. Attributes are constraints, also those that are
-    left at their defaults. A ``decompose`` pass replaces one node: by the parts that ONNX, or the
-    model, defines for it; else by an operator whose body is the node.
+    outside are placeholders. A constant of one element is matched by value beside an arithmetic
+    operator and as a bound of Clip; other constants are captured by name. Attributes are
+    constraints, also those that are left at their defaults. A ``decompose`` pass replaces one
+    node: by the parts that ONNX, or the model, defines for it; else by an operator whose body is
+    the node.
 
     Args:
         name: ``vendor/pass``.
@@ -127,34 +129,46 @@ def write_pass_from(
         meant = hint(style, styles) or f"; there are {', '.join(styles)}"
         raise UsageError(f"there is no style {style}{meant}", where="--style")
     options = HostOptions(plugins=False)
-    place, replaced = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
+    place, replaced, notes = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
     plural = "node" if len(nodes) == 1 else "nodes"
+    origin = (
+        f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
+        f"{os.path.basename(model)}: a starting point to change."
+    )
     names = Names(
         stem=target.stem,
         pass_name=target.stem if chosen.by_function else f"{target.camel}Pass",
-        op=f"{target.vendor}::{target.camel}",
+        op=f"{target.vendor}::{_operator(target, place)}",
         stage=stage,
-        origin=textwrap.fill(
-            f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
-            f"{os.path.basename(model)}: a starting point to change.",
-            99,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ).replace("\\", "/"),
+        origin="\n\n".join(_wrapped(text) for text in (origin, *notes)),
     )
     code, test = written(chosen, place, names, replaced)
     data = place.model.SerializeToString()
-    return _write(dict(zip(target.files, (code.encode(), test.encode(), data), strict=True)))
+    files = _write(dict(zip(target.files, (code.encode(), test.encode(), data), strict=True)))
+    return files, notes
 
 
-def _seen(model: Model, names: Sequence[str], style: str) -> tuple[Place, Replaced | None]:
-    """Describe the nodes; for a DecomposePass also the node that it replaces."""
+def _operator(target: Target, place: Place) -> str:
+    """Name the new operator after the pass, but not as an operator of its own body."""
+    inside = {split_op(each.op)[1] for each in place.operators}
+    return f"{target.vendor.capitalize()}{target.camel}" if target.camel in inside else target.camel
+
+
+def _wrapped(text: str) -> str:
+    filled = textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\\", "/")
+
+
+def _seen(
+    model: Model, names: Sequence[str], style: str
+) -> tuple[Place, Replaced | None, list[str]]:
+    """Describe the nodes; for a DecomposePass also the node that it replaces, and notes."""
     nodes = chosen_nodes(model, names)
     if style == DECOMPOSE:
         if len(nodes) != 1:
             raise UsageError("one node is replaced", where=f"--style {DECOMPOSE}", hint="name one")
         return decomposed(model, nodes[0])
-    return place_of(model, nodes), None
+    return place_of(model, nodes), None, []
 
 
 def _check_free(paths: Iterable[Path]) -> None:
