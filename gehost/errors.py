@@ -4,6 +4,7 @@ GehostError                      1
 ├── UsageError                   2   wrong options, unknown pass name, a file that cannot be written
 │   └── OutputError              2   the output, a dump or a report cannot be written
 ├── ModelError                   3   the model is at fault
+│   └── UnsupportedModelError    3   this machine's runtime lacks an operator, opset or IR version
 ├── VendorError                  4   a vendor or plugin file is at fault
 │   └── PatternError             4   a pattern is not well-formed
 ├── PassError                    5   a pass failed while it ran
@@ -90,6 +91,13 @@ class ModelError(GehostError):
     """The model is not valid, or unreadable for this host."""
 
     exit_code = 3
+
+
+class UnsupportedModelError(ModelError):
+    """The installed runtime lacks an operator, the opset or the IR version of the model.
+
+    So nothing is known about its numbers.
+    """
 
 
 class VendorError(GehostError):

@@ -37,6 +37,7 @@ def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
         "UsageError": 2,
         "OutputError": 2,
         "ModelError": 3,
+        "UnsupportedModelError": 3,
         "VendorError": 4,
         "PatternError": 4,
         "PassError": 5,

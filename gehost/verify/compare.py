@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gehost.errors import ModelError, UsageError
+from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.verify.draws import unseeded
 from gehost.verify.feeds import (
     FeedMaker,
+    InputTooLargeError,
     is_float,
     with_declared_types,
     with_special_values,
@@ -155,7 +156,8 @@ def compare(
 
     Args:
         a: The reference: a path, a model in memory, or a ``Runner`` that holds it.
-        b: The model to check. If it does not load or run, that is a difference.
+        b: The model to check. If it does not load or run, that is a difference, unless the
+            runtime lacks something for it.
         feeds: Inputs by name, any number of times; default: made by ``find_feeds``.
         rtol: Replaces the default of each floating-point dtype.
         atol: Replaces the default of each floating-point dtype.
@@ -167,6 +169,7 @@ def compare(
 
     Raises:
         ModelError: ``a`` does not load or run.
+        UnsupportedModelError: The installed runtime cannot load one of them.
         UsageError: The feeds do not fit ``a``, inputs cannot be generated for it, or it draws
             random numbers without a seed; a library cannot be loaded; no input can hold special
             values; the engine does not exist.
@@ -247,6 +250,9 @@ class Baseline:
         Failing to load or run is a difference.
 
         ``progress`` is called with the number of runs that are done.
+
+        Raises:
+            UnsupportedModelError: The installed runtime cannot load the model.
         """
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
@@ -269,6 +275,8 @@ class Baseline:
                 outputs += compare_outputs(
                     expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol
                 )
+        except UnsupportedModelError:
+            raise
         except (ModelError, UsageError) as failure:
             error = str(failure)
         equal = error is None and all(output.equal for output in outputs)
@@ -353,10 +361,11 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
     for other in range(start, start + 3 if maker.shapes else start):
         if other == variant or (other >= 3 and maker.elements(other, ties) > _MOST_ELEMENTS):
             continue
-        feeds = maker.make(seed, other, ties)
         try:
+            feeds = maker.make(seed, other, ties)
             runs[other] = feeds, model.run(feeds)
-        except ModelError:  # too small, or a value that the model refuses: use the others
+        # too small or large, or a value that the model refuses: use the others
+        except (ModelError, InputTooLargeError):
             continue
     return [runs[number] for number in sorted(runs)]
 

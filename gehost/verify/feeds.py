@@ -21,6 +21,7 @@ import io
 import math
 import os
 import re
+import sys
 import zipfile
 import zlib
 from collections import defaultdict
@@ -69,6 +70,10 @@ _TESTS = frozenset(
 )
 # Larger initializers are not used to infer shapes.
 _SMALL = 64
+_MOST_AXES = 64
+"""Of an array of numpy."""
+_WIDEST = 16
+"""Largest number of bytes of an element while it is generated."""
 
 
 _DENORMALS = (1e-40, -1e-40)
@@ -83,14 +88,18 @@ _SPECIAL = (
 )
 
 
+class InputTooLargeError(UsageError):
+    """An input needs more memory than there is."""
+
+
 class FeedMaker:
     """Generates inputs of various sizes for one model.
 
     Its weights need not be loaded.
 
     Raises:
-        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller must
-            give the inputs.
+        UsageError: An input is a sequence, a map or an optional, has no rank (the caller must
+            give the inputs), or has more axes than an array of numpy.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -126,6 +135,9 @@ class FeedMaker:
         """Return a value for every input without initializer.
 
         For the arguments see ``Sizes``.
+
+        Raises:
+            InputTooLargeError: There is not enough memory for one of them.
         """
         sizes = Sizes(self.shapes, variant, ties or {})
         feeds: dict[str, Array] = {}
@@ -135,9 +147,12 @@ class FeedMaker:
             rng = np.random.default_rng([seed, variant, zlib.crc32(spec.name.encode())])
             use = self._uses.get(spec.name, _Use())
             bound = min(sizes.known(use.tables), default=None)
-            feeds[spec.name] = _values(
-                spec, tuple(sizes[dim] for dim in spec.dims), bound, use, rng
-            )
+            shape = tuple(sizes[dim] for dim in spec.dims)
+            _check_size(spec, shape)
+            try:
+                feeds[spec.name] = _values(spec, shape, bound, use, rng)
+            except MemoryError as error:
+                raise _too_large(spec, shape) from error
         return feeds
 
 
@@ -362,6 +377,12 @@ def _inputs(model: onnx.ModelProto) -> list[_Input]:
             )
         if not value.type.tensor_type.HasField("shape"):
             raise UsageError(f"input {value.name!r} has no declared rank", hint="give --feeds")
+        rank = len(value.type.tensor_type.shape.dim)
+        if rank > _MOST_AXES:
+            raise UsageError(
+                f"input {value.name!r} has {rank} axes, and numpy's arrays have {_MOST_AXES} at "
+                "most: its numbers cannot be compared"
+            )
         found.append(_Input(value.name, value.type.tensor_type.elem_type, _dims(value)))
     return found
 
@@ -384,6 +405,26 @@ def _values(
         return rng.integers(0, default if bound is None else max(bound, 1), shape).astype(dtype)
     values = rng.standard_normal(shape)
     return (values + 1j * rng.standard_normal(shape) if dtype.kind == "c" else values).astype(dtype)
+
+
+def _check_size(spec: _Input, shape: tuple[int, ...]) -> None:
+    """Refuse a shape that no array of numpy can have; some of its errors are no MemoryError."""
+    if math.prod(shape) * _WIDEST > sys.maxsize:
+        raise _too_large(spec, shape)
+
+
+def _too_large(spec: _Input, shape: tuple[int, ...]) -> InputTooLargeError:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(spec.element)
+    size = math.prod(shape) * dtype.itemsize
+    sizes = str(list(shape)) if len(shape) <= 8 else f" of {len(shape)} axes"
+    return InputTooLargeError(
+        f"input {spec.name!r} as {dtype.name}{sizes} needs "
+        f"{f'{size:,}' if size <= sys.maxsize else 'more than 2**63'} bytes, which cannot be "
+        "allocated",
+        hint="fix its open sizes by --dim, or give --feeds"
+        if any(isinstance(dim, str) for dim in spec.dims)
+        else "compare on a machine with more memory",
+    )
 
 
 def _dims(value: onnx.ValueInfoProto) -> Dims:

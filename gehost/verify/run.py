@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
 import onnx.external_data_helper
 
-from gehost.errors import ModelError, UsageError
+from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.ir.files.external import external_tensors, locate, map_data
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Runner:
             choice above.
 
     Raises:
+        UnsupportedModelError: ONNX Runtime has no kernel for an operator without a body, or does
+            not know the model's opset or IR version.
         ModelError: No engine can load the model.
         UsageError: The engine does not exist or is not installed; a library cannot be loaded, or
             the engine takes none.
@@ -79,6 +82,9 @@ class Runner:
             raise
         except Exception as error:  # both engines raise exceptions of many types
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
+            lack = _lack(str(cause))
+            if lack:
+                raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
             raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
 
     def _load(self, engine: str | None, directory: Path | None) -> _OnnxRuntime | _Reference:
@@ -160,6 +166,34 @@ def _missing(error: Exception) -> ModelError | UsageError:
     if isinstance(error, ImportError):
         return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
     return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
+
+
+_TOO_NEW = "and {runtime} supports at most {most}; --engine reference of `gehost verify` may run it"
+_LACKS = MappingProxyType(
+    {
+        r"error: (?P<domain>(?!ai\.onnx:)[^\s:]+):(?P<op>\w+)\(.* not a registered function": (
+            "operator {domain}::{op} has no body in the model and {runtime} no kernel for it; load "
+            "one by --ort-library"
+        ),
+        r"IR version: (?P<has>\d+), max supported IR version: (?P<most>\d+)": (
+            f"it has IR version {{has}}, {_TOO_NEW}"
+        ),
+        r"Opset (?P<has>\d+) is .* domain (?P<domain>\S+) is till opset (?P<most>\d+)": (
+            f"it has opset {{has}} of {{domain}}, {_TOO_NEW}"
+        ),
+    }
+)
+"""Messages of ONNX Runtime about what it lacks, and ours."""
+
+
+def _lack(text: str) -> str:
+    """Return what ONNX Runtime lacks to load a model, "" if the model is at fault."""
+    for pattern, message in _LACKS.items():
+        found = re.search(pattern, text)
+        if found:
+            version = importlib.import_module("onnxruntime").__version__
+            return message.format(runtime=f"ONNX Runtime {version}", **found.groupdict())
+    return ""
 
 
 class _UnsupportedError(Exception):

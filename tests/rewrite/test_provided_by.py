@@ -13,6 +13,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from gehost import Host, HostOptions, VendorError, es, ops
+from gehost.cli import run
 from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
@@ -343,3 +344,17 @@ def test_only_custom_operators_have_an_index():
         es.Relu(x)[0]
     with pytest.raises(PatternError, match="write \\[0\\], \\[1\\]"):
         _, _ = es.op("acme::Both")(x)
+
+
+def test_an_operator_without_body_and_kernel_cannot_be_verified(tmp_path, capsys):
+    """acmert is not the runtime that --verify has; the output is not written, nor refused."""
+    text = (OPS + PASS).replace("com.microsoft::MultiHead", "acme::MultiHead")
+    compiled(tmp_path, model(2), text.replace("onnxruntime>=1.31", "acmert>=2"))
+    source = tmp_path / "two.onnx"
+    onnx.save(model(2, 4), source)
+    command = ["compile", str(source), "-o", str(tmp_path / "out.onnx"), "--verify"]
+    assert run([*command, "--vendors", str(tmp_path)]) == 3
+    assert "operator acme::MultiHeadAttention has no body in the model" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("*.onnx")] == ["two.onnx"]
+    onnx.save(model(2), source)
+    assert run([*command, "--vendors", str(tmp_path)]) == 6, "the test's body is not the model's"

@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 from gehost.cli import run
-from gehost.errors import ModelError, UsageError
+from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.verify import Runner, compare, compare_outputs, find_feeds, tolerance
 from gehost.verify.compare import OutputDifference
 
@@ -278,6 +278,26 @@ def test_a_failure_of_a_is_an_error_and_of_b_a_difference() -> None:
         compare(good, good, [{"q": np.ones(2, np.float32)}])
     with pytest.raises(UsageError, match="no feeds"):
         compare(good, good, [])
+
+
+@pytest.mark.parametrize(
+    ("head", "op", "lack"),
+    [
+        ('8, opset_import: ["": 17, "acme": 1]', "acme.F", "operator acme::F has no body in the"),
+        ('8, opset_import: ["": 17, "com.microsoft": 1]', "com.microsoft.NoSuch", "no kernel for"),
+        ('13, opset_import: ["": 28]', "Relu", "it has opset 28 of ai.onnx, and ONNX Runtime "),
+        ('99, opset_import: ["": 17]', "Relu", "it has IR version 99, and ONNX Runtime "),
+    ],
+)
+def test_what_the_runtime_lacks_is_no_difference(head: str, op: str, lack: str) -> None:
+    pytest.importorskip("onnxruntime")
+    good = parse("g (float[2] x) => (float[2] y) { y = Identity(x) }")
+    lacking = onnx.parser.parse_model(
+        f"<ir_version: {head}> h (float[2] x) => (float[2] y) {{ y = {op}(x) }}"
+    )
+    for pair in ((good, lacking), (lacking, good)):
+        with pytest.raises(UnsupportedModelError, match=f"model 'h' cannot run here: .*{lack}"):
+            compare(*pair)
 
 
 def test_two_engines_are_named() -> None:

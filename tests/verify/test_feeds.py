@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from gehost.errors import UsageError
-from gehost.verify import load_feeds, make_feeds, save_feeds
+from gehost.verify import Runner, find_feeds, load_feeds, make_feeds, save_feeds
 from gehost.verify.feeds import with_declared_types, with_special_values
 
 HEAD = '<ir_version: 10, opset_import: ["": 21, "local": 1]>'
@@ -273,3 +273,49 @@ def test_a_scalar_gets_each_special_value() -> None:
     assert np.isnan(made[0])
     assert np.isinf(made[1])
     assert 0 < abs(made[4]) < np.finfo(np.float32).tiny
+
+
+# -- inputs that do not fit into memory -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [
+        ("9223372036854775", "float32[9223372036854775] needs 36,893,488,147,419,100 bytes"),
+        ("9223372036854775807, 2", "needs more than 2**63 bytes"),
+        (", ".join(f"N{axis}" for axis in range(40)), "float32 of 40 axes needs more than 2**63"),
+    ],
+)
+def test_an_input_that_cannot_be_allocated_has_one_line(shape: str, problem: str) -> None:
+    model = parse(f"g (float[{shape}] x) => (float[{shape}] y) {{ y = Relu(x) }}")
+    with pytest.raises(UsageError) as caught:
+        make_feeds(model)
+    assert str(caught.value).startswith("input 'x' as ")
+    assert problem in str(caught.value)
+    assert ("--dim" in str(caught.value)) == ("N0" in shape)
+
+
+def test_an_input_of_65_axes_has_one_line() -> None:
+    sizes = ", ".join("1" * 65)
+    with pytest.raises(UsageError, match="input 'x' has 65 axes, and numpy's arrays have 64"):
+        make_feeds(parse(f"g (float[{sizes}] x) => (float y) {{ y = ReduceSum(x) }}"))
+
+
+def test_sizes_that_cannot_be_allocated_are_left_out_where_others_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first variant has 2 elements, the second 1, the third 3."""
+    rng = np.random.default_rng
+
+    class Generator:
+        def __init__(self, seed: list[int]) -> None:
+            self._rng = rng(seed)
+
+        def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+            if shape == (3,):
+                raise MemoryError
+            return self._rng.standard_normal(shape)
+
+    monkeypatch.setattr(np.random, "default_rng", Generator)
+    model = parse("g (float[N] x) => (float[N] y) { y = Relu(x) }")
+    assert [len(given["x"]) for given, _ in find_feeds(Runner(model))] == [2, 1]

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.errors import ModelError, UsageError
+from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
@@ -164,12 +164,12 @@ class Reference:
 
         Raises:
             UnsteadyError: it fails in another engine than the model before; that engine accepts
-                some invalid models.
+                some invalid models. Or the runtime lacks something for it.
         """
         try:
             runner = Runner(other)
         except ModelError as error:
-            if self.engine == "reference":
+            if self.engine == "reference" or isinstance(error, UnsupportedModelError):
                 raise UnsteadyError(f"after the rewrite {error}") from error
             return Numbers(f"after the rewrite {error}", self._runs[0][0])
         worst: tuple[OutputDifference, Feeds] | None = None
