@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from gehost.errors import UsageError
 from gehost.shipped import DEFAULT_GROUP, shipped_vendors
@@ -80,8 +80,8 @@ class HostOptions:
                 f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
                 "(structure only)"
             )
-        if self.dump_format not in ("pbtxt", "onnx"):
-            raise UsageError(f'dump format "{self.dump_format}": wanted pbtxt or onnx')
+        if self.dump_format not in (known := get_args(DumpFormat)):
+            raise UsageError(f'dump format "{self.dump_format}": wanted {" or ".join(known)}')
         for name in ("vendors", "enable", "disable", "assume", "ort_libraries"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")

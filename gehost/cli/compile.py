@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -16,6 +16,7 @@ from gehost.cli.options import (
 from gehost.cli.output import is_terminal, print_notes, print_skipped, writing_output
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError
+from gehost.options import DumpFormat
 
 if TYPE_CHECKING:
     from gehost.host.report import Report
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--dump-format",
-    type=click.Choice(["pbtxt", "onnx"]),
+    type=click.Choice(get_args(DumpFormat)),
     help="pbtxt (default) or onnx; Netron opens both.",
 )
 @click.option(

@@ -6,7 +6,7 @@ Files have GE's names; Netron opens them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import onnx
@@ -25,8 +25,13 @@ from gehost.options import DumpFormat
 from gehost.passes.context import PassRecord
 
 _STAGE_NAMES = {row.stage: row.dump for row in PIPELINE}
+_ENCODERS: dict[DumpFormat, Callable[[onnx.ModelProto], bytes]] = {
+    "pbtxt": lambda proto: text_format.MessageToString(proto).encode(),
+    "onnx": onnx.ModelProto.SerializeToString,
+}
 _DUMPED = re.compile(
-    rf"ge_onnx_\d{{8}}_graph_0_(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.(pbtxt|onnx)"
+    r"ge_onnx_\d{8}_graph_0_"
+    rf"(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.({'|'.join(_ENCODERS)})"
 )
 """File names of dumps."""
 _CONSTANT_LIMIT = 1024
@@ -43,7 +48,7 @@ class Dumper:
     ) -> None:
         self._directory = Path(directory)
         self._level = level
-        self._format = file_format
+        self._format: DumpFormat = file_format
         self._each_pass = each_pass
         self._number = 0
         self._context: CompileContext | None = None
@@ -89,12 +94,7 @@ class Dumper:
     def _write(self, graph: Graph, stage: str) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
         path = self._directory / f"ge_onnx_{self._number:08d}_graph_0_{safe}.{self._format}"
-        proto = dump_proto(graph, self._level)
-        content = (
-            text_format.MessageToString(proto).encode()
-            if self._format == "pbtxt"
-            else proto.SerializeToString()
-        )
+        content = _ENCODERS[self._format](dump_proto(graph, self._level))
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import text_format
 
 from gehost import Host, HostOptions, OutputError, hookimpl
+from gehost.options import DumpFormat
 from gehost.testing import parse
 
 STAGES = [
@@ -67,7 +68,7 @@ def read(path: Path) -> onnx.ModelProto:
     return text_format.Parse(path.read_text(encoding="utf-8"), onnx.ModelProto())
 
 
-@pytest.mark.parametrize("file_format", ["pbtxt", "onnx"])
+@pytest.mark.parametrize("file_format", get_args(DumpFormat))
 def test_one_dump_after_each_stage_under_ges_names(tmp_path: Path, file_format: Any) -> None:
     found, report = dumped(tmp_path / "made" / "here", dump_format=file_format)
     assert list(found) == [f"{stage}.{file_format}" for stage in STAGES]
