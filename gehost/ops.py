@@ -224,12 +224,13 @@ def register(
             ``es.Commutative`` accepts the operator), ``"random"`` and ``"stateful"`` (clean-up
             leaves the operator alone).
         provided_by: the runtime that has a kernel for the operator, with the versions for which
-            the body is exact: ``"onnxruntime>=1.31"``. Such an operator is never renamed. The
-            model carries its body if all calls share one; if not, the report notes it.
+            the body is exact: ``"onnxruntime>=1.31"``, or alone where it holds for all of them.
+            Such an operator is never renamed. The model carries its body if all calls share one;
+            if not, the report notes it.
 
     Raises:
         VendorError: the name has no domain, the module declares it twice, a trait does not exist,
-            ``provided_by`` is not a name with versions, ONNX has no type for an attribute's
+            ``provided_by`` is no name, alone or with versions, ONNX has no type for an attribute's
             default, or the body has ``*`` or ``**`` parameters.
     """
     frame = inspect.currentframe()
@@ -269,7 +270,7 @@ def register(
     _check_traits(definition, traits)
     if provided_by and not _PROVIDER.fullmatch(provided_by):
         raise VendorError(
-            f'provided_by must be a runtime with versions, as in "onnxruntime>=1.31", got '
+            f'provided_by must be a runtime, as in "onnxruntime" or "onnxruntime>=1.31", got '
             f"{provided_by!r}",
             where=origin,
             subject=f'operator "{name}"',

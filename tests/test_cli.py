@@ -534,3 +534,31 @@ def test_a_report_that_has_no_place_is_refused_before_anything_is_done(
     )
     assert run(["compile", str(path), "-o", str(output), "--report", str(tmp_path / report)]) == 2
     assert not output.exists()
+
+
+def test_explain_gives_lines_of_alternatives_relative_to_the_directory(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    vendors.write(
+        "acme/a.py",
+        """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class Choice(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("choice")
+        x, y = builder.CreateInputs(2)
+        either = es.Alternatives(es.Add(es.Abs(x), y), es.Mul(es.Abs(x), y))
+        return [Pattern(builder.BuildAndReset([es.Relu(either)]))]
+
+    def Replacement(self, match):
+        raise AssertionError
+""",
+    )
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) {'
+    onnx.save(onnx.parser.parse_model(f"{text} s = Add (x, x) y = Relu (s) }}"), "m.onnx")
+    code, out, _ = outcome(capsys, "explain", "m.onnx", "--pass", "Choice")
+    assert code == 0
+    assert re.search(
+        r"in alternative 1 of vendors/acme/custom_fusion_passes/a\.py:\d+$", out, re.MULTILINE
+    )
+    assert str(Path.cwd()) not in out

@@ -66,10 +66,13 @@ def _lines_of_module(module: ModuleType) -> Iterator[str]:
             yield f"- `{name}`: another name of `{thing.__name__}`\n"
             continue
         yield f"- `{name}{_parameters(thing)}`{_first_line(thing, ': ')}\n"
-        if inspect.isclass(thing) and not issubclass(thing, Exception | enum.Enum):
-            if fields := _fields(thing):
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            plain = not issubclass(thing, enum.Enum)
+            if plain and (fields := _fields(thing)):
                 yield f"    - {', '.join(f'`.{field}`' for field in fields)}\n"
             for member, value in vars(thing).items():
+                if not plain and not isinstance(value, property):
+                    continue
                 if not member.startswith("_") and (line := _member(member, value)):
                     yield f"    - {line}\n"
 

@@ -130,11 +130,12 @@ def _paragraph(group: Group, *, several: bool) -> list[str]:
 def _reason(found: Finding) -> str:
     """Return the reason, with the node if it is not named there."""
     body = f' (in graph "{found.graph}")' if found.graph else ""
+    reason = found.reason.replace(f" of {os.path.join(os.getcwd(), '')}", " of ")
     if found.outcome is Outcome.GONE or not found.node:
-        return found.reason
-    if found.outcome is Outcome.MISSED and f'"{found.node}"' in found.reason:
-        return found.reason + body
-    return f'{found.op} "{found.node}": {found.reason}{body}'
+        return reason
+    if found.outcome is Outcome.MISSED and f'"{found.node}"' in reason:
+        return reason + body
+    return f'{found.op} "{found.node}": {reason}{body}'
 
 
 def _here(origin: str) -> str:

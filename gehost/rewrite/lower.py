@@ -301,7 +301,10 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
     known = type_of(partner)
     if isinstance(known, TensorType) and known.dtype:
         return known.dtype
-    raise Refused(f"literal: the dtype of the partner of a literal of {op} is unknown")
+    raise Refused(
+        f"literal: the dtype of the partner of a literal of {op} is unknown (before "
+        "kAfterInferShape, only dtypes that the file states are known)"
+    )
 
 
 def _cast(

@@ -177,6 +177,7 @@ def _other_numbers(
         yield "times 1.01", (array * 1.01).astype(array.dtype)
         yield "with its sign changed", -array
         yield "plus 0.01", (array + 0.01).astype(array.dtype)
+        yield "of zeros", np.zeros_like(array)
     elif array.dtype.kind in "iu":
         yield "plus 1", array + array.dtype.type(1)
         yield "reversed", array[::-1].copy() if array.ndim == 1 else array
