@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from gehost.ir.schemas import first_version, history, operator_names, schema_at
 from gehost.ir.types import DataType
 
 __all__ = [
+    "BROADCASTS_SINCE",
     "FLATTENING_SOFTMAX",
     "Operator",
     "Parameter",
@@ -45,6 +47,15 @@ _TYPES = {f"tensor({dtype.name.lower()})": dtype for dtype in DataType}
 FLATTENING_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 """Operators that below opset 13 work on all axes from ``axis`` on at once, with default 1; since
 then on one axis, with the last as default.
+"""
+
+_FROM_7 = "Add And Div Equal Gemm Greater Less Mul Or PRelu Pow Sub Xor"
+_FROM_8 = "Max Mean Min Sum"
+BROADCASTS_SINCE = MappingProxyType(
+    {**dict.fromkeys(_FROM_7.split(), 7), **dict.fromkeys(_FROM_8.split(), 8)}
+)
+"""Operators that broadcast as numpy does from an opset on. Before it, their inputs have one shape,
+or attributes state how one is repeated. Source: ONNX's schemas of all versions.
 """
 
 
@@ -79,6 +90,8 @@ class Signature(NamedTuple):
     """Author's name → attribute name of this version, where they differ."""
     flattens: bool
     """Whether it is a softmax that works on all axes from ``axis`` on."""
+    broadcasts_since: int
+    """The opset from which on it broadcasts, if that is a later one; otherwise 0."""
 
     def parameter_at(self, slot: int) -> Parameter | None:
         """Return the input at a position; a variadic operator's last input repeats."""
@@ -186,7 +199,12 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
             new: old for old, new in _RENAMED.get(op_type, {}).items() if old in schema.attributes
         },
         flattens=domain == "" and op_type in FLATTENING_SOFTMAX and schema.since_version < 13,
+        broadcasts_since=since if (since := _broadcasts_since(domain, op_type)) > version else 0,
     )
+
+
+def _broadcasts_since(domain: str, op_type: str) -> int:
+    return BROADCASTS_SINCE.get(op_type, 0) if domain == "" else 0
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
@@ -206,6 +224,7 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
         needed=frozenset(),
         old_names={},
         flattens=False,
+        broadcasts_since=0,
     )
 
 

@@ -5,7 +5,7 @@ Names, parameters, literals as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from gehost.es.graph import EsConst, EsNode, EsTensor
 from gehost.es.literals import in_dtype
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
+from gehost.infer.local import array_type
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
@@ -61,7 +62,8 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
         type_of: returns the known type of a tensor of the graph of ``node``.
 
     Raises:
-        Refused: the opset lacks the operator or a parameter, or a literal's dtype is not known.
+        Refused: the opset lacks the operator or a parameter, or does not broadcast its inputs, or
+            a literal's dtype is not known.
         PatternError: the operator is unknown, or it lacks an input or parameter that every opset
             requires.
     """
@@ -168,6 +170,8 @@ class _Lowering:
         while inputs and inputs[-1] is None:
             inputs.pop()
         self._refuse_missing(inputs, attributes)
+        if signature.broadcasts_since and not attributes.get("broadcast"):
+            self._refuse_broadcast(inputs)
         return LoweredNode(self._op, inputs, attributes)
 
     def _settled(self, given: dict[str, Any], operands: int) -> dict[str, Any]:
@@ -238,6 +242,24 @@ class _Lowering:
             raise PatternError(
                 f"{self._op} of opset {self._version} needs {', '.join(missing)}", where=node.origin
             )
+
+    def _refuse_broadcast(self, inputs: Sequence[Operand]) -> None:
+        """Refuse inputs that are not proven to have one shape, which this opset demands."""
+        types = [
+            array_type(operand) if isinstance(operand, np.ndarray) else self._type_of(operand)
+            for operand in inputs
+            if operand is not None
+        ]
+        shapes = [known.shape if isinstance(known, TensorType) else None for known in types]
+        first = shapes[0]
+        proven = first is not None and None not in first and shapes.count(first) == len(shapes)
+        if proven or len(shapes) == 1:
+            return
+        listed = ", ".join("unknown" if known is None else str(known) for known in types)
+        raise Refused(
+            f"broadcast: {self._op} of opset {self._version} takes inputs of one shape, got "
+            f"{listed}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)"
+        )
 
     def _operand(self, tensor: EsTensor | None, parameter: Parameter | None) -> Operand:
         if tensor is None or not isinstance(tensor.producer, EsConst):

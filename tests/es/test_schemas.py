@@ -112,6 +112,35 @@ def test_softmax_flattens_below_13(opset, flattens):
     assert not relu.flattens
 
 
+def test_the_operators_that_broadcast_from_an_opset_on():
+    """Their newest schema describes broadcasting, an older one does not, or as an attribute."""
+    found: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        newest = schemas.schema_at("", schema.name, onnx.defs.onnx_opset_version())
+        if schema.domain or newest is None or not broadcasts(newest):
+            continue
+        if not broadcasts(schema):
+            later = found.get(schema.name, 0)
+            found[schema.name] = max(later, schema.since_version)
+    assert found.pop("Tile") == 1  # compared with broadcasting in its text, does not broadcast
+    assert found.keys() == schemas.BROADCASTS_SINCE.keys()
+    for name, last in found.items():
+        first = schemas.BROADCASTS_SINCE[name]
+        (until, since) = (schemas.signature("", name, opset) for opset in (first - 1, first))
+        assert last < first
+        assert until is not None
+        assert until.broadcasts_since == first
+        assert since is not None
+        assert since.broadcasts_since == 0
+        schema = schemas.schema_at("", name, first)
+        assert schema is not None
+        assert schema.since_version == first
+
+
+def broadcasts(schema: onnx.defs.OpSchema) -> bool:
+    return "broadcast" in (schema.doc or "").lower() and "broadcast" not in schema.attributes
+
+
 def test_negative_axes_count_from_the_rank_of_the_result():
     assert schemas.axes_rank("ReduceMean", 3, [-1, -2]) == 3
     assert schemas.axes_rank("Unsqueeze", 3, [-1, -2]) == 5

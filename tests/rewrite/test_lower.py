@@ -255,6 +255,15 @@ def test_the_axis_of_a_softmax_that_flattens_may_be_any_number(axis):
             "dtype: CastLike below opset 15 needs a known dtype",
         ),
         (lambda x: es.Clip(x, min=0.5), 11, np.int64(1), "literal: 0.5 of Clip"),
+        (
+            lambda x: es.Max(x, 0.0),
+            7,
+            X,
+            r"broadcast: Max of opset 7 takes inputs of one shape, got float\[2,3,4\], float\[\]; "
+            r"it broadcasts from opset 8 on \(--opset\)",
+        ),
+        (lambda x: es.Sum(x, x), 7, None, "broadcast: Sum of opset 7 .* got unknown, unknown"),
+        (lambda x: es.Mul(x, 2.0), 6, X, "broadcast: Mul of opset 6"),
     ],
 )
 def test_what_the_opset_cannot_say_is_refused(make, opset, kind, reason):
@@ -318,6 +327,26 @@ def test_a_number_that_the_dtype_cannot_hold_is_refused(number, dtype):
     kind = TensorType(DataType(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))), (2,))
     with pytest.raises(Refused, match=r"literal: .* of Add at .* is no "):
         lower(lambda x: x + number, 17, kind)
+
+
+@pytest.mark.parametrize(
+    ("make", "opset", "shape"),
+    [
+        (lambda x: es.Max(x, 0.0), 8, (2, "n")),
+        (lambda x: es.Max(x, 0.0), 7, ()),
+        (lambda x: es.Max(x, x), 7, (2, "n")),
+        (lambda x: es.Max(x), 7, (2, None)),
+        (lambda x: es.Add(x, x), 6, (2, "n")),
+        (lambda x: es.Add(x, 1.0, broadcast=1), 6, (2, "n")),
+    ],
+)
+def test_inputs_of_one_shape_need_no_broadcast(make, opset, shape):
+    lower(make, opset, TensorType(DataType.FLOAT, shape))
+
+
+def test_an_open_size_is_not_equal_to_itself():
+    with pytest.raises(Refused, match="broadcast: Max of opset 7"):
+        lower(lambda x: es.Max(x, x), 7, TensorType(DataType.FLOAT, (2, None)))
 
 
 def test_axes_from_the_front_need_no_rank():
