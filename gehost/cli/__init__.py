@@ -167,8 +167,10 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         return _fail(str(error), error.exit_code, error if show_traceback else None)
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
-        see = f" See `{usage.command_path} --help`." if usage is not None else ""
-        return _fail(f"{error.format_message()}{see}", 2)
+        message = error.format_message()
+        if usage is not None:
+            message = f"{message.removesuffix('.')}. See `{usage.command_path} --help`."
+        return _fail(message, 2)
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)

@@ -345,6 +345,7 @@ class Host:
             NumbersDifferError: the compiled model gives other numbers; has the ``report``.
         """
         path, target = _path(model, "model"), _path(output, "output")
+        self.importers.check_output(target)
         report = Report(model=path, options=self.options.as_dict())
         with self.compiled(path, report) as compiled:
             difference = self._difference(lambda: self.original(path), compiled, report)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import onnx
 
-from gehost.errors import GehostError, ModelError, VendorError, deepest_line, described
+from gehost.errors import GehostError, ModelError, OutputError, VendorError, deepest_line, described
 from gehost.ir.model import Model
 from gehost.settings import (
     NO_OPTIONS,
@@ -95,6 +95,19 @@ class ImporterRegistry:
     def _find(self, path: str) -> _Entry | None:
         fitting = [suffix for suffix in self._entries if path.endswith(suffix)]
         return self._entries[max(fitting, key=len)] if fitting else None
+
+    def check_output(self, path: str) -> None:
+        """Refuse to write a model over a file that an importer reads.
+
+        Raises:
+            OutputError: an importer has the suffix of ``path``.
+        """
+        entry = self._find(path)
+        if entry is not None:
+            raise OutputError(
+                f"cannot write {path!r}: its name is that of {entry.name} files, the model is ONNX",
+                hint="name it .onnx",
+            )
 
     def load(self, path: str, settings: Mapping[str, Any] = NO_OPTIONS) -> Model:
         """Read a model file with the importer of its suffix.

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from gehost_hlo.printer import to_text
     from gehost_hlo.reader import parse
 
+SUFFIXES = (".hlo", ".hlo.txt")
+"""Of files that are read as HLO text."""
+
 _HOMES = {
     "context": ("Settings",),
     "data_flow": ("dataflow",),
@@ -91,7 +94,7 @@ def gehost_register_importers(registry: Any) -> None:
         ),
         PassOption("computation", str, "", "import this computation in place of the entry"),
     )
-    for suffix in (".hlo", ".hlo.txt"):
+    for suffix in SUFFIXES:
         registry.add(suffix, _import, options=options, name="hlo", command="gehost hlo import")
 
 

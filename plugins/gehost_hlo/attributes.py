@@ -119,6 +119,19 @@ def dimensions(instruction: HloInstruction, name: str = "dimensions") -> tuple[i
     return () if text is None else integers(text)
 
 
+def dimension(instruction: HloInstruction, rank: int) -> int:
+    """Read ``dimensions={k}``, the one dimension of an array of ``rank``.
+
+    Raises:
+        AttributeFormError: it is absent, names several, or is none of the array.
+    """
+    found = dimensions(instruction)
+    if len(found) != 1 or not 0 <= found[0] < rank:
+        text = instruction.attributes.get("dimensions", "nothing")
+        raise AttributeFormError(f"dimensions: expected one of {rank}, found {text}")
+    return found[0]
+
+
 def integer(instruction: HloInstruction, name: str, default: int | None = None) -> int:
     """Read an attribute of one integer.
 

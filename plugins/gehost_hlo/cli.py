@@ -30,7 +30,7 @@ _constants = click.option(
 )
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def hlo() -> None:
     """Read HLO text of XLA, and print, show or import it.
 
@@ -74,26 +74,24 @@ def _chosen(module: HloModule, path: str, name: str | None) -> HloComputation | 
 @hlo.command("print")
 @click.argument("file", type=click.Path())
 @_computation
-@click.option("--json", "form", flag_value="json", help="The parsed tree as JSON.")
-@click.option("--tree", "form", flag_value="tree", help="The parsed tree as indented lines.")
-def print_(file: str, computation: str | None, form: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The parsed tree as JSON.")
+@click.option("--tree", "as_tree", is_flag=True, help="The parsed tree as indented lines.")
+def print_(file: str, computation: str | None, *, as_json: bool, as_tree: bool) -> None:
     """Print FILE as it was read: its text, or the parsed tree."""
     from gehost_hlo import printer
 
+    if as_json and as_tree:
+        raise click.UsageError("--json and --tree exclude each other")
     module = _read(file)
     chosen = _chosen(module, file, computation)
-    if form is None:
-        click.echo(
-            printer.to_text(module) if chosen is None else printer.computation_text(chosen),
-            nl=False,
-        )
-    elif form == "json":
+    if as_json:
         tree = printer.as_tree(module) if chosen is None else printer.computation_tree(chosen)
-        click.echo(json.dumps(tree, indent=2))
+        text = json.dumps(tree, indent=2) + "\n"
+    elif as_tree:
+        text = printer.as_lines(module, module.computations if chosen is None else (chosen,))
     else:
-        click.echo(
-            printer.as_lines(module, module.computations if chosen is None else (chosen,)), nl=False
-        )
+        text = printer.to_text(module) if chosen is None else printer.computation_text(chosen)
+    click.echo(text, nl=False)
 
 
 @hlo.command()
@@ -136,18 +134,28 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
 )
 def import_(file: str, output: str, **given: Any) -> None:
     """Import FILE as an ONNX model."""
-    from gehost import Model
+    from gehost import Model, OutputError
+    from gehost_hlo import SUFFIXES
     from gehost_hlo.files import import_file
 
+    if output.endswith(SUFFIXES):
+        raise OutputError(
+            f"cannot write {output!r}: its name is that of HLO text, the model is ONNX",
+            hint="name it .onnx",
+        )
     with _quoting():
         proto = import_file(file, **given)
     Model(proto).save(output)
-    functions = len(proto.functions)
-    click.echo(
-        f"wrote {output}: {len(proto.graph.node)} nodes, {functions} "
-        f"function{'' if functions == 1 else 's'}, "
-        f"{len(proto.graph.input)} inputs, {len(proto.graph.output)} outputs"
+    counts = {
+        "node": len(proto.graph.node),
+        "function": len(proto.functions),
+        "input": len(proto.graph.input),
+        "output": len(proto.graph.output),
+    }
+    listed = ", ".join(
+        f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
     )
+    click.echo(f"wrote {output}: {listed}")
 
 
 @hlo.command()
@@ -179,13 +187,14 @@ def fusions(
     """
     from gehost_hlo.fusions import xla_fusions
 
+    if before is None and (vendors or constants):
+        given = "--vendors" if vendors else "--constants"
+        raise click.UsageError(f"{given} needs --before, the text to compile")
     module = _read(after)
     beside: list[VendorFusion] = []
     if before is not None:
         with _quoting():
             beside = _compiled(before, vendors, constants)
-    elif vendors:
-        raise click.UsageError("--vendors needs --before, the text to compile with them")
     found = xla_fusions(module, beside)
     joined = {each for fusion in found for each in fusion.vendor}
     alone = [each for each in beside if each not in joined]

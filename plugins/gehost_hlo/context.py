@@ -45,7 +45,7 @@ class Context:
         batch: dims that scalars stand for, where the body of a reduction runs on whole tensors;
             None elsewhere.
         call: translates another computation into the same body.
-        function: returns the name of the model-local function of a fusion's computation.
+        function: makes the model-local function of a fusion's computation, which has its name.
         find: returns a computation by name.
     """
 
@@ -55,7 +55,7 @@ class Context:
     computation: HloComputation
     scope: str
     call: Callable[[Context, HloComputation, Sequence[Value], str, tuple[int, ...] | None], Value]
-    function: Callable[[HloComputation], str]
+    function: Callable[[Context, HloComputation, Sequence[Value]], None]
     find: Callable[[str], HloComputation]
     batch: tuple[int, ...] | None = None
     active: tuple[str, ...] = ()

@@ -98,14 +98,10 @@ def near(name: str, module: HloModule) -> str:
 def _arrays(path: str) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise ModelError("expected an .npz file of arrays by instruction", where=path)
             return {name.removeprefix("%"): file[name] for name in file.files}
     except OSError as error:
         raise ModelError(
             f"cannot read the constants: {error.strerror or error}", where=path
         ) from error
-    except ModelError:
-        raise
     except Exception as error:  # a damaged zip raises many things
-        raise ModelError(f"cannot read the constants: {error}", where=path) from error
+        raise ModelError("expected an .npz file of arrays by instruction", where=path) from error

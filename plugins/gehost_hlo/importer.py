@@ -50,7 +50,7 @@ class _Importer:
         self.module = module
         self.settings = settings
         self._computations = {computation.name: computation for computation in module.computations}
-        self._functions: dict[str, tuple[str, onnx.FunctionProto]] = {}
+        self._functions: dict[str, onnx.FunctionProto] = {}
         self._problems: dict[tuple[str, str, str], None] = {}
 
     def model(self, entry: HloComputation) -> onnx.ModelProto:
@@ -69,8 +69,7 @@ class _Importer:
         graph = body.graph(self.module.name or entry.name, inputs, outputs)
         model = onnx.ModelProto(ir_version=IR_VERSION, producer_name="gehost_hlo", graph=graph)
         model.opset_import.add(domain="", version=OPSET)
-        for _, function in self._functions.values():
-            model.functions.append(function)
+        model.functions.extend(self._functions.values())
         if self._functions or any(node.domain == DOMAIN for node in graph.node):
             model.opset_import.add(domain=DOMAIN, version=1)
         return model
@@ -89,7 +88,7 @@ class _Importer:
         for parameter in computation.parameters:
             if parameter.shape is None:
                 self._refuse(computation, parameter, "its shape is not written")
-                args.append(())
+                args.append(Tensor("refused", "", (), ()))
                 continue
             name = c.body.names.choose(parameter.name, "")
             shapes = parameter.shape.leaves()
@@ -104,7 +103,8 @@ class _Importer:
                     if parameter.shape.elements is not None
                     else name
                 )
-                own.append(Tensor(leaf, shape.type, shape.dimensions, shape.dimensions))
+                dims = _known(shape.dimensions)
+                own.append(Tensor(leaf, shape.type, dims, dims))
             inputs += own
             args.append(packed(parameter.shape, own))
         return inputs, args
@@ -159,6 +159,8 @@ class _Importer:
         )
 
     def _find(self, name: str) -> HloComputation:
+        if not name:
+            raise RefusalError("it does not name the computation that it calls")
         found = self._computations.get(name.removeprefix("%"))
         if found is None:
             raise RefusalError(f'the computation "{name.removeprefix("%")}" is not in the text')
@@ -176,24 +178,7 @@ class _Importer:
 
         Names that are taken get ``scope`` in front.
         """
-        if computation.name in c.active or len(c.active) > _DEPTH:
-            raise RefusalError(
-                f"{computation.name} calls itself"
-                if computation.name in c.active
-                else "calls are nested too deep"
-            )
-        parameters = computation.parameters
-        if len(parameters) != len(args):
-            raise RefusalError(
-                f"{computation.name} has {len(parameters)} parameters, it is called with "
-                f"{len(args)}"
-            )
-        for parameter, arg in zip(parameters, args, strict=True):
-            if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
-                raise RefusalError(
-                    f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it '
-                    "is called with another shape"
-                )
+        _check_call(c, computation, args, batch)
         position = c.body.position()
         inner = replace(
             c,
@@ -244,6 +229,7 @@ class _Importer:
                     f"{instruction.opcode} inside a computation that is applied to single elements"
                 )
             value = translator(c, instruction, args)
+            _check_result(c, instruction, value)
         except (RefusalError, AttributeFormError) as refusal:
             if not any(
                 leaf.type not in ONNX for arg in args for leaf in leaves(arg)
@@ -260,15 +246,16 @@ class _Importer:
 
     # Fusions
 
-    def _function(self, computation: HloComputation) -> str:
-        """Translate a fusion's computation to a model-local function; returns its name."""
+    def _function(self, c: Context, computation: HloComputation, args: Sequence[Value]) -> None:
+        """Translate a fusion's computation to the model-local function of its name."""
+        _check_call(c, computation, args, None)
         if computation.name in self._functions:
-            return self._functions[computation.name][0]
+            return
         reserved = frozenset(instruction.name for instruction in computation.instructions)
         body = Body(Names(reserved=reserved), constants_as_nodes=True)
-        c = self._context(body, computation, "")
-        inputs, args = self._parameters(c, computation)
-        outputs = finish(c, leaves(self._translate(c, args)), inputs)
+        inner = self._context(body, computation, "", c.active)
+        inputs, parameters = self._parameters(inner, computation)
+        outputs = finish(inner, leaves(self._translate(inner, parameters)), inputs)
         function = onnx.FunctionProto(domain=DOMAIN, name=computation.name)
         function.input.extend([tensor.name for tensor in inputs])
         function.output.extend([tensor.name for tensor in outputs])
@@ -276,8 +263,7 @@ class _Importer:
         function.value_info.extend(value_info(name, *known) for name, known in body.types.items())
         function.opset_import.add(domain="", version=OPSET)
         function.opset_import.add(domain=DOMAIN, version=1)
-        self._functions[computation.name] = (computation.name, function)
-        return computation.name
+        self._functions[computation.name] = function
 
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:
@@ -299,16 +285,54 @@ def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
     return wanted == [(leaf.type, leaf.dims) for leaf in leaves(value)]
 
 
+def _check_call(
+    c: Context, computation: HloComputation, args: Sequence[Value], batch: tuple[int, ...] | None
+) -> None:
+    """Refuse a call of itself, and arguments that do not fit the parameters."""
+    if computation.name in c.active:
+        raise RefusalError(f"{computation.name} calls itself")
+    if len(c.active) > _DEPTH:
+        raise RefusalError("calls are nested too deep")
+    parameters = computation.parameters
+    if len(parameters) != len(args):
+        raise RefusalError(
+            f"{computation.name} takes {len(parameters)} operands, it is called with {len(args)}"
+        )
+    for parameter, arg in zip(parameters, args, strict=True):
+        if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
+            raise RefusalError(
+                f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it '
+                "is called with another shape"
+            )
+
+
+def _check_result(c: Context, instruction: HloInstruction, value: Value) -> None:
+    """Compare a result with the shape that the instruction states."""
+    if instruction.shape is None:
+        return
+    for leaf in instruction.shape.leaves():
+        array_shape(leaf)
+    if not _fits(instruction.shape, value, c.batch):
+        made = ", ".join(f"{leaf.type}{list(leaf.dims)}" for leaf in leaves(value))
+        raise RefusalError(f"its result is {instruction.shape}, its operands make {made}")
+
+
 def _placeholder(c: Context, instruction: HloInstruction) -> Value:
     """Return a value in place of a refused one.
 
     The other instructions are then checked, too.
     """
     if instruction.shape is None:
-        return ()
+        return Tensor("refused", "", (), ())
     batch = c.batch or ()
+    dims = [(*batch, *_known(leaf.dimensions)) for leaf in instruction.shape.leaves()]
     made = [
-        Tensor("refused", leaf.type, (*batch, *leaf.dimensions), (*batch, *leaf.dimensions))
-        for leaf in instruction.shape.leaves()
+        Tensor("refused", leaf.type, each, each)
+        for leaf, each in zip(instruction.shape.leaves(), dims, strict=True)
     ]
     return packed(instruction.shape, made)
+
+
+def _known(dims: Sequence[int]) -> tuple[int, ...]:
+    """Return 1 for each size ``?``, whose array is refused."""
+    return tuple(size if size >= 0 else 1 for size in dims)

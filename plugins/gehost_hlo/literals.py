@@ -96,9 +96,18 @@ def array_of(text: str, shape: Shape) -> Array:
         raise ValueError(f"{shape.type} has no ONNX type")
     text = _PAYLOAD.sub(r"\1", _COMMENT.sub("", text))
     words = text.replace("{", " ").replace("}", " ").replace(",", " ").split()
+    if "_" in text:
+        raise ValueError(f"cannot read {next(word for word in words if '_' in word)}")
     if len(words) != shape.size:
         raise ValueError(f"expected {shape.size} values, found {len(words)}")
-    return np.array(_numbers(words, shape.type), dtype).reshape(shape.dimensions)
+    numbers = _numbers(words, shape.type)
+    with np.errstate(over="ignore"):
+        array = np.array(numbers, dtype)
+    if is_float(shape.type) and not np.isfinite(array).all():
+        for word, number, held in zip(words, numbers, array, strict=True):
+            if math.isfinite(number) and not np.isfinite(held):
+                raise ValueError(f"{word} does not fit into {shape.type}")
+    return array.reshape(shape.dimensions)
 
 
 def _numbers(words: list[str], kind: str) -> Any:

@@ -12,6 +12,7 @@ from gehost import (
     Host,
     HostOptions,
     ModelError,
+    OutputError,
     PassOption,
     UsageError,
     VendorError,
@@ -57,6 +58,14 @@ def test_a_file_is_read_by_the_importer_of_its_suffix_and_compared_with_what_tha
     assert report.model == str(source)
     assert report.verify["equal"] is True
     assert [node.op_type for node in onnx.load(output).graph.node] == ["Relu"]
+
+
+def test_a_model_is_not_written_over_the_source_of_an_importer(tmp_path: Path) -> None:
+    source = tmp_path / "m.onnxtext"
+    source.write_text(TEXT)
+    with pytest.raises(OutputError, match="its name is that of onnxtext files"):
+        host(".onnxtext", read_text).compile(source, source)
+    assert source.read_text() == TEXT
 
 
 def test_other_files_are_onnx(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gehost_hlo.attributes import integer
+from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import DOMAIN, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
-from gehost_hlo.translate.control import check_value, packed, results_of
+from gehost_hlo.translate.control import packed, results_of
 from gehost_hlo.translate.elementwise import tensors
 from gehost_hlo.translate.sorting import top
 
@@ -44,7 +44,7 @@ def _call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _map(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    found = tensors(args, len(args))
+    found = tensors(args, max(1, len(args)))
     computation = c.find(i.attributes.get("to_apply", ""))
     return c.call(c, computation, found, c.body.instruction, found[0].dims)
 
@@ -53,16 +53,21 @@ def _fusion(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     computation = c.find(i.attributes.get("calls", ""))
     if c.settings.fusions == "inline":
         return c.call(c, computation, args, c.body.instruction, None)
-    shapes = results_of(i)
-    name = c.function(computation)
+    c.function(c, computation, args)
+    return _kept(c, computation.name, computation.root, args)
+
+
+def _kept(c: Context, op: str, made_by: HloInstruction, args: list[Value], **kept: str) -> Value:
+    """Add a node of domain hlo whose outputs are the arrays that ``made_by`` makes."""
+    shapes = results_of(made_by)
+    assert made_by.shape is not None
     inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]
-    made = c.body.op(name, inputs, outputs=len(shapes), domain=DOMAIN)
-    results = [
-        Tensor(each, s.type, s.dimensions, s.dimensions)
-        for each, s in zip(made, shapes, strict=True)
+    names = c.body.op(op, inputs, outputs=len(shapes), domain=DOMAIN, **kept)
+    made = [
+        Tensor(name, shape.type, shape.dimensions, shape.dimensions)
+        for name, shape in zip(names, shapes, strict=True)
     ]
-    assert i.shape is not None
-    return packed(i.shape, results)
+    return packed(made_by.shape, made)
 
 
 def _tuple(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
@@ -76,10 +81,9 @@ def _get_tuple_element(_c: Context, i: HloInstruction, args: list[Value]) -> Val
     return args[0][index]
 
 
-def _same(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _same(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     if len(args) != 1:
         raise RefusalError(f"it has {len(args)} operands, expected 1")
-    check_value(args[0], results_of(i), "its operand")
     return args[0]
 
 
@@ -94,11 +98,12 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         x = args[0]
         if not isinstance(x, Tensor):
             return x
-        check_value(x, results_of(i), "its operand")
         return c.body.tensor("Identity", [c.body.full(x)], x.type, x.dims)
-    if target == "TopK" and len(args) == 1 and isinstance(args[0], Tensor) and i.shape is not None:
-        k = i.shape.leaves()[0].dimensions[-1]
-        return top(c, i, args[0], k, largest=True)
+    if target == "TopK":
+        (x,) = tensors(args, 1)
+        shapes = results_of(i)
+        k = shapes[0].dimensions[-1] if shapes and shapes[0].dimensions else -1
+        return top(c, x, k, largest=True)
     raise RefusalError(f'a custom call of "{target}"')
 
 
@@ -107,26 +112,13 @@ def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
     It stands for the program of one rank.
     """
-    shapes = results_of(i)
     kept = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
-    inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]
-    made = c.body.op(_COLLECTIVES[i.opcode], inputs, outputs=len(shapes), domain=DOMAIN, **kept)
-    results = [
-        Tensor(each, s.type, s.dimensions, s.dimensions)
-        for each, s in zip(made, shapes, strict=True)
-    ]
-    assert i.shape is not None
-    return packed(i.shape, results)
+    return _kept(c, _COLLECTIVES[i.opcode], i, args, **kept)
 
 
 def _dimension_size(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    axis = (
-        integer(i, "dimensions")
-        if "{" not in i.attributes.get("dimensions", "")
-        else int(i.attributes["dimensions"].strip("{}"))
-    )
-    return c.number(x.dims[axis], "s32")
+    return c.number(x.dims[dimension(i, x.rank)], "s32")
 
 
 TABLE: dict[str, Translator] = {

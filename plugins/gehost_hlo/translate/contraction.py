@@ -11,7 +11,7 @@ from gehost_hlo.context import Context, Translator, array_shape
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloInstruction
-from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.elementwise import tensors
 
 _WIDTHS = {"f64": 3, "f32": 2, "bf16": 1, "f16": 1}
 UNROLLED = 128
@@ -38,10 +38,12 @@ def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         )
     ):
         raise RefusalError(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
+    if any(is_float(each.type) != is_float(kind) for each in (a, b)):
+        raise RefusalError(f"its result is {kind}, its operands are {a.type} and {b.type}")
     run = _type_of_sum(a.type, b.type, kind)
     a, b = c.cast(a, run), c.cast(b, run)
     product = _product(c, a, b, batch_a, batch_b, sum_a, sum_b)
-    return checked(c, i, c.cast(product, kind))
+    return c.cast(product, kind)
 
 
 def _type_of_sum(a: str, b: str, result: str) -> str:
@@ -68,6 +70,8 @@ def _product(
     free_a = [axis for axis in range(a.rank) if axis not in {*batch_a, *sum_a}]
     free_b = [axis for axis in range(b.rank) if axis not in {*batch_b, *sum_b}]
     dims = [a.dims[axis] for axis in (*batch_a, *free_a)] + [b.dims[axis] for axis in free_b]
+    if 0 in {*a.dims, *b.dims}:  # ONNX Runtime's Einsum of no elements ends the process
+        return c.number(0, a.type, tuple(dims))
     count = len(batch_a)
     leading = batch_a == batch_b == tuple(range(count))
     if (
@@ -129,7 +133,13 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     labels = dim_labels(i)
     windows = window(i) or ()
     groups, batch_groups = integer(i, "feature_group_count", 1), integer(i, "batch_group_count", 1)
-    if x.rank != len(windows) + 2 or w.rank != x.rank or (groups > 1 and batch_groups > 1):
+    sizes = [w.dims[axis] for axis in labels.kernel_spatial if axis < w.rank]
+    if (
+        x.rank != len(windows) + 2
+        or w.rank != x.rank
+        or [row.size for row in windows] != sizes
+        or min(groups, batch_groups) != 1
+    ):
         raise RefusalError(f"its window and groups do not fit {list(x.dims)} and {list(w.dims)}")
     run = _type_of_sum(x.type, w.type, kind)
     x = c.transpose(c.cast(x, run), [labels.batch, labels.feature, *labels.spatial])
@@ -168,9 +178,7 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     places = {labels.output_batch: 0, labels.output_feature: 1} | {
         axis: k + 2 for k, axis in enumerate(labels.output_spatial)
     }
-    return checked(
-        c, i, c.cast(c.transpose(result, [places[axis] for axis in range(shape.rank)]), kind)
-    )
+    return c.cast(c.transpose(result, [places[axis] for axis in range(shape.rank)]), kind)
 
 
 def _batch_to_features(c: Context, x: Tensor, groups: int) -> Tensor:

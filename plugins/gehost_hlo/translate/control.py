@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from gehost_hlo.attributes import called
 from gehost_hlo.context import Context, Translator, array_shape
 from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
+from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction, Shape
 
 
@@ -118,18 +119,15 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """
     shapes = results_of(i)
     selector = args[0] if args else ()
-    if not isinstance(selector, Tensor) or selector.dims != ():
-        raise RefusalError("its first operand is no scalar")
-    branches = [c.find(name) for attribute, name in called(i) if attribute != "called_computations"]
+    if not isinstance(selector, Tensor) or selector.dims != () or is_float(selector.type):
+        raise RefusalError("its first operand is no scalar of pred or integers")
+    given = i.attributes
     if selector.type == "pred":
-        named = dict(called(i))
-        if "true_computation" in named:
-            branches = [c.find(named["true_computation"]), c.find(named["false_computation"])]
-    if (
-        len(branches) != len(args) - 1
-        or not branches
-        or (selector.type == "pred" and len(branches) != 2)
-    ):
+        named = [given.get("true_computation", ""), given.get("false_computation", "")]
+    else:
+        named = [name for attribute, name in called(i) if attribute == "branch_computations"]
+    branches = [c.find(name) for name in named]
+    if len(branches) != len(args) - 1 or not branches:
         raise RefusalError(f"it has {len(branches)} branches and {len(args)} operands")
     name = c.body.instruction
 

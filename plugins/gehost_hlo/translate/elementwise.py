@@ -35,22 +35,16 @@ def tensors(args: list[Value], count: int) -> list[Tensor]:
     return found
 
 
-def checked(c: Context, i: HloInstruction, result: Tensor) -> Tensor:
-    """Compare a result with the shape that the instruction states."""
-    shape = array_shape(i.shape)
-    if result.type != shape.type:
-        raise RefusalError(f"its result is {shape.type}, its operands make {result.type}")
-    if result.dims != c.dims(i):
-        raise RefusalError(
-            f"its result is {list(c.dims(i))}, its operands make {list(result.dims)}"
-        )
-    return result
+def results(i: HloInstruction, found: list[Tensor]) -> Value:
+    """Return the arrays that an instruction makes: a tuple if there are several."""
+    single = len(found) == 1 and not (i.shape is not None and i.shape.is_tuple)
+    return found[0] if single else tuple(found)
 
 
 def _one(function: _Unary) -> Translator:
-    def translate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    def translate(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
         (x,) = tensors(args, 1)
-        return checked(c, i, function(c, x))
+        return function(c, x)
 
     return translate
 
@@ -63,18 +57,42 @@ def _two(function: _Binary) -> Translator:
                 f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
             )
         known = _folded(i.opcode, a, b)
-        return checked(c, i, function(c, a, b) if known is None else known)
+        return function(c, a, b) if known is None else known
 
     return translate
 
 
-def _unary(op: str, floats_only: bool = True) -> Translator:
+def _unary(op: str) -> Translator:
+    """An operator on floats."""
+
     def run(c: Context, x: Tensor) -> Tensor:
-        if floats_only and not is_float(x.type):
+        if not is_float(x.type):
             raise RefusalError(f"its operand is {x.type}, expected a float")
         return c.apply(op, [x])
 
     return _one(run)
+
+
+def _of_numbers(function: _Unary) -> Translator:
+    def run(c: Context, x: Tensor) -> Tensor:
+        _check_number(x)
+        return function(c, x)
+
+    return _one(run)
+
+
+def _of_integers(function: _Unary) -> Translator:
+    def run(c: Context, x: Tensor) -> Tensor:
+        if not is_integer(x.type):
+            raise RefusalError(f"its operand is {x.type}, expected an integer")
+        return function(c, x)
+
+    return _one(run)
+
+
+def _check_number(x: Tensor) -> None:
+    if x.type == "pred":
+        raise RefusalError("it has no meaning for pred")
 
 
 def _binary(op: str, logical: str = "", bitwise: str = "") -> Translator:
@@ -135,6 +153,7 @@ def _divide(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
     By zero gives -1 (all ones); the lowest by -1 gives the lowest.
     """
+    _check_number(a)
     if not is_integer(a.type):
         return c.apply("Div", [a, b])
     safe, minus_one, zero = _safe_divisor(c, b)
@@ -147,6 +166,7 @@ def _divide(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
 def _remainder(c: Context, a: Tensor, b: Tensor) -> Tensor:
     """The sign of the dividend; integers by zero give the dividend."""
+    _check_number(a)
     if not is_integer(a.type):
         return c.apply("Mod", [a, b], fmod=1)
     safe, _, zero = _safe_divisor(c, b)
@@ -282,6 +302,8 @@ def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
 
     π has the sign of y.
     """
+    if not is_float(y.type):
+        raise RefusalError(f"its operands are {y.type}, expected floats")
     if y.type not in {"f32", "f64"}:
         return c.cast(_atan2(c, c.cast(y, "f32"), c.cast(x, "f32")), y.type)
     kind = y.type
@@ -407,16 +429,14 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
         )
     if total:
-        return checked(c, i, _total_order(c, a, b, direction))
+        return _total_order(c, a, b, direction)
     op, function = _COMPARE[direction]
     if a.number is not None and b.number is not None:
-        return checked(
-            c, i, Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_))
-        )
+        return Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_))
     if a.type == "pred" and op != "Equal":  # false < true
         a, b = c.cast(a, "u8"), c.cast(b, "u8")
     result = c.apply(op, [a, b], "pred")
-    return checked(c, i, c.apply("Not", [result]) if direction == "NE" else result)
+    return c.apply("Not", [result]) if direction == "NE" else result
 
 
 def _is_canonical(c: Context, name: str) -> bool:
@@ -473,7 +493,7 @@ def _total_order(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
     return c.apply("Or", [c.apply("Less", [a, b], "pred"), above])
 
 
-def _select(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _select(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     condition, yes, no = tensors(args, 3)
     if condition.type != "pred" or yes.type != no.type or yes.dims != no.dims:
         raise RefusalError("expected a pred and two operands of one type and shape")
@@ -482,13 +502,13 @@ def _select(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"its condition is {list(condition.dims)}, its operands are {list(yes.dims)}"
         )
     if condition.number is not None:
-        return checked(c, i, yes if condition.number else no)
+        return yes if condition.number else no
     if condition.dims != yes.dims:
         condition = c.broadcast(condition, yes.dims, [])
-    return checked(c, i, c.where(condition, yes, no))
+    return c.where(condition, yes, no)
 
 
-def _clamp(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _clamp(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     low, x, high = tensors(args, 3)
     if low.type != x.type or high.type != x.type:
         raise RefusalError("its operands have different types")
@@ -499,12 +519,12 @@ def _clamp(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     ]
     if len(bounds) != 2:
         raise RefusalError("its bounds are neither scalars nor of the operand's shape")
-    return checked(c, i, c.apply("Min", [c.apply("Max", [x, bounds[0]]), bounds[1]]))
+    return c.apply("Min", [c.apply("Max", [x, bounds[0]]), bounds[1]])
 
 
 def _convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    return checked(c, i, convert(c, x, array_shape(i.shape).type))
+    return convert(c, x, array_shape(i.shape).type)
 
 
 def convert(c: Context, x: Tensor, kind: str) -> Tensor:
@@ -562,7 +582,7 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
     if kept == ("8", "23") and x.type == "f32":
         return x
     if kept == ("8", "7") and x.type in {"f32", "bf16"}:
-        return checked(c, i, c.cast(c.cast(x, "bf16"), x.type))
+        return c.cast(c.cast(x, "bf16"), x.type)
     raise RefusalError(
         f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {kept[0]}, {kept[1]}"
     )
@@ -570,7 +590,7 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
 
 def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    return checked(c, i, reinterpret(c, x, array_shape(i.shape).type))
+    return reinterpret(c, x, array_shape(i.shape).type)
 
 
 def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
@@ -732,11 +752,11 @@ TABLE: dict[str, Translator] = {
     "shift-left": _two(_shift_left),
     "shift-right-logical": _two(_shift_right_logical),
     "shift-right-arithmetic": _two(_shift_right_arithmetic),
-    "popcnt": _one(_popcnt),
-    "count-leading-zeros": _one(_count_leading_zeros),
-    "negate": _one(_negate),
-    "abs": _unary("Abs", floats_only=False),
-    "sign": _one(_sign),
+    "popcnt": _of_integers(_popcnt),
+    "count-leading-zeros": _of_integers(_count_leading_zeros),
+    "negate": _of_numbers(_negate),
+    "abs": _of_numbers(lambda c, x: c.apply("Abs", [x])),
+    "sign": _of_numbers(_sign),
     "exponential": _unary("Exp"),
     "exponential-minus-one": _one(_exponential_minus_one),
     "log": _unary("Log"),

@@ -16,7 +16,7 @@ from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
-from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.elementwise import tensors
 from gehost_hlo.translate.reduction import opcode_of
 
 
@@ -162,7 +162,7 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         raise RefusalError(f"its slice_sizes do not fit {list(operand.dims)}")
     rows = _rows(c, operand, indices, n, result)
     if rows is not None:
-        return checked(c, i, rows)
+        return rows
     base, starts = _index(c, operand, indices, result, n)
     within = _within(c, operand, result, n)
     if any(result[place] != sizes[axis] for (axis, _), place in zip(within, n.window, strict=True)):
@@ -178,7 +178,7 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             "Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])]
         )
     flat = c.reshape(operand, [operand.size])
-    return checked(c, i, c.move("Gather", flat, [c.body.full(base)], result))
+    return c.move("Gather", flat, [c.body.full(base)], result)
 
 
 def _rows(
@@ -266,7 +266,7 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         odd, odd_updates = (_isnan(c, each) for each in (operand, updates))
         any_odd = c.cast(scatter_flat(c, odd, place, odd_updates, "max"), "pred")
         put = c.where(any_odd, c.number(math.nan, operand.type), put)
-    return checked(c, i, put)
+    return put
 
 
 def _isnan(c: Context, x: Tensor) -> Tensor:
@@ -328,18 +328,18 @@ def _reduction(c: Context, i: HloInstruction) -> str:
 
 
 def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    x, *starts = tensors(args, len(args))
+    x, *starts = tensors(args, max(1, len(args)))
     sizes = dimensions(i, "dynamic_slice_sizes")
     if len(sizes) != x.rank or any(size > whole for size, whole in zip(sizes, x.dims, strict=True)):
         raise RefusalError(f"its dynamic_slice_sizes do not fit {list(x.dims)}")
     positions = _starts(c, starts, x.dims, sizes)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
-        return checked(c, i, x)
+        return x
     vector = [c.reshape(position, [1]) for position in positions if position is not None]
     first = c.body.full(c.concat(vector, 0))
     (last,) = c.body.op("Add", [first, c.body.ints(sizes[axis] for axis in axes)])
-    return checked(c, i, c.move("Slice", x, [first, last, c.body.ints(axes)], sizes))
+    return c.move("Slice", x, [first, last, c.body.ints(axes)], sizes)
 
 
 def _starts(
@@ -363,12 +363,12 @@ def _starts(
     ]
 
 
-def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _dynamic_update_slice(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     """Concatenate before, update and behind, along one axis.
 
     Along several axes it is a scatter.
     """
-    x, update, *starts = tensors(args, len(args))
+    x, update, *starts = tensors(args, max(2, len(args)))
     if (
         update.rank != x.rank
         or update.type != x.type
@@ -380,9 +380,9 @@ def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> V
     positions = _starts(c, starts, x.dims, update.dims)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
-        return checked(c, i, update)
+        return update
     if len(axes) == 1:
-        return checked(c, i, _spliced(c, x, update, axes[0], positions[axes[0]]))
+        return _spliced(c, x, update, axes[0], positions[axes[0]])
     strides = _strides(x.dims)
     place = c.number(0, "s64", update.dims)
     for axis, position in enumerate(positions):
@@ -391,7 +391,7 @@ def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> V
         if position is not None:
             start = c.apply("Mul", [position, c.number(strides[axis], "s64")])
             place = c.apply("Add", [place, c.broadcast(start, update.dims, [])])
-    return checked(c, i, scatter_flat(c, x, place, update, "none"))
+    return scatter_flat(c, x, place, update, "none")
 
 
 def _spliced(c: Context, x: Tensor, update: Tensor, axis: int, position: Tensor | None) -> Tensor:

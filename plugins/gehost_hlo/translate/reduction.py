@@ -19,7 +19,7 @@ from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
 from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, is_float
 from gehost_hlo.module import HloComputation, HloInstruction
-from gehost_hlo.translate.elementwise import checked
+from gehost_hlo.translate.elementwise import results
 
 _ONNX = {
     "add": "ReduceSum",
@@ -123,12 +123,12 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     computation = reducer(c, i)
     dims = tuple(size for axis, size in enumerate(operands[0].dims) if axis not in axes)
     if 0 in [operands[0].dims[axis] for axis in axes]:
-        return _result(c, i, [c.broadcast(initial, dims, []) for initial in initials])
+        return results(i, [c.broadcast(initial, dims, []) for initial in initials])
     opcode = opcode_of(computation)
     if len(operands) == 1 and opcode:
         single = reduce_by(c, opcode, operands[0], initials[0], axes, dims)
         if single is not None:
-            return _result(c, i, [single])
+            return results(i, [single])
     if isinstance(computation, str):
         raise RefusalError(
             f"{computation} of {operands[0].type} is not translated without its computation"
@@ -136,8 +136,8 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if len(operands) == 2 and len(axes) == 1:
         found = _argument(c, computation, operands, initials, axes[0], dims)
         if found is not None:
-            return _result(c, i, found)
-    return _result(c, i, _tree(c, computation, operands, initials, axes, dims))
+            return results(i, found)
+    return results(i, _tree(c, computation, operands, initials, axes, dims))
 
 
 def _operands(
@@ -160,17 +160,6 @@ def _operands(
     if len(set(axes)) != len(axes) or any(not 0 <= axis < operands[0].rank for axis in axes):
         raise RefusalError(f"it reduces dimensions {list(axes)} of {operands[0].rank}")
     return operands, initials, tuple(sorted(axes))
-
-
-def _result(c: Context, i: HloInstruction, results: list[Tensor]) -> Value:
-    if i.shape is None or not i.shape.is_tuple:
-        if len(results) != 1:
-            raise RefusalError(f"it makes {len(results)} arrays")
-        return checked(c, i, results[0])
-    wanted = [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()]
-    if wanted != [(result.type, result.dims) for result in results]:
-        raise RefusalError(f"its operands do not make {i.shape}")
-    return tuple(results)
 
 
 def reduce_by(

@@ -4,11 +4,11 @@ concatenate, pad, iota.
 
 from __future__ import annotations
 
-from gehost_hlo.attributes import dimensions, integer, padding, slices
+from gehost_hlo.attributes import dimension, dimensions, integer, padding, slices
 from gehost_hlo.context import Context, Translator, array_shape
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.module import HloInstruction, Shape
-from gehost_hlo.translate.elementwise import checked, reinterpret, tensors
+from gehost_hlo.translate.elementwise import reinterpret, tensors
 
 
 def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -22,7 +22,7 @@ def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by "
             f"dimensions={{{','.join(map(str, axes))}}}"
         )
-    return checked(c, i, c.broadcast(x, shape.dimensions, axes))
+    return c.broadcast(x, shape.dimensions, axes)
 
 
 def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -32,7 +32,7 @@ def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         raise RefusalError(
             f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}"
         )
-    return checked(c, i, c.reshape(x, shape.dimensions))
+    return c.reshape(x, shape.dimensions)
 
 
 def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -52,7 +52,7 @@ def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     before, after = _major_to_minor(source), _major_to_minor(shape)
     physical = c.transpose(reinterpret(c, x, shape.type), before)
     moved = c.reshape(physical, [shape.dimensions[axis] for axis in after])
-    return checked(c, i, c.transpose(moved, [after.index(axis) for axis in range(shape.rank)]))
+    return c.transpose(moved, [after.index(axis) for axis in range(shape.rank)])
 
 
 def _major_to_minor(shape: Shape) -> list[int]:
@@ -69,7 +69,7 @@ def _transpose(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} "
             "dimensions"
         )
-    return checked(c, i, c.transpose(x, permutation))
+    return c.transpose(x, permutation)
 
 
 def _slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -80,7 +80,7 @@ def _slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         for (start, limit, stride), size in zip(rows, x.dims, strict=True)
     ):
         raise RefusalError(f"its slice does not fit {list(x.dims)}")
-    return checked(c, i, c.slice(x, rows))
+    return c.slice(x, rows)
 
 
 def _reverse(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -88,19 +88,17 @@ def _reverse(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     axes = dimensions(i)
     if any(not 0 <= axis < x.rank for axis in axes):
         raise RefusalError(f"it reverses dimensions {axes} of {x.rank}")
-    return checked(c, i, c.reverse(x, axes))
+    return c.reverse(x, axes)
 
 
 def _concatenate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    parts = tensors(args, len(args))
-    (axis,) = dimensions(i) or (-1,)
-    if not parts or not 0 <= axis < parts[0].rank:
-        raise RefusalError(f"it has no dimension {axis}")
+    parts = tensors(args, max(1, len(args)))
+    axis = dimension(i, parts[0].rank)
     if any(
         _but(part, axis) != _but(parts[0], axis) or part.type != parts[0].type for part in parts
     ):
         raise RefusalError("its operands differ in more than the size along its dimension")
-    return checked(c, i, c.concat(parts, axis))
+    return c.concat(parts, axis)
 
 
 def _but(tensor: Tensor, axis: int) -> tuple[int, ...]:
@@ -112,7 +110,7 @@ def _pad(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     rows = padding(i)
     if len(rows) != x.rank or value.dims != () or value.type != x.type:
         raise RefusalError(f"its padding or value does not fit {x.type}{list(x.dims)}")
-    return checked(c, i, c.pad(x, value, rows))
+    return c.pad(x, value, rows)
 
 
 def _iota(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
@@ -120,7 +118,7 @@ def _iota(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
     axis = integer(i, "iota_dimension")
     if not 0 <= axis < shape.rank:
         raise RefusalError(f"it has no dimension {axis}")
-    return checked(c, i, c.iota(shape.dimensions, axis, shape.type))
+    return c.iota(shape.dimensions, axis, shape.type)
 
 
 TABLE: dict[str, Translator] = {

@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Callable
 
-from gehost_hlo.attributes import dimensions, integer
+from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
-from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.elementwise import results, tensors
 from gehost_hlo.translate.reduction import expression
 
 _KEY = (
@@ -105,7 +105,7 @@ def _lexicographic(text: str) -> tuple[list[int], bool] | None:
 
 
 def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    operands = tensors(args, len(args))
+    operands = tensors(args, max(1, len(args)))
     comparator = c.find(i.attributes.get("to_apply", ""))
     order = keys(comparator, c.find)
     if order is None or max(order[0]) >= len(operands):
@@ -113,17 +113,12 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"its comparator {comparator.name} is not known: expected a < b or a > b of operands"
         )
     by, descending = order
-    (axis,) = dimensions(i) or (-1,)
-    if not 0 <= axis < operands[0].rank or any(
-        operand.dims != operands[0].dims for operand in operands
-    ):
-        raise RefusalError("its operands differ in shape, or it has no such dimension")
-    results = operands
+    axis = dimension(i, operands[0].rank)
+    if any(operand.dims != operands[0].dims for operand in operands):
+        raise RefusalError("its operands differ in shape")
     for key in reversed(by):
-        results = _ordered(c, results, key, axis, descending)
-    if i.shape is not None and i.shape.is_tuple:
-        return tuple(results)
-    return checked(c, i, results[0])
+        operands = _ordered(c, operands, key, axis, descending)
+    return results(i, operands)
 
 
 def _ordered(
@@ -131,14 +126,14 @@ def _ordered(
 ) -> list[Tensor]:
     """Sort all operands by one of them.
 
-    Equal keys keep their order, nan comes last.
+    Equal keys keep their order; nan is above all numbers.
     """
     first, nan = _sortable(c, operands[key])
     if nan is None:
         return _by(c, operands, first, axis, descending)
     finite = c.where(nan, c.number(-math.inf if descending else math.inf, first.type), first)
     *moved, flags = _by(c, [*operands, c.cast(nan, "s32")], finite, axis, descending)
-    return _by(c, moved, flags, axis, descending=False)
+    return _by(c, moved, flags, axis, descending)
 
 
 def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -176,29 +171,17 @@ def _topk(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     k = integer(i, "k")
     largest = i.attributes.get("largest", "true") == "true"
+    return top(c, x, k, largest)
+
+
+def top(c: Context, x: Tensor, k: int, largest: bool) -> Value:
+    """Return the k largest (smallest) along the last dimension, and their indices."""
     if not 0 <= k <= (x.dims[-1] if x.rank else -1):
         raise RefusalError(f"k={k} does not fit {list(x.dims)}")
-    return top(c, i, x, k, largest)
-
-
-def top(c: Context, i: HloInstruction, x: Tensor, k: int, largest: bool) -> Value:
     axis = x.rank - 1
     line = c.expanded(c.iota(x.dims, axis, "s32"))
-    key, nan = _sortable(c, x)
-    if nan is None:
-        results = _by(c, [x, line], key, axis, largest)
-    else:
-        finite = c.where(nan, c.number(math.inf, key.type), key)
-        *moved, flags = _by(c, [x, line, c.cast(nan, "s32")], finite, axis, largest)
-        results = _by(c, moved, flags, axis, largest)
     cut = [(0, size, 1) for size in x.dims[:-1]] + [(0, k, 1)]
-    values, order = (c.slice(result, cut) for result in results)
-    if i.shape is None or [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [
-        (values.type, values.dims),
-        (order.type, order.dims),
-    ]:
-        raise RefusalError("its operand does not make its shape")
-    return (values, order)
+    return tuple(c.slice(each, cut) for each in _ordered(c, [x, line], 0, axis, largest))
 
 
 TABLE: dict[str, Translator] = {"sort": _sort, "topk": _topk}

@@ -11,7 +11,7 @@ from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction
-from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.elementwise import results, tensors
 from gehost_hlo.translate.reduction import combine, is_neutral, neutral, opcode_of, reducer
 
 _Row = tuple[int, int, int]
@@ -33,8 +33,9 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         not count
         or len(rows) != operands[0].rank
         or any(each.dims != operands[0].dims for each in operands)
+        or any(each.dims != () for each in initials)
     ):
-        raise RefusalError("its window does not fit its operands")
+        raise RefusalError("its window or initial values do not fit its operands")
     computation = reducer(c, i)
     opcode = opcode_of(computation)
     least = neutral(opcode, operands[0].type) if count == 1 else None
@@ -54,13 +55,7 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             parts = combine(
                 c, computation, [c.broadcast(initials[0], parts[0].dims, [])], parts, parts[0].dims
             )
-    if i.shape is not None and i.shape.is_tuple:
-        if [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [
-            (part.type, part.dims) for part in parts
-        ]:
-            raise RefusalError(f"its operands do not make {i.shape}")
-        return tuple(parts)
-    return checked(c, i, parts[0])
+    return results(i, parts)
 
 
 _Merge = Callable[[list[Tensor], list[Tensor]], list[Tensor]]
@@ -282,7 +277,9 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     chosen = c.number(0, "s32", source.dims)
     for number, place in enumerate(places[1:], 1):
         here, valid = at(padded, place), at(inside, place)
-        (keep,) = leaves(c.call(c, select, [best, here], c.body.instruction, source.dims))
+        (keep,) = leaves(c.call(c, select, [best, here], c.body.instruction, source.dims)) or [x]
+        if keep.type != "pred":
+            raise RefusalError(f"its computation {select.name} does not make a pred[]")
         take = c.apply("And", [valid, c.apply("Not", [c.apply("And", [known, keep])])])
         best = c.where(take, here, best)
         chosen = c.where(take, c.number(number, "s32", source.dims), chosen)
@@ -296,12 +293,8 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
             for k, row, size, out in zip(place, rows, padded.dims, source.dims, strict=True)
         ]
         total = c.apply("Add", [total, c.pad(c.expanded(part), c.number(0, source.type), spread)])
-    return checked(
-        c,
-        i,
-        c.slice(
-            total, [(row.low, row.low + size, 1) for row, size in zip(rows, x.dims, strict=True)]
-        ),
+    return c.slice(
+        total, [(row.low, row.low + size, 1) for row, size in zip(rows, x.dims, strict=True)]
     )
 
 

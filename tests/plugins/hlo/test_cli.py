@@ -52,8 +52,33 @@ def test_dataflow(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hlo", "import", "m.hlo", "-o", "m.onnx"]) == 0
-    assert "wrote m.onnx: 1 nodes, 0 functions, 1 inputs, 1 outputs" in capsys.readouterr().out
+    assert "wrote m.onnx: 1 node, 0 functions, 1 input, 1 output" in capsys.readouterr().out
     assert [node.op_type for node in onnx.load("m.onnx").graph.node] == ["Neg"]
+
+
+@pytest.mark.parametrize("command", [["hlo", "import"], ["compile"]])
+def test_the_text_is_not_overwritten(
+    here: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert run([*command, "m.hlo", "-o", "m.hlo"]) == 2
+    assert "cannot write 'm.hlo'" in capsys.readouterr().err
+    assert (here / "m.hlo").read_text() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["print", "m.hlo", "--json", "--tree"], "--json and --tree exclude each other. See"),
+        (["fusions", "m.hlo", "--vendors", "."], "--vendors needs --before"),
+        (["fusions", "m.hlo", "--constants", "random"], "--constants needs --before"),
+        ([], "Missing command. See `gehost hlo --help`."),
+    ],
+)
+def test_options_that_do_not_fit_together(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(["hlo", *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_invalid_text_is_quoted_with_a_caret(

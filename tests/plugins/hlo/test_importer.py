@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from gehost import ModelError
-from gehost_hlo import UntranslatableError, import_file, import_module, parse
+from gehost_hlo import Settings, UntranslatableError, import_file, import_module, parse
 from tests.plugins.hlo.recorded import difference, imported, programs, run
 
 SHARED = Path(__file__).parents[4] / "shared" / "hlo"
@@ -207,14 +207,32 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
     ("lines", "reason"),
     [
         (["x = f32[2] parameter(0)", "y = f32[3] parameter(1)", "ROOT z = f32[2] add(x, y)"], "its operands differ"),
-        (["x = f32[2] parameter(0)", "ROOT z = f32[3] negate(x)"], r"its result is \[3\], its operands make \[2\]"),
-        (["x = f32[2] parameter(0)", "ROOT z = s32[2] negate(x)"], "its result is s32, its operands make f32"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[3] negate(x)"], r"its result is f32\[3\], its operands make f32\[2\]"),
+        (["x = f32[2] parameter(0)", "ROOT z = s32[2] negate(x)"], r"its result is s32\[2\], its operands make f32\[2\]"),
+        (["x = f32[2] parameter(0)", "ROOT z = (f32[2], s32[2]) tuple(x, x)"], r"its operands make f32\[2\], f32\[2\]"),
+        (["x = (f32[2], f32[3]) parameter(0)", "ROOT z = f32[3] get-tuple-element(x), index=0"], r"its operands make f32\[2\]"),
         (["x = f32[<=2] parameter(0)", "ROOT z = f32[<=2] negate(x)"], "dynamic dimension"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2,2] broadcast(x), dimensions={2}"], "cannot be broadcast"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] transpose(x), dimensions={1}"], "no permutation"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[1] slice(x), slice={[2:3]}"], "does not fit"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=none"], '"none" is not in the text'),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=e"], "calls itself"),
+        (["x = f32[?] parameter(0)", "ROOT z = f32[?] negate(x)"], "dynamic dimension"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x)"], "does not name the computation"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = f32[4,2] concatenate(x, x), dimensions={0,1}"], r"expected one of 2, found \{0,1\}"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = f32[2,2] sort(x), dimensions={0,1}, to_apply=e"], "is not known"),
+        (["x = f32[2] parameter(0)", "ROOT z = s32[] get-dimension-size(x), dimensions={9}"], "expected one of 1"),
+        (["x = f32[2] parameter(0)", "ROOT z = s32[] get-dimension-size(x), dimensions={}"], "expected one of 1"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] popcnt(x)"], "expected an integer"),
+        (["x = pred[2] parameter(0)", "ROOT z = pred[2] count-leading-zeros(x)"], "expected an integer"),
+        (["x = pred[2] parameter(0)", "ROOT z = pred[2] divide(x, x)"], "no meaning for pred"),
+        (["x = pred[2] parameter(0)", "ROOT z = pred[2] negate(x)"], "no meaning for pred"),
+        (["x = s32[2] parameter(0)", "ROOT z = s32[2] atan2(x, x)"], "expected floats"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] dynamic-update-slice(x)"], "1 operands, expected 2"),
+        (["p = pred[] parameter(0)", "x = f32[2] parameter(1)", "ROOT z = f32[2] conditional(p, x, x), true_computation=e"], "does not name the computation"),
+        (["p = f32[] parameter(0)", "x = f32[2] parameter(1)", "ROOT z = f32[2] conditional(p, x, x), branch_computations={e,e}"], "no scalar of pred or integers"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = s32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"], "its operands are f32"),
+        (["x = f32[1,4,1] parameter(0)", "k = f32[3,1,1] parameter(1)", "ROOT z = f32[1,4,1] convolution(x, k), window={size=1}, dim_labels=b0f_0io->b0f"], "its window and groups"),
         (["x = f32[2,2] parameter(0)", "ROOT z = f32[2,2] dot(x, x), lhs_contracting_dims={-1}, rhs_contracting_dims={0}"], "its dimensions do not fit"),
         (["x = f32[2,2] parameter(0)", "ROOT z = f32[2] dot(x, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={0}, rhs_contracting_dims={0}"], "its dimensions do not fit"),
         (["x = token[] parameter(0)", "ROOT z = token[] after-all(x)"], "token has no ONNX type"),
@@ -224,12 +242,43 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
         (["x = f32[2] parameter(0)", "y = pred[2] compare(x, x), direction=LT, type=TOTALORDER"], "total order"),
         (["ROOT z = f32[2] constant({1, 2, 3})"], "expected 2 values, found 3"),
         (["ROOT z = s8[] constant(300)"], "300 does not fit into s8"),
+        (["ROOT z = f16[2] constant({inf, -1e6})"], "-1e6 does not fit into f16"),
+        (["ROOT z = s32[] constant(1_0)"], "cannot read 1_0"),
         (["ROOT z = f32[2] constant({...})"], "elided: print with print_large_constants, or give --constants"),
     ],
 )  # fmt: skip
 def test_refusals(lines: list[str], reason: str) -> None:
     with pytest.raises(UntranslatableError, match=reason):
         import_module(parse(entry(*lines)))
+
+
+FUSION = "f { p = f32[2] parameter(0) ROOT n = f32[2] negate(p) }\n"
+
+
+@pytest.mark.parametrize("fusions", ["functions", "inline"])
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["x = f32[2] parameter(0)", "ROOT z = f32[3] fusion(x), kind=kLoop, calls=f"], r"its result is f32\[3\], its operands make f32\[2\]"),
+        (["x = f32[3] parameter(0)", "ROOT z = f32[2] fusion(x), kind=kLoop, calls=f"], r'parameter "p" of f is f32\[2\]'),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] fusion(x, x), kind=kLoop, calls=f"], "f takes 1 operands, it is called with 2"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] fusion(x), kind=kLoop, calls=e"], "e calls itself"),
+    ],
+)  # fmt: skip
+def test_a_fusion_that_does_not_fit_its_computation(
+    lines: list[str], reason: str, fusions: str
+) -> None:
+    with pytest.raises(UntranslatableError, match=reason):
+        import_module(parse(FUSION + entry(*lines)), Settings(fusions=fusions))
+
+
+def test_types_of_results_are_optional() -> None:
+    model = imported(entry("x = f32[2] parameter(0)", "y = negate(x)", "ROOT z = add(x, y)"))
+    assert [node.op_type for node in model.graph.node] == ["Neg", "Add"]
+    with pytest.raises(UntranslatableError, match=r"^1 instruction has .* y of e: its shape"):
+        import_module(
+            parse(entry("x = f32[2] parameter(0)", "y = reshape(x)", "ROOT z = add(x, y)"))
+        )
 
 
 def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
@@ -256,7 +305,7 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
     with pytest.raises(UntranslatableError, match=r"float32\[1, 2\], expected f32\[2,2\]"):
         import_file(file, constants=str(tmp_path / "e.npz"))
     (tmp_path / "f.npz").write_text("no zip")
-    with pytest.raises(ModelError, match="cannot read the constants"):
+    with pytest.raises(ModelError, match="expected an .npz file"):
         import_file(file, constants=str(tmp_path / "f.npz"))
 
 

@@ -159,3 +159,81 @@ def test_narrow_types_are_moved(kind: str) -> None:
     }}"""
     b, s, t = run(imported(text), [np.array([1, 4], np.float32)])
     assert [b.tolist(), s.tolist(), t.tolist()] == [[[1, 4]] * 3, [4] * 3, [[1] * 3, [4] * 3]]
+
+
+def test_nan_is_the_largest_in_a_total_order() -> None:
+    text = """
+        compare {
+            a = f32[] parameter(0)
+            b = f32[] parameter(1)
+            zero = f32[] constant(0)
+            nan = f32[] constant(nan)
+            az = pred[] compare(a, zero), direction=EQ
+            as = f32[] select(az, zero, a)
+            an = pred[] compare(a, a), direction=NE
+            ak = f32[] select(an, nan, as)
+            bz = pred[] compare(b, zero), direction=EQ
+            bs = f32[] select(bz, zero, b)
+            bn = pred[] compare(b, b), direction=NE
+            bk = f32[] select(bn, nan, bs)
+            ROOT r = pred[] compare(ak, bk), direction=GT, type=TOTALORDER
+        }
+        ENTRY e {
+            x = f32[5] parameter(0)
+            ROOT s = f32[5] sort(x), dimensions={0}, is_stable=true, to_apply=compare
+        }"""
+    (found,) = run(imported(text), [np.array([1, NAN, INF, -2, NAN], np.float32)])
+    np.testing.assert_array_equal(found, [NAN, NAN, INF, 1, -2])
+
+
+@pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
+def test_scatters_of_f16(opcode: str) -> None:
+    """ONNX Runtime has no ScatterElements of f16 that adds."""
+    text = f"""
+        update {{
+            a = f16[] parameter(0)
+            b = f16[] parameter(1)
+            ROOT r = f16[] {opcode}(a, b)
+        }}
+        ENTRY e {{
+            x = f16[3] parameter(0)
+            i = s32[2] constant({{0, 2}})
+            u = f16[2] parameter(1)
+            ROOT s = f16[3] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{0}},
+                scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=update
+        }}"""
+    x, u = np.array([1, 2, 3], np.float16), np.array([5, 0.5], np.float16)
+    (found,) = run(imported(text), [x, u])
+    function = {"add": np.add, "multiply": np.multiply}.get(
+        opcode, np.maximum if opcode == "maximum" else np.minimum
+    )
+    np.testing.assert_array_equal(found, [function(x[0], u[0]), x[1], function(x[2], u[1])])
+
+
+def test_a_dot_of_no_elements_is_zero() -> None:
+    text = """ENTRY e {
+        x = f32[2,0,0,3] parameter(0)
+        y = f32[0,2,0,4] parameter(1)
+        ROOT d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1},
+            lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}
+    }"""
+    x, y = np.zeros((2, 0, 0, 3), np.float32), np.zeros((0, 2, 0, 4), np.float32)
+    (found,) = run(imported(text), [x, y])
+    np.testing.assert_array_equal(found, np.zeros((2, 3, 4)))
+
+
+def test_a_reduction_whose_computation_has_a_copy() -> None:
+    text = """
+        largest {
+            a = f32[] parameter(0)
+            b = f32[] parameter(1)
+            c = f32[] copy(a)
+            ROOT m = f32[] maximum(c, b)
+        }
+        ENTRY e {
+            x = f32[2,3] parameter(0)
+            low = f32[] constant(-inf)
+            ROOT r = f32[2] reduce(x, low), dimensions={1}, to_apply=largest
+        }"""
+    (found,) = run(imported(text), [np.arange(6, dtype=np.float32).reshape(2, 3)])
+    np.testing.assert_array_equal(found, [2, 5])
