@@ -32,11 +32,13 @@ class Mutation:
         kind: its category.
         what: a description of the change.
         apply: changes a model in place; any model with the nodes and tensors of the original.
+        typed: whether the changed model states the types of its inner tensors.
     """
 
     kind: str
     what: str
     apply: Callable[[onnx.ModelProto], None]
+    typed: bool = True
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
@@ -70,11 +72,13 @@ def both(first: Mutation, second: Mutation) -> Mutation:
         first.apply(model)
         second.apply(model)
 
-    return Mutation(second.kind, f"{first.what}; {second.what}", apply)
+    return Mutation(
+        second.kind, f"{first.what}; {second.what}", apply, first.typed and second.typed
+    )
 
 
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """Return a changed copy of a model with inferred types.
+    """Return a changed copy of a model with inferred types, unless the mutation wants none.
 
     None if it is not valid any more.
     """
@@ -82,7 +86,10 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | Non
     copy.CopyFrom(model)
     try:
         mutation.apply(copy)
-        return typed(copy)
+        inferred = typed(copy)
+        if inferred is not None and not mutation.typed:
+            del inferred.graph.value_info[:]
+        return inferred
     except (
         KeyError,
         ValueError,
@@ -250,21 +257,49 @@ def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
     They are before its inputs, and after its outputs.
     """
     del rng
-    given = [value.name for value in model.graph.input]
-    made = [value.name for value in model.graph.output]
+    yield Mutation("place", "with a Neg before each input", _behind("Neg", model))
+    yield Mutation("place", "with a Neg behind each output", _before("Neg", model))
 
-    def behind(model: onnx.ModelProto) -> None:
+
+def untyped(model: onnx.ModelProto) -> Mutation:
+    """Return the model inside another one whose inner tensors have no types.
+
+    So an exported model may be before shape inference.
+    """
+    placed = both(
+        Mutation("types", "", _behind("Identity", model)),
+        Mutation("types", "", _before("Identity", model)),
+    )
+    return Mutation(
+        "types",
+        "between Identities, the types of all but the model's inputs and outputs unknown",
+        placed.apply,
+        typed=False,
+    )
+
+
+def _behind(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+    """Return a change that puts an operator before each input."""
+    given = [value.name for value in model.graph.input]
+
+    def apply(model: onnx.ModelProto) -> None:
         for name in given:
             _rename(model, name, f"{name}_inner", read=True)
-            model.graph.node.insert(0, onnx.helper.make_node("Neg", [name], [f"{name}_inner"]))
+            model.graph.node.insert(0, onnx.helper.make_node(op, [name], [f"{name}_inner"]))
 
-    def before(model: onnx.ModelProto) -> None:
+    return apply
+
+
+def _before(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+    """Return a change that puts an operator behind each output."""
+    made = [value.name for value in model.graph.output]
+
+    def apply(model: onnx.ModelProto) -> None:
         for name in made:
-            _rename(model, name, f"{name}_inner", read=False)
-            model.graph.node.append(onnx.helper.make_node("Neg", [f"{name}_inner"], [name]))
+            _rename(model, name, f"{name}_outer", read=False)
+            model.graph.node.append(onnx.helper.make_node(op, [f"{name}_outer"], [name]))
 
-    yield Mutation("place", "with a Neg before each input", behind)
-    yield Mutation("place", "with a Neg behind each output", before)
+    return apply
 
 
 def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from gehost import (
     REG_DECOMPOSE_PASS,
+    REG_FUSION_PASS,
+    CustomPassStage,
     DataType,
     DecomposePass,
     EsGraphBuilder,
@@ -91,6 +93,46 @@ def test_a_condition_that_only_a_changed_instance_gets_past():
 
     assert check_pass(FirstIsOne, instances=2, mutations=0).ok
     assert "with another last element: output0" in findings(FirstIsOne, instances=2, mutations=60)
+
+
+class SquareOfMatrix(planted.Rewrites):
+    """The product of a matrix with itself, element by element, becomes Pow."""
+
+    inputs = 1
+
+    def before(self, x):
+        return es.Mul(x, x)
+
+    def after(self, match, x):
+        return es.Pow(x, 2.0)
+
+    def MeetRequirements(self, match):
+        return match.inputs[0].rank == 2
+
+
+class LengthOfShape(SquareOfMatrix):
+    """The shape is None before shape inference, unless the exporter states it."""
+
+    def MeetRequirements(self, match):
+        return len(match.inputs[0].shape) == 2
+
+
+def test_a_pass_before_inference_meets_operands_of_unknown_type():
+    for cls in (SquareOfMatrix, LengthOfShape):
+        REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)(cls)
+    assert check_pass(SquareOfMatrix, instances=2, mutations=2).ok
+    found = findings(LengthOfShape, instances=2, mutations=2)
+    assert "the pass fails: opset " in found
+    assert (
+        "between Identities, the types of all but the model's inputs and outputs unknown" in found
+    )
+    assert "object of type 'NoneType' has no len()" in found
+
+    @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+    class Later(LengthOfShape):
+        pass
+
+    assert check_pass(Later, instances=2, mutations=2).ok
 
 
 class FoldBatchNorm(planted.Rewrites):
