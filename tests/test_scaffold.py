@@ -258,6 +258,22 @@ def test_a_bound_of_clip_is_matched_by_value(tmp_path: Path, style: str) -> None
     runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
 
 
+@pytest.mark.parametrize("style", ["class", "drr"])
+def test_an_attribute_of_a_newer_opset_must_be_absent(tmp_path: Path, style: str) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 9]>
+    main (float[N, 1, 8, 8] x) => (float[N, 1, H, W] y) { y = MaxPool <kernel_shape = [2, 2]> (x) }"""
+    onnx.save(parse(text), tmp_path / "m.onnx")
+    write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(tmp_path / "m.onnx"), ["y"], style, "kAfterInferShape"
+    )
+    name = "h" if style == "drr" else "HPass"
+    newer = text.replace(": 9]", ": 17]")
+    apart = newer.replace("<kernel", "<dilations = [2, 2], kernel")
+    for model, count in ((text, 1), (newer, 1), (apart, 0)):
+        _, record = run_pass(model, name, vendors=tmp_path / "v")
+        assert record.replaced == count
+
+
 def test_parts_that_may_overflow_come_with_a_note(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -193,9 +193,10 @@ class LoweredPattern:
             try:
                 signature = signature_at(op, version)
                 operands, params = arguments_at(node, op, signature, version)
-                for constrained in node.constraints:
+                for constrained, wanted in node.constraints.items():
                     if (
-                        constrained not in signature.parameters
+                        wanted is not None  # what the opset lacks is absent
+                        and constrained not in signature.parameters
                         and signature.attribute_of(constrained) is None
                     ):
                         raise NotApplicable(

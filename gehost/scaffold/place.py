@@ -21,6 +21,7 @@ from gehost.es import schemas
 from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection
+from gehost.ir.schemas import history
 from gehost.pattern.explain.messages import named
 from gehost.verify import Runner, find_feeds
 
@@ -306,6 +307,7 @@ class _Writer:
                 and node.input(signature.parameters[name].slot) is None
             ):
                 asked[name] = "None"
+        asked.update(dict.fromkeys(_newer_attributes(node, signature), "None"))
         asked.update(given)
         if node.op == "Split":  # the number of outputs implies it
             asked.pop("num_outputs", None)
@@ -332,6 +334,15 @@ class _Writer:
             found = f"{wanted}_{number}"
         self._taken.add(found)
         return found
+
+
+def _newer_attributes(node: Node, signature: schemas.Signature) -> list[str]:
+    """Return attributes that only newer opsets have.
+
+    They must be absent: the operators of the place behave as without them.
+    """
+    newest = history(*split_op(node.op))[-1]
+    return sorted({*newest.attributes} - signature.migrating - signature.attributes.keys())
 
 
 def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool:

@@ -148,6 +148,12 @@ def test_what_the_opset_lacks_makes_a_pattern_not_applicable(source, make, opset
     assert str(caught.value) == reason
 
 
+def test_what_the_opset_lacks_is_absent(source):
+    source(lambda x: es.constrain(es.MaxPool(x), dilations=None), 9)
+    with pytest.raises(NotApplicable, match="MaxPool of opset 9 has no parameter dilations"):
+        source(lambda x: es.constrain(es.MaxPool(x), dilations=[1, 1]), 9)
+
+
 def test_a_parameter_that_is_given_its_default_is_not_needed(source):
     assert source(lambda x: es.ReduceMean(x, noop_with_empty_axes=0), 17).ops
     assert source(lambda x: es.BatchNormalization(x, x, x, x, x, training_mode=0), 9).ops
