@@ -273,13 +273,13 @@ def _host(
         vendors=[] if vendors is None else [vendors], plugins=plugins is None, cleanup=cleanup
     )
     given = [*(plugins or ()), *watching]
-    names = Host(options, given).passes.names()
+    host = Host(options, given)
+    names = host.passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
         others = [name for name in names if name != pass_]
-        chosen = replace(options, enable=[pass_], disable=others, settings=settings)
-        return Host(chosen, given)
-    host = Host(replace(options, disable=names), given)
+        return host.with_options(enable=[pass_], disable=others, settings=settings)
+    host = host.with_options(disable=names)
     spec = _spec(pass_)
     check_settings(settings, {spec.name: spec.options})
     host.options = replace(host.options, settings=settings)

@@ -64,6 +64,9 @@ REGISTERS_NOTHING = (
 )
 """The reason for skipping a vendor file that registers nothing."""
 
+_LOADING = ("vendors", "plugins", "dump", "fusion_switch_file")
+"""First letters of the options that decide what a host loads."""
+
 
 class Host:
     """Loads vendors and plugins, and compiles models.
@@ -135,14 +138,7 @@ class Host:
                 for line in read_switch_file(switches).foreign()
             )
         self._reusable: dict[str, PatternFusionPass] = {}
-        self._disabled = disabled_passes(
-            self.options, {spec.name: spec.default for spec in self.passes}
-        )
-        check_settings(self.options.settings, self.declared_options())
-        check_assumptions(
-            self.options.assume, [option for spec in self.passes for option in spec.options]
-        )
-        self._feeds = self._load_feeds()
+        self._apply_options()
 
     def __reduce__(self) -> Any:
         """Copying loads the same vendors and plugins again."""
@@ -179,19 +175,37 @@ class Host:
                     hook(registry=kinds)
         return kinds
 
-    def with_inputs(self, *, dims: Mapping[str, int], feeds: str | os.PathLike[str] | None) -> Host:
-        """Return this host with other ``dims`` and ``feeds``.
+    def with_options(self, **changes: Any) -> Host:
+        """Return this host with other options; vendors and plugins are not loaded again.
 
-        Vendors are not loaded again.
+        Args:
+            changes: fields of ``HostOptions``, except those that decide what is loaded (vendors,
+                plugins, dumps, the switch file).
 
         Raises:
-            UsageError: the feeds cannot be read.
+            UsageError: such a field is given, or the new options are not valid.
         """
+        loaded = sorted(name for name in changes if name.startswith(_LOADING))
+        if loaded:
+            raise UsageError(f"{', '.join(loaded)}: only a new Host can change this")
         other = object.__new__(Host)
         vars(other).update(vars(self))
-        other.options = replace(self.options, dims=dims, feeds=feeds)
-        other._feeds = other._load_feeds()
+        other.options = replace(self.options, **changes)
+        if "settings" in changes or "assume" in changes:
+            other._reusable = {}  # their patterns may depend on them
+        other._apply_options()
         return other
+
+    def _apply_options(self) -> None:
+        """Validate the options that do not decide what is loaded, and read the feeds."""
+        self._disabled = disabled_passes(
+            self.options, {spec.name: spec.default for spec in self.passes}
+        )
+        check_settings(self.options.settings, self.declared_options())
+        check_assumptions(
+            self.options.assume, [option for spec in self.passes for option in spec.options]
+        )
+        self._feeds = self._load_feeds()
 
     def drop_vendor_hooks(self) -> None:
         """Call no hooks of vendor files from now on.

@@ -141,7 +141,7 @@ def compile_model(task: Task) -> Record:
         )
         watcher.report = None
         start, cpu = time.perf_counter(), time.process_time()
-        report = host.with_inputs(dims=task.dims, feeds=task.feeds).compile(task.path, output)
+        report = host.with_options(dims=task.dims, feeds=task.feeds).compile(task.path, output)
         if report.exit_code:
             status, code, error = "failed", report.exit_code, report.problems[0]
     except NumbersDifferError as differ:

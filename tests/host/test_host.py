@@ -528,14 +528,14 @@ def test_a_vendor_file_registers_passes_by_the_hook_too(vendors: Any) -> None:
     assert (spec.name, spec.vendor) == ("Idle", "acme")
 
 
-def test_a_host_with_other_inputs_shares_the_vendors_that_are_loaded(
+def test_a_host_with_other_options_shares_the_vendors_that_are_loaded(
     vendors: Any, tmp_path: Path
 ) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     model = parse(CHAIN.replace("float[2]", "float[N]"))
     host = vendors.host(verify=True)
     np.savez(tmp_path / "feeds.npz", x=np.float32([1, 2, 3]))
-    other = host.with_inputs(dims={"N": 3}, feeds=tmp_path / "feeds.npz")
+    other = host.with_options(dims={"N": 3}, feeds=tmp_path / "feeds.npz")
     assert other.passes is host.passes
     compiled, report = other.run(model)
     assert compiled.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
@@ -543,3 +543,33 @@ def test_a_host_with_other_inputs_shares_the_vendors_that_are_loaded(
     with pytest.raises(NumbersDifferError) as differ:  # Relu is not Abs on seeded inputs
         host.run(model)
     assert differ.value.report.options["dims"] == {}
+    _, off = host.with_options(disable=["P"]).run(model)
+    assert [record.status for record in off.passes] == ["disabled"]
+    with pytest.raises(UsageError, match="Q"):
+        host.with_options(disable=["Q"])
+    with pytest.raises(UsageError, match="plugins, vendors: only a new Host can change this"):
+        host.with_options(vendors=[], plugins=True)
+
+
+def test_patterns_are_built_again_for_other_settings(vendors: Any) -> None:
+    vendors.write(
+        "acme/a.py",
+        """
+        from gehost import PassOption
+
+        @REG_FUSION_PASS(options=[PassOption("op", str, "Relu", "the operator")])
+        class P(PatternFusionPass):
+            def Patterns(self):
+                builder = EsGraphBuilder("p")
+                op = es.op(self.options["op"])
+                return [Pattern(builder.BuildAndReset([op(builder.CreateInput(0))]))]
+
+            def Replacement(self, match):
+                builder = EsGraphBuilder("r")
+                return builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
+        """,
+    )
+    host = vendors.host(cleanup=True)
+    assert [node.op_type for node in host.run(parse(CHAIN))[0].graph.node] == ["Abs", "Neg"]
+    other = host.with_options(settings={"P.op": "Neg"})
+    assert [node.op_type for node in other.run(parse(CHAIN))[0].graph.node] == ["Relu", "Abs"]
