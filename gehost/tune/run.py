@@ -272,7 +272,7 @@ class _Tuner:
             return
         wanted = math.ceil(self._needed * (self._count + 1) / 10) * 10
         found.short = (
-            f"budget of {budget:.0f} s: no time for {len(missed)} of "
+            f"budget of {budget:g} s: no time for {len(missed)} of "
             f"{counted(self._count, 'comparison')}; all take about {wanted} s: --budget {wanted}s"
         )
         if len(missed) == len(found.trials):
@@ -283,7 +283,7 @@ class _Tuner:
         left = max(self._ends - time.perf_counter(), 0.0)
         self._share = left / max(self._left, 1)
         self._began = time.perf_counter()
-        self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.0f} s")
+        self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.1f} s")
         self._left -= 1
 
     def _tune_runtime(self, found: Tuning) -> _Candidate:

@@ -359,10 +359,13 @@ def test_a_budget_too_short_for_any_kind_writes_no_file(
     takes(monkeypatch, 50.0, lambda *_: SAME)
     output = tmp_path / "s.json"
     vendors = str(equal_vendors.root)
-    arguments = ["-o", str(output), "--vendors", vendors, "--budget", "1m"]
-    assert command(["tune", str(model), *arguments]) == 2
-    assert "budget of 60 s: no time for 5 of 7 comparisons" in capsys.readouterr().err
-    assert not output.exists()
+    for given, seconds in (("1m", "60"), ("0.1", "0.1")):
+        arguments = ["-o", str(output), "--vendors", vendors, "--budget", given]
+        assert command(["tune", str(model), *arguments]) == 2
+        error = capsys.readouterr().err
+        assert f"at most {float(seconds):.1f} s" in error
+        assert f"budget of {seconds} s: no time for 5 of 7 comparisons" in error
+        assert not output.exists()
 
 
 def test_a_budget_that_suffices_is_spread_over_the_comparisons(
