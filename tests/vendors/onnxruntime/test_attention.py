@@ -56,7 +56,8 @@ def model(
     """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
     q, k, v = heads
     lowest = LOWEST if dtype != "float16" else -65504.0
-    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "zero": 0.0, "lowest": lowest}
+    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "negative": -0.5}
+    held |= {"zero": 0.0, "lowest": lowest}
     texts = [f"{dtype} {name} = {{{number}}}, " for name, number in held.items()]
     # the parser has no float16 numbers
     half = dtype == "float16"
@@ -187,6 +188,22 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
     ),
     "a mask of rank 3": ("mask", {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"}),
     "scale after the mask": ("scores", {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)"}),
+    "a mask of each head, whose rows a guard makes 0": (
+        "mask",
+        {
+            "mask": "e = Concat <axis = 1> (mask, mask) a = Add (s, e)",
+            "softmax": GUARD,
+            "fill": "inf",
+        },
+    ),
+    "a scale of 0, which a kernel takes for its default": (
+        "scale",
+        {"scores": "m = MatMul (qt, turned_k) s = Mul (m, zero)"},
+    ),
+    "a negative scale": (
+        "scale",
+        {"scores": "m = MatMul (qt, turned_k) s = Mul (m, negative)"},
+    ),
     "another dtype": ("dtype", {"dtype": "double", "outputs": "double[B, S, 8] out"}),
     "float16, whose -1e30 overflows": (
         "dtype",

@@ -10,6 +10,7 @@ in the guard against rows of NaN.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,11 @@ class _Finder:
         result = self._together(mix)
         batch, heads, rows, columns = self._checked(q, keys, v)
         self._check_mask(mask, (batch, heads, rows, columns))
+        scale *= q_scale * k_scale
+        if not 0 < scale < math.inf:
+            raise NoMatch(
+                f"scale: {scale:g}; a kernel takes 0 for its default, and no negative one"
+            )
         joined = self.joined(q, heads) or q
         k, v = self._joined_keys(keys, v, heads)
         (joined, k, v), bias = self._without_biases((joined, k, v))
@@ -108,7 +114,7 @@ class _Finder:
             v,
             mask,
             mask_reader,
-            scale * q_scale * k_scale,
+            scale,
             guarded,
             heads,
             (batch, heads, rows, columns),

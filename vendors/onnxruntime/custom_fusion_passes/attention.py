@@ -122,9 +122,9 @@ class OrtAttentionPass(FusionBasePass):
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
-    constant scalar, among others; ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a
-    tail of that, where a
-    mask of one row is expanded; ``shared``: probabilities or others are read outside; ``heads``,
+    constant scalar, among others; ``scale``: not positive; ``mask``: not proven to be [B or 1, N
+    or 1, S or 1, T] or a tail of that, where a mask of one row is expanded, or of each head
+    where a guard makes rows 0; ``shared``: probabilities or others are read outside; ``heads``,
     ``head size``, ``batch``, ``length``: not proven equal; ``dtype``: not float32.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
@@ -162,6 +162,9 @@ class OrtAttentionPass(FusionBasePass):
                 graph.set_input(found.mask_reader, slot, mask)
                 found.mask = mask
             if found.guarded and not masks.is_finite(mask):
+                if (masks.sizes.of(mask) or ())[1:2] != (1,):
+                    context.refuse(found.softmax, "mask: of each head, where a guard makes rows 0")
+                    return
                 rows = masks.rows(mask)
         region = Region.of_nodes(found.nodes)
         if not region:
