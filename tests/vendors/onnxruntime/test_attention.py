@@ -69,7 +69,7 @@ def model(
           bool[B, 1, S, {length}] keep, bool[B, 1, 1, {length}] keep_row) => ({outputs})
     <int64[4] heads = {{0, 0, 2, 4}}, int64[4] k_heads = {{0, 0, {k}, 4}}, int64[4] v_heads = {{0, 0, {v}, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] last = {{3}},
      {numbers}
-     int64[1] i0 = {{0}}, int64[1] i2 = {{2}}, int64[1] i1 = {{1}}, int64[1] i4 = {{4}}, int64[1] minus = {{-1}}, int64 j0 = {{0}}, int64 j2 = {{2}}> {{
+     int64[1] i0 = {{0}}, int64[1] i2 = {{2}}, int64[1] i1 = {{1}}, int64[1] i4 = {{4}}, int64[1] i8 = {{8}}, int64[1] minus = {{-1}}, int64 j0 = {{0}}, int64 j2 = {{2}}> {{
         qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
         kh = Reshape (k, k_heads) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
         vh = Reshape (v, v_heads) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
@@ -164,6 +164,111 @@ def test_heads_that_are_no_projection_stay_apart(host: Host, run: Any) -> None:
         m = MatMul (qr, kk) s = Mul (m, scale)"""
     counts = fused(host, run, model(scores))
     assert counts["Transpose"] == 4  # q, k, v apart; q together
+
+
+FOLDED = """qf = Reshape (qt, flat) kf = Reshape (kt, flat) kk = Transpose <perm = [0, 2, 1]> (kf) m = MatMul (qf, kk)
+    unfolded = Concat <axis = 0> (front, rows, rows) folded = Concat <axis = 0> (minus, rows, rows)"""
+FOLDED_MASK = "s4 = Reshape (s, unfolded) a4 = Add (s4, mask) a = Reshape (a4, folded)"
+FOLDED_MIX = """vf = Reshape (vt, flat) yf = MatMul (p, vf) two = Slice (shape, i1, i2) apart = Concat <axis = 0> (minus, two, rows, size) y = Reshape (yf, apart)
+    yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)"""
+FOLDED_FORMS: dict[str, tuple[str, str, str]] = {
+    "a mask": (f"{FOLDED} s = Mul (m, scale)", FOLDED_MASK, SOFTMAX),
+    "a mask on the left, guard": (
+        f"{FOLDED} s = Mul (scale, m)",
+        "s4 = Reshape (s, unfolded) a4 = Add (row_mask, s4) a = Reshape (a4, folded)",
+        GUARD,
+    ),
+    "no mask": (f"{FOLDED} s = Div (m, inverse)", MASKS[""], SOFTMAX),
+    "softmax of rank 4": (
+        f"{FOLDED} s = Reshape (m, unfolded)",
+        MASKS["B1ST"],
+        "p4 = Softmax <axis = 3> (a) p = Reshape (p4, folded)",
+    ),
+    "a mask of the positions": (
+        f"{FOLDED} s = Mul (m, scale)",
+        "e = ReduceMin <axes = [0], keepdims = 1> (mask) e3 = Squeeze (e, i1) a = Add (s, e3)",
+        SOFTMAX,
+    ),
+    "scale of q, k transposed with its heads": (
+        """unfolded = Concat <axis = 0> (front, rows, rows) folded = Concat <axis = 0> (minus, rows, rows)
+        flat_k = Concat <axis = 0> (minus, size, rows) qs = Mul (qt, scale) qf = Reshape (qs, flat) qr = Mul (qf, root)
+        kk = Transpose <perm = [0, 2, 3, 1]> (kh) kf = Reshape (kk, flat_k) s = MatMul (qr, kf)""",
+        FOLDED_MASK,
+        SOFTMAX,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FOLDED_FORMS.values(), ids=FOLDED_FORMS)
+@pytest.mark.parametrize("fill", ["lowest", "inf"])
+def test_products_over_batch_and_heads_in_one_axis(
+    host: Host, run: Any, form: tuple[str, str, str], fill: str
+) -> None:
+    counts = fused(host, run, model(*form, FOLDED_MIX, fill=fill))
+    assert not counts["Transpose"]
+    assert not counts["MatMul"]
+    assert not counts["Reshape"]  # the first axis, B·2 and then -1, is proven to be B
+
+
+def test_a_batch_is_followed_through_the_axis_of_batch_and_heads(host: Host, run: Any) -> None:
+    """q and k of the second attention come from the first one, v from an input."""
+    second = """whole = Concat <axis = 0> (minus, rows, i8) o1 = Reshape (yt, whole) q2 = Reshape (o1, heads)
+        qt2 = Transpose <perm = [0, 2, 1, 3]> (q2) kt2 = Transpose <perm = [0, 2, 3, 1]> (q2) s2 = MatMul (qt2, kt2)
+        p2 = Softmax <axis = -1> (s2) y2 = MatMul (p2, vt) yt2 = Transpose <perm = [0, 2, 1, 3]> (y2) out = Reshape (yt2, joined)"""
+    first = FOLDED_MIX.replace("out = Reshape (yt, joined)", second)
+    given = model(f"{FOLDED} s = Mul (m, scale)", FOLDED_MASK, mix=first)
+    compiled, report = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert counts["MultiHeadAttention"] == 2, [record.rejected for record in report.passes]
+    for one in compare_outputs(Runner(given).run(feeds()), run(compiled, feeds())):
+        assert one.equal, one
+
+
+def test_sizes_of_slices_and_of_resized_tensors(host: Host, run: Any) -> None:
+    mask = """kept = Cast <to = 1> (keep) all = ReduceMax <axes = [0]> (kept) more = CumSum (all, j2)
+        eights = Concat <axis = 0> (i1, i1, i8, i8) e8 = Resize <mode = "nearest"> (more, , , eights)
+        edge = Slice (e8, minus, i8, last) one_row = Concat <axis = 0> (i1, i1, rows, i1)
+        e = Resize <mode = "nearest"> (edge, , , one_row) a = Add (s, e)"""
+    fused(host, run, model(mask=mask))
+
+
+FOLDED_NEAR_MISSES: dict[str, tuple[str, Any]] = {
+    "scores apart in another order": (
+        "layout",
+        {
+            "mask": """first = Slice (shape, i0, i1) count = Slice (shape, i1, i2) other = Concat <axis = 0> (first, rows, count, rows)
+        s4 = Reshape (s, other) e = ReduceMin <axes = [0, 2]> (mask) a4 = Add (s4, e) a = Reshape (a4, folded)"""
+        },
+    ),
+    "heads before the batch": (
+        "heads",
+        {
+            "mix": """vf = Reshape (vt, flat) yf = MatMul (p, vf) two = Slice (shape, i1, i2) apart = Concat <axis = 0> (two, minus, rows, size)
+        y = Reshape (yf, apart) yt = Transpose <perm = [0, 2, 1, 3]> (y) whole = Concat <axis = 0> (minus, rows, i8) out = Reshape (yt, whole)"""
+        },
+    ),
+    "a mask of all heads in one axis": (
+        "mask",
+        {
+            "mask": "all = Concat <axis = 0> (front, rows, rows) e4 = Expand (mask, all) e = Reshape (e4, folded) a = Add (s, e)"
+        },
+    ),
+    "v not of heads": (
+        "layout",
+        {
+            "mix": """vf0 = Reshape (vt, flat) vf = Neg (vf0) yf = MatMul (p, vf) apart = Concat <axis = 0> (front, rows, size)
+        y = Reshape (yf, apart) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)"""
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"), FOLDED_NEAR_MISSES.values(), ids=list(FOLDED_NEAR_MISSES)
+)
+def test_near_misses_over_batch_and_heads_in_one_axis(host: Host, key: str, changes: Any) -> None:
+    parts: dict[str, Any] = {"mask": FOLDED_MASK, "mix": FOLDED_MIX, **changes}
+    assert refusal(host, model(f"{FOLDED} s = Mul (m, scale)", **parts)) == key
 
 
 NEAR_MISSES: dict[str, tuple[str, Any]] = {

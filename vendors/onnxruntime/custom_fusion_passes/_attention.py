@@ -4,8 +4,11 @@
 ``p, v → MatMul → Transpose → Reshape``
 
 All exporters write this; they differ in where the scale stands (at the product, or its root at q
-and at k), in how k is transposed (at once, with the heads, or by Reshape, Transpose, Reshape), and
-in the guard against rows of NaN.
+and at k), in how k is transposed (at once, with the heads, or by Reshape, Transpose, Reshape), in
+the guard against rows of NaN, and in the products, which some compute over [B·N, S, H] (``bmm``):
+
+``q, k, v → Reshape [B·N, ·, ·];  q, kᵀ → MatMul → (Reshape → Add mask → Reshape) → Softmax → p;``
+``p, v → MatMul → Reshape [B, N, S, V] → Transpose → Reshape``
 """
 
 from __future__ import annotations
@@ -77,14 +80,16 @@ class _Finder:
     def __init__(self, sizes: GraphSizes) -> None:
         self._sizes = sizes
         self.nodes: list[Node] = []
+        self._reshaped: list[Value] = []
+        """Scores, after a Reshape between [B·N, S, T] and [B, N, S, T]."""
 
     def find(self, softmax: Node) -> Attention:
         scores = _input(softmax, 0)
         dims = self._sizes.of(scores)
-        if dims is None or len(dims) != 4:
-            raise NoMatch("rank: the scores are no tensor of rank 4")
+        if dims is None or len(dims) not in (3, 4):
+            raise NoMatch("rank: the scores are no tensor of rank 3 or 4")
         axis = softmax.attrs.get("axis")
-        if axis not in (-1, 3) and not (axis is None and _opset(softmax) >= 13):
+        if axis not in (-1, len(dims) - 1) and not (axis is None and _opset(softmax) >= 13):
             raise NoMatch(f"axis: softmax over axis {axis}, wanted the last")
         if scores.dtype != DataType.FLOAT:
             raise NoMatch(f"dtype: float32 only, got {scores.dtype}")
@@ -93,12 +98,19 @@ class _Finder:
         q_read, k_read = _input(product, 0), _input(product, 1)
         q, q_scale = self._unscaled(q_read)
         k, k_scale = self._unscaled(k_read)
-        keys = self._untransposed(k)
+        folded = len(self._sizes.of(product.outputs[0]) or ()) == 3
+        if folded:
+            q, further = self._unscaled(self._unfolded(q))
+            q_scale *= further
+        keys = self._untransposed(k, folded=folded)
         probabilities, guarded = self._guard(softmax)
         mix, v = self._mix(probabilities)
-        result = self._together(mix)
+        if folded:
+            v = self._unfolded(v)
+        result, apart = self._together(mix, folded=folded)
         batch, heads, rows, columns = self._checked(q, keys, v)
-        self._check_mask(mask, (batch, heads, rows, columns))
+        self._check_reshaped((heads, rows, columns), apart, v)
+        self._check_mask(mask, mask_reader, (batch, heads, rows, columns))
         scale *= q_scale * k_scale
         if not 0 < scale < math.inf:
             raise NoMatch(
@@ -158,22 +170,32 @@ class _Finder:
         """The product of q and kᵀ, the mask and its Add, and the scale between them."""
         mask: Value | None = None
         reader: Node | None = None
+        scores = self._unreshaped(scores)
         top = scores.producer
         if top is not None and top.op == "Add":
             left, right = _input(top, 0), _input(top, 1)
-            inner = next((one for one in (left, right) if self._is_product(one)), None)
+            inner = self._product_of(left, right)
             if inner is None:
                 raise NoMatch("scores: no product of q and k below the mask")
             mask, reader = (right if inner is left else left), top
             self._take(top)
             self._own(scores, "the masked scores")
-            scores = inner
+            scores = self._unreshaped(inner)
         value, scale = self._unscaled(scores)
         product = value.producer
         if product is None or product.op != "MatMul":
             raise NoMatch("scores: no product of q and k")
         self._take(product)
         return product, mask, reader, scale
+
+    def _product_of(self, left: Value, right: Value) -> Value | None:
+        """The addend that is a product, perhaps of another rank; the other one is the mask."""
+        both = (left, right)
+        direct = next((one for one in both if self._is_product(one)), None)
+        if direct is not None:
+            return direct
+        reshaped = [one for one in both if one.producer and one.producer.op == "Reshape"]
+        return next((one for one in reshaped if self._is_product(_input_of(one))), None)
 
     def _is_product(self, value: Value) -> bool:
         node = value.producer
@@ -195,9 +217,53 @@ class _Finder:
             value, scale = factor[0], scale * factor[1]
         return value, scale
 
-    def _untransposed(self, k: Value) -> tuple[Value, list[int]]:
+    def _unreshaped(self, scores: Value) -> Value:
+        """The scores before a Reshape, which ``_check_reshaped`` checks; as given without one."""
+        node = scores.producer
+        if node is None or node.op != "Reshape":
+            return scores
+        self._take(node)
+        self._reshaped.append(scores)
+        return _input(node, 0)
+
+    def _unfolded(self, value: Value) -> Value:
+        """[B, N, S, H] that [B·N, S, H] is made of."""
+        node = value.producer
+        if node is None or node.op != "Reshape":
+            raise NoMatch("layout: q, k or v of rank 3, not made of heads by Reshape")
+        given, made = self._sizes.of(node.inputs[0]), self._sizes.of(value)
+        if given is None or made is None or len(given) != 4 or not all_same(given[2:], made[1:]):
+            raise NoMatch("layout: q, k or v of rank 3 is not proven to be [B·N, S, H]")
+        self._take(node)
+        return _input(node, 0)
+
+    def _check_reshaped(
+        self, wanted: tuple[int, Size, Size], apart: Value | None, values: Value
+    ) -> None:
+        """Scores are [B·N, S, T] or [B, N, S, T] throughout: the first axis follows by counting."""
+        heads, rows, columns = wanted
+        for one in self._reshaped:
+            dims = self._sizes.of(one) or ()
+            if not all_same(dims[1:], wanted if len(dims) == 4 else (rows, columns)):
+                raise NoMatch(
+                    f"layout: scores {list(dims)}, wanted [.., {heads}, {rows}, {columns}]"
+                )
+        if apart is not None:
+            dims, size = self._sizes.of(apart) or (), (self._sizes.of(values) or ())[-1:]
+            if not all_same(dims[1:], (heads, rows, *size)):
+                raise NoMatch(f"heads: {list(dims)} are not proven to be [B, {heads}, {rows}, V]")
+
+    def _untransposed(self, k: Value, *, folded: bool) -> tuple[Value, list[int]]:
         """The keys before they were transposed, and the places of B, N, T, H in them."""
         node = k.producer
+        if folded:
+            if node is not None and node.op == "Transpose":
+                if list(node.attrs.get("perm") or ()) not in ([0, 2, 1], []):
+                    raise NoMatch(f"keys: transposed by {node.attrs.get('perm')}")
+                self._take(node)
+                return self._unfolded(_input(node, 0)), [0, 1, 2, 3]
+            k = self._unfolded(k)
+            node = k.producer
         if node is None:
             raise NoMatch("keys: not transposed by a node of this graph")
         if node.op == "Transpose":
@@ -264,6 +330,12 @@ class _Finder:
 
     def _mix(self, probabilities: Value) -> tuple[Value, Value]:
         ((node, slot),) = probabilities.consumers()
+        reshaped = node.outputs[0]
+        if node.op == "Reshape" and slot == 0 and reshaped is not None:
+            self._take(node)
+            self._reshaped.append(reshaped)
+            self._own(reshaped, "the probabilities")
+            ((node, slot),) = reshaped.consumers()
         if node.op != "MatMul" or slot != 0:
             raise NoMatch(f"values: the probabilities go to {node.op_type} input {slot}")
         self._take(node)
@@ -271,9 +343,18 @@ class _Finder:
         assert made is not None
         return made, _input(node, 1)
 
-    def _together(self, mix: Value) -> Node:
-        """The Reshape that puts the heads together."""
+    def _together(self, mix: Value, *, folded: bool) -> tuple[Node, Value | None]:
+        """The Reshape that puts the heads together; [B, N, S, V] made of [B·N, S, V]."""
         self._own(mix, "the mixed values")
+        apart: Value | None = None
+        if folded:
+            ((node, slot),) = mix.consumers()
+            apart = node.outputs[0]
+            if node.op != "Reshape" or slot != 0 or apart is None:
+                raise NoMatch(f"heads: put together by {node.op_type}")
+            self._take(node)
+            self._own(apart, "the mixed values")
+            mix = apart
         ((node, _),) = mix.consumers()
         if node.op != "Transpose" or list(node.attrs.get("perm") or ()) != HEADS_SECOND:
             raise NoMatch(f"heads: put together by {node.op_type}")
@@ -288,7 +369,7 @@ class _Finder:
         if target is None or 0 in target[1][2:]:
             raise NoMatch("heads: put together into an unknown shape")
         self._take(last)
-        return last
+        return last, apart
 
     def _checked(self, q: Value, keys: tuple[Value, list[int]], v: Value) -> Sizes4:
         """B, N, S and T; all that the kernel takes for granted is proven."""
@@ -313,10 +394,16 @@ class _Finder:
             raise NoMatch(f"length: {columns} of k, {v_dims[2]} of v: not proven equal")
         return batch, heads, rows, columns
 
-    def _check_mask(self, mask: Value | None, wanted: Sizes4) -> None:
-        if mask is None:
+    def _check_mask(self, mask: Value | None, reader: Node | None, wanted: Sizes4) -> None:
+        if mask is None or reader is None:
             return
         dims = self._sizes.of(mask)
+        if (
+            len(self._sizes.of(reader.outputs[0]) or ()) == 3
+            and dims
+            and dims[:-2] not in ((), (1,))
+        ):
+            raise NoMatch(f"mask: {list(dims)} over scores of [B·N, S, T]")
         if dims is None or not 2 <= len(dims) <= 4:
             raise NoMatch("mask: not of rank 2 to 4")
         dims = (1,) * (4 - len(dims)) + tuple(dims)
@@ -381,6 +468,13 @@ def _input(node: Node, slot: int) -> Value:
     if value is None:
         raise NoMatch(f"input: {node.op_type} lacks input {slot}")
     return value
+
+
+def _input_of(value: Value) -> Value:
+    """The first input of the node that makes a value."""
+    node = value.producer
+    assert node is not None
+    return _input(node, 0)
 
 
 def _opset(node: Node) -> int:

@@ -29,6 +29,7 @@ _LIKE_FIRST = frozenset(
             "Cast",
             "Clip",
             "Cos",
+            "CumSum",
             "Dropout",
             "Elu",
             "Erf",
@@ -58,6 +59,17 @@ class Cut(str):
     def __new__(cls, of: str, most: int) -> Self:
         made = super().__new__(cls, f"min({of}, {most})")
         made.of = of
+        return made
+
+
+class Times(str):
+    """A multiple of a size, as of two axes in one."""
+
+    __slots__ = ("factor", "of")
+
+    def __new__(cls, of: str, factor: int) -> Self:
+        made = super().__new__(cls, f"{factor}×{of}")
+        made.of, made.factor = of, factor
         return made
 
 
@@ -237,11 +249,17 @@ def _rest(given: Sizes, target: list[Size]) -> Size:
         else:
             return None
     symbols = [size for size in left if not isinstance(size, int)]
-    count = int(np.prod([size for size in left if isinstance(size, int)], dtype=np.int64))
-    if numbers and not symbols and count % numbers == 0:
-        return count // numbers
+    factors = [size for size in left if isinstance(size, int)]
+    factors += [size.factor for size in symbols if isinstance(size, Times)]
+    count = int(np.prod(factors, dtype=np.int64))
+    if not numbers or not count or count % numbers or len(symbols) > 1:
+        return None
+    count //= numbers
+    if not symbols:
+        return count
     # a symbol may be 0, and then the runtime decides on -1
-    return symbols[0] if len(symbols) == 1 and count == numbers else None
+    symbol = symbols[0].of if isinstance(symbols[0], Times) else symbols[0]
+    return symbol if symbol is None or count == 1 else Times(symbol, count)
 
 
 def _expand(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
@@ -308,16 +326,21 @@ def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     axes = sizes.contents(node.inputs[3]) if len(node.inputs) > 3 else None
     if given is None or axes is None or any(not isinstance(axis, int) for axis in axes[1]):
         return None
+    count = len(axes[1])
     starts, ends = sizes.contents(node.inputs[1]), sizes.contents(node.inputs[2])
-    step = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1])
+    steps = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1] * count)
     found = list(given)
     for place, axis in enumerate(axes[1]):
         assert isinstance(axis, int)
         size, found[axis] = given[axis], None
-        if starts is None or ends is None or starts[1][place] != 0 or step != (1, [1]):
+        if starts is None or ends is None or steps is None:
             continue
-        end = ends[1][place]
-        if isinstance(end, str) and isinstance(size, int) and size:
+        start, end, step = starts[1][place], ends[1][place], steps[1][place]
+        if not isinstance(start, int) or not isinstance(step, int) or not isinstance(size, int):
+            continue
+        if isinstance(end, int) and step > 0:
+            found[axis] = len(range(size)[start:end:step])
+        elif isinstance(end, str) and (start, step) == (0, 1) and size:
             found[axis] = Cut(end, size)
     return tuple(found)
 
@@ -327,6 +350,13 @@ def _range(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     if start == (0, [0]) and delta == (0, [1]) and limit is not None:
         return (limit[1][0],)
     return (None,)
+
+
+def _resize(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    target = sizes.contents(node.input(3))
+    whole = node.attrs.get("axes") is None
+    stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return tuple(target[1]) if target is not None and whole and stretched else None
 
 
 def _reduce(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
@@ -375,6 +405,7 @@ _RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
     "ReduceMean": _reduce,
     "ReduceSum": _reduce,
     "Reshape": _reshape,
+    "Resize": _resize,
     "Slice": _slice,
     "Split": _split,
     "Squeeze": _squeeze,

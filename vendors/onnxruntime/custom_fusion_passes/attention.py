@@ -116,9 +116,10 @@ class OrtAttentionPass(FusionBasePass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.
 
     Forms: the scale as Mul or Div of the product, or its root at q and k; k transposed at once,
-    with its heads, or by Reshape, Transpose, Reshape; with and without mask; with and without the
-    guard ``Where(IsNaN(p), 0, p)``. q, k and v as projections, which the kernel splits into heads,
-    or split already (rotary, repeated heads, past); biases of projections go to the kernel.
+    with its heads, or by Reshape, Transpose, Reshape; products over [B, N, S, H] or [B·N, S, H];
+    with and without mask; with and without the guard ``Where(IsNaN(p), 0, p)``. q, k and v as
+    projections, which the kernel splits into heads, or split already (rotary, repeated heads,
+    past); biases of projections go to the kernel.
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
