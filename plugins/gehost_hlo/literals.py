@@ -75,7 +75,7 @@ def is_unsigned(kind: str) -> bool:
 
 
 def is_integer(kind: str) -> bool:
-    return kind[0] in "su" and kind != "pred"
+    return kind.startswith(("s", "u"))
 
 
 def bits(kind: str) -> int:

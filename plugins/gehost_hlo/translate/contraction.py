@@ -178,7 +178,7 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     places = {labels.output_batch: 0, labels.output_feature: 1} | {
         axis: k + 2 for k, axis in enumerate(labels.output_spatial)
     }
-    return c.cast(c.transpose(result, [places[axis] for axis in range(shape.rank)]), kind)
+    return c.cast(c.transpose(result, [places[axis] for axis in range(x.rank)]), kind)
 
 
 def _batch_to_features(c: Context, x: Tensor, groups: int) -> Tensor:

@@ -532,6 +532,8 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
 
     A float that is too large for an integer becomes its limit, nan becomes 0, pred is "≠ 0".
     """
+    if kind == "pred" and x.type.startswith("f8"):  # ONNX Runtime takes -0 for true
+        x = c.cast(x, "f32")
     if not is_float(x.type) or kind == "pred" or is_float(kind):
         return c.cast(x, kind)
     width = bits(kind)

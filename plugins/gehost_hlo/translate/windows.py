@@ -243,7 +243,9 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     """
     x, source, initial = tensors(args, 3)
     rows = window(i)
-    if len(rows) != x.rank or any(row.base_dilation > 1 or row.dilation > 1 for row in rows):
+    if not len(rows) == x.rank == source.rank or any(
+        row.base_dilation > 1 or row.dilation > 1 for row in rows
+    ):
         raise RefusalError("its window does not fit its operand")
     select, scatter = (
         c.find(i.attributes.get("select", "")),

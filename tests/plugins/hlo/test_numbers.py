@@ -237,3 +237,14 @@ def test_a_reduction_whose_computation_has_a_copy() -> None:
         }"""
     (found,) = run(imported(text), [np.arange(6, dtype=np.float32).reshape(2, 3)])
     np.testing.assert_array_equal(found, [2, 5])
+
+
+@pytest.mark.parametrize("kind", ["f8e4m3fn", "f8e5m2", "bf16", "f16", "f32", "f64"])
+def test_negative_zero_is_false(kind: str) -> None:
+    text = f"""ENTRY e {{
+        x = f32[4] parameter(0)
+        y = {kind}[4] convert(x)
+        ROOT z = pred[4] convert(y)
+    }}"""
+    (found,) = run(imported(text), [np.array([0, -0.0, -1, NAN], np.float32)])
+    assert found.tolist() == [False, False, True, True]
