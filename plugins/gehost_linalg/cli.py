@@ -19,8 +19,7 @@ import click
     "--format",
     "form",
     type=click.Choice(["table", "mlir", "dot"]),
-    default="table",
-    show_default=True,
+    help="table (default), mlir or dot; a text is always shown as MLIR.",
 )
 @click.option(
     "--control", default="one-use", show_default=True, help="Which legal fusions are done."
@@ -43,7 +42,7 @@ import click
 def command(
     model: str,
     node: str | None,
-    form: str,
+    form: str | None,
     control: str,
     multi_use: str,
     companions: str,

@@ -29,7 +29,7 @@ _BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2,
 def show(
     model: str,
     node: str | None,
-    form: str,
+    form: str | None,
     settings: Mapping[str, str],
     vendors: Sequence[str],
     *,
@@ -41,14 +41,18 @@ def show(
         UsageError: a name is unknown, or a text is malformed.
     """
     if model.endswith(".mlir"):
-        return fused_text(model, settings, before=before)
+        if node is not None:
+            raise UsageError(f"--node {node}: an MLIR text has no nodes", where=model)
+        if form not in {None, "mlir"}:
+            raise UsageError(f"--format {form}: an MLIR text is shown as mlir only", where=model)
+        return fused_text(model, settings, vendors, before=before)
     plans = plans_of(model, settings, vendors)
     shown = [Shown(plan, group) for plan in plans for group in plan.groups]
     if node is not None:
         shown = [each for each in shown if any(node in {n.name, n.label} for n in each.group.nodes)]
         if not shown:
             raise UsageError(_no_group(node, plans))
-    if form == "table":
+    if form in {None, "table"}:
         return _table(shown, plans, node) + "\n"
     if form == "mlir":
         return "\n".join(each.text(before=before) for each in shown)
@@ -59,7 +63,9 @@ def show(
 # --------------------------------------------------------------------------------------------------
 
 
-def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
+def fused_text(
+    path: str, settings: Mapping[str, str], vendors: Sequence[str] = (), *, before: bool
+) -> str:
     """The text of a file, fused unless ``before``.
 
     Raises:
@@ -71,6 +77,9 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
         raise UsageError(f"cannot be read: {error}", where=path) from error
     try:
         functions = parse(text)
+        if not functions:
+            raise UsageError("it has no func.func", where=path)
+        controls = controls_of(Host(HostOptions(vendors=tuple(vendors))).passes)
         for function in functions if not before else ():
             block = fuse_block(
                 function.ops,
@@ -78,6 +87,7 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
                 settings["multi_use"],
                 outputs=function.outputs,
                 companions=_companions(settings["companions"]),
+                controls=controls,
             )
             function.ops, function.outputs = block.ops, block.outputs
         return "\n".join(map(print_function, functions))

@@ -15,11 +15,13 @@ from gehost_linalg.fusability import (
     results_are_complete,
 )
 from gehost_linalg.fuse import Fused, fuse_checked
-from gehost_linalg.generic import Generic, Op, Opaque, Value
+from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_read
 from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
 ALL_COMPANIONS = (*COMPANIONS, RESHAPE)
+MOST_SCALAR_OPS = 1024
+"""Largest payload made by duplicating producers; each layer of a graph may double it."""
 
 
 class Block:
@@ -42,10 +44,12 @@ class Block:
         }
         self.made_by: dict[Value, Op] = {}
         self.readers: dict[Value, dict[Op, int]] = {}
+        self._scalar_readers: dict[Value, dict[Op, None]] = {}
+        """The operations that read a value as a size, a fill or in their payload."""
         self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
         read: set[Value] = set()
         for op in self.place:
-            read.update(op.operands)
+            read.update(op.operands, scalars_read(op))
             for result in op.results:
                 if result in self.made_by or result in read:
                     raise ValueError(f"%{result.name} is made twice, or read before it is made")
@@ -66,7 +70,12 @@ class Block:
         return [op for op in self.at if op is not None]
 
     def is_dead(self, value: Value) -> bool:
-        return value not in self._kept and not self.readers.get(value)
+        return value not in self._kept and not self._users(value)
+
+    def _users(self, value: Value) -> dict[Op, None]:
+        """The operations that read a value, as an operand or as a scalar."""
+        readers = dict.fromkeys(self.readers.get(value, ()))
+        return readers | self._scalar_readers.get(value, {})
 
     def operand(self, consumer: Op, index: int) -> OpOperand:
         """An operand with its producer and the uses of that."""
@@ -134,10 +143,15 @@ class Block:
             if value in self.made_by:
                 readers = self.readers[value]
                 readers[op] = readers.get(op, 0) + 1
+        for value in scalars_read(op):
+            if value in self.made_by:
+                self._scalar_readers.setdefault(value, {})[op] = None
 
     def _unread(self, op: Op) -> None:
         for value in op.operands:
             self.readers.get(value, {}).pop(op, None)
+        for value in scalars_read(op):
+            self._scalar_readers.get(value, {}).pop(op, None)
 
     def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
         """The operations outside of the pair on a path from ``producer`` to ``consumer``."""
@@ -147,7 +161,7 @@ class Block:
         while stack:
             op = stack.pop()
             for reader in dict.fromkeys(
-                each for value in op.results for each in self.readers.get(value, ())
+                each for value in op.results for each in self._users(value)
             ):
                 if reader is consumer and op is not producer:
                     path = [op]
@@ -167,7 +181,7 @@ class Block:
             op = self.at[place]
             if op is not None and any(
                 (made := self.made_by.get(each)) is producer or made in behind
-                for each in op.operands
+                for each in (*op.operands, *scalars_read(op))
             ):
                 behind.add(op)
         if behind:
@@ -266,15 +280,14 @@ class Driver:
     def _swap(self, op: Op, change: Change) -> None:
         """Do a change, and queue the operations that may fuse now."""
         block = self.block
-        before = dict.fromkeys(op.operands)
+        before = dict.fromkeys((*op.operands, *scalars_read(op)))
         for value in change.replaced:
             self._queue_readers(value)
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self._queue_readers(value)
-        self._released(
-            [value for value in before if not any(value in made.operands for made in change.ops)]
-        )
+        read = {value for made in change.ops for value in (*made.operands, *scalars_read(made))}
+        self._released([value for value in before if value not in read])
 
     def _queue_readers(self, value: Value) -> None:
         self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
@@ -289,7 +302,7 @@ class Driver:
                     self._queue_readers(result)
 
     def _remove(self, op: Op) -> None:
-        values = list(dict.fromkeys(op.operands))
+        values = list(dict.fromkeys((*op.operands, *scalars_read(op))))
         self.block.remove(op)
         self._released(values)
 
@@ -372,6 +385,9 @@ class Driver:
             return Refusal(
                 "control", f"the producer has {operand.uses} uses, and multi-use is refuse"
             )
+        scalar_ops = len(producer.payload.ops) + len(consumer.payload.ops)
+        if self.multi_use == "duplicate" and scalar_ops > MOST_SCALAR_OPS:
+            return Refusal("too-large", f"more than {MOST_SCALAR_OPS} scalar operations")
         if self.multi_use == "share":
             incomplete = results_are_complete(operand) if operand.shared else None
             if incomplete is not None:
@@ -403,6 +419,7 @@ class Driver:
                 self._queue_readers(new)
         if all(map(block.is_dead, producer.results)):
             block.remove(producer)
+            self._released(scalars_read(producer))
         else:
             for result in producer.results:
                 self._queue_readers(result)

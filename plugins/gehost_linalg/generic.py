@@ -184,6 +184,12 @@ class Payload:
             if op.name == INDEX and not isinstance(op.attribute, str | None)
         )
 
+    @cached_property
+    def captured(self) -> tuple[Value, ...]:
+        """The scalars that it reads from outside the operation."""
+        refs = [*(each for op in self.ops for each in op.operands), *self.yields]
+        return tuple(each for each in refs if isinstance(each, Value))
+
     def reading(self, args: dict[int, Ref]) -> Payload:
         """The same operations with arguments replaced."""
 
@@ -359,6 +365,19 @@ class Opaque:
 
 
 Op: TypeAlias = Generic | Opaque
+
+
+def scalars_read(op: Op) -> Iterator[Value]:
+    """Yield the values that an operation reads without having them as operands.
+
+    They are the sizes and elements of its empties and fills, and the scalars of its payload.
+    """
+    for value in op.operands:
+        yield from value.sizes
+        if isinstance(value.fill, Value):
+            yield value.fill
+    if isinstance(op, Generic):
+        yield from op.payload.captured
 
 
 class GenericError(ValueError):

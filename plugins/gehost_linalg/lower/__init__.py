@@ -369,6 +369,8 @@ def lower(op: OnnxOp) -> list[Op]:
     function = lowerings().get(op.op)
     if function is None:
         raise NotLowered(f"not-lowered: {op.op}")
+    if op.attributes.get("broadcast"):  # operands of lower rank stand at the attribute "axis"
+        raise NotLowered(f"not-lowered: {op.op} of opset {op.version} with broadcast")
     for value in (*op.inputs, *op.outputs):
         if value is not None and value.dtype and value.dtype not in DTYPES:
             raise NotLowered(f"dtype: {value.name} is {value.dtype}")

@@ -294,6 +294,8 @@ def _where(op: OnnxOp) -> None:
 def _prelu(op: OnnxOp) -> None:
     x, slope, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
+    if op.version < 7:
+        raise NotLowered(f"not-lowered: PRelu of opset {op.version}, whose slope is per channel")
     op.same_loops(
         [x, slope], out, s.payload(_select_negative(s, dtype, mul(s, Arg(0), Arg(1), dtype)))
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gehost_linalg.affine import Const, Dim, Expr
-from gehost_linalg.generic import Arg, Ref, Size, Value
+from gehost_linalg.generic import Arg, Literal, Ref, Size, Value, is_known
 from gehost_linalg.lower import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import div, mul, number
 
@@ -73,11 +73,17 @@ def reduce(
 
 
 def count(op: OnnxOp, s: Scalars, x: Value, axes: Sequence[int], dtype: str) -> Ref:
-    """The number of elements along ``axes``, from sizes that are known at run time."""
+    """The number of elements along ``axes``, from sizes that are known at run time.
+
+    At least 1: the mean of no elements is 0, as in ONNX Runtime.
+    """
     made: Ref | None = None
+    shape = x.shape or ()
     for axis in axes:
-        size = s.add("arith.index_cast", op.names.extent((x.shape or ())[axis]), dtype="i64")
+        size = s.add("arith.index_cast", op.names.extent(shape[axis]), dtype="i64")
         made = size if made is None else s.add("arith.muli", made, size, dtype="i64")
+    if made is not None and not all(is_known(shape[axis]) for axis in axes):
+        made = s.add("arith.maxsi", made, Literal(1, "i64"), dtype="i64")
     return number(1, dtype) if made is None else s.add("arith.sitofp", made, dtype=dtype)
 
 
@@ -117,7 +123,8 @@ def _reduce(op: OnnxOp) -> None:
     if not given and int(op.attributes.get("noop_with_empty_axes", 0)):
         raise NotLowered(f"not-lowered: {op.op} without axes")
     axes = sorted(op.axes(given, len(shape))) if given else list(range(len(shape)))
-    if any(shape[axis] in {0, "0"} for axis in axes) and op.op in {"ReduceMax", "ReduceMin"}:
+    empty = {"ReduceMax", "ReduceMin", "ReduceMean"}  # the result is not that of the loops
+    if any(shape[axis] in {0, "0"} for axis in axes) and op.op in empty:
         raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
     keepdims = bool(int(op.attributes.get("keepdims", 1)))
     reduction = REDUCTIONS[op.op]

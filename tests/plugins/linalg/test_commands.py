@@ -81,6 +81,48 @@ def test_an_mlir_text_is_fused() -> None:
     assert run(str(CASES / "diamond.mlir"), "--before").output.count("math.exp") == 1
 
 
+def test_a_fused_text_can_be_read_again(tmp_path: Path) -> None:
+    result = run(str(CASES / "sizes_of_an_argument.mlir"), "--after")
+    assert result.exit_code == 0
+    assert (result.output.count("tensor.dim"), result.output.count("linalg.generic")) == (2, 1)
+    (tmp_path / "fused.mlir").write_text(result.output)
+    assert run(str(tmp_path / "fused.mlir"), "--before").output == result.output
+
+
+def test_a_control_function_of_a_vendor_is_known_for_a_text(model: str) -> None:
+    file = Path(model).parent / "vendors" / "acme" / "custom_fusion_passes" / "control.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        'from gehost_linalg import control_function\n\n\n@control_function("never")\n'
+        'def never(operand):\n    return "never"\n'
+    )
+    vendors = ("--vendors", str(file.parents[2]))
+    result = run(str(CASES / "add_mul.mlir"), "--control", "never", *vendors)
+    assert result.output.count("linalg.generic") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--node", "n"), "--node n: an MLIR text has no nodes"),
+        (("--format", "dot"), "--format dot: an MLIR text is shown as mlir only"),
+        (("--format", "table"), "--format table: an MLIR text is shown as mlir only"),
+    ],
+)
+def test_options_for_models_are_refused_for_a_text(options: tuple[str, ...], message: str) -> None:
+    result = run(str(CASES / "add_mul.mlir"), *options)
+    assert isinstance(result.exception, UsageError)
+    assert message in str(result.exception)
+    assert run(str(CASES / "add_mul.mlir"), "--format", "mlir").exit_code == 0
+
+
+def test_a_text_without_functions_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.mlir").write_text("")
+    result = run(str(tmp_path / "empty.mlir"))
+    assert isinstance(result.exception, UsageError)
+    assert "it has no func.func" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gehost.testing import parse as parse_onnx
 from gehost_linalg.control import ControlError
-from gehost_linalg.driver import Block, fuse_all
+from gehost_linalg.driver import MOST_SCALAR_OPS, Block, fuse_all, fuse_block
 from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.interpret import interpret
+from gehost_linalg.mlir import Function, parse, print_function
 from tests.plugins.linalg.conftest import Case, maps, payload
 from tests.plugins.linalg.dags import random_function
+from tests.plugins.linalg.models import graph, lowered
 
 I2 = "d0, d1"
 
@@ -141,3 +144,55 @@ def test_a_long_chain_is_fused_in_one_walk() -> None:
     (op,) = fuse_all(ops, outputs=[value])
     assert len(op.payload.ops) == 401
     assert len(op.ins) == 3
+
+
+SIZES_OF_A_RESULT = """
+#id = affine_map<(d0) -> (d0)>
+func.func @f(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %a, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  %m = tensor.dim %p, %c0 : tensor<?xf32>
+  %g = tensor.empty(%m) : tensor<?xf32>
+  %q = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%p : tensor<?xf32>) outs(%g : tensor<?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.tanh %x : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  return %p, %q : tensor<?xf32>, tensor<?xf32>
+}
+"""
+
+
+def test_a_consumer_whose_sizes_depend_on_the_producer_does_not_share_it() -> None:
+    """The fused operation would need the size of its own result."""
+    (function,) = parse(SIZES_OF_A_RESULT)
+    block = fuse_block(function.ops, "always", "share", outputs=function.outputs)
+    assert [payload(op) for op in block.ops if isinstance(op, Generic)] == [["exp"], ["tanh"]]
+    reasons = [str(refusal) for found in block.refusals.values() for _, refusal in found]
+    assert reasons == ["consumer-not-generic: tensor.dim", "cycle: through tensor.dim"]
+    after = Function(function.name, function.arguments, block.ops, block.outputs)
+    assert print_function(parse(print_function(after))[0]) == print_function(after)
+
+
+def test_duplication_ends_before_payloads_double_without_end() -> None:
+    """Each of 30 layers reads the one below twice: copied throughout, the last would have 2 ** 30 operations."""
+    layers = "\n".join(f"t{i} = Transpose(v{i})\nv{i + 1} = Add(v{i}, t{i})" for i in range(30))
+    _, found = lowered(
+        parse_onnx(graph(f"v0 = Neg(x)\n{layers}\ny = Neg(v30)", "float[3,3] x", "float[3,3] y"))
+    )
+    block = fuse_block(found.ops, "always", "duplicate", outputs=found.outputs)
+    sizes = [len(op.payload.ops) for op in block.ops if isinstance(op, Generic)]
+    assert 100 < max(sizes) <= 2 * MOST_SCALAR_OPS
+    reasons = [str(refusal) for found in block.refusals.values() for _, refusal in found]
+    assert f"too-large: more than {MOST_SCALAR_OPS} scalar operations" in reasons
+    x = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+    (value,) = [each for tensor, each in found.values.items() if tensor.name == "x"]
+    before = interpret(found.ops, {value: x}, found.outputs, found.names.rules)
+    after = interpret(block.ops, {value: x}, block.outputs, found.names.rules)
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-5)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.plugins.linalg.models import check, graph
+from gehost.testing import parse
+from tests.plugins.linalg.models import check, graph, lowered
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3)).astype(np.float32)
@@ -179,3 +180,17 @@ p = Add(e, one)
 m = Mul(x, p)
 y = Mul(m, half)"""
     check(graph(body, "float[b,s] x", "float[b,s] y"), {"x": X})
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("Add<broadcast=1,axis=0>(x, w)", "not-lowered: Add of opset 6 with broadcast"),
+        ("Pow<broadcast=1,axis=0>(x, w)", "not-lowered: Pow of opset 6 with broadcast"),
+        ("PRelu(x, w)", "not-lowered: PRelu of opset 6, whose slope is per channel"),
+    ],
+)
+def test_how_old_opsets_broadcast_is_left_alone(call: str, reason: str) -> None:
+    text = graph(f"y = {call}", "float[3,3] x, float[3] w", "float[3,3] y", 6)
+    _, found = lowered(parse(text))
+    assert list(found.reasons.values()) == [reason]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.plugins.linalg.models import check, graph
+from gehost.testing import parse
+from tests.plugins.linalg.models import check, graph, lowered
 
 X = np.random.default_rng(1).uniform(0.5, 2, size=(2, 3, 4)).astype(np.float32)
 OPS = ["Sum", "Mean", "Prod", "Max", "Min", "SumSquare", "L1", "L2", "LogSum", "LogSumExp"]
@@ -52,3 +53,10 @@ def test_not_a_number_is_kept() -> None:
         ),
         {"x": odd},
     )
+
+
+def test_a_mean_of_no_elements() -> None:
+    body = "a = Constant<value = int64[1] {1}>()\nr = ReduceMean(x, a)\ny = Exp(r)"
+    check(graph(body, "float[n,m] x", "float[n,1] y"), {"x": np.zeros((2, 0), np.float32)})
+    _, found = lowered(parse(graph(body, "float[2,0] x", "float[2,1] y")))
+    assert list(found.reasons.values()) == ["not-lowered: ReduceMean of an axis of size 0"]
