@@ -1,7 +1,4 @@
-"""Attributes of a node as Python values, and the encoder.
-
-They are decoded on access.
-"""
+"""Attributes of a node as Python values, decoded on access; their encoder."""
 
 from __future__ import annotations
 
@@ -68,10 +65,7 @@ class Attributes(Mapping[str, Any]):
         return next(body for body in self._node.bodies if body.proto is graph)
 
     def constant_array(self, base_dir: str | None) -> np.ndarray[Any, Any] | None:
-        """Return the value of a ``Constant`` node with these attributes.
-
-        None for a sparse one.
-        """
+        """Return the value of a ``Constant``, None for a sparse one."""
         for name, proto in self._protos.items():
             if name == "value":
                 return tensors.to_numpy(proto.t, base_dir)
@@ -123,9 +117,7 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """Encode a Python value as an ``AttributeProto``.
-
-    One that is given as such is copied.
+    """Encode a Python value; copy it if it is an ``AttributeProto``.
 
     Numpy arrays become tensors.
 

@@ -50,9 +50,7 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
 
 
 def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
-    """Check a call's number of inputs and outputs.
-
-    It has no more than the function.
+    """Refuse a call with more inputs or outputs than the function.
 
     Raises:
         ModelError: it has more.
@@ -73,10 +71,7 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
 def _operators(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.FunctionProto]
 ) -> Counter[str]:
-    """Count the nodes by operator; check those that are calls.
-
-    Nested bodies are included.
-    """
+    """Count nodes by operator, nested bodies included; check function calls."""
     found: Counter[str] = Counter()
     waiting = list(nodes)
     while waiting:

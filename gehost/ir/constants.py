@@ -1,7 +1,4 @@
-"""Constants.
-
-Their size without reading them, their elements, and a key for equality.
-"""
+"""Constants: size without reading, elements, and a key for equality."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ _AS_STORED = frozenset(
 def tensor_of(value: Value) -> onnx.TensorProto | None:
     """Return the tensor of a constant.
 
-    None for values that are not constant, sparse ones and a ``Constant`` of plain numbers.
+    Returns None if the value is not constant, is sparse, or is a ``Constant`` of plain numbers.
     """
     if not value.is_constant:
         return None
@@ -61,10 +58,7 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
 
 
 def stored_bytes(value: Value) -> int | None:
-    """Return the data size of a constant, from its dimensions.
-
-    None if it cannot be read.
-    """
+    """Return a constant's data size from its dimensions, None if unreadable."""
     tensor = tensor_of(value)
     if tensor is None:
         array = elements(value) if value.is_constant and value.initializer is None else None
@@ -82,10 +76,7 @@ def external_bytes(value: Value) -> int:
 
 
 def elements(value: Value) -> Array | None:
-    """Return the constant's elements.
-
-    None if it is not a constant, or cannot be read.
-    """
+    """Return the elements, None if not a constant or not readable."""
     try:
         return value.array
     except ModelError:
@@ -121,9 +112,7 @@ def _length(text: str | bytes) -> int:
 
 
 def content(value: Value, most: int = SMALL) -> Hashable:
-    """Return a key for equality of constants.
-
-    Equal keys mean equal element type, shape and bits.
+    """Return a key for equal element type, shape and bits.
 
     None above ``most`` bytes.
     """

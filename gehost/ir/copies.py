@@ -19,10 +19,7 @@ Reduced: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def reduced_graph(graph: Graph) -> Reduced:
-    """Return a graph as its place in its model.
-
-    Raises ``TypeError`` if it was removed.
-    """
+    """Return a graph as its place in its model."""
     for place, each in enumerate(graph.model.graphs):
         if each is graph:
             return graph_at, (graph.model, place)
@@ -34,10 +31,7 @@ def graph_at(model: Model, place: int) -> Graph:
 
 
 def reduced_node(node: Node) -> Reduced:
-    """Return a node as its place in its graph.
-
-    Raises ``TypeError`` if it was removed.
-    """
+    """Return a node as its place in its graph."""
     for place, each in enumerate(node.graph.nodes):
         if each is node:
             return node_at, (node.graph, place)
@@ -49,10 +43,7 @@ def node_at(graph: Graph, place: int) -> Node:
 
 
 def reduced_value(value: Value) -> Reduced:
-    """Return a value as its name in its graph.
-
-    Raises ``TypeError`` if it was removed.
-    """
+    """Return a value as its name in its graph."""
     if value.graph.values.get(value.name) is not value:
         raise TypeError(f"{value!r} is no longer in its graph; it cannot be copied")
     return value_at, (value.graph, value.name)

@@ -121,10 +121,7 @@ def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: se
 
 
 def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto]]:
-    """Yield every declared shape in a graph and its bodies.
-
-    Each comes with the name of its tensor.
-    """
+    """Yield tensor name and shape for each declaration, bodies included."""
     for entry in (*graph.input, *graph.output, *graph.value_info):
         for shape in _shapes_of(entry.type):
             yield entry.name, shape
@@ -138,10 +135,7 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
 
 
 def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
-    """Yield the shapes in a type.
-
-    Those of elements of a sequence, map or optional are included.
-    """
+    """Yield the shapes in a type, also of its element types."""
     held = kind.WhichOneof("value")
     if held in ("tensor_type", "sparse_tensor_type"):
         yield getattr(kind, held).shape
@@ -175,10 +169,7 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
 
 
 def _expression(text: str) -> ast.expr | None:
-    """Parse sums, products and others of names and integers.
-
-    None if the text is not one.
-    """
+    """Parse sums, products etc. of names and integers, None otherwise."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -188,10 +179,7 @@ def _expression(text: str) -> ast.expr | None:
 
 
 def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
-    """Return the expression with sizes in place of symbols.
-
-    It is evaluated as far as possible.
-    """
+    """Substitute sizes for symbols and evaluate as far as possible."""
     if isinstance(tree, ast.Name):
         return ast.Constant(sizes[tree.id]) if tree.id in sizes else tree
     if not isinstance(tree, ast.BinOp):
@@ -208,9 +196,7 @@ def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
 
 
 def _check_initializers(graph: onnx.GraphProto) -> None:
-    """Check that initializers have their declared shapes.
-
-    Those of the graph and its bodies.
+    """Check initializers of the graph and its bodies against declared shapes.
 
     Raises:
         UsageError: one does not.

@@ -1,6 +1,4 @@
-"""The edits of a graph, each beside its inverse.
-
-The journal holds the inverses.
+"""The edits of a graph, each beside its inverse for the journal.
 
 An edit first records its inverse, then writes protobuf and index together. Inverses are idempotent
 and accept a partial edit, so that an error or interrupt at any line can be undone. ``Graph``'s
@@ -53,7 +51,7 @@ class Journal:
     def last(self) -> tuple[int, object]:
         """The current position and the last entry.
 
-        Both are equal only if nothing was edited.
+        Two readings are equal only if nothing was edited between them.
         """
         return self.mark(), self._entries[-1] if self._entries else None
 
@@ -271,10 +269,7 @@ def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) ->
 
 
 def _use_inputs(node: Node) -> None:
-    """Register a node as reader of its inputs.
-
-    The readers in its bodies are registered, too.
-    """
+    """Register a node, and the readers in its bodies, as readers."""
     for value in node.inputs:
         if value is not None:
             if value.read_by is None:
@@ -339,10 +334,7 @@ def _put_attribute(
 
 
 def set_metadata(model: Model, owner: Node | Model, key: str, text: str | None) -> None:
-    """Set or remove (None) one ``metadata_props`` entry.
-
-    It belongs to a node or to the model.
-    """
+    """Set or remove (None) a ``metadata_props`` entry of node or model."""
     old = next((entry.value for entry in owner.proto.metadata_props if entry.key == key), None)
     model.journal.record(_put_metadata, owner, key, old)
     if isinstance(owner, Node):
@@ -472,10 +464,7 @@ def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    """Give the nodes higher numbers, from the last on.
-
-    So they increase at every moment.
-    """
+    """Raise the nodes' numbers, last first, so that they increase throughout."""
     node = graph.tail
     assert node is not None
     order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP

@@ -1,6 +1,4 @@
-"""Elements of small integer tensors, such as computed shapes.
-
-They are numbers, named sizes, or unknown.
+"""Elements of small integer tensors: numbers, named sizes, or unknown.
 
 ``Reshape(x, Concat(Shape(x)[:2], [4, 8]))``: one unknown size makes ONNX's inference lose even the
 rank. Following the shape back to its inputs keeps the known elements.
@@ -54,7 +52,7 @@ class ElementsOfModel:
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
         """Return the elements of an integer vector or scalar.
 
-        None if their number is unknown.
+        Returns None if their number is unknown.
         """
         if (
             value is None
@@ -195,10 +193,7 @@ def _computed(
 
 
 def _whole(number: int) -> Dim:
-    """Return a result that fits 32 bits.
-
-    None for others, as overflow is not modelled.
-    """
+    """Return a result that fits 32 bits, else None (overflow)."""
     return number if -(1 << 31) <= number < 1 << 31 else None
 
 
@@ -292,10 +287,7 @@ def _filled(node: Node, shape: Elements) -> Elements | None:
 
 
 def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None:
-    """Return the product of all elements.
-
-    None if the given axes may be empty.
-    """
+    """Return the product of all elements, None if axes may be empty."""
     if (node.graph.model.opset() or 0) >= _AXES_AS_INPUT:
         if node.input(1) is not None or node.attrs.get("noop_with_empty_axes", 0):
             return None

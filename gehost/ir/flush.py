@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 def flush_nodes(graph: Graph) -> None:
-    """Write the nodes in the index's order.
-
-    Removed nodes, constants and types are dropped.
-    """
+    """Write the nodes in order; drop removed nodes, constants and types."""
     wanted = [node.proto for node in graph.nodes]
     table, stood = NodeTable(graph.protos), list(graph.protos)
     # removed nodes, and those that an interrupt below skips, keep the old table

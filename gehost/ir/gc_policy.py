@@ -33,9 +33,9 @@ def gc_disabled() -> Generator[None]:
 
 
 def gc_unfrozen() -> bool:
-    """True unless the process has frozen objects (``gc.freeze``).
+    """Whether the process has no frozen objects (``gc.freeze``).
 
-    Python 3.12 itself starts with some hundred frozen objects.
+    Python 3.12 itself starts with some hundred frozen objects, which do not count.
     """
     return gc.get_freeze_count() < 1000
 

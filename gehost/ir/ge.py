@@ -1,7 +1,4 @@
-"""GE's accessor names on nodes.
-
-Thin aliases, so that examples of its documentation work here.
-"""
+"""GE's accessor names as thin aliases, so that its examples work."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ class Shape:
         self._dims = dims
 
     def GetDims(self) -> list[int]:
-        """Return the sizes, -1 if unknown or symbolic.
-
-        ``[-2]`` if the rank is unknown.
-        """
+        """Return the sizes, -1 if unknown or symbolic, ``[-2]`` without a rank."""
         if self._dims is None:
             return [-2]
         return [dim if isinstance(dim, int) else -1 for dim in self._dims]
@@ -111,10 +105,7 @@ class NodeIo:
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:
-        """Return the producer of a tensor.
-
-        It is a ``SourceNode`` for a graph input or an initializer.
-        """
+        """Return a tensor's producer, a ``SourceNode`` for inputs and initializers."""
         if value.producer is None:
             return cls(SourceNode(value), 0, value)
         return cls(value.producer, value.index, value)
@@ -207,25 +198,19 @@ class GNodeAccessors:
     def GetInDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> NodeIo:
         """Return the node and output that feed input ``index``.
 
-        A ``SourceNode`` for a graph input or an initializer.
+        The node is a ``SourceNode`` for a graph input or an initializer.
         """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
     def GetOutDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> list[NodeIo]:
-        """Return the users of output ``index`` with their input slots.
-
-        They are in topological order.
-        """
+        """Return the users of output ``index`` and their slots, in topological order."""
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SourceNode(GNodeAccessors):
-    """Stands for the producer of a tensor without one.
-
-    ``Data`` for a graph input, ``Const`` for an initializer.
-    """
+    """Stand-in producer: ``Data`` for graph inputs, ``Const`` for initializers."""
 
     __slots__ = ("_value",)
 

@@ -1,6 +1,4 @@
-"""The index over the protobuf.
-
-A graph's nodes, values and uses, and the methods that edit them.
+"""The index over the protobuf: nodes, values, uses, and editing methods.
 
 The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node without
 edits keeps the bytes it was loaded with. Every edit goes through a ``Graph`` method, which writes
@@ -63,9 +61,7 @@ CONSTANTS_OF_ALL_TYPES = 9
 
 
 class Nodes:
-    """The nodes of a graph in topological order.
-
-    Iterable, with length and index.
+    """The nodes of a graph in topological order, with length and index.
 
     It is also its own iterator: ``next(graph.nodes)`` is the first node.
     """
@@ -207,10 +203,7 @@ class Graph:
         return None
 
     def level_of(self, node: Node) -> Node:
-        """Return the node of this graph that holds ``node``.
-
-        ``node`` is that node, or in its bodies.
-        """
+        """Return this graph's node that is ``node`` or holds it."""
         while node.graph is not self:
             owner = node.graph.owner
             if owner is None:
@@ -221,17 +214,14 @@ class Graph:
     def reading_node(self, reader: Node | Graph) -> Node | None:
         """Return the node of this graph that is ``reader`` or holds it.
 
-        None if ``reader`` is this graph, which reads its outputs.
+        Returns None if ``reader`` is this graph, which reads its outputs.
         """
         if isinstance(reader, Node):
             return self.level_of(reader)
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
 
     def slots_of(self, value: Value) -> list[int]:
-        """Return the positions of ``value`` among the outputs, in order.
-
-        Uses an index.
-        """
+        """Return the positions of ``value`` among outputs, in order, from an index."""
         if self.slots is None:
             self.slots = Slots(self.outputs)
         return self.slots.of(value)
@@ -246,10 +236,7 @@ class Graph:
         return found
 
     def captured(self) -> list[tuple[Node | Graph, int, Value]]:
-        """Return every read of an outside value.
-
-        In this body and the bodies inside it.
-        """
+        """Return all reads of outside values here and in inner bodies."""
         inside = dict.fromkeys([self, *self.subgraphs()])
         found: list[tuple[Node | Graph, int, Value]] = []
         for graph in inside:
@@ -454,9 +441,7 @@ class Graph:
         return value
 
     def remove_initializer(self, value: Value) -> None:
-        """Remove an unused initializer.
-
-        It has no users and is not a graph input.
+        """Remove an initializer without users that is not a graph input.
 
         Raises:
             GehostError: it has users, or is a graph input.

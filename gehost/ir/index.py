@@ -1,6 +1,4 @@
-"""Build the index over a parsed protobuf.
-
-Graphs, nodes in topological order, and values.
+"""Build the index over a protobuf: graphs, topologically ordered nodes, values.
 
 The file's order may be another one.
 """
@@ -37,9 +35,7 @@ def index_model(model: Model, proto: onnx.GraphProto) -> Graph:
 
 
 def index_bodies(node: Node) -> list[Graph]:
-    """Index the graph attributes of a new node.
-
-    Returns all bodies in it.
+    """Index a new node's graph attributes and return all its bodies.
 
     Raises:
         ModelError: as ``index_model``.
@@ -51,10 +47,7 @@ def index_bodies(node: Node) -> list[Graph]:
 
 
 def _index_all(waiting: list[Graph]) -> None:
-    """Index graphs level by level.
-
-    A body is read once its surroundings are known.
-    """
+    """Index graphs level by level, each body after its surroundings."""
     unsorted: dict[Graph, None] = {}
     for graph in waiting:  # grows during the loop
         loose, in_order = _index_level(graph, waiting)
@@ -128,9 +121,7 @@ def _index_inputs(graph: Graph) -> None:
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:
-    """Index the nodes.
-
-    Returns whether each comes after the nodes that it reads.
+    """Index the nodes; return whether each follows those that it reads.
 
     ``pending`` gets the values that no node defines. This loop dominates the cost of loading, so it
     avoids calls.

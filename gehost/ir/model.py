@@ -1,7 +1,4 @@
-"""A loaded model.
-
-Its protobuf, the graphs indexed over it, its names, functions and journal.
-"""
+"""A loaded model: protobuf, indexed graphs, names, functions and journal."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _IR_OF_DEVICES = 11
 
 
 class Model:
-    """An ONNX model with an index over its graphs.
-
-    It also has its names, functions and the journal of edits.
-    """
+    """An ONNX model: indexed graphs, names, functions, and journal of edits."""
 
     def __init__(
         self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True
@@ -150,10 +144,7 @@ class Model:
         return iter_graphs([self.graph])
 
     def opset(self, domain: str = "") -> int | None:
-        """Return the opset version that the model imports for a domain.
-
-        None if it does not.
-        """
+        """Return the opset that the model imports for a domain, or None."""
         return self.opsets.get("" if domain == "ai.onnx" else domain)
 
     def import_domain(self, domain: str, version: int) -> None:
@@ -220,18 +211,12 @@ class Model:
         self._has_device_configurations = True
 
     def new_size(self) -> str:
-        """Return a new name for an unknown size.
-
-        No other size of the model has it.
-        """
+        """Return a name for an unknown size, new in the model."""
         self._sizes += 1
         return f"?{self._sizes}"
 
     def fresh_name(self, stem: str) -> str:
-        """Return ``<stem>_<k>`` with the first unused k.
-
-        The model and its bodies count.
-        """
+        """Return ``<stem>_<k>`` with the first k unused in model and bodies."""
         return self.names.fresh(stem)
 
     def index_bodies(self, node: Node) -> None:
@@ -253,10 +238,7 @@ class Model:
     # functions
 
     def function(self, op: str) -> onnx.FunctionProto | None:
-        """Return the body of an operator.
-
-        It is the model's own, or one that was offered since.
-        """
+        """Return the operator's body: the model's own or one offered since."""
         own = self.functions.get(op)
         return self.new_functions.get(op) if own is None else own
 
@@ -273,10 +255,7 @@ class Model:
         )
 
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
-        """Offer a body for an operator without one.
-
-        It is written if a node calls it.
-        """
+        """Offer a body for an operator, written if a node calls it."""
         if self.function(op) is None and op not in self.withheld:
             self.journal.record(self._withdraw_function, op)
             self.new_functions[op] = function
@@ -285,10 +264,7 @@ class Model:
         self.new_functions.pop(op, None)
 
     def withhold_function(self, op: str) -> None:
-        """Withdraw the body that was offered for an operator.
-
-        No other one is accepted.
-        """
+        """Withdraw an operator's offered body; no other is accepted."""
         self.journal.record(self._offer_again, op, self.new_functions.get(op))
         self.new_functions.pop(op, None)
         self.withheld.add(op)
@@ -307,10 +283,7 @@ class Model:
         used[op] = used.pop(op)  # after those that it calls, as onnx.reference requires
 
     def remove_functions(self, ops: Collection[str]) -> None:
-        """Remove functions that came with the model, and commit.
-
-        They must have no calls.
-        """
+        """Remove uncalled functions that came with the model, and commit."""
         self.commit()
         kept = [
             function
@@ -337,9 +310,7 @@ class Model:
         return self.journal.mark()
 
     def undo(self, mark: int) -> None:
-        """Undo every edit since ``mark``, last first.
-
-        Restores the index and the bytes.
+        """Undo every edit since ``mark``, last first, in index and bytes.
 
         Raises:
             GehostError: an edit since ``mark`` was committed, or written by ``flush``.
@@ -355,7 +326,7 @@ class Model:
     def flush(self) -> onnx.ModelProto:
         """Commit, update the protobuf from the index, and return it.
 
-        It stays this object's.
+        The returned protobuf still belongs to this object.
         """
         with gc_disabled():  # creates an object for each node
             self.graph.flush()
@@ -412,10 +383,7 @@ class Model:
             check_graph(graph)
 
     def close(self) -> None:
-        """Break the index's reference cycles.
-
-        Then its memory is freed at once.
-        """
+        """Break the index's reference cycles, which frees its memory at once."""
         for graph in list(self.graphs):
             node = graph.head
             while node is not None:

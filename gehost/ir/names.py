@@ -1,7 +1,4 @@
-"""Names of nodes and tensors, unique in a whole model.
-
-Nested bodies are included.
-"""
+"""Names of nodes and tensors, unique over a model and its bodies."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ class Names:
     def put_back(self, names: Iterable[str]) -> None:
         """Register names that an undo restores.
 
-        They may have been scanned while absent.
+        A scan while they were absent did not find them.
         """
         if self._used is not None:
             self._used.update([name for name in names if name[-1:].isdigit()])

@@ -104,16 +104,13 @@ class Value:
     def node(self) -> Node | SourceNode:
         """The producer; without one, a stand-in with the same accessors.
 
-        ``Data`` for a graph input, ``Const`` for an initializer.
+        The stand-in is ``Data`` for a graph input, ``Const`` for an initializer.
         """
         return SourceNode(self) if self.producer is None else self.producer
 
     @property
     def is_input(self) -> bool:
-        """Whether this is an input of the graph.
-
-        An initializer can be one, as its default.
-        """
+        """Whether this is a graph input, perhaps with an initializer as default."""
         return self.index == INPUT
 
     @property
@@ -145,7 +142,7 @@ class Value:
     def elements(self) -> tuple[Dim, ...] | None:
         """The elements of an integer scalar or vector, at most 64.
 
-        None if their number is unknown.
+        It is None if the number of elements is unknown.
 
         Each is a number, a size as in ``shape``, or None. Constants are read, and computed shapes
         are traced back to their inputs: for ``Concat(Shape(x)[:2], [12, 64])`` the elements may be
@@ -157,7 +154,8 @@ class Value:
     def is_constant(self) -> bool:
         """Whether the value is constant.
 
-        An initializer that no caller can override, or the output of a ``Constant`` node.
+        It is one if it is an initializer that no caller can override, or a ``Constant``'s
+        output.
         """
         if self.initializer is not None:
             return self.index != INPUT or self.graph.model.ir_version < 4
@@ -165,9 +163,7 @@ class Value:
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
-        """The constant's elements (read-only).
-
-        None if this is not a constant, or a sparse one.
+        """The constant's elements (read-only), None if not constant or sparse.
 
         Read on demand; external data is memory-mapped. Small arrays are cached.
         """
@@ -194,10 +190,7 @@ class Value:
 
     @property
     def readers(self) -> Collection[Node | Graph]:
-        """The users of this value, each once.
-
-        Nodes, also in bodies, and graphs as output users.
-        """
+        """The users, each once: nodes, also in bodies, and graphs (as outputs)."""
         found = self.read_by
         if found is None:
             return ()
@@ -207,10 +200,7 @@ class Value:
 
     @property
     def uses(self) -> list[tuple[Node | Graph, int]]:
-        """Every use of this value.
-
-        ``(node, input slot)``, and ``(graph, output slot)`` for a graph output.
-        """
+        """Every use as ``(node, input slot)``, or ``(graph, output slot)`` for outputs."""
         found: list[tuple[Node | Graph, int]] = []
         for reader in self.readers:
             read = reader.inputs if isinstance(reader, Node) else reader.outputs
@@ -256,10 +246,7 @@ class Value:
         return any(not isinstance(reader, Node) for reader in self.readers)
 
     def consumers(self) -> list[tuple[Node, int]]:
-        """Return the user nodes with their input slots.
-
-        They are in topological order, without graphs.
-        """
+        """Return the user nodes with their slots, in topological order."""
         found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
         if len(found) > 1:
             found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
@@ -274,9 +261,7 @@ class Value:
 
 
 class Node(GNodeAccessors):
-    """One operator application.
-
-    A ``NodeProto`` whose inputs and outputs are values, or None.
+    """One operator application: a ``NodeProto`` whose inputs and outputs are values.
 
     ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default
     domain.
@@ -353,10 +338,7 @@ class Node(GNodeAccessors):
 
     @property
     def label(self) -> str:
-        """The node's name, or that of its first output.
-
-        Messages and provenance use it.
-        """
+        """The node's name, else its first output's, for messages and provenance."""
         return self.name or next(
             (value.name for value in self.outputs if value is not None), self.op
         )
@@ -373,8 +355,8 @@ class Node(GNodeAccessors):
     def encoded_attrs(self) -> tuple[bytes, ...]:
         """The serialized attributes, in the file's order, as a cache key.
 
-        Short ones, which many nodes share, are cached, except for bodies, which are edited in
-        place.
+        Short ones, which many nodes share, are cached, except for bodies, which are edited
+        in place.
         """
         found = self._encoded
         if found is None:
@@ -397,10 +379,7 @@ class Node(GNodeAccessors):
 
     @property
     def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
-        """The devices of the node and the split of its tensors.
-
-        They are copies; assign to change.
-        """
+        """The node's devices and tensor splits (copies; assign to change them)."""
         found = onnx.NodeProto()
         found.device_configurations.extend(self.proto.device_configurations)
         return tuple(found.device_configurations)
@@ -415,24 +394,18 @@ class Node(GNodeAccessors):
     def in_graph(self) -> bool:
         """Whether the node is in its graph.
 
-        False once the node, or one that holds it in a body, has been removed.
+        It is false once the node, or one that holds it in a body, has been removed.
         """
         owner = self.graph.owner
         return self in self.graph.by_op.get(self.op, ()) and (owner is None or owner.in_graph)
 
     def input(self, index: SupportsIndex) -> Value | None:
-        """Return the value at input ``index``.
-
-        None if absent, also past the end.
-        """
+        """Return the value at ``index``, None if absent or past the end."""
         place = operator.index(index)
         return self.inputs[place] if place < len(self.inputs) else None
 
     def slots_of(self, value: Value) -> list[int]:
-        """Return the slots that read ``value``, in order.
-
-        Wide inputs use an index.
-        """
+        """Return the slots that read ``value`` in order, indexed if many."""
         if len(self.inputs) <= WIDE:
             return [slot for slot, read in enumerate(self.inputs) if read is value]
         if self.slots is None:
@@ -440,10 +413,7 @@ class Node(GNodeAccessors):
         return self.slots.of(value)
 
     def reads(self, value: Value) -> bool:
-        """Whether ``value`` is one of the node's inputs.
-
-        Wide inputs use an index.
-        """
+        """Whether ``value`` is an input; found by an index if many."""
         if len(self.inputs) <= WIDE:
             return value in self.inputs
         if self.slots is None:
@@ -476,10 +446,7 @@ by_order = attrgetter("order")
 
 
 def in_order(nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes of one graph in topological order.
-
-    Mostly they are sorted already.
-    """
+    """Return nodes of one graph in topological order, mostly sorted already."""
     last: Node | None = None
     for node in nodes:
         if last is not None and node.order < last.order:
@@ -495,19 +462,13 @@ def op_name(domain: str, op_type: str, overload: str = "") -> str:
 
 
 def split_op(op: str) -> tuple[str, str]:
-    """Split an operator name into domain and operator type.
-
-    The domain is "" for ONNX's own.
-    """
+    """Split an operator name into domain ("" for ONNX) and type."""
     domain, _, op_type = op.rpartition("::")
     return ("" if domain == "ai.onnx" else domain), op_type
 
 
 class Spelling(NamedTuple):
-    """The parts of an operator name as a node stores them.
-
-    Also the name, interned.
-    """
+    """The parts of an operator name as stored, and the name, interned."""
 
     domain: str
     op_type: str
@@ -546,10 +507,7 @@ class NodeTemplate(NamedTuple):
         metadata: Mapping[str, str],
         blank: str | None = None,
     ) -> NodeTemplate:
-        """Build one from encoded attributes and metadata.
-
-        Their entry ``blank`` is left open.
-        """
+        """Build one from encoded attributes and metadata, ``blank`` left open."""
         spelling = spelled(op)
         proto = onnx.NodeProto(op_type=spelling.op_type, attribute=attributes)
         if spelling.domain:

@@ -19,9 +19,7 @@ _SMALL = 1024
 
 
 def raise_opset(proto: onnx.ModelProto, version: int) -> None:
-    """Raise the opset of a model in place.
-
-    Raises its IR version to that opset's minimum.
+    """Raise a model's opset, and its IR version as required, in place.
 
     Inputs, outputs, weights, types and all that the file keeps beside nodes stay; operators that
     did not change are the same nodes. A converted operator has the name and the annotations of the
@@ -68,10 +66,7 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
 
 
 def _refuse_calls(proto: onnx.ModelProto) -> None:
-    """Refuse a call of a function.
-
-    Its body is written for the opset that it imports.
-    """
+    """Refuse a function call, since its body has its own opset."""
     functions = {(entry.domain, entry.name, entry.overload) for entry in proto.functions}
     for node in _nodes(proto.graph) if functions else ():
         if (node.domain, node.op_type, node.overload) in functions:
@@ -102,9 +97,7 @@ def _refusal(lean: onnx.ModelProto, version: int, message: str) -> ModelError:
 
 
 def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
-    """Give a graph the nodes of its converted copy.
-
-    Adds the initializers that they brought.
+    """Give a graph its converted copy's nodes and the initializers they use.
 
     Raises:
         ModelError: annotations of a node would be lost.
@@ -165,7 +158,7 @@ def _first_output(node: onnx.NodeProto) -> str:
 def _identity(node: onnx.NodeProto) -> Hashable:
     """Return a key that a node and its converted copy share.
 
-    The first output, else operator and inputs.
+    The key is the first output, or else the operator and its inputs.
     """
     return _first_output(node) or (node.domain, node.op_type, *node.input)
 

@@ -1,7 +1,4 @@
-"""A part of a graph with ordered inputs and outputs.
-
-It is that of a match, or chosen by a pass.
-"""
+"""A matched or chosen part of a graph with ordered boundary."""
 
 from __future__ import annotations
 
@@ -39,9 +36,9 @@ class Rejection:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Region:
-    """Nodes of one graph, with their boundary.
+    """Nodes of one graph with their boundary.
 
-    The outside values that they read (None: absent) and their results.
+    The boundary has the outside values that they read (None: absent) and their results.
     """
 
     __slots__ = ("_inside", "closed", "graph", "inputs", "nodes", "outputs")
@@ -65,9 +62,7 @@ class Region:
 
     @classmethod
     def of_nodes(cls, nodes: Iterable[Node]) -> Region | Rejection:
-        """Return the region that consists of ``nodes``.
-
-        Or the reason why it is not one.
+        """Return the region that consists of ``nodes``, or why it is none.
 
         Inputs are all values from outside, including constants and values captured by nested
         bodies, in the order of their first use. Outputs are all values used by outside nodes or by
@@ -183,10 +178,7 @@ class Region:
         return bool(self.cycle())
 
     def cycle(self) -> str:
-        """Return the way by which an output feeds an input, or "".
-
-        It has the form ``through …``.
-        """
+        """Return how an output feeds an input (``through …``), or ""."""
         both = next((value for value in self.inputs if value in self.outputs), None)
         if both is not None:
             return f'through tensor "{both.name}", which is both read and given'
@@ -206,10 +198,7 @@ def _named(node: Node) -> str:
 
 
 def _read_by(node: Node) -> Iterator[Value]:
-    """Yield the values that a node reads itself.
-
-    Then those that its bodies capture.
-    """
+    """Yield the values that a node reads, then those its bodies capture."""
     for value in node.inputs:
         if value is not None:
             yield value
@@ -225,9 +214,9 @@ def _is_read_outside(value: Value, graph: Graph, inside: Collection[Node]) -> bo
 def _way_back(
     graph: Graph, inside: Collection[Node], outputs: Sequence[Value], last: int
 ) -> Node | None:
-    """Return an outside node on a path back inside.
+    """Return an outside node on a path from an output back inside.
 
-    The path begins at an output; the node is at or before ``last``.
+    The node is at or before ``last``.
     """
     seen: set[Node] = set()
     values = list(outputs)
@@ -248,10 +237,7 @@ def _way_back(
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphInput:
-    """The inside users of one tensor that enters a boundary.
-
-    Each is a ``NodeIo(node, slot)``.
-    """
+    """The inside users, each a ``NodeIo(node, slot)``, of an entering tensor."""
 
     def __init__(self, node_inputs: Sequence[NodeIo] = ()) -> None:
         self._inputs = list(node_inputs)
@@ -430,7 +416,7 @@ def _between(
 def _check_closed(region: Region) -> None:
     """Check that inner tensors have no outside users.
 
-    Checked are those with inner users that are not outputs.
+    Inner tensors here are those that have inner users and are not outputs.
     """
     outputs = set(region.outputs)
     for node in region.nodes:

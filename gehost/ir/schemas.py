@@ -24,9 +24,7 @@ _NEWEST = 2**31 - 1
 
 @cache
 def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
-    """Return every version of an operator's schema, oldest first.
-
-    None if ONNX lacks it.
+    """Return an operator's schemas, oldest first; empty if ONNX lacks it.
 
     Queried by operator: loading all schemas of ONNX costs more than the rest of a small compile.
     """
@@ -44,10 +42,7 @@ def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 
 @cache
 def operator_names(domain: str = "") -> frozenset[str]:
-    """Return the operators of a domain of ONNX, at any version.
-
-    "" is ONNX's own domain.
-    """
+    """Return a domain's operators at any version ("" is ONNX's own)."""
     return frozenset(
         schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
     )
@@ -55,10 +50,7 @@ def operator_names(domain: str = "") -> frozenset[str]:
 
 @cache
 def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
-    """Return the schema in force at an opset.
-
-    None if there is none or it is deprecated.
-    """
+    """Return the schema at an opset, None if absent or deprecated."""
     found = None
     for schema in history(domain, op_type):
         if schema.since_version <= version:
@@ -68,9 +60,6 @@ def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | N
 
 @cache
 def first_version(domain: str, op_type: str) -> int | None:
-    """Return the first opset with an operator.
-
-    None if ONNX has none of that name.
-    """
+    """Return the first opset with an operator, None if ONNX lacks it."""
     versions = history(domain, op_type)
     return versions[0].since_version if versions else None

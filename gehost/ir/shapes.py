@@ -26,9 +26,7 @@ def same_shape(left: Value, right: Value) -> bool:
 
 
 def broadcasts_into(addend: Value, target: Value) -> bool:
-    """Whether ``addend`` is proven to broadcast to ``target``'s shape.
-
-    It does not widen it.
+    """Whether ``addend`` is proven to broadcast to ``target``'s shape without widening it.
 
     Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend
     has no more dimensions.

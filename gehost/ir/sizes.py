@@ -1,6 +1,4 @@
-"""Sums, products and quotients of named sizes.
-
-They are texts in a normal form.
+"""Sums, products and quotients of named sizes, as normalized texts.
 
 A size of a tensor is a number, a name or an expression such as ``2*batch + 1``. Expressions are
 polynomials with integer coefficients in a fixed order, so that equal texts are equal sizes.
@@ -36,10 +34,7 @@ _LONGEST = 256
 
 
 def plus(first: Dim, second: Dim) -> Dim:
-    """Add two sizes.
-
-    None if one is unknown, or the sum is too long.
-    """
+    """Add two sizes, None if either is unknown or the sum overlong."""
     a, b = _terms(first), _terms(second)
     if a is None or b is None:
         return second if first == 0 else first if second == 0 else None
@@ -78,7 +73,7 @@ def product(sizes: Iterable[Dim]) -> Dim:
 def quotient(total: Dim, part: Dim) -> Dim:
     """Divide two sizes, rounding down.
 
-    None if either may be negative, as ONNX's ``Div`` rounds toward zero.
+    Returns None if either may be negative, as ONNX's ``Div`` rounds toward zero.
 
     ``a*b`` over ``b`` is ``a``: a node that divides by 0 fails in ONNX Runtime.
     """
@@ -96,9 +91,9 @@ def quotient(total: Dim, part: Dim) -> Dim:
 
 
 def _exact(total: _Terms, part: _Terms) -> _Terms | None:
-    """Return the quotient by one term, or by an equal polynomial.
+    """Return the quotient by one term or an equal polynomial, or None.
 
-    The latter is 1; None if the quotient is not exact.
+    The quotient by an equal polynomial is 1; None stands for an inexact quotient.
     """
     if len(part) != 1:
         return {(): 1} if total == part else None
@@ -133,10 +128,7 @@ def least(first: Dim, second: Dim) -> Dim:
 
 
 def or_copied(size: Dim, copied: Dim) -> Dim:
-    """Return the size that ``Reshape`` gives to the entry ``size``.
-
-    It is ``copied`` if the entry is 0.
-    """
+    """Return ``Reshape``'s size for entry ``size``: ``copied`` if it is 0."""
     if size is None or copied is None:
         return size if size is not None and is_positive(size) else None
     if is_positive(size) or vanishes_with(copied, size):
@@ -154,9 +146,9 @@ def or_another(size: Dim, *causes: Dim) -> Dim:
 
 
 def settled_by(first: Dim, second: Dim) -> Dim:
-    """Return the only possible result of broadcasting two sizes.
+    """Return the only possible result of broadcasting two sizes, or None.
 
-    It is one of them; None otherwise.
+    The result is one of the two sizes.
 
     ``min(n, c)`` beside ``n``, with a positive c, is ``n``: if n were larger, the sizes c and n
     would differ and not broadcast, unless c is 1. ``or(n, c)`` beside ``n`` is ``n`` for any c:
@@ -243,7 +235,7 @@ def names_in(size: Dim) -> Iterator[str]:
 def common_factor(size: Dim) -> int:
     """Return the largest number that always divides a size.
 
-    That is for all values of its names; 0 for 0.
+    It divides for all values of the size's names, and is 0 for the size 0.
     """
     terms = _terms(size)
     return 1 if terms is None else gcd(*terms.values())
@@ -264,10 +256,7 @@ def _arguments(call: str) -> list[Dim]:
 
 
 def _terms(size: Dim) -> _Terms | None:
-    """Return the polynomial of a size.
-
-    None if it is unknown, or not in normal form.
-    """
+    """Return a size's polynomial, None if unknown or not normalized."""
     if isinstance(size, int):
         return {(): size} if size else {}
     return None if size is None else _read(size)

@@ -1,7 +1,4 @@
-"""Convert tensors to numpy arrays and back.
-
-For every element type of ONNX.
-"""
+"""Convert tensors of every ONNX element type to numpy and back."""
 
 from __future__ import annotations
 
@@ -86,9 +83,7 @@ def check_data(tensor: onnx.TensorProto) -> None:
 
 
 def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
-    """Return the embedded raw data, or None.
-
-    Protobuf copies it on access.
+    """Return the embedded raw data (copied by protobuf on access), or None.
 
     Raises:
         ModelError: as ``check_data``.
@@ -143,10 +138,7 @@ def _entries(data_type: int, count: int) -> int:
 
 
 def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Decode little-endian, packed bytes to flat elements.
-
-    The result is a view of them if possible.
-    """
+    """Decode little-endian packed bytes to flat elements, if possible a view."""
     dtype, bits = numpy_dtype(tensor.data_type), element_bits(tensor.data_type)
     if bits < 8:
         return _unpack(packed, bits, element_count(tensor)).view(dtype)
@@ -211,9 +203,7 @@ def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], fiel
 
 
 def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
-    """Return a tensor with the elements of an array.
-
-    They go to ``raw_data``, strings to ``string_data``.
+    """Return a tensor with an array's elements in ``raw_data`` or ``string_data``.
 
     Arrays of ``object`` hold ``str`` or ``bytes``.
 
@@ -241,9 +231,7 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
 
 
 def elem_type(dtype: np.dtype[Any]) -> int:
-    """Return the ONNX element type of a dtype.
-
-    STRING for ``object`` and numpy's strings.
+    """Return a dtype's ONNX type, STRING for ``object`` and numpy's strings.
 
     Raises:
         TypeError: ONNX has no such type.

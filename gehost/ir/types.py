@@ -23,9 +23,7 @@ def is_invented(dim: Dim) -> bool:
 
 
 def more_specific(first: Dim, second: Dim) -> Dim:
-    """Return the more specific of two dimensions.
-
-    The first one if they are equally specific.
+    """Return the more specific of two dimensions, the first if equal.
 
     Numbers are more specific than names of the file, these than invented names, these than None.
     """
@@ -111,10 +109,7 @@ _DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
 
 
 def dtype_from_number(number: int) -> DataType:
-    """Return the element type of an ONNX number.
-
-    UNDEFINED if this version does not know it.
-    """
+    """Return the element type of an ONNX number, UNDEFINED if unknown here."""
     try:
         return DataType(number)
     except ValueError:
@@ -122,10 +117,7 @@ def dtype_from_number(number: int) -> DataType:
 
 
 class TensorType(NamedTuple):
-    """Element type and shape of a tensor.
-
-    ``shape`` is None if even the rank is unknown.
-    """
+    """Element type and shape (None without a known rank) of a tensor."""
 
     dtype: DataType
     shape: tuple[Dim, ...] | None
@@ -168,10 +160,7 @@ def plain_shape(shape: Sequence[Any] | None) -> tuple[Dim, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
-    """Return the type of a constant.
-
-    Equal ones, which are frequent, share one object.
-    """
+    """Return a constant's type; equal ones share one object."""
     return TensorType(dtype_from_number(number), shape)
 
 

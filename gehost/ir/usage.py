@@ -42,7 +42,7 @@ class Usage:
 def remove_unused(model: Model, before: Usage) -> None:
     """Remove functions and imports that became unused, and commit.
 
-    That is, those in use ``before`` or added since. Others that were never in use stay.
+    Each of them was in use ``before`` or was added since; others that were never in use stay.
     """
     spared = [op for op in model.functions if op not in {*before.functions, *model.new_functions}]
     now = Usage.of(model, spared)

@@ -35,10 +35,7 @@ PLAIN_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ExternalLocation:
-    """A region of a regular file.
-
-    Absolute path, first byte, number of bytes.
-    """
+    """A region of a regular file: absolute path, first byte, byte count."""
 
     path: str
     offset: int
@@ -58,7 +55,7 @@ def label(tensor: onnx.TensorProto) -> str:
 def numpy_dtype(elem_type: int) -> np.dtype[Any]:
     """Return the numpy dtype of an ONNX element type.
 
-    It is one of ml_dtypes where numpy has none, and ``object`` for STRING.
+    It comes from ml_dtypes where numpy has none; STRING has ``object``.
 
     Raises:
         ModelError: ONNX defines no such element type, or it is UNDEFINED.
@@ -105,9 +102,9 @@ def element_count(tensor: onnx.TensorProto) -> int:
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:
-    """Return the data size in bytes.
+    """Return the data size in bytes, from dimensions and element type.
 
-    It follows from dimensions and element type; strings count their bytes.
+    Strings count their bytes.
 
     Raises:
         ModelError: unknown element type, a negative dimension, or dimensions that overflow.
@@ -126,7 +123,7 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def location_problem(location: str) -> str | None:
-    """Return why a text is not a ``location``, or None.
+    """Return why a text is not a ``location``, else None.
 
     A location is a relative POSIX path below the model.
     """
@@ -144,9 +141,7 @@ def location_problem(location: str) -> str | None:
 
 
 def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) -> None:
-    """Check that the data of external tensors can be read.
-
-    Each file is inspected once.
+    """Check that external data is readable, inspecting each file once.
 
     Raises:
         ModelError: as ``locate``.
@@ -214,7 +209,7 @@ def locate(
 def _text(value: object) -> str:
     """Return a protobuf string.
 
-    One that is not UTF-8 is bytes at runtime, contrary to its stub.
+    The runtime returns bytes, contrary to its stub, if the string is not UTF-8.
     """
     return value if isinstance(value, str) else repr(value)
 
@@ -357,9 +352,7 @@ def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
 
 
 def external_files(path: str) -> list[str]:
-    """Return the files with external data of a model, sorted.
-
-    They need not exist.
+    """Return a model's external files, existing or not, sorted.
 
     Raises:
         OSError: the model cannot be read.
@@ -380,9 +373,7 @@ def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 def all_tensors(
     proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None
 ) -> Iterator[onnx.TensorProto]:
-    """Yield every tensor of a model.
-
-    For sparse ones their values and indices.
+    """Yield every tensor; of sparse ones, values and indices.
 
     Args:
         proto: the model.

@@ -1,6 +1,4 @@
-"""Serialize a model with its nodes in another order.
-
-The nodes are not reordered first.
+"""Serialize a model with its nodes in another order, without reordering.
 
 Measured at 100,000 nodes: load, rules and save take 2.9 times the memory of ``onnx.load`` with this
 file, 3.5 times without (34 MiB of 200); the goal is 3.
@@ -59,7 +57,7 @@ def _field(number: int, content: bytes) -> bytes:
 def _varint(value: int) -> bytes:
     """Encode an integer.
 
-    Seven bits per byte, lowest first; the top bit is set if more follow.
+    Each byte has seven bits, lowest first; its top bit is set if more follow.
     """
     found = bytearray()
     while value > 127:

@@ -117,10 +117,7 @@ def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
 
 
 def _target(path: str | os.PathLike[str]) -> str:
-    """Return the real file of an output path, links resolved.
-
-    Checks that it can be replaced.
-    """
+    """Return an output path's real, replaceable file, links resolved."""
     text = os.fspath(path)
     if "\0" in text:
         raise OutputError(
@@ -234,9 +231,7 @@ def _staged(target: str) -> Generator[_Staged]:
 
 
 def _remove(path: str) -> None:
-    """Remove a file that may be gone.
-
-    Works during an interrupt; failures are ignored.
+    """Remove a file if it exists, also during interrupts, ignoring failures.
 
     The error that led here matters more.
     """
@@ -279,9 +274,9 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """Return a process's start time in ticks since boot.
+    """Return a process's start in ticks since boot.
 
-    0 if unknown, None if it is gone.
+    Returns 0 if the time is unknown, None if the process is gone.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -321,10 +316,7 @@ def _write(target: str, content: bytes) -> None:
 
 
 def _commit(model: _Staged, data: _Staged | None = None) -> None:
-    """Rename a model and its data to their final names.
-
-    Both or neither.
-    """
+    """Rename both model and data to their final names, or neither."""
     for staged in (model,) if data is None else (data, model):
         os.fsync(staged.file.fileno())
         staged.file.close()
@@ -381,10 +373,7 @@ def _relocated(
     offsets: list[int],
     name: str,
 ) -> Generator[None]:
-    """Let the tensors refer to the new file during the block.
-
-    They refer to their places there.
-    """
+    """Point tensors to their places in the new file during the block."""
     # Restoring a few strings is cheaper than copying a large proto.
     before = [onnx.TensorProto(external_data=tensor.external_data) for tensor in tensors]
     try:
@@ -404,10 +393,7 @@ def _relocated(
 
 
 def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]:
-    """Copy regions into a new file, equal ones once.
-
-    Returns their new offsets.
-    """
+    """Copy regions into a file, equal ones once; return new offsets."""
     by_path: dict[str, list[ExternalLocation]] = {}
     for region in dict.fromkeys(location for location in locations if location.length):
         by_path.setdefault(region.path, []).append(region)

@@ -1,7 +1,4 @@
-"""Copy a model without its weights, for checks and dumps.
-
-The cost is that of the nodes.
-"""
+"""Copy a model without its weights, at the cost of its nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +8,7 @@ import onnx
 
 
 def skeleton(proto: onnx.ModelProto, keep: Callable[[onnx.TensorProto], bool]) -> onnx.ModelProto:
-    """Return a copy without the data of most initializers.
-
-    It has the data of those accepted by ``keep``.
+    """Return a copy with only the initializer data that ``keep`` accepts.
 
     The others keep name, dtype, shape and the reference to external data. Initializers of nested
     bodies are small and always copied.

@@ -20,9 +20,7 @@ from gehost.errors import ModelError
 
 
 def check_utf8(proto: onnx.ModelProto, content: bytes | None = None) -> None:
-    """Check that every text is UTF-8.
-
-    Costs one more parsing of the model.
+    """Check that every text is UTF-8, at the cost of one parsing.
 
     Args:
         proto: the model.
@@ -59,10 +57,7 @@ def _drop_defaults(messages: Iterable[DescriptorProto]) -> None:
 
 
 def _first_bytes(message: Message) -> str | None:
-    """Return the place of the first text that is not UTF-8.
-
-    It has the form ``graph.node[3].name``.
-    """
+    """Return the first text that is not UTF-8, as ``graph.node[3].name``."""
     for descriptor, value in message.ListFields():
         for index, entry in enumerate(value if descriptor.is_repeated else [value]):
             here = f"{descriptor.name}[{index}]" if descriptor.is_repeated else descriptor.name

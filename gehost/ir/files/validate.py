@@ -34,9 +34,7 @@ For smaller ones, removing them costs more than checking them.
 
 
 def validate(model: Model) -> None:
-    """Check that a model is valid ONNX.
-
-    Its tensors have the declared sizes.
+    """Check that a model is valid ONNX, with tensors of declared sizes.
 
     Costs as much as a pass over the nodes and the weights in the file; of external weights only the
     files' sizes are read.
@@ -62,10 +60,7 @@ def validate(model: Model) -> None:
 
 
 def checker_finding(model: Model) -> str:
-    """Return the message of ``onnx.checker``, or "".
-
-    Large weights are left out.
-    """
+    """Return the message of ``onnx.checker``, run without large weights, or ""."""
     proto = model.flush()
     return _finding(proto, _content(proto))
 
@@ -117,10 +112,7 @@ def _check_tensors(model: Model) -> None:
 
 
 def _check_padding(tensor: onnx.TensorProto) -> None:
-    """Check that the unused bits of packed elements are zero.
-
-    ONNX requires it.
-    """
+    """Check that unused bits of packed elements are zero, as required."""
     try:
         onnx.checker.check_tensor(tensor)
     except onnx.checker.ValidationError as error:
@@ -142,10 +134,7 @@ def _check_functions(model: Model) -> None:
 
 
 def _check_defaults(graph: Graph) -> None:
-    """Check that default values have the types of their inputs.
-
-    They are initializers of graph inputs.
-    """
+    """Check that initializers of graph inputs have the inputs' types."""
     for value in graph.inputs:
         tensor = value.initializer
         if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
@@ -200,10 +189,7 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
-    """Return the message of ``onnx.checker`` on a small model.
-
-    The model has these bytes.
-    """
+    """Return the message of ``onnx.checker`` on a model of these bytes."""
     # the checker looks for external data in the wrong directory
     if content and b"location" not in content and not _ask_checker(content):
         return ""
@@ -241,9 +227,9 @@ def _ask_checker(model: onnx.ModelProto | bytes) -> str:
 
 
 def _spell_domains_out(graph: onnx.GraphProto) -> bool:
-    """Replace "ai.onnx" by "", which the checker treats as another domain.
+    """Replace "ai.onnx" by ""; return whether there was one.
 
-    Returns whether there was one.
+    The checker treats the two as different domains.
     """
     found = False
     for node in graph.node:
