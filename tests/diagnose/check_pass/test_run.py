@@ -23,10 +23,10 @@ from gehost import (
     Pattern,
     PatternFusionPass,
     es,
+    testing,
 )
 from gehost.cli import run
 from gehost.errors import PassError
-from gehost import testing
 from gehost.testing import parse
 from gehost.verify import compare, load_feeds
 from tests.diagnose.check_pass import planted_patterns as planted
