@@ -63,10 +63,7 @@ class GehostError(Exception):
         return self.rendered()
 
     def rendered(self, known: object | None = None) -> str:
-        """Return the text.
-
-        Without the location if the reader knows it already (``known``).
-        """
+        """Return the text, without location if ``known`` to the reader."""
         here = known is not None and str(self.where) == str(known)
         place = None if here else self.where
         parts = [str(part) for part in self._head(place) if part is not None]
@@ -94,33 +91,25 @@ class ModelError(GehostError):
 
 
 class UnsupportedModelError(ModelError):
-    """The installed runtime lacks an operator, the opset or the IR version of the model.
+    """A model that the installed runtime cannot run.
 
-    So nothing is known about its numbers.
+    The runtime lacks an operator, the opset or the IR version, so nothing is known about the
+    numbers.
     """
 
 
 class VendorError(GehostError):
-    """A vendor or plugin file could not be loaded.
-
-    Names the file and line.
-    """
+    """A vendor or plugin file could not be loaded; names file and line."""
 
     exit_code = 4
 
 
 class PatternError(VendorError):
-    """A pattern or replacement is not a well-formed graph.
-
-    Names the file and line of its code.
-    """
+    """A pattern or replacement is malformed; names file and line."""
 
 
 class PassError(GehostError):
-    """A pass failed while it ran.
-
-    Names the pass, its file and line, and the current node.
-    """
+    """A pass failed while running; names it, its line and the node."""
 
     exit_code = 5
     named = False
@@ -146,10 +135,7 @@ class NumbersDifferError(GehostError):
 
 
 def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
-    """Find the deepest frame of ``error`` in a file.
-
-    Or in a file below a directory.
-    """
+    """Find ``error``'s deepest frame in a file, or below a directory."""
     below = os.path.join(inside, "")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [
@@ -187,10 +173,7 @@ def described(error: BaseException, known: object | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, as a terminal shows it.
-
-    Control characters are escaped.
-    """
+    """Return a text on one line for a terminal, control characters escaped."""
     line = " ".join(text.split())
     return (
         line

@@ -25,10 +25,7 @@ class Unknown(Exception):  # noqa: N818 - no error: the match is refused
 
 
 class Matched(Protocol):
-    """The bindings of a match.
-
-    Keys are those that a plugin gives tensors and operators.
-    """
+    """The bindings of a match, by a plugin's keys of tensors and operators."""
 
     def tensor(self, key: Any, /) -> Value: ...
 
@@ -187,7 +184,7 @@ class Not(Struct, frozen=True):
 class Logical(Struct, frozen=True):
     """Conditions joined by ``&`` or ``|``.
 
-    One false or true part decides despite unknown ones.
+    One false or true part can decide although others are unknown.
     """
 
     sign: str
@@ -254,10 +251,7 @@ def _one_of(given: str, allowed: Container[str], what: str) -> None:
 
 
 class DimName(str):
-    """The name of a dimension.
-
-    It is equal to itself; any other comparison is unknown.
-    """
+    """A dimension's name, equal to itself, otherwise unknown in comparisons."""
 
     __slots__ = ()
 
@@ -286,7 +280,7 @@ class Stored(float):
     def rounded(self, other: float) -> float:
         """Return ``other`` rounded to this dtype.
 
-        Unchanged if equal to this, or too large.
+        A number that equals this one, or is too large, stays as it is.
         """
         if float(self) == other:
             return other
@@ -340,7 +334,7 @@ def known(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """Return a known value as operators take it.
 
-    Lists, and ONNX's number of an element type.
+    The result has lists for sequences, and ONNX's number for an element type.
     """
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)

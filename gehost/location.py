@@ -1,7 +1,4 @@
-"""File and line of source code.
-
-Errors, passes and operators name them.
-"""
+"""File and line of source code, for errors, passes and operators."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class SourceLocation:
     def parse(cls, text: str) -> SourceLocation:
         """Read ``path:line``.
 
-        A text without a line number is a path, line 0.
+        A text without a line number is a path with line 0.
         """
         path, _, line = text.rpartition(":")
         return SourceLocation(path, int(line)) if line.isdigit() else SourceLocation(text, 0)

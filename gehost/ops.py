@@ -1,6 +1,4 @@
-"""Custom operators.
-
-Vendor files declare them, and the host that loads the files holds them.
+"""Custom operators: vendor files declare them, their host holds them.
 
 ``register`` only leaves a mark in the module that calls it. The host that loads the module adds
 the marked operators to its own ``OpRegistry``; ONNX's process-wide registry stays unchanged, and
@@ -69,10 +67,7 @@ _SCALARS: dict[type[Any], _Kind] = {
 
 
 def _kind_of(default: Any) -> _Kind | None:
-    """Return the kind of an attribute's default.
-
-    None if the default does not show it.
-    """
+    """Return the kind of an attribute's default, None if unclear."""
     if isinstance(default, np.generic):
         default = cast("np.generic[Any]", default).item()
     for base, kind in _SCALARS.items():  # bool first: it is an int
@@ -103,10 +98,7 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of an annotated parameter of a body.
-
-    None except for plain types.
-    """
+    """Return the kind of an annotated body parameter, None unless plain."""
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     return next((kind for base, kind in _SCALARS.items() if base.__name__ == name), None)
 
@@ -144,10 +136,7 @@ class OpDef:
 
     @cached_property
     def kinds(self) -> Mapping[str, _Kind]:
-        """The kind of each attribute.
-
-        It follows from its default or the body's annotation.
-        """
+        """The kind of each attribute, from default or the body's annotation."""
         annotations: Mapping[str, inspect.Parameter] = (
             {} if self.body is None else inspect.signature(self.body).parameters
         )
@@ -412,10 +401,7 @@ class OpRegistry:
         return list({each.name: None for each in self._by_type.get(op_type, ())})
 
     def own_namesakes(self, op_type: str, where: object) -> Sequence[OpDef]:
-        """Return the operators of this type that ``where`` registers.
-
-        ``where`` is a vendor or a file.
-        """
+        """Return this type's operators registered by vendor or file ``where``."""
         found = self._by_type.get(op_type, ())
         if not found:
             return ()
@@ -461,10 +447,7 @@ _NOTHING: frozenset[tuple[Any, Any]] = frozenset()
 
 
 def _same_operator(one: OpDef, other: OpDef) -> bool:
-    """Whether two declarations are identical.
-
-    They have the same signature, and functions of the same code.
-    """
+    """Whether two declarations have one signature and functions of equal code."""
     signature = replace(one, body=None, shape=None, origin="") == replace(
         other, body=None, shape=None, origin=""
     )
@@ -498,10 +481,7 @@ def _same_function(one: Any, other: Any, compared: frozenset[tuple[Any, Any]] = 
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names of globals and attributes in a function.
-
-    Nested functions are included.
-    """
+    """Return globals and attributes used in a function and nested ones."""
     nested = [value for value in code.co_consts if isinstance(value, CodeType)]
     return set(code.co_names).union(*map(_names, nested))
 

@@ -155,9 +155,7 @@ def from_environment(
     *,
     note: Callable[[str], object] | None = None,
 ) -> HostOptions:
-    """Return the options of the command line.
-
-    Given ones, then the environment's, then defaults.
+    """Return the command line's options, else the environment's, else the defaults.
 
     Vendors: ``GEHOST_VENDORS`` (path list), or ``./vendors`` if it exists, or the default vendors
     of installed packages. Dumps: ``DUMP_GRAPH_PATH``, or the working directory if

@@ -1,7 +1,4 @@
-"""Options that passes and importers declare.
-
-Settings give them values.
-"""
+"""Options that passes and importers declare, and settings that give values."""
 
 from __future__ import annotations
 
@@ -117,9 +114,7 @@ def check_settings(
     declared: Mapping[str, Sequence[PassOption]],
     owners: str = "pass or importer",
 ) -> None:
-    """Check that every setting names a declared option.
-
-    Its value must have the option's type.
+    """Check that every setting names an option and has its type.
 
     Args:
         settings: values by ``OWNER.option``.
@@ -178,7 +173,7 @@ def option_values(
 ) -> Mapping[str, Any]:
     """Return the options of one pass or importer by name.
 
-    Set values, or defaults; assumptions by whether they are in ``assumed``.
+    An option has its set value or its default; an assumption is true if it is in ``assumed``.
 
     Raises:
         UsageError: a value is not of the option's type.

@@ -29,9 +29,7 @@ def shipped_vendors(group: str = GROUP) -> list[str]:
 
 
 def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
-    """Return the directory of the vendor ``PACKAGE:VENDOR``.
-
-    None where ``root`` is a path.
+    """Return the directory of ``PACKAGE:VENDOR``, None for a path.
 
     Raises:
         UsageError: no installed package ships this vendor.

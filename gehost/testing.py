@@ -56,10 +56,7 @@ def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelPr
 
 
 def graph_of(text: str, weights: Mapping[str, Array] | None = None) -> Graph:
-    """Return the graph of ONNX text.
-
-    For trying a ``PatternMatcher`` or ``Graph`` methods.
-    """
+    """Return the graph of ONNX text, for matchers and ``Graph`` methods."""
     return Model(parse(text, weights)).graph
 
 
@@ -72,9 +69,7 @@ def run_pass(
     settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
-    """Compile a model with one pass alone.
-
-    Returns the result and the record of the pass.
+    """Compile with one pass alone; return the result and its record.
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
@@ -146,10 +141,7 @@ def assert_equal_numbers(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Assert that both models give the same numbers.
-
-    They run on ``feeds``, or on seeded ones.
-    """
+    """Assert that models give the same numbers on ``feeds`` or seeded ones."""
     from gehost.verify import compare
 
     result = compare(before, after, feeds, rtol=rtol, atol=atol)
@@ -234,10 +226,7 @@ def _done(record: PassRecord) -> str:
 def random_weights(
     shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32
 ) -> dict[str, Array]:
-    """Return seeded weights, all distinct.
-
-    A wrong packing or a lost bias then shows.
-    """
+    """Return seeded, distinct weights, which show wrong packing or a lost bias."""
     generator = np.random.default_rng(seed)
     return {
         name: generator.standard_normal(tuple(shape)).astype(dtype)
@@ -248,10 +237,7 @@ def random_weights(
 def report_of(
     model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any
 ) -> tuple[onnx.ModelProto, Report]:
-    """Compile with all passes of a directory of vendors.
-
-    Returns the model and the report.
-    """
+    """Compile with all passes below vendors; return model and report."""
     proto = parse(model) if isinstance(model, str) else model
     return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
 

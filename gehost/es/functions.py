@@ -42,9 +42,7 @@ COMMUTATIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A variable for a parameter's value in a pattern.
-
-    The value must be equal at every use.
+    """A variable for a parameter, equal at every use in a pattern.
 
     ``match.attributes[name]`` holds the value.
     """
@@ -178,9 +176,7 @@ class _Call:
         self._given = len(operands)
 
     def place_keywords(self, op: str, known: schemas.Operator) -> None:
-        """Move keywords that are inputs to their position.
-
-        Checks names and number of inputs.
+        """Move input keywords to position; check names and number of inputs.
 
         A parameter that is an attribute at some opset stays a parameter unless it is a tensor.
         """

@@ -1,6 +1,6 @@
 """Graphs that authors build, without model or opset.
 
-Operators, inputs by position, named parameters.
+They have operators, inputs by position and parameters by name.
 
 An ``EsGraph`` is a pattern, a replacement or an operator's body. It has no version: it is lowered
 to the model's opset when it is used. Classes with an instance for each rewrite are plain classes:
@@ -28,9 +28,7 @@ from gehost.native import mypyc_attr
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
-    """Shared by the tensors of a graph.
-
-    Holds the graph until it is built.
+    """Shared state of a graph's tensors, which holds it until it is built.
 
     Clearing it then leaves no reference cycles.
     """
@@ -369,10 +367,7 @@ class EsGraph:
         return node.outputs
 
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
-        """Return the same graph with other outputs.
-
-        Nodes and inputs are the same objects.
-        """
+        """Return a graph of the same nodes and inputs with other outputs."""
         found = EsGraph(self.name)
         found.origin, found.draft, found.nodes, found._inputs = (
             self.origin,
@@ -386,9 +381,7 @@ class EsGraph:
     def reachable(
         self, options: Mapping[EsChoice, Sequence[EsTensor]] | None = None
     ) -> list[EsNode]:
-        """Return the nodes that an output depends on.
-
-        They are in the order in which they were built.
+        """Return the nodes that outputs depend on, in order of building.
 
         Args:
             options: the considered options of each choice; None: all of them.

@@ -1,7 +1,4 @@
-"""Convert Python values beside tensors, and compare them exactly.
-
-They become arrays and element types.
-"""
+"""Convert Python values to arrays and element types; compare them exactly."""
 
 from __future__ import annotations
 
@@ -59,9 +56,7 @@ def element_type(given: Any, what: str) -> DataType:
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """Return the same numbers in another dtype.
-
-    None if it cannot hold them.
+    """Return the same numbers in a dtype that holds them, or None.
 
     Not held: 0.5 or 300 as uint8, 1e9 as float16, 2j as either. Rounding to a float is allowed.
     """
@@ -81,9 +76,9 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
 
 
 def exact(value: Any) -> str | None:
-    """Return a type-exact cache key (1, 1.0 and True differ).
+    """Return a type-exact cache key, None for other types.
 
-    None for values of other types.
+    1, 1.0 and True have different keys.
     """
     if type(value) in (list, tuple):  # a subclass may define its own repr
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):

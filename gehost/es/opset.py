@@ -15,10 +15,7 @@ from gehost.spelling import hint
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
-    """The model's opset lacks an operator or parameter.
-
-    A pattern or replacement needs it.
-    """
+    """The model's opset lacks an operator or parameter that a rule needs."""
 
 
 def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = False) -> str:
@@ -151,10 +148,7 @@ def arguments_at(
 
 
 def same_parameter(left: Any, right: Any) -> bool:
-    """Compare parameter values.
-
-    Floats as ONNX's float32, a number as a list of one.
-    """
+    """Compare parameters, floats as float32, numbers as lists of one."""
     if left is None or right is None:
         return left is right
     if type(left) is type(right) is int or (_is_ints(left) and _is_ints(right)):

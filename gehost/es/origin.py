@@ -36,9 +36,9 @@ def author_origin(plugin: str = "") -> SourceLocation:
 
 
 class written_at:  # noqa: N801 - reads like a statement; not a generator, as it runs for each operator of each replacement
-    """Set the source location of all that is built inside the block.
+    """Set the source location of all that the block builds.
 
-    For styles that build a graph after their author's function returned.
+    Styles use it that build a graph after their author's function returned.
     """
 
     __slots__ = ("_origin", "_token")

@@ -16,19 +16,14 @@ _LONGEST: Final = 256
 
 
 class Recipe:
-    """Builds graphs of one kind from values.
-
-    Caches them by these values.
+    """Builds graphs of one kind from values, and caches them by these.
 
     For styles whose rules are data: their replacements differ only by values computed from the
     match. Callers must not change a returned graph.
     """
 
     def __init__(self, build: Callable[[Sequence[Any]], EsGraph]) -> None:
-        """Take the function that builds the graph.
-
-        It depends on its values alone.
-        """
+        """Take the function that builds a graph from its values alone."""
         self._build = build
         self._built: dict[tuple[str, ...], EsGraph] = {}
 

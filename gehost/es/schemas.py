@@ -1,7 +1,4 @@
-"""ONNX's schemas for authors.
-
-An operator over all its versions, and at one opset.
-"""
+"""ONNX's schemas for authors, over all versions and at one opset."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ or attributes state how one is repeated. Source: ONNX's schemas of all versions.
 
 
 class Parameter(NamedTuple):
-    """An input at one version.
-
-    Its position, and the name and element types of its type.
-    """
+    """An input at one version: position, type name and element types."""
 
     slot: int
     type_name: str
@@ -102,17 +96,14 @@ class Signature(NamedTuple):
     def attribute_of(self, name: str) -> str | None:
         """Return the attribute of an author's parameter.
 
-        None if it is an input, or unknown.
+        Returns None if it is an input, or unknown.
         """
         old = self.old_names.get(name, name)
         return old if old in self.attributes else None
 
 
 class Operator(NamedTuple):
-    """An operator over all its versions.
-
-    It has the union of names that an author may write.
-    """
+    """An operator over all versions, with every name authors may write."""
 
     inputs: tuple[str, ...]
     """Input names by position, as the newest version has them."""
@@ -131,10 +122,7 @@ class Operator(NamedTuple):
 
 @cache
 def operator(domain: str, op_type: str) -> Operator | None:
-    """Return the union of an operator's versions.
-
-    None if ONNX does not define it.
-    """
+    """Return the union of an operator's versions, None if not in ONNX."""
     versions = history(domain, op_type)
     if not versions:
         return None
@@ -167,10 +155,7 @@ def operator(domain: str, op_type: str) -> Operator | None:
 
 @cache
 def signature(domain: str, op_type: str, version: int) -> Signature | None:
-    """Return an operator's signature at opset ``version``.
-
-    None if that opset lacks it.
-    """
+    """Return the signature at opset ``version``, None if ONNX lacks it there."""
     schema = schema_at(domain, op_type, version)
     known = operator(domain, op_type)
     if schema is None or known is None:
@@ -208,10 +193,7 @@ def _broadcasts_since(domain: str, op_type: str) -> int:
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
-    """Return the signature of a vendor's operator.
-
-    Only the positions of its inputs are known.
-    """
+    """Return a vendor operator's signature, knowing only its inputs' positions."""
     return Signature(
         inputs=tuple(inputs),
         required=0,
@@ -245,7 +227,7 @@ def newest_default(domain: str, op_type: str, name: str) -> Any:
 def axes_rank(op: str, rank: int, axes: Any) -> int:
     """Return the rank to which negative ``axes`` refer.
 
-    ``rank`` is that of the first input.
+    The argument ``rank`` is that of the first input.
     """
     if op == "Unsqueeze":
         return rank + np.size(axes)

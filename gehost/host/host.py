@@ -525,7 +525,7 @@ class Host:
     ) -> str:
         """Return how the numbers of a compiled model differ.
 
-        "" if equal or not verified.
+        Returns "" if equal or not verified.
         """
         if not self.options.verify:
             return ""

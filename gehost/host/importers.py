@@ -87,7 +87,7 @@ class ImporterRegistry:
     def find(self, path: str) -> Importer | None:
         """Return the importer of the longest suffix that fits.
 
-        None where the file is ONNX.
+        Returns None where the file is ONNX.
         """
         entry = self._find(path)
         return None if entry is None else entry.importer

@@ -76,7 +76,7 @@ def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
     """Return the value of a ``Constant`` node of a body.
 
-    None for others, also for strings.
+    Returns None for others, also for strings.
     """
     if (
         proto.op_type != "Constant"

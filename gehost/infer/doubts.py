@@ -59,7 +59,7 @@ class Statement(NamedTuple):
     def shape(self, slot: int) -> tuple[Dim, ...] | None:
         """Return the dimensions of an input.
 
-        None if it is absent or its rank unknown.
+        Returns None if it is absent or its rank unknown.
         """
         return _shape(self.types, slot)
 

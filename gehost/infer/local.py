@@ -457,7 +457,7 @@ def _function_of(
 ) -> onnx.FunctionProto | None:
     """Return the body by which ONNX defines an operator.
 
-    None if it has none.
+    Returns None if it has none.
     """
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
@@ -569,7 +569,7 @@ def _deciding_content(value: Value | None) -> Hashable:
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
     """Return the elements of a small constant.
 
-    None unless inference of ``op`` may read them.
+    Returns None unless inference of ``op`` may read them.
     """
     return None if op in ELEMENTS_DO_NOT_MATTER else small_array(value)
 

@@ -1,7 +1,4 @@
-"""Bind one operator of a pattern to a node.
-
-Binds the node, its outputs, inputs and parameters.
-"""
+"""Bind one operator of a pattern to a node, with inputs and parameters."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePatter
 class Binding:
     """The bindings of a match so far.
 
-    Nodes by op pattern, values by tensor pattern, attribute variables, and the options taken of
-    choices, in order.
+    They are nodes by op pattern, values by tensor pattern, attribute variables, and the options
+    taken of choices, in order.
     """
 
     __slots__ = ("attributes", "chosen", "graph", "nodes", "source", "values")
@@ -49,9 +46,7 @@ Inputs: TypeAlias = Sequence[Value | None]
 
 
 class Bind:
-    """Binds one operator of the pattern.
-
-    Binds its node, outputs and inputs.
+    """Binds one operator of the pattern with its outputs and inputs.
 
     Args:
         op: the operator.
@@ -87,10 +82,7 @@ class Bind:
         self.node = self._bind()
 
     def _bind(self) -> Callable[[Binding, Node, Inputs], bool]:
-        """Return the closure that binds a node.
-
-        Its inputs are in the order of the operands.
-        """
+        """Return the closure that binds a node, inputs in the operands' order."""
         bind_node, operands, no_more = self._bind_node, self._operands, self._no_more
         count = len(operands)
 
@@ -113,8 +105,8 @@ class Bind:
     def orders(self, binding: Binding, node: Node) -> Sequence[Inputs] | Iterator[Inputs]:
         """Return the orders of inputs that may fit unordered operands.
 
-        Each input is checked on its own: against its operand's constraints and producer. Two
-        operands give a sequence; more may have too many orders to list.
+        Each input is checked by itself: it must fit its operand's constraints and producer.
+        Two operands give a sequence; more may have too many orders to list.
         """
         inputs, checks = node.inputs, self._checks
         count = len(checks)
@@ -149,10 +141,7 @@ class Bind:
 def _operand_check(
     tensor: TensorPattern | None, source: SourcePattern
 ) -> Callable[[Value | None], bool]:
-    """Return the check of an operand on its own.
-
-    Checks its constraints and its producer.
-    """
+    """Return the check of one operand's constraints and producer."""
     if tensor is None or tensor.producer is None:
         return lambda value: operand_fits(tensor, value)
     ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
@@ -160,10 +149,7 @@ def _operand_check(
 
 
 def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
-    """Return the indices of operators that may fit the same nodes.
-
-    They are keyed by names of operators.
-    """
+    """Return operators that may fit the same nodes, by operators' names."""
     by_name: dict[str, list[int]] = {}
     for op in source.ops:
         for name in op.ops:
@@ -214,10 +200,7 @@ def _bind_node(
 
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
-    """Return a function that checks a node's parameters.
-
-    None if there are no constraints.
-    """
+    """Return a check of a node's parameters, None without constraints."""
     signatures, is_exact = op.ops, op.exact_attributes is not None
     of_attributes = [
         constraint for constraint in op.constraints if _is_on_attribute(constraint, op)

@@ -32,9 +32,7 @@ at each node.
 
 
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
-    """Return a parameter's value at this opset.
-
-    It comes from the attribute or the constant input.
+    """Return a parameter's value, an attribute or constant input at this opset.
 
     ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not constant.
     """
@@ -133,9 +131,7 @@ def has_other_attributes(op: OpPattern, node: Node) -> bool:
 
 
 def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
-    """Whether a value may stand for an operand.
-
-    Judges the value by itself, without its producer.
+    """Whether a value, without its producer, may stand for an operand.
 
     An operand None must be absent.
     """
@@ -151,9 +147,7 @@ def is_constrained(tensor: TensorPattern) -> bool:
 
 
 def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
-    """Return the check that a node has no further inputs.
-
-    Further inputs are those past the pattern's own.
+    """Return the check that a node has only the pattern's inputs.
 
     Slots that other opsets hold in an attribute do not count.
     """
@@ -245,10 +239,7 @@ def is_output(value: Value, ops: Container[str], slot: int) -> bool:
 
 
 def counted_ops(op: OpPattern) -> frozenset[str]:
-    """Return operators whose number of outputs counts.
-
-    A node must have as many outputs as the pattern.
-    """
+    """Return operators whose nodes must have the pattern's number of outputs."""
     return frozenset(
         name
         for name, signature in op.ops.items()
@@ -257,9 +248,7 @@ def counted_ops(op: OpPattern) -> frozenset[str]:
 
 
 def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
-    """Whether a node's output may stand for a tensor.
-
-    The tensor is bound to ``known``, or not yet bound.
+    """Whether an output may stand for a tensor, bound to ``known`` or unbound.
 
     ``needed``: the output must be there.
     """
@@ -267,10 +256,7 @@ def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bo
 
 
 def outside_readers(value: Value, inside: Container[Node | Graph | None]) -> list[Node | Graph]:
-    """Return the readers of an inner tensor outside a match.
-
-    Each of them forbids the match.
-    """
+    """Return an inner tensor's outside readers, each forbidding the match."""
     return [reader for reader in value.readers if reader not in inside]
 
 
@@ -295,10 +281,7 @@ def cyclic_region(
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
-    """Whether a value fits a pattern's dtype, rank, shape and elements.
-
-    Unknown ones do not fit.
-    """
+    """Whether a value is known to fit dtype, rank, shape and elements."""
     if pattern.constant is not None:
         return constant_holds(pattern.constant, value)
     if pattern.dtype is not None and value.dtype != pattern.dtype:

@@ -29,7 +29,7 @@ from gehost.pattern.source import (
 class LoweredPattern:
     """A pattern at the model's opset; ``source`` is built on first use.
 
-    Most patterns meet no graph with all their operators, which is found out without it. Options
+    Most graphs lack some operator of the pattern; that is checked without ``source``. Options
     that the opset lacks are left out.
     """
 
@@ -77,10 +77,7 @@ class LoweredPattern:
         return all(model.variants_of(op) == names for op, names in self._variants.items())
 
     def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has nodes of all operators of a variant.
-
-        Mostly it does not.
-        """
+        """Whether a graph has all operators of a variant; usually it does not."""
         fits_of, by_op = self._fits_of, graph.by_op
 
         def has(node: EsNode) -> bool:
@@ -255,9 +252,7 @@ class LoweredPattern:
         )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Return the wanted value of every parameter.
-
-        None for those that must be absent.
+        """Return the wanted value of every parameter, None if it must be absent.
 
         Also the only allowed attributes of unknown operators.
         """
@@ -273,10 +268,7 @@ class LoweredPattern:
 
 
 class _Usable:
-    """Whether a variant can compute a tensor.
-
-    It may use operators for which ``has`` holds.
-    """
+    """Whether a variant whose operators fulfil ``has`` can compute a tensor."""
 
     def __init__(self, has: Callable[[EsNode], bool]) -> None:
         self._has = has
@@ -298,10 +290,7 @@ class _Usable:
 
 
 class _Fit(NamedTuple):
-    """An operator of a pattern at the model's opset.
-
-    ``signature`` is None if ONNX lacks it.
-    """
+    """A pattern's operator at the model's opset; ``signature`` None without a schema."""
 
     op: str
     signature: schemas.Signature | None
@@ -317,10 +306,7 @@ class _Fit(NamedTuple):
 
 
 def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
-    """Return the values of parameters that an author omits.
-
-    Keys are the author's names.
-    """
+    """Return the values of omitted parameters, by the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
     defaults = {new_names.get(name, name): value for name, value in signature.attributes.items()}
     for name in signature.migrating:

@@ -49,10 +49,7 @@ class MatchResult:
 
     @property
     def inputs(self) -> list[Value]:
-        """The tensors at the pattern's inputs, by index.
-
-        None for inputs that this match does not use.
-        """
+        """The tensors at the pattern's inputs by index, None for unused ones."""
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.inputs]
 
@@ -64,9 +61,7 @@ class MatchResult:
 
     # Any: the type is checked here, with an error of ours; machine code would raise its own
     def get(self, name: str | Any) -> Value | None:
-        """Return the tensor of a name of the pattern.
-
-        It is an input or a captured tensor.
+        """Return the input or captured tensor of a name of the pattern.
 
         None if it belongs to an alternative or optional part that is not in this match.
 
@@ -130,10 +125,7 @@ class MatchResult:
 
     # Any: the type is checked below, with an error of ours; machine code would raise its own
     def has(self, node: EsNode | EsTensor | Any) -> bool:
-        """Whether an operator of the pattern is in this match.
-
-        It depends on the alternative.
-        """
+        """Whether this match's alternative has an operator of the pattern."""
         producer = node.producer if isinstance(node, EsTensor) else node
         if not isinstance(producer, EsNode | EsInput | EsConst | EsChoice):
             raise PatternError(f"match.has needs a tensor of the pattern, got {node!r}")
@@ -169,9 +161,7 @@ class MatchResult:
         return found
 
     def check_names(self, replacement: EsGraph) -> None:
-        """Check the names of a replacement's inputs.
-
-        They correspond to the pattern's by index.
+        """Check the names of a replacement's inputs against the pattern's, by index.
 
         Raises:
             PatternError: the pattern uses the name of an input for another tensor.
@@ -254,10 +244,7 @@ class PatternMatcher:
         return self._matches
 
     def why_not(self, node: Node) -> MatchFailure | None:
-        """Return why ``node`` is not the producer of output 0.
-
-        None if it is.
-        """
+        """Return why ``node`` does not produce output 0, or None."""
         return why_not(self._compiled.source, node)
 
     def _find(self) -> Iterator[MatchResult]:

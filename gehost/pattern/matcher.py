@@ -89,9 +89,7 @@ class CompiledPattern:
         self._best: _State | None = None
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
-        """Return the nodes that may produce output 0 now.
-
-        They are in topological order.
+        """Return nodes that may now produce output 0, in topological order.
 
         Also whether these are all nodes of the operator; if not, a rewrite may add more, see
         ``reached_from``.
@@ -248,10 +246,7 @@ class CompiledPattern:
         return found
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
-        """Return the number of options worth trying.
-
-        It is smaller if an earlier match is known.
-        """
+        """Return the number of options worth trying, fewer after an earlier match."""
         if self._best is None:
             return len(choice.options)
         taken, best = list(binding.chosen.values()), self._best.taken
@@ -263,10 +258,7 @@ class CompiledPattern:
     # further outputs
 
     def _bind_other_outputs(self, binding: Binding) -> bool:
-        """Bind the parts of the other outputs.
-
-        Decides open choices, then goes to users.
-        """
+        """Bind the parts of the other outputs: open choices, then users."""
         if self._has_choices:
             _, choice = self.source.reached(binding.chosen)
             if choice is not None:
@@ -290,10 +282,7 @@ class CompiledPattern:
         return False
 
     def _readers_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
-        """Return the operators that are found as readers.
-
-        Each comes with the tensor that it reads.
-        """
+        """Return operators found as readers, each with the tensor it reads."""
         order = self.source.order(chosen)[1:]
         return [
             (self._ops[op.index], link)
@@ -324,9 +313,7 @@ class CompiledPattern:
     # the end
 
     def _finish(self, binding: Binding) -> bool:
-        """Check the users of inner tensors, and cycles.
-
-        No inner tensor has users outside, and the match closes no cycle.
+        """Check that inner tensors have no outside users, nor the match cycles.
 
         A match that may not be of the first variant is saved, and the search continues.
         """
@@ -489,10 +476,7 @@ def _needed(source: SourcePattern) -> frozenset[int]:
 
 
 def _inner(source: SourcePattern) -> tuple[tuple[int, int], ...]:
-    """Return the inner tensors, with their number of readers.
-
-    Readers are operators of the match.
-    """
+    """Return the inner tensors, each with its number of reading operators."""
     return tuple([(index, _readers(source, index, {})) for index in source.inner])
 
 
@@ -510,7 +494,7 @@ def _readers(source: SourcePattern, index: int, chosen: Chosen) -> int:
 def _would_cycle(binding: Binding) -> bool:
     """Whether a complete match's outputs feed it through outside nodes.
 
-    Impossible with a single output.
+    A match with a single output cannot feed itself.
     """
     source = binding.source
     if len(source.outputs) == 1:

@@ -181,10 +181,7 @@ def check_pattern(graph: EsGraph) -> None:
 
 
 def _check_outputs(graph: EsGraph) -> None:
-    """Check the outputs.
-
-    Each has an operator in all variants, and no two are equal.
-    """
+    """Check that outputs differ and have an operator in all variants."""
     seen: set[tuple[EsNode, int]] = set()
     for position, output in enumerate(graph.outputs):
         where = f"pattern {graph.name!r}"
@@ -209,10 +206,7 @@ def _check_outputs(graph: EsGraph) -> None:
 def _operands(
     graph: EsGraph, outputs: Sequence[EsTensor] = ()
 ) -> dict[EsNode | EsInput | EsConst | EsChoice, None]:
-    """Return producers of all operands, and of some outputs.
-
-    Those of alternatives are included.
-    """
+    """Return producers of all operands, also in alternatives, and some outputs."""
     waiting = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None]
     waiting.extend(outputs)
     for tensor in waiting:  # grows during the loop
@@ -222,10 +216,7 @@ def _operands(
 
 
 def _check_order(graph: EsGraph) -> None:
-    """Check the order of operators.
-
-    Changing operands of a built operator can make a cycle.
-    """
+    """Refuse a cycle, which changing a built operator's operands can make."""
     built: set[EsNode] = set()
     for node in graph.nodes:
         waiting = [tensor for tensor in node.inputs if tensor is not None]

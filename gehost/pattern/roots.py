@@ -1,7 +1,4 @@
-"""Candidates for the root of a match.
-
-They are found from nodes of the pattern's rarest operator.
-"""
+"""Candidates for a match's root, found from its rarest operator's nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class Roots:
     def of(self, graph: Graph) -> tuple[list[Node], bool]:
         """Return the candidates in a graph now, in topological order.
 
-        Also whether they are all nodes of the anchor's operators.
+        The second result is whether they are all nodes of the anchor's operators.
         """
         counts = [sum(len(graph.by_op.get(name, ())) for name in op.ops) for op in self._source.ops]
         if 0 in counts:
@@ -71,7 +68,7 @@ class Roots:
     def is_fed(self, node: Node) -> bool:
         """Whether the anchor's operands come from the right operators.
 
-        A quick check that rejects most candidates.
+        This quick check rejects most candidates.
         """
         inputs = node.inputs
         for slot, output, ops in self._feeders:
@@ -119,9 +116,9 @@ class Roots:
 
 
 def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
-    """Return the first step of a shortest way to the anchor.
+    """Return each operator's first step of a shortest way to the anchor.
 
-    For each operator that has one.
+    Operators without a way have no entry.
     """
     ways: dict[int, _Way] = {}
     waiting = [anchor]

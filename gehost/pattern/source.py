@@ -1,7 +1,4 @@
-"""A pattern at the opset of one model.
-
-The input of the matchers.
-"""
+"""A pattern at the opset of one model: the matchers' input."""
 
 from __future__ import annotations
 
@@ -33,9 +30,7 @@ class Kind(Enum):
 
 
 class Constraint(Struct, frozen=True):
-    """One condition on a parameter.
-
-    It is an attribute, or at this opset a constant input.
+    """One condition on an attribute, or a constant input at this opset.
 
     ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal
     at every use).
@@ -53,9 +48,9 @@ class Constraint(Struct, frozen=True):
 
 
 class ConstantPattern(Struct, frozen=True, eq=False):
-    """The wanted constant.
+    """A wanted constant: any (``array`` None), exactly this, or equal by value.
 
-    Any (``array`` None), this one exactly, or by value in any dtype.
+    Equal by value means in any dtype.
     """
 
     array: np.ndarray[Any, Any] | None = None
@@ -65,10 +60,7 @@ class ConstantPattern(Struct, frozen=True, eq=False):
     _in_dtypes: dict[np.dtype[Any], np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
     def in_dtype(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-        """Return the wanted numbers in a dtype.
-
-        None if it cannot hold them.
-        """
+        """Return the wanted numbers in a dtype that holds them, or None."""
         assert self.array is not None
         if dtype not in self._in_dtypes:
             self._in_dtypes[dtype] = in_dtype(self.array, dtype)
@@ -153,7 +145,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
     def leaves(self, tensor: TensorPattern) -> list[TensorPattern]:
         """Return the tensors that ``tensor`` may be.
 
-        Itself, or those of its options, in order.
+        They are the tensor itself or, of a choice, those of its options, in order.
         """
         if not tensor.options:
             return [tensor]
@@ -166,9 +158,9 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return tensor
 
     def reached(self, chosen: Chosen) -> tuple[list[int], TensorPattern | None]:
-        """Return the operators that outputs depend on.
+        """Return the operators that outputs depend on, and the first open choice.
 
-        Also the first open choice, bottom up.
+        Choices are searched from the bottom up.
         """
         found: dict[int, None] = {}
         open_choice: TensorPattern | None = None
@@ -184,9 +176,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return sorted(found), open_choice
 
     def order(self, chosen: Chosen) -> list[tuple[OpPattern, Link]]:
-        """Return the operators that these options need.
-
-        Each comes after a tensor that leads to it.
+        """Return needed operators, each after a tensor that leads to it.
 
         That of output 0 is first, with the operators above it; then one that reads a tensor of
         these, with the operators above it; and so on. Output 0 must not be an open choice.
@@ -298,10 +288,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
     @property
     def needed(self) -> frozenset[int]:
-        """Tensors that must be present.
-
-        Those that an operator reads, outputs and captures.
-        """
+        """Tensors that must be present: operands, outputs and captures."""
         read = {
             tensor.index
             for op in self.ops

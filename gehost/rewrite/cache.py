@@ -77,10 +77,7 @@ class LoweredOp:
         return self._stem
 
     def template(self, author: Author, origin_types: str) -> NodeTemplate:
-        """Return a template of such nodes.
-
-        Without the names of the nodes that they replace.
-        """
+        """Return a template of such nodes without the replaced nodes' names."""
         found = self._templates.get(origin_types)
         if found is None:
             metadata = author.metadata(Provenance("", origin_types))
@@ -113,10 +110,7 @@ class ReplacementCache:
         replacement: EsGraph,
         before: Sequence[NodeState],
     ) -> LoweredReplacement | None:
-        """Return the cached replacement for a region.
-
-        None without one, or if a body changed.
-        """
+        """Return a region's cached replacement, None if absent or its body changed."""
         entry = None if key is None else self._entries.get(key)
         if entry is None:
             return None
@@ -207,10 +201,7 @@ def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
 
 
 def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
-    """Return the key of ``replacement`` in place of ``region``.
-
-    None if it cannot be cached.
-    """
+    """Return the key of ``replacement`` for ``region``, None if not cacheable."""
     places: dict[object, int] = {}
     """The position of each operator."""
     key: list[Hashable] = []
@@ -259,9 +250,9 @@ def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
 def _match_key(
     region: Region, replacement: EsGraph, before: Sequence[NodeState]
 ) -> Hashable | None:
-    """Return the key of a body written from the match.
+    """Return the key of a body written from the match, or None.
 
-    It has everything that the body depends on; None without one.
+    It has everything that the body depends on; it is None if there is no such body.
     """
     read = _inputs_read(replacement)
     # constants that the new node does not read become part of the body, by their elements
@@ -280,10 +271,7 @@ def _inputs_read(replacement: EsGraph) -> set[int]:
 
 
 def _elements(region: Region) -> Hashable:
-    """Return a key of the elements that inference may read.
-
-    They are those of constant inputs.
-    """
+    """Return a key of the constant inputs' elements that inference may read."""
     found: list[Hashable] = []
     for value in region.inputs:
         array = small_array(value)

@@ -1,7 +1,4 @@
-"""Find replacements that equal the matched nodes.
-
-They would change nothing.
-"""
+"""Find replacements that equal the matched nodes and would change nothing."""
 
 from __future__ import annotations
 

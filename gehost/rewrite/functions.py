@@ -39,9 +39,7 @@ def op_with_body(
     present: Sequence[bool] | None = None,
     cache: FunctionCache | None = None,
 ) -> str | None:
-    """Add the body of a registered operator to the model.
-
-    Returns the operator name of the body.
+    """Add a registered operator's body to the model; return the body's name.
 
     Different bodies (other attributes, another opset) get different names, except for an operator
     that a runtime provides: if its calls need several bodies, the model carries none. None if the
@@ -123,20 +121,14 @@ class WrongOutputsError(VendorError):
 
 
 class FunctionCache:
-    """Names of bodies that were added to the model.
-
-    Keys have everything that the bodies depend on.
-    """
+    """Names of added bodies, by everything that the bodies depend on."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._entries: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
 
     def get(self, key: Hashable) -> str | None:
-        """Return the name of a body.
-
-        None if there is none, or an undo removed it.
-        """
+        """Return a body's name, None if absent or removed by an undo."""
         name, function = self._entries.get(key, ("", None))
         return name if function is not None and self._model.function(name) is function else None
 
@@ -309,9 +301,7 @@ def _call_key(
     present: Sequence[bool],
     attributes: Mapping[str, Any],
 ) -> Hashable | None:
-    """Return a type-exact key of a body, or None.
-
-    It has everything that the body depends on.
+    """Return a type-exact key of all a body depends on, or None.
 
     Encoded attributes would not be exact: they turn 1e-50 into 0.0.
     """
@@ -356,7 +346,7 @@ def _call_body(
 def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
     """Encode an attribute.
 
-    None for a value that ONNX cannot express: None or an empty list.
+    Returns None for a value that ONNX cannot express: None or an empty list.
     """
     try:
         return None if value is None else encode_attribute(name, value)

@@ -1,6 +1,4 @@
-"""Insert a replacement's operators into the graph.
-
-There is one path for cached and for new ones.
+"""Insert a replacement's operators, cached or new, into the graph.
 
 ``Insertion`` inserts a ``LoweredOp``. If the replacement is not cached, ``Lowering`` produces these
 one by one: inference needs the inserted node before the next operator can be lowered.
@@ -217,9 +215,7 @@ class Lowering:
                 self._region.graph.set_type(value, known)
 
     def value(self, tensor: EsTensor) -> Value:
-        """Return the value of a replacement's tensor.
-
-        It is an input, a constant or a new output.
+        """Return a replacement tensor's value: an input, constant or new output.
 
         Raises:
             PassError: the replacement does not compute it, or the input is absent here.
@@ -245,10 +241,7 @@ class Lowering:
         return found
 
     def type_of_value(self, value: Value) -> ValueType | None:
-        """Return the type of a value.
-
-        For a replaced output it is the new type.
-        """
+        """Return a value's type, of a replaced output its new type."""
         return self._new_types.get(value, value.type)
 
     def _type_of(self, tensor: EsTensor) -> ValueType | None:
@@ -275,9 +268,7 @@ class Lowering:
         inputs: Sequence[Value | None],
         types: Sequence[ValueType | None],
     ) -> str:
-        """Return the operator name to write.
-
-        Adds the operator's body to the model.
+        """Return the operator name to write; add its body to the model.
 
         Raises:
             Refused: the operator needs a body, and the match cannot become its body.
@@ -308,10 +299,7 @@ class Lowering:
         return name
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
-        """Return the region's outputs in the order of the new node's.
-
-        ``node`` is the new node.
-        """
+        """Return the region's outputs in the order of new node ``node``."""
         if len(self._replacement.reachable()) > 1:
             raise Refused(
                 f"needs a function body: {op} has none, and the replacement is more than this node"

@@ -1,6 +1,6 @@
 """Lower an author's operators to the model's opset.
 
-Names, parameters, literals as arrays.
+Names and parameters become those of the opset, literals become arrays.
 """
 
 from __future__ import annotations
@@ -270,9 +270,7 @@ class _Lowering:
     def _literal(
         self, literal: np.ndarray[Any, Any], parameter: Parameter | None
     ) -> np.ndarray[Any, Any]:
-        """Return a literal in the dtype of its input.
-
-        It is the only one, or its partner's.
+        """Return a literal in its partner's dtype, or its input's only one.
 
         The partner is a tensor of the same type parameter, or the first one.
         """
@@ -297,10 +295,7 @@ class _Lowering:
         )
 
     def _partners(self) -> tuple[EsTensor | None, dict[str, EsTensor]]:
-        """Return the first input that is not a literal.
-
-        One for all inputs, and one for each type parameter.
-        """
+        """Return the first nonliteral of all inputs and of each type parameter."""
         if self._found is None:
             first: EsTensor | None = None
             by_type: dict[str, EsTensor] = {}

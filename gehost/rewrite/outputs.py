@@ -1,6 +1,4 @@
-"""The outcome for each replaced tensor.
-
-It is reused, released from its producer, or forwarded.
+"""The outcome for each replaced tensor: reused, released or forwarded.
 
 The new node that computes a replaced tensor becomes its producer, and it keeps its name. If the
 matched node that produced it must stay, the tensor is released first. If the replacement returns an

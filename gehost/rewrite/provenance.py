@@ -1,6 +1,4 @@
-"""Provenance of new nodes in ``metadata_props``.
-
-It leads step by step back to the original nodes.
+"""Provenance of new nodes in ``metadata_props``, back to the original nodes.
 
 ``gehost.pass`` names the pass that created a node and ``gehost.origin_nodes`` its original nodes.
 If other passes came in between, ``gehost.history`` lists the nodes that they created, oldest first,
@@ -50,9 +48,9 @@ class HistoryStep(NamedTuple):
 
 
 def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
-    """Return the steps that led to a node, oldest first.
+    """Return a node's steps, oldest first, none for an original node.
 
-    Its own step is the last; none for an original node.
+    The last step is the node's own.
 
     Args:
         node: the node.
@@ -68,10 +66,7 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
 
 
 def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """Return the history for a node created from ``nodes``.
-
-    "" if all of them are original.
-    """
+    """Return the history of a node from ``nodes``, "" if all are original."""
     steps: dict[HistoryStep, int] = {}
     direct: dict[Source, None] = {}
     for node, metadata in nodes:
@@ -134,10 +129,7 @@ def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def carried(metadata: Mapping[str, str], key: str) -> list[str] | None:
-    """Return the list of texts under ``key``.
-
-    None if there is none, or it is not gehost's.
-    """
+    """Return the texts under ``key``, None if absent or not gehost's."""
     listed = _json_list(metadata.get(key, ""))
     return None if listed is None else [str(entry) for entry in listed]
 
@@ -153,10 +145,7 @@ def _json_list(text: str) -> list[Any] | None:
 
 
 def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
-    """Return the steps before a node's own, and its sources.
-
-    None if absent or not gehost's.
-    """
+    """Return a node's earlier steps and sources, None without gehost's text."""
     entries = _json_list(text)
     if not entries:
         return None
@@ -181,10 +170,7 @@ def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
 
 
 def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
-    """Return the sources of the step at ``place``.
-
-    None if they are invalid.
-    """
+    """Return the sources of the step at ``place``, None if invalid."""
     found: list[Source] = []
     for source in cast("list[Any]", given) if isinstance(given, list) else ():
         if isinstance(source, list):
@@ -200,9 +186,9 @@ def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
 
 
 class Provenance:
-    """The replaced nodes.
+    """The replaced nodes' names and operators as JSON, and their history.
 
-    Names and operators as JSON, and their history ("" for originals).
+    The history is "" for original nodes.
     """
 
     __slots__ = ("history", "origin_nodes", "origin_types")
@@ -215,10 +201,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a rewrite.
-
-    Names the new nodes, and is part of their provenance.
-    """
+    """The author of a rewrite, for new nodes' names and provenance."""
 
     name: str
     vendor: str = ""
@@ -243,7 +226,7 @@ class Author:
 def provenance(nodes: Sequence[Node]) -> Provenance:
     """Return the provenance of a replacement of ``nodes``.
 
-    Follows those that passes created.
+    It includes the history of nodes that passes created.
     """
     origins: dict[str, str] = {}
     history = ""

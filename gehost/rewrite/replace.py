@@ -160,9 +160,7 @@ def _prove_types(
     before: Sequence[NodeState],
     shape_proven: bool,
 ) -> None:
-    """Prove that each source has the type of its replaced output.
-
-    Sets that type.
+    """Prove that each source has its replaced output's type, and set that.
 
     Raises:
         Refused: the types disagree, or cannot be proven to agree.

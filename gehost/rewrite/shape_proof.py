@@ -223,10 +223,7 @@ class Trace:
                 self.given[value] = self.outer(value)
 
     def side(self) -> Side:
-        """Return a new side of the rewrite.
-
-        It is filled node by node.
-        """
+        """Return a new, empty side of the rewrite, filled node by node."""
         return Side(self)
 
     def number(self, computation: Hashable) -> int:

@@ -89,7 +89,7 @@ def _no_parts(model: Model, node: Node) -> str:
 def _inlined(whole: onnx.ModelProto, node: Node) -> onnx.ModelProto | None:
     """Return the model of one node with its function inlined.
 
-    None where it has none.
+    Returns None where it has none.
     """
     domain, op_type = split_op(node.op)
     inlined = onnx.inliner.inline_selected_functions(

@@ -389,7 +389,7 @@ def _text(value: Any, node: Node, name: str) -> str:
 def _python(value: Any) -> str | None:
     """Return a number, text, array or list of them as Python.
 
-    None for anything else.
+    Returns None for anything else.
     """
     if value is None or isinstance(value, bool):
         return repr(value)

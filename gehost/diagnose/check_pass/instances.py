@@ -360,7 +360,7 @@ class _Drawing:
     ) -> DataType | None:
         """Return the dtype that ``slot`` shares with another input.
 
-        None if it is not known.
+        Returns None if it is not known.
         """
         own = None if signature is None else signature.parameter_at(slot)
         for position, tensor in enumerate(inputs):

@@ -80,7 +80,7 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
     """Return a changed copy of a model with inferred types, unless the mutation wants none.
 
-    None if it is not valid any more.
+    Returns None if it is not valid any more.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -101,7 +101,7 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | Non
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return the model with new inferred types.
 
-    None if inference or the checker refuses it.
+    Returns None if inference or the checker refuses it.
     """
     del model.graph.value_info[:]
     for output in model.graph.output:

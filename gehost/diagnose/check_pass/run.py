@@ -379,8 +379,8 @@ class _Check:
     ) -> bool | None:
         """Whether the numbers stay and a second run changes nothing; records findings.
 
-        None if the models ran in two engines and the second one refuses, or if only the reference
-        evaluator sees a difference.
+        Returns None if the models ran in two engines and the second one refuses, or if only
+        the reference evaluator sees a difference.
         """
         try:
             numbers: Numbers = reference.compare(outcome.model)
@@ -535,7 +535,7 @@ def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
 def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
     """Return why a pattern does not match, for each candidate.
 
-    None where it does.
+    Returns None where it does.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)

@@ -251,7 +251,7 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
 def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
     """Return the tolerances of a model's least precise float type.
 
-    None for a model without one.
+    Returns None for a model without one.
     """
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)

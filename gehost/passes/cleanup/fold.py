@@ -159,7 +159,7 @@ class Folder:
     def _operands(self, node: Node) -> list[Value] | None:
         """Return the constants that the node's kernel reads.
 
-        None if the node cannot be folded.
+        Returns None if the node cannot be folded.
         """
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
@@ -258,7 +258,7 @@ def _declared_bytes(value: Value) -> int:
 def _from_dimensions(node: Node, version: int) -> Array | None:
     """Return the result of a node that depends only on dimensions.
 
-    None if the dimensions are unknown.
+    Returns None if the dimensions are unknown.
     """
     if node.op not in _READ_DIMENSIONS:
         return None

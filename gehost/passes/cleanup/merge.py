@@ -79,7 +79,7 @@ class Merger:
     def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
         """Return which of two equal constants stays, and which goes.
 
-        None if neither can go.
+        Returns None if neither can go.
 
         Initializers are preferred to nodes, then the earlier constant, which has more users.
         """

@@ -31,9 +31,7 @@ Mismatch: TypeAlias = tuple[str, str, str]
 def join_mismatches(
     about: Node | Value | None, tried: Sequence[tuple[int | None, Mismatch]]
 ) -> str:
-    """Join mismatches into one sentence.
-
-    They are at one node or tensor and equally close.
+    """Join mismatches at one place, equally close, into one sentence.
 
     Args:
         about: the node or tensor.
@@ -74,7 +72,7 @@ def _inputs(slots: Iterable[int | None]) -> str:
 def _listed(parts: Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``.
 
-    Writes ", and" if the parts contain commas.
+    A list whose parts contain commas gets ", and".
     """
     last = ", and " if any("," in part for part in parts) else " and "
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
@@ -106,7 +104,7 @@ def count_problem(op: OpPattern, node: Node) -> str:
 def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
     """Return the first mismatch of a node's parameters, or "".
 
-    Writes variables to ``bound``.
+    Values of variables are added to ``bound``.
     """
     if op.exact_attributes is not None and has_other_attributes(op, node):
         return (
@@ -137,7 +135,7 @@ def operand_problem(
 ) -> str | Mismatch:
     """Return why a value does not fit an operand.
 
-    A text if it depends on the operands' order.
+    The result is a text if it depends on the operands' order.
     """
     if tensor is None:
         return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
@@ -188,9 +186,7 @@ def producer_problem(
     slot: int,
     reading: OpPattern | None = None,
 ) -> Mismatch:
-    """Return the mismatch of the producer of ``value``.
-
-    Wanted is output ``output`` of ``op``.
+    """Return the mismatch between ``value``'s producer and output ``output`` of ``op``.
 
     Args:
         node: reads it at input ``slot``.
@@ -208,10 +204,7 @@ def producer_problem(
 
 
 def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
-    """Return a hint if the operands are swapped.
-
-    The wanted one is the other operand of a commutative operator.
-    """
+    """Return a hint if operands of a commutative operator are swapped."""
     if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]

@@ -70,10 +70,7 @@ class MatchFailure:
 
 
 def wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
-    """Return the closeness of the producer of ``value`` to ``op``.
-
-    None if it may fit.
-    """
+    """Return how close ``value``'s producer is to ``op``, None if it fits."""
     node = value.producer
     if is_output(value, op.ops, link.slot):
         return None

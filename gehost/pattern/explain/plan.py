@@ -59,9 +59,7 @@ class Step:
 
 
 class Plan:
-    """The order in which operators are bound.
-
-    For a pattern without open choices.
+    """The order of binding operators, for a pattern without open choices.
 
     Attributes:
         source: a variant of the pattern; where a choice is open, it accepts any tensor.

@@ -51,10 +51,7 @@ _MOST_VARIANTS = 64
 
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
-    """Return why ``node`` is not the producer of output 0.
-
-    Names the nearest miss; None if it is the producer.
-    """
+    """Return the nearest miss at ``node``, None if it produces output 0."""
     found = ReferenceMatcher(source).at(node)
     return found if isinstance(found, MatchFailure) else None
 
@@ -81,16 +78,11 @@ class ReferenceMatcher:
         return [(node, matches.get(node) or self.at(node)) for node in nodes]
 
     def around_each(self, nodes: Sequence[Node]) -> list[Look]:
-        """Return ``around`` for nodes of a graph.
-
-        All are of one operator of the pattern.
-        """
+        """Return ``around`` for a graph's nodes, all of one pattern operator."""
         return [(node, found) for node in nodes if (found := self.around(node)) is not None]
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
-        """Return the nodes of each match in a graph.
-
-        Keys are the producers of output 0.
+        """Return each match's nodes, by the node that produces output 0.
 
         That node is also the first one of the list.
         Matches need no explanation, so the fast matcher finds them.
@@ -106,9 +98,7 @@ class ReferenceMatcher:
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
-        """Return a match with ``node`` as producer of output 0.
-
-        Gives its nodes, or the nearest miss.
+        """Return a match with ``node`` producing output 0, or the nearest miss.
 
         ``node`` comes first.
         """
@@ -140,10 +130,7 @@ class ReferenceMatcher:
         return None
 
     def _plan(self, chosen: Chosen) -> Plan | TensorPattern:
-        """Return the plan of the variants with these options.
-
-        Returns output 0's choice if that is open.
-        """
+        """Return the plan for these options, or output 0's open choice."""
         key = tuple(chosen.items())
         found = self._plans.get(key)
         if found is None:
@@ -159,9 +146,7 @@ class ReferenceMatcher:
         return found
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """Match with ``node`` as any operator of the pattern.
-
-        Tries one of its first variants.
+        """Match with ``node`` as any operator in one of the first variants.
 
         Returns None if it fits none. In a match the producer of output 0 comes first.
         """
@@ -231,9 +216,9 @@ _START = _Found({}, {}, {})
 
 
 class _Search:
-    """The attempts at one node, and their nearest misses.
+    """The attempts at one node with their nearest misses.
 
-    These are the first one, and others of equal closeness.
+    The nearest misses are the first one and others of equal closeness.
     """
 
     _plan: Plan
@@ -268,10 +253,7 @@ class _Search:
         return binding
 
     def failure(self, label: str) -> MatchFailure:
-        """Return the nearest miss.
-
-        Called after all attempts at the node with this label have failed.
-        """
+        """Return the nearest miss after all attempts at the labelled node failed."""
         misses = iter(self._misses.items())
         (about, slot, _), (word, of, op, node, size, part) = next(misses)
         reason = word(*of)
@@ -314,10 +296,7 @@ class _Search:
         self._misses.setdefault((about, slot, op), miss)
 
     def _place(self, depth: int, node: Node, found: _Found) -> _Found | None:
-        """Bind a node to the next operator, and continue.
-
-        The result is a whole match.
-        """
+        """Bind a node to the next operator and continue to a match."""
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
