@@ -52,10 +52,7 @@ _LONGEST = 4000
 
 
 class _Group(click.Group):
-    """A command group that lists whole summaries.
-
-    It suggests names for unknown commands.
-    """
+    """A command group with whole summaries, and suggestions for unknown commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,10 +84,7 @@ for _command in _COMMANDS:
 
 
 def _show_whole_summaries(group: click.Group) -> None:
-    """List the first sentence of each command whole.
-
-    click would cut it to the line.
-    """
+    """List each command's whole first sentence, which click would cut."""
     for command in group.commands.values():
         # click adds "(DEPRECATED)" to short_help each time it shows it
         deprecated, command.deprecated = command.deprecated, False

@@ -105,10 +105,7 @@ def _called(ancestor: Ancestor) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text of others as one line, markup escaped.
-
-    It comes from a model, vendor or plugin.
-    """
+    """Return text of a model, vendor or plugin as one escaped line."""
     from rich.markup import escape
 
     return escape(one_line(text))

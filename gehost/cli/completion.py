@@ -11,10 +11,7 @@ from click.shell_completion import CompletionItem
 
 
 def complete_passes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The passes that the command line can name so far.
-
-    Those of the vendors that it names, and of plugins.
-    """
+    """Return the passes of plugins and of vendors named so far."""
     from gehost.host.host import Host
     from gehost.options import from_environment
 

@@ -62,9 +62,9 @@ def explain(
 
 
 def _print(explanation: Explanation, *, with_shallow: bool) -> None:
-    """Print an explanation.
+    """Print the pass, notes on it, and a paragraph for each cause.
 
-    The pass, notes on it as a whole, and a paragraph for each cause or asked finding.
+    With a node asked for, each of its findings has a paragraph.
     """
     about = ", ".join(
         part for part in (explanation.kind, explanation.vendor, explanation.stage) if part
@@ -97,7 +97,7 @@ def _print(explanation: Explanation, *, with_shallow: bool) -> None:
 def _paragraph(group: Group, *, several: bool) -> list[str]:
     """Return the paragraph of a group.
 
-    Its count, depth and place, the first node's reason, and the other nodes.
+    It has count, depth and place, the first node's reason, and the other nodes.
     """
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]

@@ -1,7 +1,4 @@
-"""Files that ``compile`` writes beside the model.
-
-Reports, and a reproducer of a failed pass.
-"""
+"""Files beside ``compile``'s model: reports and a failed pass's reproducer."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_report(path: str, model: str, output: str) -> None:
-    """Refuse a bad path of a report before the compile.
-
-    The file cannot be written, or would replace a model.
-    """
+    """Refuse a report's unwritable path, or a model's, before the compile."""
     if not path.endswith((".json", ".html")):
         raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
@@ -37,10 +31,7 @@ def check_report(path: str, model: str, output: str) -> None:
 def reported(
     paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Record the compile with a plugin.
-
-    Writes the reports at the end, also after an error.
-    """
+    """Record the compile; write the reports at its end, also after errors."""
     if not paths:
         yield
         return
@@ -72,9 +63,7 @@ def reported(
 def reproducible(
     directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Write a reproducer of a failed pass.
-
-    Reports its directory, or why there is none.
+    """Write a failed pass's reproducer; report its directory or the obstacle.
 
     Raises:
         UsageError: the directory is not empty.

@@ -1,4 +1,1 @@
-"""Load vendors and plugins, run the stages of a compile.
-
-Write its report and dumps.
-"""
+"""Load vendors and plugins, run a compile's stages, write report and dumps."""

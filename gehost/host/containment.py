@@ -1,7 +1,4 @@
-"""Run vendor and plugin code.
-
-Its changes to the process are undone.
-"""
+"""Run vendor and plugin code, and undo its changes to the process."""
 
 from __future__ import annotations
 
@@ -39,9 +36,9 @@ def exclusive() -> Generator[None]:
 
 @contextmanager
 def process_state_restored() -> Generator[None]:
-    """Restore the process's state that vendor code may change.
+    """Restore the process's state at the block's end, also on errors.
 
-    The end of the block restores it, also on an error.
+    It is the state that vendor code may change.
 
     Restored: the working directory, ``sys.path``, modules that were loaded before, the standard
     streams, the recursion limit, warning filters, numpy's error state, the locale, the handlers of
@@ -68,8 +65,8 @@ def process_state_restored() -> Generator[None]:
 def output_on_stderr() -> Generator[None]:
     """Redirect standard output to standard error.
 
-    Native code and child processes included. The whole process shares the file descriptors, so
-    this is only for a process that belongs to the caller.
+    This includes native code and child processes. The whole process shares the file
+    descriptors, so this is only for a process that belongs to the caller.
     """
     if sys.__stdout__ is None or sys.__stderr__ is None:  # the process was started without one
         yield
@@ -94,10 +91,7 @@ def _flush() -> None:
 
 
 def _state() -> Generator[Callable[[], Any]]:
-    """Yield a function for each part of the state.
-
-    Calling it restores that part.
-    """
+    """Yield, for each part of the state, a function that restores it."""
     yield partial(random.setstate, random.getstate())
     yield partial(
         _put_numpy_state,
@@ -121,9 +115,7 @@ def _state() -> Generator[Callable[[], Any]]:
 
 
 def _put_numpy_state(state: Any) -> None:
-    """Restore the state of numpy's generator.
-
-    Reseeds it where numpy.random was loaded since.
+    """Restore numpy's generator; reseed it if numpy.random was loaded since.
 
     ``state`` is None where numpy.random, which numpy loads on first use, was not loaded yet.
     """

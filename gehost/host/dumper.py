@@ -108,9 +108,7 @@ class Dumper:
 
 
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
-    """Return a copy of the model for viewing.
-
-    It has the types of the index.
+    """Return a copy of the model with the index's types, for viewing.
 
     Level 1 keeps the weights; level 3 has no types.
     """

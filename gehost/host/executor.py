@@ -135,10 +135,7 @@ class Executor:
         self.notify("gehost_after_pass", spec=spec, record=record)
 
     def _skip_reason(self, spec: PassSpec) -> tuple[str, str]:
-        """Return the status of a pass that is skipped, and why.
-
-        "done" for one that will run.
-        """
+        """Return a skipped pass's status and reason; "done" if it will run."""
         opset = self._model.opset() or 0
         if spec.name in self._disabled:
             by_default = "" if spec.default else f"off by default; --enable {spec.name} runs it"
@@ -277,10 +274,7 @@ class _Observer:
 
     @classmethod
     def of(cls, plugins: Plugins, model: Model) -> _Observer | None:
-        """Return None where no plugin has such hooks.
-
-        Rewrites then cost nothing for them.
-        """
+        """Return None without such hooks: rewrites then cost nothing for them."""
         observer = cls(plugins, model)
         return observer if any(observer._hooks.values()) else None
 

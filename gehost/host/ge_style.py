@@ -1,6 +1,6 @@
 """The host's own plugin for GE-style registration.
 
-Collects classes marked with ``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``; declares GE's
+It collects classes marked with ``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``, and declares GE's
 operators.
 """
 
@@ -53,10 +53,7 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
 
 
 def _is_pass_of(found: Any, module: ModuleType) -> bool:
-    """Whether ``found`` is a complete pass of its module.
-
-    The module defines it and does not register it.
-    """
+    """Whether a module defines the complete pass ``found`` without registering it."""
     return (
         isinstance(found, type)
         and issubclass(found, FusionBasePass)

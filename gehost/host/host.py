@@ -341,9 +341,7 @@ class Host:
             yield
 
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
-        """Compile a model file.
-
-        The output is written whole or not at all.
+        """Compile a model file; write the output whole or not at all.
 
         With ``verify``, the model is compared with the original before it replaces the output. If
         its numbers differ, it goes to ``<name>.refused.onnx`` beside the output, which stays as it
@@ -523,10 +521,7 @@ class Host:
     def _difference(
         self, original: Callable[[], onnx.ModelProto | Runner], compiled: Model, report: Report
     ) -> str:
-        """Return how the numbers of a compiled model differ.
-
-        Returns "" if equal or not verified.
-        """
+        """Return how a compiled model's numbers differ, "" if equal or unverified."""
         if not self.options.verify:
             return ""
         from gehost.verify import Baseline, Runner
@@ -609,9 +604,7 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
 
 
 def _with_opset(model: Model, version: int) -> Model:
-    """The model at a newer opset.
-
-    The same object where it has this one.
+    """Return the model at a newer opset, the same object if already there.
 
     Raises:
         UsageError: the opset is older than the model's, or onnx does not know it.
@@ -644,9 +637,9 @@ def _with_opset(model: Model, version: int) -> Model:
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
-    """Save a model whose numbers differ, beside the output.
+    """Save a model whose numbers differ; return the error naming it.
 
-    Returns the error that names it.
+    The file is beside the output.
     """
     refused = f"{output.removesuffix('.onnx')}.refused.onnx"
     while os.path.exists(refused) and os.path.samefile(refused, path):
@@ -683,7 +676,7 @@ def _path(given: Any, what: str) -> str:
 def _inlined(model: Model, report: Report) -> Model:
     """Return the model with its functions inlined.
 
-    ONNX's inliner may leave some.
+    ONNX's inliner may leave some of them.
 
     Raises:
         ModelError: the inlined model is not valid.
@@ -706,9 +699,7 @@ def _inlined(model: Model, report: Report) -> Model:
 
 
 def _final_check(model: Model, report: Report) -> None:
-    """Check the index, and the model by ``onnx.checker``.
-
-    The latter only if it accepted the input.
+    """Check the index and, if the input passed it, by ``onnx.checker``.
 
     Raises:
         PassError: a check failed; names the passes that changed something.

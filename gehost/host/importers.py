@@ -85,10 +85,7 @@ class ImporterRegistry:
         return {entry.name: entry.options for entry in self._entries.values()}
 
     def find(self, path: str) -> Importer | None:
-        """Return the importer of the longest suffix that fits.
-
-        Returns None where the file is ONNX.
-        """
+        """Return the importer of the longest fitting suffix, None for ONNX."""
         entry = self._find(path)
         return None if entry is None else entry.importer
 
@@ -110,9 +107,7 @@ class ImporterRegistry:
             )
 
     def load(self, path: str, settings: Mapping[str, Any] = NO_OPTIONS) -> Model:
-        """Read a model file with the importer of its suffix.
-
-        As ONNX if there is none.
+        """Read a model file with its suffix's importer, else as ONNX.
 
         Args:
             path: the file.
@@ -159,9 +154,9 @@ class ImporterRegistry:
     def original(
         self, path: str, settings: Mapping[str, Any] = NO_OPTIONS
     ) -> onnx.ModelProto | str:
-        """Return the model of a file that has an importer.
+        """Return the model of a file with an importer, else its path.
 
-        The path itself if the file is ONNX.
+        A file without an importer is ONNX.
 
         Raises:
             GehostError: as ``load`` does.

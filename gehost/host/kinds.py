@@ -45,10 +45,7 @@ class KindRegistry:
 
     @property
     def grouped(self) -> set[str]:
-        """The passes that are in a named kind.
-
-        They are measured even if off by default.
-        """
+        """The passes in named kinds, measured even if off by default."""
         return {one for one, kind in self._passes.items() if kind}
 
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:

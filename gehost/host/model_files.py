@@ -33,9 +33,7 @@ def installed_importers(settings: Mapping[str, Any] = NO_OPTIONS) -> ImporterReg
 
 
 def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Model:
-    """Read any model file.
-
-    With an installed importer, or as ONNX if none fits its suffix.
+    """Read a model file with its suffix's installed importer, else as ONNX.
 
     The model is indexed but not validated, as ``Host.compile`` does. Vendor files are not loaded.
 

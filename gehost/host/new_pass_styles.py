@@ -1,7 +1,4 @@
-"""Styles in which ``gehost new --from`` writes a pass.
-
-Templates of this package and of plugins.
-"""
+"""Styles (this package's and plugins' templates) for ``gehost new --from``."""
 
 from __future__ import annotations
 

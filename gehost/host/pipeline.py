@@ -26,10 +26,7 @@ class BuiltIn(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """One stage.
-
-    Its passes run in load order, then its hook; then the graph is dumped.
-    """
+    """One stage: its passes in load order, then its hook, then a dump."""
 
     stage: CustomPassStage
     hook: str

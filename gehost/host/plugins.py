@@ -1,7 +1,4 @@
-"""The plugins of a host, in order.
-
-Its own, installed ones by name, then vendor modules.
-"""
+"""A host's plugins: its own, installed ones by name, then vendor modules."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ class Hook:
         )
 
     def message(self, error: BaseException) -> str:
-        """Return the message for an exception of a call.
-
-        It names plugin, file and line.
-        """
+        """Return a message with plugin, file and line for a call's exception."""
         code = getattr(self.implementation.function, "__code__", None)
         where = deepest_line(error, code.co_filename) if code is not None else None
         return (
@@ -63,7 +57,7 @@ class Hook:
     def blamed(self) -> Generator[None]:
         """Turn foreign exceptions into a ``VendorError`` that names the plugin.
 
-        gehost's own pass unchanged.
+        Exceptions of gehost pass unchanged.
         """
         try:
             yield
@@ -74,9 +68,7 @@ class Hook:
 
 
 class _Manager(pluggy.PluginManager):
-    """A plugin manager that skips unmarked members of a module.
-
-    Marked functions are hooks.
+    """A plugin manager that skips unmarked members; marked functions are hooks.
 
     pluggy inspects every member, which is slow and may raise.
     """
@@ -102,10 +94,7 @@ def may_have_hooks(module: ModuleType) -> bool:
 
 
 class Plugins:
-    """A list of plugins.
-
-    Their hooks are called one by one in the given order.
-    """
+    """A list of plugins, their hooks called one by one in order."""
 
     def __init__(self, plugins: Sequence[tuple[str, Any]]) -> None:
         """Register plugins by name.

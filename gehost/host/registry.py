@@ -76,10 +76,7 @@ class PassRegistry:
 
     @contextmanager
     def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
-        """Register the passes added in the block as ``vendor``'s.
-
-        After an error, none of them.
-        """
+        """Register the block's passes as ``vendor``'s, none after an error."""
         before = dict(self._specs)
         self._vendor, self._from_plugin = vendor, from_plugin
         try:
@@ -117,9 +114,7 @@ class PassRegistry:
     def check_hooks(
         self, cls: type, bases: Sequence[type], not_hooks: Collection[str], origin: object
     ) -> None:
-        """Refuse a class with a public name close to a hook.
-
-        The hooks are those of ``bases``.
+        """Refuse a class with a public name close to ``bases``' hooks.
 
         Args:
             cls: the class.
@@ -135,9 +130,7 @@ class PassRegistry:
             raise VendorError(problem, where=origin)
 
     def suspect(self, cls: type, advice: str) -> None:
-        """Note a complete pass class that is not registered.
-
-        Helpers are excepted.
+        """Note a complete pass class, not a helper, that is not registered.
 
         Args:
             cls: the class; a ``_`` in front of its name, or subclasses, make it a helper.
@@ -191,10 +184,7 @@ class PassRegistry:
 
 
 def _place(cls: type) -> str:
-    """Return file and line of a class.
-
-    Its module's name if Python does not know them.
-    """
+    """Return a class's file and line, its module's name if unknown."""
     try:
         path = inspect.getsourcefile(cls) or cls.__module__
         return f"{path}:{inspect.getsourcelines(cls)[1]}"

@@ -93,10 +93,7 @@ class Report:
 
 
 def op_counts(model: Model) -> dict[str, int]:
-    """Count nodes by operator over all graphs of a model.
-
-    The most frequent come first.
-    """
+    """Count nodes by operator, most frequent first, over all graphs."""
     counts: Counter[str] = Counter()
     for graph in model.graphs:
         counts.update({op: len(nodes) for op, nodes in graph.by_op.items() if nodes})

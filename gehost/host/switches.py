@@ -1,7 +1,4 @@
-"""Decide which passes run.
-
-By option, by the fusion-switch file, or by default.
-"""
+"""Decide which passes run: by option, fusion-switch file, or default."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class SwitchFile:
 def machine(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of ``packages`` and the CPU's name.
 
-    Times depend on them.
+    Measured times depend on them.
     """
     found: dict[str, str] = {}
     for name in packages:

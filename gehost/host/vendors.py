@@ -59,9 +59,7 @@ class VendorFiles(NamedTuple):
 
 
 def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
-    """Find every vendor file below ``roots``, in load order.
-
-    Also returns the skipped files.
+    """Find vendor files below ``roots`` in load order, and skipped files.
 
     Raises:
         UsageError: a root is not a readable directory, or is itself a vendor's.
@@ -173,10 +171,7 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
 
 
 def _directories(path: Path) -> list[Path]:
-    """Return the directories in a directory by name.
-
-    There are none if it cannot be read.
-    """
+    """Return a directory's directories by name, none if it is unreadable."""
     try:
         return sorted(entry for entry in path.iterdir() if entry.is_dir())[:_MOST_LOOKED_AT]
     except OSError:
@@ -184,10 +179,7 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _roots_below(root: Path) -> list[Path]:
-    """Return the directories of vendors up to two levels below.
-
-    Only the nearest ones.
-    """
+    """Return the nearest directories of vendors, up to two levels below."""
     level = [root]
     for _ in range(2):
         level = [
@@ -207,10 +199,7 @@ def _roots_below(root: Path) -> list[Path]:
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
-    """Return a package name for a vendor's files.
-
-    It has a number where the name is in use.
-    """
+    """Return a package name for vendor files, numbered if in use."""
     stem, number = vendor.replace(".", "_"), 1
     while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
         number += 1
@@ -219,10 +208,7 @@ def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
 
 
 def _loadable(path: Path) -> tuple[Path, str]:
-    """Return the file to load.
-
-    Also a reason if it must not be loaded.
-    """
+    """Return the file to load and, if it must not be, why."""
     if path.name.startswith(("_", ".")):
         return path, f"{_HIDDEN} {path.name[0]}"
     if path.is_dir():
@@ -307,10 +293,7 @@ def _import(file: VendorFile) -> ModuleType:
 
 
 def _make_packages(file: VendorFile) -> None:
-    """Create the empty packages of a vendor's files.
-
-    They have the search path for their siblings.
-    """
+    """Create a vendor's empty packages with the search path for siblings."""
     package = file.module_name.rpartition(".")[0]
     top = package.partition(".")[0]
     for name, path in ((top, []), (package, [str(file.directory)])):
@@ -376,7 +359,7 @@ def fault_of(error: BaseException, file: VendorFile) -> VendorError:
 def _fault(error: BaseException, file: VendorFile) -> SourceLocation:
     """Return the line at fault.
 
-    The syntax error's, or the deepest one in the vendor's files.
+    It is the syntax error's line, or the deepest one in the vendor's files.
     """
     if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
         return SourceLocation(error.filename, error.lineno or 1)

@@ -1,7 +1,4 @@
-"""Shape and type inference.
-
-Of a single new node, and of a whole model.
-"""
+"""Shape and type inference, of a single new node and whole models."""
 
 from __future__ import annotations
 

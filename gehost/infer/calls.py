@@ -43,10 +43,7 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 
 
 def _refers(proto: onnx.NodeProto) -> bool:
-    """Whether a node refers to an attribute of its function.
-
-    Nodes in its graphs count.
-    """
+    """Whether a node, or one in its graphs, refers to a function's attribute."""
     return any(
         entry.ref_attr_name
         or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
@@ -74,10 +71,7 @@ def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
 
 
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """Return the value of a ``Constant`` node of a body.
-
-    Returns None for others, also for strings.
-    """
+    """Return the value of a body's ``Constant``, None for others and strings."""
     if (
         proto.op_type != "Constant"
         or proto.domain not in ("", "ai.onnx")

@@ -57,10 +57,7 @@ class Statement(NamedTuple):
     stated: Sequence[ValueType | None]
 
     def shape(self, slot: int) -> tuple[Dim, ...] | None:
-        """Return the dimensions of an input.
-
-        Returns None if it is absent or its rank unknown.
-        """
+        """Return an input's dimensions, None if absent or of unknown rank."""
         return _shape(self.types, slot)
 
     def result(self, slot: int = 0) -> tuple[Dim, ...] | None:
@@ -72,10 +69,7 @@ class Statement(NamedTuple):
         return slot < len(self.present) and self.present[slot]
 
     def numbers(self, slot: int, attribute: str = "") -> list[Any] | None:
-        """Return the elements of a constant input.
-
-        Without the input, those of an attribute.
-        """
+        """Return a constant input's elements, without the input the attribute's."""
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
@@ -390,10 +384,7 @@ def _is_empty(s: Statement) -> bool:
 
 
 def _reduces_nothing(s: Statement) -> bool:
-    """Whether a reduced axis may be empty.
-
-    True, too, if the reduced axes are unknown.
-    """
+    """Whether a reduced axis may be empty, also if axes are unknown."""
     shape, axes = s.shape(0), _axes(s)
     if shape is None or (axes is None and s.has(1)):
         return True
@@ -511,9 +502,9 @@ def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
 
 
 def _leading_sizes_differ(s: Statement) -> bool:
-    """Whether inputs may have different first sizes.
+    """Whether first sizes of inputs may differ.
 
-    Those of rank 2 or more, except a mask.
+    Only inputs of rank 2 or more count, and masks do not.
     """
     slots = [slot for slot in range(len(s.types)) if (s.op, slot) != ("Attention", 3)]
     shapes = [s.shape(slot) for slot in slots if s.has(slot)]
@@ -571,7 +562,7 @@ def _targets_differ(s: Statement) -> bool:
 def _later_is_wider(s: Statement) -> bool:
     """Whether a later term of an ``Einsum`` may be wider.
 
-    In a letter, or in an axis of the dots.
+    It may be so in a letter, or in an axis of the dots.
     """
     terms = str(s.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
     first: dict[str | int, Dim] = {}

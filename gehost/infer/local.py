@@ -166,9 +166,7 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None] | None = None,
         opsets: Mapping[str, int] | None = None,
     ) -> tuple[ValueType | None, ...]:
-        """Return the output types of a protobuf.
-
-        As ``inferred`` does for a node.
+        """Return the output types of a protobuf, as ``inferred`` for a node.
 
         Args:
             op: the operator's name.
@@ -363,10 +361,7 @@ class Inferrer:
         types: Sequence[ValueType | None],
         arrays: Sequence[np.ndarray[Any, Any] | None],
     ) -> tuple[ValueType | None, ...]:
-        """Infer a call node by node.
-
-        Each from the types of its inputs.
-        """
+        """Infer a call node by node, each from its inputs' types."""
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -455,10 +450,7 @@ def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[st
 def _function_of(
     schema: onnx.defs.OpSchema, proto: onnx.NodeProto, types: Sequence[ValueType | None]
 ) -> onnx.FunctionProto | None:
-    """Return the body by which ONNX defines an operator.
-
-    Returns None if it has none.
-    """
+    """Return the body by which ONNX defines an operator, or None."""
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
         body = onnx.FunctionProto()
@@ -552,10 +544,7 @@ def array_type(array: np.ndarray[Any, Any]) -> TensorType:
 
 
 def _deciding_content(value: Value | None) -> Hashable:
-    """Return a key for the visible part of a constant.
-
-    No array is created.
-    """
+    """Return a key for a constant's visible part, without an array."""
     if value is None or not value.is_constant:
         return None
     found = content(value, _DATA_LIMIT)
@@ -567,9 +556,9 @@ def _deciding_content(value: Value | None) -> Hashable:
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a small constant.
+    """Return a small constant's elements if inference of ``op`` may read them.
 
-    Returns None unless inference of ``op`` may read them.
+    Returns None otherwise.
     """
     return None if op in ELEMENTS_DO_NOT_MATTER else small_array(value)
 

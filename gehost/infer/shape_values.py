@@ -1,6 +1,6 @@
-"""Refine inferred types.
+"""Refine inferred types by computed shapes and arithmetic on named sizes.
 
-By computed shapes, and by sums, products and slices of named sizes.
+The arithmetic is sums, products and slices.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ _END = (1 << 31) - 1
 def refine(
     node: Node, types: Sequence[ValueType | None], inferred: ValueType | None
 ) -> ValueType | None:
-    """Refine the type of output 0.
-
-    Uses the elements of inputs that are computed from shapes.
-    """
+    """Refine output 0's type from inputs' elements computed from shapes."""
     if node.op not in REFINED or is_complete(inferred):
         return inferred
     source = types[0] if types else None
@@ -66,10 +63,7 @@ def refine_sizes(
     types: Sequence[ValueType | None],
     stated: Sequence[ValueType | None],
 ) -> Sequence[ValueType | None]:
-    """Refine the inferred types of an ONNX node.
-
-    Uses sums and products of named sizes.
-    """
+    """Refine an ONNX node's inferred types by sums and products of names."""
     result = stated[0] if stated else None
     if (
         op not in _SIZED
@@ -103,10 +97,7 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
 
 
 def is_complete(known: ValueType | None) -> bool:
-    """Whether a tensor's type is known.
-
-    Its dtype, and a number or a name for each size.
-    """
+    """Whether a tensor's dtype and each size (number or name) are known."""
     return (
         isinstance(known, TensorType)
         and bool(known.dtype)
@@ -205,7 +196,7 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
 def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
     """Return the size of -1.
 
-    The source's elements divided by those of the other dimensions.
+    It is the number of the source's elements divided by those of the other dimensions.
 
     The divisor is not 0 if the node does not fail.
 
@@ -301,10 +292,7 @@ def _sliced(node: Node, source: _Shape) -> _Shape | None:
 
 
 def _part(size: Dim, start: Dim, end: Dim) -> Dim:
-    """Return the length of an axis's part.
-
-    It is between ``start`` and ``end``.
-    """
+    """Return the length of an axis's part from ``start`` to ``end``."""
     if size is None or start is None or end is None:
         return None
     if isinstance(end, int) and end < 0:  # counts from the end of the axis
@@ -324,10 +312,7 @@ def _part(size: Dim, start: Dim, end: Dim) -> Dim:
 def _by_sizes(
     op: str, proto: onnx.NodeProto, shapes: Sequence[_Shape], result: _Shape
 ) -> tuple[Dim, ...]:
-    """Return the dimensions of a result.
-
-    Those that inference left open are computed.
-    """
+    """Return a result's dimensions, computing those that inference left open."""
     if op == "Flatten":
         axis = _integer(proto, "axis", 1)
         rank = len(shapes[0])

@@ -1,7 +1,4 @@
-"""Turn errors of an author's hooks into ``PassError``.
-
-The error has the pass, the file and the line.
-"""
+"""Turn errors of hooks into ``PassError``, with pass, file and line."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ from gehost.passes.context import CustomPassContext
 
 @contextmanager
 def author_errors(context: CustomPassContext, hook: str, *, edits: bool = True) -> Generator[None]:
-    """Turn exceptions of an author's hook into a ``PassError``.
-
-    The error has the pass, the file and the line.
+    """Turn exceptions of a hook into ``PassError`` with pass, file, line.
 
     Interrupts pass through. Without ``edits``, a hook that edits the graph itself is an error, too.
     """
@@ -41,9 +36,9 @@ def edited_by_hook() -> PassError:
 def blamed_on(
     context: CustomPassContext, hook: str, node: Node | None, error: BaseException
 ) -> BaseException:
-    """Return the ``PassError`` for an exception of an author's hook.
+    """Return the ``PassError`` for a hook's exception, with node and line.
 
-    The error has the pass, the file, the line and the node.
+    The error also has the pass and the file.
 
     Interrupts and errors that name the pass are returned unchanged.
     """

@@ -22,10 +22,7 @@ from gehost.status import NOT_CHANGED, SUCCESS, Status
 
 
 class FusionBasePass:
-    """A pass that works on the whole graph.
-
-    It uses ``SubgraphRewriter`` or the methods of ``Graph``.
-    """
+    """A pass on the whole graph, by ``SubgraphRewriter`` or ``Graph``'s methods."""
 
     kind: ClassVar[str] = "fusion"
     hooks: ClassVar[tuple[str, ...]] = ("Run",)
@@ -102,10 +99,7 @@ class PatternFusionPass(FusionBasePass):
         return self._config
 
     def Patterns(self) -> Sequence[Pattern]:
-        """Return the patterns, tried in this order.
-
-        Called once for each pass object.
-        """
+        """Return the patterns, tried in this order; called once per pass object."""
         raise NotImplementedError
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
@@ -114,9 +108,7 @@ class PatternFusionPass(FusionBasePass):
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph | Rejection:
-        """Return the graph that replaces a match.
-
-        It has the same outputs, and inputs by index.
+        """Return a match's replacement: same outputs, and inputs by index.
 
         Return ``match.reject("key: text")`` to refuse the match after all, for example if
         ``GeUtils.CheckNodeSupport`` refuses a node of the replacement.
@@ -135,7 +127,8 @@ class PatternFusionPass(FusionBasePass):
     def end_compile(self) -> bool:
         """Forget the compile; return whether the next one may use this object.
 
-        It may not if it has attributes of its own, which hold results of the compile.
+        A new object is needed if this one has attributes of its own, which hold results of
+        the compile.
         """
         self._rules = None
         return vars(self).keys() <= _SET_BY_HOST and not any(
@@ -147,10 +140,7 @@ _SET_BY_HOST = frozenset({"_config", "_patterns", "_rules", "options"})
 
 
 class DecomposePass(FusionBasePass):
-    """Replaces single nodes of given operators by graphs.
-
-    New nodes are not visited again.
-    """
+    """Replaces single nodes of given operators by graphs, not visited again."""
 
     kind: ClassVar[str] = "decompose"
     hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
@@ -168,9 +158,7 @@ class DecomposePass(FusionBasePass):
         return True
 
     def Replacement(self, node: Node) -> EsGraph | Rejection:
-        """Return the graph that replaces the node.
-
-        Its inputs and outputs correspond to the node's by position.
+        """Return the node's replacement: inputs and outputs by position.
 
         Return ``Rejection("key: text")`` to refuse the node after all.
         """
@@ -178,10 +166,7 @@ class DecomposePass(FusionBasePass):
 
     @property
     def replaced_ops(self) -> Sequence[str]:
-        """The operators that are replaced.
-
-        The names come from the class, the constructor or the registration.
-        """
+        """The replaced operators, from class, constructor or registration."""
         mark = mark_of(type(self))
         return self.op_types or (mark.op_types if mark is not None else ())
 

@@ -58,10 +58,7 @@ class PassRecord:
 
 @dataclass
 class RewriteLimit:
-    """The number of rewrites of this compile, and its limit.
-
-    None means no limit.
-    """
+    """The number of this compile's rewrites, and its limit (None: none)."""
 
     most: int | None = None
     done: int = 0
@@ -75,10 +72,7 @@ class RewriteLimit:
 
 
 class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
-    """Ends a pass that exceeds the compile's limit of rewrites.
-
-    Its earlier rewrites stay.
-    """
+    """Ends a pass that exceeds the limit of rewrites; earlier ones stay."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +111,7 @@ def _supported(node: Any) -> tuple[bool, str]:
 
 
 class CustomPassContext:
-    """Passed to ``Run``, under GE's names.
-
-    Name, options, rewrites and errors of the pass.
-    """
+    """Passed to ``Run`` with GE's names: pass name, options, rewrites, errors."""
 
     def __init__(
         self,

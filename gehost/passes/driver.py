@@ -1,6 +1,6 @@
 """Run rules on the live graph.
 
-One match per candidate, within a bound on rewrites.
+A candidate has at most one match, and the number of rewrites is bounded.
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ class PassPatterns:
     def lower(
         self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
     ) -> PassPatterns:
-        """Lower the patterns to a model's opsets.
-
-        Nothing is done if the last model had the same.
-        """
+        """Lower the patterns to a model's opsets, unless the last had these."""
         if self._opsets == model.opsets and all(
             rule.lowered.holds_for(model) for rule in self.rules
         ):
@@ -106,9 +103,7 @@ class PatternRules:
             context.record.status = "not applicable"
 
     def apply(self, graph: Graph) -> int:
-        """Apply the rules in order to one graph.
-
-        Returns the number of rewrites.
+        """Apply the rules in order to a graph; return the rewrites' number.
 
         Raises:
             PassError: an author's hook failed, or the pass did more than 1000 rewrites plus 10 per
@@ -141,10 +136,7 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """Limit of a pass's rewrites of its own new nodes.
-
-    It holds for one graph.
-    """
+    """Limit of a pass's rewrites of its own new nodes in one graph."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -24,10 +24,7 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class NodeSupport(NamedTuple):
-    """Whether a target can run a node, and why not.
-
-    True if ``supported``.
-    """
+    """Whether a target can run a node (then this is true), else why not."""
 
     supported: bool
     reason: str
@@ -97,10 +94,7 @@ class ReplacementTensor(NamedTuple):
 
 
 class ReplacementNode(GNodeAccessors):
-    """A node of a replacement.
-
-    It is lowered to the model's opset and has inferred types.
-    """
+    """A node of a replacement, lowered to the model's opset, with inferred types."""
 
     def __init__(
         self,

@@ -43,9 +43,7 @@ def mark_of(cls: type) -> PassRegistration | None:
 
 
 def check_stage(stage: object, origin: str, name: str) -> None:
-    """Refuse an invalid stage.
-
-    It is not a stage at all, or the one at which graphs are fixed.
+    """Refuse an unknown stage, and the one where graphs are fixed.
 
     Raises:
         VendorError: names ``origin`` and ``name``.

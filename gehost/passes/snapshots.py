@@ -1,6 +1,4 @@
-"""Snapshots of rewrites, as plain data.
-
-A snapshot has the matched part of a graph and its replacement.
+"""Snapshots of rewrites, matched part and replacement, as plain data.
 
 ``gehost.diagnose.report.recorder`` creates them. They hold names and types but no objects of the
 graph, so that they outlive it.
@@ -55,7 +53,7 @@ class PictureNode:
 class Picture:
     """A part of a graph.
 
-    Nodes in topological order, their neighbours, the tensors between them.
+    It has nodes in topological order, their neighbours, and the tensors between them.
     """
 
     nodes: tuple[PictureNode, ...]
@@ -66,9 +64,9 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class RewriteNames:
-    """One rewrite by names.
+    """One rewrite by names: its number from 1, matched and new nodes.
 
-    Its number in the compile, from 1, the matched nodes and the new ones.
+    The number counts the rewrites of the compile.
     """
 
     number: int
@@ -78,10 +76,7 @@ class RewriteNames:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Rewrites of one pass with the same operators and wiring.
-
-    The snapshots are of the first.
-    """
+    """Rewrites of one pass with equal operators and wiring; snapshots of the first."""
 
     before: Picture
     after: Picture
@@ -90,10 +85,7 @@ class RewriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Matches refused for one reason.
-
-    They are listed by the nodes at which they were found.
-    """
+    """Matches refused for one reason, by the nodes that matched."""
 
     reason: str
     nodes: list[str] = field(default_factory=list[str])

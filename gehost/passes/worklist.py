@@ -65,7 +65,7 @@ class Worklist:
 class BottomUp:
     """The initial candidates in reverse topological order.
 
-    New nodes are left to another run.
+    New nodes are visited by another run.
     """
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:

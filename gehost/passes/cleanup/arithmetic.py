@@ -31,7 +31,7 @@ _BOOL, _HALF, _FLOAT, _DOUBLE = (
 def _binary(call: Call, dtypes: tuple[np.dtype[Any], ...]) -> tuple[Array, Array]:
     """Return two operands of one of these types.
 
-    Claims room for a result of that type first.
+    Checks first that there is room for a result of that type.
     """
     left, right = call.same_type()
     if left.dtype not in dtypes:

@@ -1,7 +1,4 @@
-"""One operator applied to constants.
-
-A kernel's input, and the two ways to decline.
-"""
+"""One operator applied to constants: a kernel's input and ways to decline."""
 
 from __future__ import annotations
 
@@ -15,10 +12,7 @@ from gehost.ir.graph import Node
 
 
 class DeclinedError(Exception):
-    """A kernel declines.
-
-    The definition leaves the result open, or the node is invalid.
-    """
+    """A kernel declines an invalid node or an undefined result."""
 
 
 class TooLargeError(Exception):
@@ -63,9 +57,7 @@ class Call:
         return number
 
     def integers(self, name: str, slot: int, since: int) -> list[int] | None:
-        """Return a list of integers.
-
-        It is an attribute before opset ``since``, then input ``slot``.
+        """Return integers, an attribute before opset ``since``, then input ``slot``.
 
         None if absent.
         """
@@ -75,9 +67,9 @@ class Call:
         return None if array is None else whole_numbers(array)
 
     def claim(self, shape: Sequence[int], like: Array) -> None:
-        """Check the room for a result before creating it.
+        """Check the room for a result of ``shape`` and ``like``'s elements.
 
-        The result has this shape and elements of ``like``.
+        It is called before the result is created.
 
         Raises:
             TooLargeError: there is not enough room.

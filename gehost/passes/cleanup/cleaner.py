@@ -1,7 +1,4 @@
-"""The whole clean-up.
-
-One topological walk through the model, then the nodes that edits touched.
-"""
+"""The whole clean-up: one topological walk, then nodes that edits touched."""
 
 from __future__ import annotations
 

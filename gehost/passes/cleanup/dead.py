@@ -36,10 +36,7 @@ def retire(state: State, node: Node) -> None:
 
 
 def reap(state: State, lost: Iterable[Value]) -> None:
-    """Remove the dead among values that lost a user.
-
-    Everything that dies with them goes, too.
-    """
+    """Remove the dead among values that lost a user, with everything that then dies."""
     waiting = list(lost)
     while waiting:
         value = waiting.pop()

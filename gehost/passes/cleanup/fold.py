@@ -60,17 +60,11 @@ class Folder:
         """Nodes that would fit the whole limit, but not the rest of it."""
 
     def fold(self, node: Node) -> Sequence[Folded]:
-        """Replace a node by its results and return them.
-
-        Returns nothing if the node stays.
-        """
+        """Replace a node by its results, returned (empty if it stays)."""
         return self._fold(node, min(EAGER_LIMIT, self._growth_left))
 
     def fold_waiting(self) -> Sequence[Folded] | None:
-        """Fold the next node that had to wait for its size.
-
-        Returns None if there is none.
-        """
+        """Fold the next node that waited for its size, None without one."""
         while self._waiting:
             node = next(iter(self._waiting))
             del self._waiting[node]
@@ -157,10 +151,7 @@ class Folder:
         self._state.counts.grown += growth
 
     def _operands(self, node: Node) -> list[Value] | None:
-        """Return the constants that the node's kernel reads.
-
-        Returns None if the node cannot be folded.
-        """
+        """Return the constants that the kernel reads, None if not foldable."""
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
             return (

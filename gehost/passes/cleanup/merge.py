@@ -51,10 +51,7 @@ class Merger:
                     self.merge(node)
 
     def merge_constant(self, value: Value) -> bool:
-        """Merge a constant with an equal one of its graph.
-
-        The constant is an initializer or the output of a ``Constant``.
-        """
+        """Merge an initializer or a ``Constant``'s output with its graph's equal one."""
         known = self._content(value)
         if known is value or value.is_input or value.graph.values.get(value.name) is not value:
             return False
@@ -77,9 +74,7 @@ class Merger:
         return True
 
     def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
-        """Return which of two equal constants stays, and which goes.
-
-        Returns None if neither can go.
+        """Return which equal constant stays and which goes, None if neither can.
 
         Initializers are preferred to nodes, then the earlier constant, which has more users.
         """

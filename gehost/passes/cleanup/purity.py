@@ -20,10 +20,7 @@ have any meaning.
 
 
 class Trust(IntEnum):
-    """The permitted changes of a node.
-
-    The minimum over all its parts counts.
-    """
+    """The permitted changes of a node, the minimum over its parts."""
 
     OPAQUE = 0
     """None: unknown operators, and registered ones that are stateful or random."""

@@ -37,10 +37,7 @@ class KnownShapes:
                     self._origins.setdefault(dim, (value, axis))
 
     def use(self, node: Node) -> Value | None:
-        """Simplify the shape that a node reads.
-
-        Returns the constant that it reads now.
-        """
+        """Simplify the shape that a node reads; return its new constant."""
         if not self._state.purity.is_builtin(node.op):
             return None
         if node.op == "Reshape":

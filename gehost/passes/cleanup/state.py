@@ -1,7 +1,4 @@
-"""The state of one clean-up.
-
-Worklist, counts, and the two edits it consists of.
-"""
+"""The state of one clean-up: worklist, counts, and its two edits."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ class State:
     # worklist
 
     def push(self, node: Node) -> None:
-        """Queue a node.
-
-        Nodes are visited in the graph's order, not in that of queueing.
-        """
+        """Queue a node; nodes are visited in the graph's order."""
         if node not in self._queued:
             self._queued.add(node)
             heapq.heappush(self._queue, (self._place.setdefault(node, len(self._place)), node))
@@ -96,7 +90,7 @@ class State:
     def touch_readers(self, value: Value, *, stale: bool) -> None:
         """Queue the users of a value.
 
-        ``stale``: they now know more about it.
+        They know more about it now if ``stale``.
         """
         for reader in value.readers:
             if isinstance(reader, Node) and reader.graph in self.open:
