@@ -99,7 +99,7 @@ class UnsupportedModelError(ModelError):
 
 
 class VendorError(GehostError):
-    """A vendor or plugin file could not be loaded; names file and line."""
+    """A vendor or plugin file failed to load; names file and line."""
 
     exit_code = 4
 

@@ -25,7 +25,7 @@ class Unknown(Exception):  # noqa: N818 - no error: the match is refused
 
 
 class Matched(Protocol):
-    """The bindings of a match, by a plugin's keys of tensors and operators."""
+    """The bindings of a match, by plugins' keys of tensors and operators."""
 
     def tensor(self, key: Any, /) -> Value: ...
 

@@ -34,7 +34,7 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def hint(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return ``; did you mean X or Y?``, "" if none is near."""
+    """Return ``; did you mean X or Y?``, or "" without any."""
     near = nearest(name, known, most)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Status(Enum):
-    """A return value of ``Run``, besides None and True (success) and False (failure)."""
+    """A return value of ``Run``, besides None, True (success) and False (failure)."""
 
     SUCCESS = 0
     FAILED = 1

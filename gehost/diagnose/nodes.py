@@ -1,7 +1,4 @@
-"""Find nodes by the names that users give.
-
-Follows them during a compile.
-"""
+"""Find nodes by users' names and follow them during a compile."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ def check_name(name: str) -> None:
 
 
 def nodes_named(model: Model, name: str) -> list[Node]:
-    """Return the nodes of this name in all graphs.
-
-    Or the producers of such tensors.
-    """
+    """Return nodes, or producers of tensors, of this name in all graphs."""
     by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
     if by_name:
         return by_name
@@ -78,10 +72,7 @@ class Whereabouts:
             self._watched = [node for node in self._watched if node not in gone]
 
     def check(self, by: str) -> None:
-        """Record the watched nodes that are gone without a rewrite.
-
-        ``by`` has just run.
-        """
+        """Record watched nodes gone without a rewrite, after ``by`` ran."""
         here = [node for node in self._watched if node.in_graph]
         if len(here) < len(self._watched):
             self.fate = f"was removed by {by}"

@@ -37,7 +37,7 @@ _LARGEST = 1 << 24
 class FailureKeeper:
     """A plugin that writes a reproducer of the first failure.
 
-    A pass or a stage hook fails.
+    The failure is that of a pass or a stage hook.
     """
 
     def __init__(self, directory: str, options: HostOptions) -> None:
@@ -129,9 +129,7 @@ def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTION
 def _copy_vendors(
     roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Copy the passes of each vendor.
-
-    Returns the directories of vendors, and files left out.
+    """Copy each vendor's passes; return vendors' directories and files left out.
 
     Left out are files that are too large; files in ``unloaded`` are not copied either.
     """

@@ -1,7 +1,4 @@
-"""Show part of a model.
-
-As text, as Graphviz's dot, or as the report's picture (SVG).
-"""
+"""Show part of a model as text, Graphviz's dot or SVG picture."""
 
 from __future__ import annotations
 
@@ -52,9 +49,7 @@ def show(
     stage: str | None = None,
     form: Form = "text",
 ) -> str:
-    """Render the neighbourhood of some nodes.
-
-    Without a choice, the whole root graph.
+    """Render some nodes' neighbourhood, or without a choice the root graph.
 
     Args:
         model: the file.
@@ -107,10 +102,7 @@ def _selections(
 
 
 def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
-    """Return the nodes at most ``depth`` steps from a centre.
-
-    They are in topological order.
-    """
+    """Return nodes within ``depth`` steps of a centre, in topological order."""
     found = dict.fromkeys(centres)
     edge = list(found)
     for _ in range(depth):
@@ -159,10 +151,7 @@ def _plain(line: str) -> str:
 
 
 def _of_node(graph: Graph, node: Node) -> Iterator[str]:
-    """Yield the operator with its attributes.
-
-    Then a line for each input and output.
-    """
+    """Yield the operator with attributes, then a line per input and output."""
     attributes = " ".join(f"{name}={text}" for name, text in attribute_texts(node).items())
     yield f"{named(node)} {attributes}".rstrip()
     for value in node.inputs:

@@ -28,7 +28,7 @@ from gehost.native import mypyc_attr
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
-    """Shared state of a graph's tensors, which holds it until it is built.
+    """Shared state of a graph's tensors; holds the graph until built.
 
     Clearing it then leaves no reference cycles.
     """

@@ -604,7 +604,7 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
 
 
 def _with_opset(model: Model, version: int) -> Model:
-    """Return the model at a newer opset, the same object if already there.
+    """Return the model at a newer opset, itself if already there.
 
     Raises:
         UsageError: the opset is older than the model's, or onnx does not know it.

@@ -26,7 +26,7 @@ class BuiltIn(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """One stage: its passes in load order, then its hook, then a dump."""
+    """One stage: passes in load order, then its hook, then a dump."""
 
     stage: CustomPassStage
     hook: str

@@ -43,7 +43,7 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 
 
 def _refers(proto: onnx.NodeProto) -> bool:
-    """Whether a node, or one in its graphs, refers to a function's attribute."""
+    """Whether a node, its graphs included, refers to a function's attribute."""
     return any(
         entry.ref_attr_name
         or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))

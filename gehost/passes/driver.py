@@ -136,7 +136,7 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """Limit of a pass's rewrites of its own new nodes in one graph."""
+    """Limit of a pass's rewrites of its own new nodes, per graph."""
 
     def __init__(self, most: int) -> None:
         self._most = most

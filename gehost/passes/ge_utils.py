@@ -24,7 +24,10 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class NodeSupport(NamedTuple):
-    """Whether a target can run a node (then this is true), else why not."""
+    """Whether a target can run a node, and why not.
+
+    The tuple is true if ``supported``.
+    """
 
     supported: bool
     reason: str
@@ -94,7 +97,7 @@ class ReplacementTensor(NamedTuple):
 
 
 class ReplacementNode(GNodeAccessors):
-    """A node of a replacement, lowered to the model's opset, with inferred types."""
+    """A replacement's node, lowered to the model's opset, with inferred types."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class RewriteNames:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Rewrites of one pass with equal operators and wiring; snapshots of the first."""
+    """Rewrites of one pass with equal operators and wiring; the first's snapshots."""
 
     before: Picture
     after: Picture

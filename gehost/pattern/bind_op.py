@@ -1,4 +1,4 @@
-"""Bind one operator of a pattern to a node, with inputs and parameters."""
+"""Bind a pattern's operator to a node, with inputs and parameters."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def counted_ops(op: OpPattern) -> frozenset[str]:
 
 
 def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
-    """Whether an output may stand for a tensor, bound to ``known`` or unbound.
+    """Whether an output may stand for a tensor, perhaps bound to ``known``.
 
     ``needed``: the output must be there.
     """

@@ -77,7 +77,7 @@ class LoweredPattern:
         return all(model.variants_of(op) == names for op, names in self._variants.items())
 
     def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has all operators of a variant; usually it does not."""
+        """Whether a graph has all operators of a variant (mostly not)."""
         fits_of, by_op = self._fits_of, graph.by_op
 
         def has(node: EsNode) -> bool:
@@ -252,7 +252,7 @@ class LoweredPattern:
         )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Return the wanted value of every parameter, None if it must be absent.
+        """Return each parameter's wanted value, None if it must be absent.
 
         Also the only allowed attributes of unknown operators.
         """

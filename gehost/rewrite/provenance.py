@@ -66,7 +66,7 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
 
 
 def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """Return the history of a node from ``nodes``, "" if all are original."""
+    """Return the history of a node from ``nodes``, "" without earlier steps."""
     steps: dict[HistoryStep, int] = {}
     direct: dict[Source, None] = {}
     for node, metadata in nodes:

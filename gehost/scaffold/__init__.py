@@ -1,4 +1,1 @@
-"""``gehost new``: a pass with its test to start from.
-
-Or one for nodes of a model.
-"""
+"""``gehost new``: write a pass and its test, also for given nodes."""

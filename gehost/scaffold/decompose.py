@@ -1,7 +1,4 @@
-"""Scaffold a DecomposePass.
-
-Finds the parts that ONNX or the model defines for a node.
-"""
+"""Scaffold a DecomposePass from parts that ONNX or the model defines."""
 
 from __future__ import annotations
 
@@ -87,10 +84,7 @@ def _no_parts(model: Model, node: Node) -> str:
 
 
 def _inlined(whole: onnx.ModelProto, node: Node) -> onnx.ModelProto | None:
-    """Return the model of one node with its function inlined.
-
-    Returns None where it has none.
-    """
+    """Return one node's model with its function inlined, None without one."""
     domain, op_type = split_op(node.op)
     inlined = onnx.inliner.inline_selected_functions(
         whole, [(domain, op_type)], exclude=False, inline_schema_functions=True

@@ -220,7 +220,8 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
 def _ends(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
     """Find where the sub-model begins.
 
-    At float tensors of known sizes, or of any with ``open_sizes``, or the model's inputs.
+    It begins at float tensors of known sizes, or of any with ``open_sizes``, or the model's
+    inputs.
 
     Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
     indices, which fit the other inputs only as the model computes them.
@@ -387,10 +388,7 @@ def _text(value: Any, node: Node, name: str) -> str:
 
 
 def _python(value: Any) -> str | None:
-    """Return a number, text, array or list of them as Python.
-
-    Returns None for anything else.
-    """
+    """Return a number, text, array or list as Python, None for others."""
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, bytes):
@@ -426,9 +424,9 @@ def _float(number: np.ndarray[Any, Any]) -> str:
 
 
 def _short(value: Value, default: str) -> str:
-    """Return the last part of a tensor's name.
+    """Return a tensor name's last part, ``default`` if unusable in Python.
 
-    ``default`` where it is long or not valid in Python.
+    A part is unusable if it is long or not valid in Python.
     """
     last = re.split(r"[./:]", value.name)[-1].lower()
     short = len(last) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9_]*", last)

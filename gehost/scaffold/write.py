@@ -1,7 +1,4 @@
-"""Write a pass and its test.
-
-From a template, or for nodes of a model.
-"""
+"""Write a pass and test, by template or for a model's nodes."""
 
 from __future__ import annotations
 

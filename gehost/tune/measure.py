@@ -52,7 +52,7 @@ class Comparison:
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the mean ratio.
 
-        In logarithms by Student's t; open with one pair.
+        It is computed in logarithms by Student's t, and is open with one pair.
         """
         logs = [math.log(ratio) for ratio in self.ratios]
         count = len(logs)
@@ -73,9 +73,7 @@ def dead_zone_of(same: Comparison) -> float:
 
 
 def verdict_of(comparison: Comparison, dead_zone: float) -> Verdict:
-    """Return keep or drop if the interval excludes the dead zone.
-
-    Otherwise noise.
+    """Return keep or drop; noise if the interval overlaps the dead zone.
 
     Args:
         comparison: of the model without and with a fusion.
@@ -147,10 +145,7 @@ def _pair(
     *,
     swapped: bool,
 ) -> tuple[float, float, int]:
-    """Return the median times of two new sessions.
-
-    Their runs alternate. Also returns the number of runs.
-    """
+    """Return two new sessions' median times, and the number of alternating runs."""
     started = time.perf_counter()
     if swapped:
         two = second()

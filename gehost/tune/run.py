@@ -1,6 +1,4 @@
-"""``gehost tune``: keep each kind of fusion that pays.
-
-It must be measured to pay.
+"""``gehost tune``: keep each kind of fusion that measurably pays.
 
 The switches of the runtime are tried first, then kind after kind, each on top of all kept so far;
 at the end the whole is compared with the original model. A kind that does not change the file is
@@ -157,9 +155,7 @@ def tune(
     budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Tuning:
-    """Measure the gain of each kind of fusion on a model.
-
-    Chooses by it.
+    """Measure and choose the kinds of fusion that pay on a model.
 
     Args:
         model: the file.
@@ -223,10 +219,7 @@ class _Tuner:
         self._files = 0
 
     def _sized_feeds(self) -> dict[str, Array]:
-        """Return seeded inputs of the given sizes.
-
-        By default the largest small ones.
-        """
+        """Return seeded inputs of the given sizes, or the largest small ones."""
         proto = onnx.ModelProto.FromString(Path(self._as_it_came.path).read_bytes())
         if self._options.dims:
             fix_dims(proto, self._options.dims)
@@ -357,10 +350,7 @@ class _Tuner:
         return Trial(name, verdict_of(comparison, dead_zone), passes, comparison)
 
     def _problem(self, candidate: _Candidate) -> str:
-        """Return why a candidate must not be used, or "".
-
-        It fails, or its outputs differ.
-        """
+        """Return why a candidate fails or its outputs differ, or ""."""
         try:
             session = candidate.runtime.session(candidate.path, self._threads)
             outputs = outputs_of(session, self._feeds)

@@ -1,6 +1,6 @@
-"""Sessions of ONNX Runtime, for measuring and for users.
+"""ONNX Runtime sessions with the switches under ``Runtime``.
 
-They have the switches under ``Runtime``.
+They serve for measuring and for users.
 """
 
 from __future__ import annotations

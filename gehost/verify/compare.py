@@ -245,9 +245,7 @@ class Baseline:
         base_dir: str | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Verification:
-        """Run another model on the same inputs.
-
-        Failing to load or run is a difference.
+        """Run another model on the same inputs, where failing is a difference.
 
         ``progress`` is called with the number of runs that are done.
 
@@ -322,9 +320,7 @@ def compare_outputs(
 
 
 def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
-    """Generate up to three inputs of different sizes.
-
-    The model runs on them; returns their outputs, too.
+    """Generate up to three inputs of different sizes, with the model's outputs.
 
     A signature may hide that two dimensions must be equal, or how large one must be. So up to 250
     combinations of sizes and equalities are tried, until the model runs with a finite result.
@@ -472,9 +468,9 @@ def _telling(array: Array) -> bool:
 def _distances(
     a: Array, b: Array
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distances of two widened arrays.
+    """Return, element by element, how far two widened arrays differ.
 
-    For each element: equal or both NaN; ``|a - b|``; ``|a|``.
+    The parts are: whether equal or both NaN; ``|a - b|``; ``|a|``.
     """
     same = np.asarray(a == b, np.bool_)
     if a.dtype.kind == "O":

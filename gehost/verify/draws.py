@@ -63,10 +63,7 @@ class _Finder:
 
 
 def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
-    """Return the tensors that are constant and false.
-
-    Also "", the name of absent inputs.
-    """
+    """Return the tensors that are constant and false, and "" (absent inputs)."""
     tensors = (
         []
         if isinstance(graph, onnx.FunctionProto)

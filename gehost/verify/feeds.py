@@ -225,9 +225,9 @@ def save_feeds(feeds: Mapping[str, Array]) -> bytes:
 
 
 def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[dict[str, Array]]:
-    """Yield the feeds with special values.
+    """Yield the feeds with special values at an eighth of float places.
 
-    They are at an eighth of the places of each float input.
+    The places are drawn for each float input.
 
     In turn: NaN, infinity, its negative, -0.0, denormals, +-88.5 (where float32's exp overflows),
     and +-1e38, or the largest value of a smaller type.
@@ -290,7 +290,8 @@ class _Input(NamedTuple):
 class _Use(NamedTuple):
     """The use of an integer input.
 
-    The sizes of the tables it indexes; ``tested`` if only zero or not matters.
+    ``tables`` has the sizes of the tables that it indexes; ``tested`` is set if only whether it
+    is zero matters.
     """
 
     tables: Dims = ()
@@ -343,10 +344,7 @@ class _Readers:
                     self._index(body)
 
     def _table_sizes(self, node: onnx.NodeProto, table: int) -> Dims:
-        """Return the size of the table's axis.
-
-        For tuples of indices the sizes of all axes.
-        """
+        """Return the size of the table's axis, all for tuples of indices."""
         dims = self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
         if node.op_type.endswith("ND"):
             return dims
@@ -482,9 +480,9 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:
-    """Return the known sizes of all tensors.
+    """Return known sizes of all tensors, {} if the model is invalid.
 
-    {} if the model is invalid, which its run reports.
+    Its run reports an invalid model.
     """
     try:
         model = Model(lean)

@@ -1,6 +1,6 @@
 """Run a model as written.
 
-By ONNX Runtime without optimizations, or by the reference evaluator.
+It runs by ONNX Runtime without optimizations, or by the reference evaluator.
 """
 
 from __future__ import annotations
@@ -159,10 +159,7 @@ class Runner:
 
 
 def _missing(error: Exception) -> ModelError | UsageError:
-    """Return the error for ONNX Runtime.
-
-    It is missing, or cannot run the model.
-    """
+    """Return the error for an absent or unable ONNX Runtime."""
     if isinstance(error, ImportError):
         return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
     return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
@@ -283,9 +280,7 @@ class _Reference:
 def _readable(
     source: onnx.ModelProto | Path, directory: Path | None
 ) -> tuple[onnx.ModelProto | str, Path | None]:
-    """Return the model in a form that ONNX Runtime can read.
-
-    Also the directory of its weights.
+    """Return the model for ONNX Runtime to read, and its weights' directory.
 
     It cannot open a path that is not UTF-8; such a file is read here.
     """
@@ -307,10 +302,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
-    """Return the model itself, or a copy with its weights.
-
-    The latter if some are in another file.
-    """
+    """Return the model, or a copy if weights are in another file."""
     if not _check_weights(model, directory):
         return model
     full = onnx.ModelProto()

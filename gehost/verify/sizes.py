@@ -132,7 +132,7 @@ def _aligned(shapes: Sequence[Dims]) -> Ties:
 def _symbols(*dims: int | str) -> Iterator[str]:
     """Yield the symbols of dimensions.
 
-    The parts of sums and products, or the whole text.
+    They are the parts of sums and products, or the whole text.
     """
     for dim in dims:
         if isinstance(dim, str):

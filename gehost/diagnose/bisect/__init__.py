@@ -1,4 +1,1 @@
-"""Find the first rewrite of a compile that changes the numbers.
-
-Writes that match as files.
-"""
+"""Find and write the first rewrite of a compile that changes numbers."""

@@ -1,7 +1,4 @@
-"""Capture one rewrite as two small models.
-
-They are from before and after it, with the values at its inputs.
-"""
+"""Capture one rewrite as two small models, with its input values."""
 
 from __future__ import annotations
 
@@ -74,9 +71,7 @@ class Captured:
             return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
-        """Return a copy with the values at the match's inputs.
-
-        ``feeds`` are those of the whole model.
+        """Return a copy with the match's input values from the model's ``feeds``.
 
         If they cannot be computed, generated values take their place.
         """
@@ -224,10 +219,7 @@ def _read(node: Node, slot: int) -> Value:
 
 
 def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
-    """Give two models the same inputs.
-
-    Then they run on the same feeds.
-    """
+    """Give two models the same inputs, so that feeds fit both."""
     constants = {tensor.name for proto in (a, b) for tensor in proto.graph.initializer}
     entries = {
         entry.name: entry

@@ -19,7 +19,7 @@ Tolerance = tuple[float | None, float | None]
 def write_match(captured: Captured, directory: str, answer: str, tolerance: Tolerance) -> None:
     """Write the match before and after its rewrite.
 
-    Adds the values at its inputs, and a README.
+    The values at its inputs and a README are written, too.
 
     Weights of the match are written too, also those that are external data.
 
@@ -119,10 +119,7 @@ def answer(bisection: Bisection, model: str) -> str:
 
 
 def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:
-    """Yield the account of a search, line by line.
-
-    The runs, and the place of the reproducer.
-    """
+    """Yield a search's runs and its reproducer's place, line by line."""
     for trial in bisection.trials:
         yield trial_line(trial)
     yield (

@@ -1,6 +1,4 @@
-"""``gehost bisect``: find the single rewrite that spoils the numbers.
-
-After it the numbers leave the tolerance.
+"""``gehost bisect``: find the rewrite after which numbers leave the tolerance.
 
 A compile that stops after k rewrites does the same first k rewrites on every run, so the search is
 over the limit. Both ends of the remaining range are always known from a run: the lower one is
@@ -68,10 +66,7 @@ class Bisection:
     """Number of runs for the values at the inputs of the match."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the search as JSON data.
-
-        Each run, and the rewrite that changes the numbers.
-        """
+        """Return each run and the rewrite that changes numbers, as JSON data."""
         at = self.captured
         return {
             "rewrites": self.rewrites,
@@ -104,7 +99,7 @@ class Bisection:
     def model_runs(self) -> int:
         """Number of runs.
 
-        Runs of compiled models, and of the part of a model before the match.
+        Both runs of compiled models and of the part of a model before the match count.
         """
         return len(self.trials) + self.probes
 
@@ -135,10 +130,7 @@ OnTrial: TypeAlias = Callable[[Trial, int, int], None]
 
 @dataclass
 class _Watch:
-    """Counts rewrites.
-
-    Records passes and stage hooks that edit the graph in other ways.
-    """
+    """Counts rewrites and records passes and hooks with other edits."""
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
@@ -175,10 +167,7 @@ class _Watch:
         )
 
     def step(self, number: int) -> tuple[str, ...]:
-        """Return the passes that may have edited between two rewrites.
-
-        They are ``number`` - 1 and ``number``.
-        """
+        """Return passes that may have edited before rewrite ``number``, after its predecessor."""
         return tuple(
             name
             for name, before, after in self.by_hand
@@ -189,7 +178,7 @@ class _Watch:
 class _Compiles:
     """Compiles one model with various limits, each time with a new host.
 
-    So no state of a vendor is carried over.
+    Therefore no state of a vendor is carried over.
     """
 
     def __init__(self, model: str, options: HostOptions, on_trial: OnTrial) -> None:
@@ -323,9 +312,9 @@ def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> 
 
 
 def _worst_feed(found: Verification) -> int:
-    """Return the feed on which the model failed.
+    """Return the feed on which the model failed, else the worst output's.
 
-    Otherwise that of the worst output.
+    Returns 0 if the model did not load.
 
     0 if the model did not load.
     """

@@ -1,7 +1,4 @@
-"""Extract part of a live graph as a model.
-
-It has the nodes that compute outputs from inputs.
-"""
+"""Extract the nodes that compute outputs from inputs as a model."""
 
 from __future__ import annotations
 
@@ -58,10 +55,7 @@ def submodel(
 
 
 class _Part:
-    """The nodes between the start and the end of the walk.
-
-    It ends at tensors and starts at tensors.
-    """
+    """The nodes that a walk finds from its start to end tensors."""
 
     def __init__(self, inputs: Iterable[Value]) -> None:
         self._ends = dict.fromkeys(inputs)

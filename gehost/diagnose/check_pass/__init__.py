@@ -1,4 +1,1 @@
-"""Check a pass on random instances of its own pattern.
-
-Also on mutations of them.
-"""
+"""Check a pass on random and mutated instances of its own pattern."""

@@ -1,6 +1,4 @@
-"""Candidates of a search.
-
-Shapes beside known ones, element types, numbers, attribute values.
+"""Candidates of a search: shapes beside known ones, types, numbers, attributes.
 
 A seeded generator chooses among them.
 """
@@ -98,9 +96,7 @@ def fresh_shape(
 def shape_beside(
     rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
 ) -> tuple[Dim, ...]:
-    """Return a shape that an operator may accept.
-
-    It is beside operands of ``known`` shapes.
+    """Return a shape that an operator may accept beside ``known`` ones.
 
     Operands of one operator often have the same shape, broadcast, are multiplied (the last axis of
     one is the last but one of the other), are the weights of a convolution (the second axes agree),

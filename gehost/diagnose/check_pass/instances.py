@@ -1,6 +1,4 @@
-"""Random instances of a pattern.
-
-Small models of the pattern's nodes, drawn operator by operator.
+"""Random instances of a pattern: small models, drawn operator by operator.
 
 A placeholder gets its type when the first operator that reads it is built, given the operands known
 by then. An operator that inference refuses is drawn again; after too many tries the instance is
@@ -207,10 +205,7 @@ class _Drawing:
     # one operator
 
     def _build(self, op: OpPattern, node: EsNode) -> None:
-        """Draw an operator until inference accepts it.
-
-        Draws its new operands and its attributes, too.
-        """
+        """Draw an operator, its operands and attributes until inference accepts it."""
         refusal: Exception | None = None
         for _ in range(_TRIES):
             before = (
@@ -328,10 +323,7 @@ class _Drawing:
         signature: schemas.Signature | None,
         inputs: Sequence[EsTensor | None],
     ) -> EsTensor:
-        """Return a tensor for a placeholder or constant.
-
-        It is at input ``slot``, beside known inputs.
-        """
+        """Return input ``slot``, a placeholder or constant, beside known inputs."""
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
             return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
@@ -373,10 +365,7 @@ class _Drawing:
         return None
 
     def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
-        """Return the dtype of the first input, sometimes None.
-
-        Others mostly share it.
-        """
+        """Return the first input's dtype, which others mostly share, or None."""
         known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
         if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
             return None

@@ -42,9 +42,7 @@ class Mutation:
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
-    """Return all single changes of a model that are tried.
-
-    Their kinds alternate.
+    """Return the single changes of a model to try, kinds alternating.
 
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
@@ -78,9 +76,9 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 
 
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """Return a changed copy of a model with inferred types, unless the mutation wants none.
+    """Return a changed copy of a model, None if no longer valid.
 
-    Returns None if it is not valid any more.
+    Its types are inferred, unless the mutation wants none.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -162,7 +160,7 @@ def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
     """Yield changes of each constant.
 
-    Other numbers or shape, as an input, and as an overridable one.
+    A constant gets other numbers or another shape, or becomes an input or an overridable one.
     """
     for tensor in model.graph.initializer:
         array = tensors.to_numpy(tensor, None)
@@ -225,10 +223,7 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
 
 
 def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield each inner tensor with one more user.
-
-    Also as an output of the graph.
-    """
+    """Yield inner tensors with another user, or as a graph output."""
     del rng
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:
@@ -252,10 +247,7 @@ def _read(name: str, *, by_output: bool) -> Mutation:
 
 
 def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield the model with other nodes around it.
-
-    They are before its inputs, and after its outputs.
-    """
+    """Yield the model with nodes before its inputs and after outputs."""
     del rng
     yield Mutation("place", "with a Neg before each input", _behind("Neg", model))
     yield Mutation("place", "with a Neg behind each output", _before("Neg", model))
@@ -264,7 +256,7 @@ def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
 def untyped(model: onnx.ModelProto) -> Mutation:
     """Return the model inside another one whose inner tensors have no types.
 
-    So an exported model may be before shape inference.
+    An exported model may be like this before shape inference.
     """
     placed = both(
         Mutation("types", "", _behind("Identity", model)),
@@ -303,10 +295,7 @@ def _before(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None
 
 
 def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> None:
-    """Replace ``name`` by ``other`` in the inputs of nodes.
-
-    Without ``read`` also in outputs.
-    """
+    """Replace ``name`` by ``other`` in inputs, without ``read`` also in outputs."""
     for node in model.graph.node:
         for names in (node.input,) if read else (node.input, node.output):
             for slot, found in enumerate(names):
@@ -343,10 +332,7 @@ def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
 
 
 def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield other ranks and sizes.
-
-    For each operand, and for all at once.
-    """
+    """Yield other ranks and sizes for each operand and all together."""
     operands = _operand_types(model)
     for name, known in operands.items():
         assert known.shape is not None

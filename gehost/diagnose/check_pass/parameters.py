@@ -1,7 +1,4 @@
-"""Choose the parameters of an instance's operators.
-
-The author's, constrained ones, open ones.
-"""
+"""Choose parameters of an instance's operators: the author's, constrained, others."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ def trials_of(
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[Trial]:
-    """Yield a trial for each pass of a vendor file.
-
-    Or of the files below a directory.
+    """Yield a trial for each pass of a vendor file or directory.
 
     Args:
         file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, a package there, that

@@ -1,6 +1,4 @@
-"""``gehost check-pass``: run a pass alone on instances of its pattern.
-
-Also on mutated instances.
+"""``gehost check-pass``: run a pass on instances and mutations of its pattern.
 
 The host itself judges. An instance is good if it is a valid model that runs and the pass fires on
 it. Then the result must give the same numbers, a second run must change nothing, and each mutation
@@ -197,9 +195,9 @@ class _Check:
         self._result.notes.append(f"{place}: {problem}: {search.reasons_text()}")
 
     def _takes_none_that_runs(self, search: _Search) -> bool:
-        """Whether some instance runs that the pass refused.
+        """Whether the pass refused an instance that runs.
 
-        Notes why others do not run.
+        Reasons why others do not run are recorded.
         """
         for model in search.left:
             try:
@@ -377,7 +375,7 @@ class _Check:
     def _compare(
         self, name: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
     ) -> bool | None:
-        """Whether the numbers stay and a second run changes nothing; records findings.
+        """Whether numbers stay and a second run changes nothing; records findings.
 
         Returns None if the models ran in two engines and the second one refuses, or if only
         the reference evaluator sees a difference.
@@ -533,10 +531,7 @@ def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
 
 
 def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
-    """Return why a pattern does not match, for each candidate.
-
-    Returns None where it does.
-    """
+    """Return for each candidate why a pattern does not match, or None."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)

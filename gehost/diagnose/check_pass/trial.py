@@ -1,7 +1,4 @@
-"""Run one pass alone on one model.
-
-Compares the numbers before and after.
-"""
+"""Run one pass alone on one model and compare the numbers."""
 
 from __future__ import annotations
 
@@ -108,9 +105,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The worst difference between two models' numbers, and its inputs.
+    """The worst difference between two models' numbers ("" if equal), and inputs.
 
-    "" means equal.
+    The inputs are those that give the difference.
     """
 
     difference: str = ""
@@ -122,10 +119,7 @@ class UnsteadyError(ModelError):
 
 
 class Reference:
-    """A model before a rewrite.
-
-    It has inputs on which it runs, and their outputs.
-    """
+    """A model before a rewrite, with inputs that it accepts and outputs."""
 
     def __init__(self, model: onnx.ModelProto, seed: int) -> None:
         """Run the model; raises ``ModelError`` if it runs on no generated input.
@@ -249,10 +243,7 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
 
 
 def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
-    """Return the tolerances of a model's least precise float type.
-
-    Returns None for a model without one.
-    """
+    """Return the tolerances of the least precise float type, or None."""
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
     types = {value.type.tensor_type.elem_type for value in values}.union(
@@ -270,10 +261,7 @@ def _shown(found: OutputDifference) -> str:
 
 
 def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
-    """Yield special values for all float inputs.
-
-    Zeros, small and larger numbers, integers of both signs.
-    """
+    """Yield zeros, small and large numbers, and signed integers for float inputs."""
     for factor in (0.0, _SMALL, 8.0):
         yield {
             name: (array * factor).astype(array.dtype) if _is_float(array) else array

@@ -1,6 +1,6 @@
 """The result of checking a pass.
 
-It is shown as lines, and as models that show the errors.
+It has lines for the terminal and, for each error, models that show it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""Explain why a pass did not match.
-
-Names the nearest miss of each candidate.
-"""
+"""Explain why a pass did not match, by each candidate's nearest miss."""

@@ -1,7 +1,4 @@
-"""Record one pass while it runs.
-
-Matches and misses at each node, and the outcome.
-"""
+"""Record one pass while it runs: matches, misses, and the outcome."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _MISSED = Outcome.MISSED
 
 
 class _Pattern:
-    """A pattern of the pass.
-
-    Its position, its matcher, and whether any candidate was seen.
-    """
+    """A pattern of the pass: position, matcher, and whether candidates were seen."""
 
     def __init__(self, place: int, source: SourcePattern) -> None:
         self.place = place
@@ -88,9 +82,7 @@ class Account:
         self._outcomes = at.tracer.at_each(anchors) or self._match_inner(graph, at)
 
     def _match_inner(self, graph: Graph, at: _Pattern) -> list[Look]:
-        """Match around inner operators of a pattern.
-
-        The pattern has no candidate for output 0.
+        """Match around inner operators of a pattern without candidates for output 0.
 
         Starts with the operator nearest to output 0 that the graph has.
         """
@@ -135,9 +127,9 @@ class Account:
         return [pattern.source.name for pattern in self._patterns.values()]
 
     def findings(self) -> list[Finding]:
-        """Return all findings but misses of nodes that another pattern matched.
+        """Return all findings except misses of nodes that another pattern matched.
 
-        Adds a finding for each pattern without candidates.
+        Each pattern without candidates has a finding, too.
         """
         found = [
             f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken
@@ -200,9 +192,7 @@ class Account:
             self._record_left(node, found)
 
     def _record_result(self, node: Node, anchor: Node) -> bool:
-        """Record the rule's result for a node.
-
-        Or for the match at ``anchor`` that holds it.
+        """Record the rule's result for a node, or ``anchor``'s match with it.
 
         Returns False if there is none.
         """

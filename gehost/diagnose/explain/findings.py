@@ -123,10 +123,7 @@ class Explanation:
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
-        """Return the best result of each node over all patterns.
-
-        Of misses it is the nearest.
-        """
+        """Return each node's best result (nearest miss) over all patterns."""
         nearest: dict[Any, Finding] = {}
         for place, found in enumerate(self.findings):
             key = (found.graph, found.node, found.op) if found.node else place

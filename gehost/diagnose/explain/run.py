@@ -1,6 +1,4 @@
-"""Explain why a pass did not match.
-
-Compiles up to it, and finds each candidate's nearest miss.
+"""Compile up to a pass and explain each candidate's nearest miss.
 
 The rules run as always. Before a rule runs on a graph, the reference matcher matches its candidates
 on the same graph; the hooks around rewrites then give the outcome of each match.

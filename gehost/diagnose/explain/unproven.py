@@ -19,9 +19,7 @@ _MOST_NAMED = 3
 
 
 def advice(reason: str, region: Region) -> tuple[str, ...]:
-    """Name the sources of the unproven sizes.
-
-    Also names both ways to resolve them.
+    """Name the unproven sizes' sources and both ways to resolve them.
 
     Args:
         reason: of the refusal; "" is returned for any but an unproven size.
@@ -45,10 +43,7 @@ def advice(reason: str, region: Region) -> tuple[str, ...]:
 
 
 def _source(size: str, region: Region) -> str:
-    """The dimension with this size.
-
-    It is one of an input of the match if an input has it.
-    """
+    """Return the dimension of this size, an input's if one has it."""
     inputs = [value for value in region.inputs if value is not None]
     for value, what in (
         *((value, "input") for value in inputs),

@@ -1,4 +1,1 @@
-"""Record a compile rewrite by rewrite.
-
-Writes it as JSON or as one HTML page.
-"""
+"""Record a compile rewrite by rewrite, as JSON or an HTML page."""

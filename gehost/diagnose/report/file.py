@@ -1,7 +1,4 @@
-"""Write reports as files.
-
-JSON or one HTML page, by the suffix of the name.
-"""
+"""Write reports as JSON or an HTML page, by the name's suffix."""
 
 from __future__ import annotations
 
@@ -15,9 +12,7 @@ ENDINGS = (".json", ".html")
 
 
 def write_report(path: str, report: Report) -> None:
-    """Write a report whole or not at all.
-
-    The suffix of ``path`` decides the format.
+    """Write a report, in its suffix's format, whole or not at all.
 
     Raises:
         OutputError: the file cannot be written.

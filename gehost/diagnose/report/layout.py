@@ -1,6 +1,6 @@
 """Layout of a small layered graph.
 
-Layers by longest path, order by barycentre, routed edges.
+Layers are assigned by longest path, their order by barycentre, and edges are routed.
 
 The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from
 0.
@@ -40,7 +40,7 @@ class Size:
 class Layout:
     """The places of boxes and edges.
 
-    The top centre of each box; for each edge the points where it crosses a layer's border.
+    A box has its top centre, an edge the points where it crosses a layer's border.
 
     An edge goes straight from its first point to the second, from there to the next layer, straight
     through it, and so on.
@@ -126,10 +126,7 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
 def _neighbours(
     chains: Iterable[Sequence[_Item]],
 ) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
-    """Return the neighbours of each item.
-
-    Those in the layer above, and those in the layer below.
-    """
+    """Return each item's neighbours in the layer above, and those below."""
     above: dict[_Item, list[_Item]] = {}
     below: dict[_Item, list[_Item]] = {}
     for chain in chains:
@@ -169,10 +166,7 @@ def _centres(
     above: Mapping[_Item, list[_Item]],
     below: Mapping[_Item, list[_Item]],
 ) -> dict[_Item, float]:
-    """Place each item near its neighbours, from x = 0.
-
-    The order of its row stays.
-    """
+    """Place items, in their row's order, near neighbours, from x = 0."""
     centres: dict[_Item, float] = {}
     for row in rows:
         centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))

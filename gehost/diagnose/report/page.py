@@ -1,6 +1,4 @@
-"""The report of a compile as one self-contained page.
-
-No network, no script.
+"""The report of a compile as one self-contained page without scripts.
 
 Every text goes through autoescape and ``_shown``, so names of models and vendors stay text. The
 size of the page is limited; it states each omission, and the JSON report is complete.
@@ -37,10 +35,7 @@ _WIDEST_BESIDE = 510
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """Numbers of an operator's nodes before and after.
-
-    No after if the compile did not end.
-    """
+    """Numbers of an operator's nodes before and, if the compile ended, after."""
 
     op: str
     before: int

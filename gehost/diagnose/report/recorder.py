@@ -1,7 +1,4 @@
-"""A plugin that records a picture of each rewrite.
-
-The report shows them.
-"""
+"""A plugin that records a picture of each rewrite for the report."""
 
 from __future__ import annotations
 
@@ -195,7 +192,7 @@ class _Sketch:
     def add_producers(self) -> None:
         """Add the outside producers of the picture's tensors.
 
-        Adds also the other tensors of the picture that outside nodes read.
+        Other tensors of the picture that outside nodes read are added, too.
         """
         for value, tensor in list(self._tensors.items()):
             producer = value.producer
@@ -258,10 +255,7 @@ class _Sketch:
 
 
 def _looks(picture: Picture) -> Hashable:
-    """Return a key that rewrites of equal shape share.
-
-    The inner nodes and their wiring.
-    """
+    """Return a key of inner nodes and wiring, shared by equal-shaped rewrites."""
     nodes = tuple(
         (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
         for node in picture.nodes

@@ -36,7 +36,10 @@ def retire(state: State, node: Node) -> None:
 
 
 def reap(state: State, lost: Iterable[Value]) -> None:
-    """Remove the dead among values that lost a user, with everything that then dies."""
+    """Remove the dead among values that lost a user.
+
+    Everything that dies with them goes, too.
+    """
     waiting = list(lost)
     while waiting:
         value = waiting.pop()
