@@ -77,7 +77,7 @@ class MatchContext:
     def Attr(self, name: str) -> Any:
         """The value of an attribute variable.
 
-        None where the node has not the attribute and it has no default.
+        Returns None where the node has not the attribute and it has no default.
 
         Raises:
             GehostError: the source pattern has no such variable.

@@ -103,7 +103,7 @@ def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
 def type_text(value: Value) -> str:
     """``tensor<1x-1xf32>``.
 
-    -1 for a size that is no number, ``*`` where the rank is not known.
+    Returns -1 for a size that is no number, ``*`` where the rank is not known.
     """
     dtype = "?" if value.dtype is None else _SHORT.get(value.dtype, value.dtype.name.lower())
     if value.shape is None:

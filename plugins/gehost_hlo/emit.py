@@ -130,7 +130,7 @@ class Names:
     def place_constant(self, name: str) -> str:
         """Return a constant's chosen name for its first tensor.
 
-        "" for the tensors that further bodies need.
+        Returns "" for the tensors that further bodies need.
         """
         if name in self._placed:
             return ""

@@ -347,7 +347,7 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
 def _stand_in(expression: ex.Expression) -> Any:
     """Return a constant's value.
 
-    None for values that only a match can compute.
+    Returns None for values that only a match can compute.
     """
     return ex.plain(expression.value) if isinstance(expression, ex.Constant) else None
 

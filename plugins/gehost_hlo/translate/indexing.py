@@ -347,7 +347,7 @@ def _starts(
 ) -> list[Tensor | None]:
     """Return each start clamped, as a scalar of s64.
 
-    None where the whole dimension is taken.
+    Returns None where the whole dimension is taken.
     """
     if len(starts) == 1 and starts[0].rank == 1:  # one vector, as text before 2019 has it
         starts = [c.reshape(c.slice(starts[0], [(k, k + 1, 1)]), []) for k in range(len(dims))]

@@ -90,7 +90,7 @@ def opcode_of(computation: HloComputation | str) -> str:
 def neutral(opcode: str, kind: str) -> Any:
     """Return the number that changes nothing in a reduction.
 
-    None where there is none.
+    Returns None where there is none.
     """
     if kind == "pred":
         return {
@@ -167,7 +167,7 @@ def reduce_by(
 ) -> Tensor | None:
     """Reduce by one of ONNX's reductions; add the initial value.
 
-    None where there is none for the type.
+    Returns None where there is none for the type.
     """
     if not axes:
         result = x

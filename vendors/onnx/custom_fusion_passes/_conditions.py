@@ -42,7 +42,7 @@ def mean_of_last_axis(x: EsTensor) -> EsTensor:
 def number(constant: Value, x: Value) -> float | None:
     """The one number that a constant holds.
 
-    None when it holds several, or has a higher rank than ``x`` and so widens it.
+    Returns None when it holds several, or has a higher rank than ``x`` and so widens it.
     """
     array = constant.array
     if (

@@ -22,7 +22,7 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
     """Return the axes of a reduction, from 0 on.
 
-    None where they or the rank of its operand are not known, or it has no such axis.
+    Returns None where they or the rank of its operand are not known, or it has no such axis.
     """
     rank = x.rank
     if rank is None:

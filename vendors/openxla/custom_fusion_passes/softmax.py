@@ -93,7 +93,7 @@ def _maximum(x: EsTensor, reshaped: bool) -> EsTensor:
 def _axis(match: MatchResult) -> int | None:
     """Return the axis that all reductions of a match go over.
 
-    None where they differ.
+    Returns None where they differ.
     """
     x = match.inputs[0]
     found = {

@@ -172,7 +172,7 @@ def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
 def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
     """Return the number of heads and their size.
 
-    None where the Reshape does something else, or may.
+    Returns None where the Reshape does something else, or may.
     """
     target, width = m.Tensor(f"split{path}").Array(), m.value(f"w{path}").numpy().shape[1]
     if (
