@@ -1,6 +1,4 @@
-"""Declarative rewrite rules, and Paddle's pass manager.
-
-The manager is a facade over a gehost host.
+"""Declarative rewrite rules, and Paddle's pass manager over a gehost host.
 
 Everything is imported when it is first used: the command line loads plugins before it knows whether
 it needs graphs.
@@ -85,7 +83,7 @@ __all__ = [
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     """Register the rules and passes of a vendor file.
 
-    Costs nothing where no file imports this style.
+    Files that do not import this style cost nothing.
     """
     if not {"gehost_drr.passes", "gehost_drr.rule"} & sys.modules.keys():
         return

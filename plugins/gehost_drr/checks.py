@@ -1,7 +1,4 @@
-"""Check that source and result of a rule fit together.
-
-Once, when the rule is defined.
-"""
+"""Check once, at a rule's definition, that source and result fit."""
 
 from __future__ import annotations
 

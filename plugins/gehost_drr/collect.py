@@ -16,9 +16,7 @@ _NOT_HOOKS = frozenset({"AddStatistics", "context", "origin", "pass_name", "rule
 
 
 def collect(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the rules and passes that a module defines.
-
-    Or a module of this package.
+    """Register the rules and passes that a module or package defines.
 
     Rules that a registered ``PatternRewritePass`` of the module lists run in it alone. Names with
     ``_`` in front are the file's own. The others run by benefit, then as they were written.

@@ -1,7 +1,4 @@
-"""Dead-code elimination.
-
-An example of a pass that works on the graph itself.
-"""
+"""Dead-code elimination, an example of a pass on the graph itself."""
 
 from __future__ import annotations
 
@@ -11,9 +8,7 @@ from gehost_drr.passes import Pass
 
 
 class DeadCodeEliminationPass(Pass):
-    """Remove operations whose results are not read.
-
-    Also the weights that only they read.
+    """Remove operations without readers, and weights that only they read.
 
     Goes from readers to producers, so one walk finds all.
 
@@ -50,10 +45,7 @@ def _is_unread(node: Node) -> bool:
 
 
 def has_side_effect(node: Node, context: CustomPassContext) -> bool:
-    """Whether an operation may do more than compute its results.
-
-    As far as it is known.
-    """
+    """Whether an operation may, as far as known, have side effects."""
     op = node.metadata.get("gehost.op", node.op)
     if node.domain:
         definition = context.registry.get(op)

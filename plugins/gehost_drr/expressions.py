@@ -147,10 +147,7 @@ class Expression:
         return Compound(expressions.Not(as_condition(self).node), f"~({self})")
 
     def __getitem__(self, index: object) -> Expression:
-        """An entry, also by an expression.
-
-        Or a part, by a slice of numbers.
-        """
+        """Return an entry, also by an expression, or a slice of numbers."""
         if isinstance(index, slice):
             which = cast("slice[Any, Any, Any]", index)
             if all(
@@ -187,17 +184,14 @@ class Expression:
 class Compound(Expression):
     """An expression over others.
 
-    No subclass of another one, or Python would swap comparisons.
+    No such class derives from another, since Python would then swap comparisons.
     """
 
     __slots__ = ()
 
 
 class Variable(Expression):
-    """An attribute variable.
-
-    The value that an operator of the source pattern has there.
-    """
+    """An attribute variable: an attribute's value in the source pattern's operator."""
 
     __slots__ = ("name",)
 

@@ -26,10 +26,7 @@ class NoneTensor(Struct, frozen=True):
 
 
 class Const(Struct, frozen=True):
-    """A constant that the result computes from the match.
-
-    A number, list or array.
-    """
+    """A constant (number, list or array) that the result computes."""
 
     compute: NativeCall
 
@@ -60,10 +57,7 @@ class Tensor(Struct, frozen=True):
         return f'tensor "{self.name}"'
 
     def Assign(self, source: Tensor) -> None:
-        """Give an operator's output this name.
-
-        In a result, also forward a tensor under it.
-        """
+        """Give an operator's output this name; in a result, also forward tensors."""
         self.graph.bind(self.name, source)
 
     def __getattr__(self, name: str) -> Field:
@@ -111,7 +105,7 @@ class Application:
     def operands(self) -> list[tuple[Operand, str | None]]:
         """The inputs, each with its name if it is a tensor.
 
-        Only read once the rule is complete and no name changes any more.
+        They are read only when the rule is complete and no name changes any more.
         """
         return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
 
@@ -124,7 +118,7 @@ class Application:
     def reads(self) -> list[str]:
         """The names of the tensors that it reads.
 
-        Like its operands, only read once the rule is whole.
+        They are read only when the rule is complete, like the operands.
         """
         return [name for _, name in self.operands if name is not None]
 
@@ -175,10 +169,7 @@ class ConstantSource(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """A condition on a match.
-
-    An expression, or a function of it (a native call).
-    """
+    """A condition on a match: an expression, or a function (native call)."""
 
     test: Expression | NativeCall
     origin: es.Origin
@@ -192,10 +183,7 @@ class Condition(Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class PatternGraph:
-    """The operators of a source or result pattern.
-
-    They are in the order in which they were written.
-    """
+    """The operators of a source or result pattern, as written."""
 
     is_result: bool
     applications: list[Application] = field(default_factory=list[Application])
@@ -218,9 +206,9 @@ class PatternGraph:
         outputs: Sequence[Tensor | NoneTensor],
         origin: es.Origin,
     ) -> Tensor:
-        """Add a source operator without inputs.
+        """Add a source operator without inputs; return its tensor.
 
-        Returns its tensor, an input of the match.
+        The tensor is an input of the match.
 
         Raises:
             PatternError: an attribute that constants lack, or an output of another pattern.

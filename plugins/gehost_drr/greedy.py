@@ -50,10 +50,7 @@ class RewritePatternSet:
 
 
 def is_rule(given: Any) -> bool:
-    """Whether it is a rule in one of its forms.
-
-    A decorated function, a class of a rule, or an object of one.
-    """
+    """Whether it is a decorated function, rule class, or rule object."""
     return isinstance(given, DrrRule | DrrPatternBase) or (
         isinstance(given, type) and issubclass(given, DrrPatternBase)
     )
@@ -75,9 +72,9 @@ def as_rule(given: RuleLike) -> DrrRule:
 
 
 class FrozenRewritePatternSet:
-    """The rules of a set that may run.
+    """The rules of a set that may run, most beneficial first.
 
-    The most beneficial first; equal ones as they were added.
+    Equally beneficial ones are in the order in which they were added.
 
     Args:
         patterns: the set.
@@ -104,7 +101,7 @@ class FrozenRewritePatternSet:
         self._passes: tuple[DrrPass, ...] = ()
 
     def passes(self, context: CustomPassContext, *, bottom_up: bool) -> tuple[DrrPass, ...]:
-        """The rules as passes of one compile.
+        """Return the rules as passes of a compile.
 
         They keep the checks against its opset.
         """
@@ -137,10 +134,7 @@ class GreedyRewriteConfig:
 
 
 class GreedyResult(NamedTuple):
-    """Outcome of the driver.
-
-    Whether it reached a fixed point, and the number of rewrites.
-    """
+    """Outcome of the driver: fixed point or not, and rewrites."""
 
     converged: bool
     count: int  # pyright: ignore[reportIncompatibleMethodOverride] - the published name hides tuple.count

@@ -207,7 +207,7 @@ def _factory(each: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]
 
 
 def _modules(pass_: Pass) -> Iterator[str]:
-    """The modules of a pass and its rules.
+    """Yield the modules of a pass and its rules.
 
     Their operators may stand in the result.
     """

@@ -19,9 +19,10 @@ class MatchedTensor(Struct, frozen=True):
     value: Value
 
     def Shape(self) -> list[int | str]:
-        """The dimensions.
+        """Return the dimensions.
 
-        A number, a name, or -1 where the model has none; ``[-2]`` where the rank is unknown.
+        A dimension is a number, a name, or -1 where the model has none; ``[-2]`` stands for
+        an unknown rank.
         """
         shape = self.value.shape
         if shape is None:
@@ -75,9 +76,9 @@ class MatchContext:
         self._tensors = tensors
 
     def Attr(self, name: str) -> Any:
-        """The value of an attribute variable.
+        """Return an attribute variable's value.
 
-        Returns None where the node has not the attribute and it has no default.
+        Returns None where the node lacks the attribute and it has no default.
 
         Raises:
             GehostError: the source pattern has no such variable.
@@ -93,7 +94,7 @@ class MatchContext:
         return self._match.attributes[name]
 
     def Tensor(self, name: str) -> MatchedTensor:
-        """The tensor of a name in the source pattern.
+        """Return the tensor of a name in the source pattern.
 
         Raises ``GehostError`` if there is none.
         """

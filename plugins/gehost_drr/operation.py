@@ -36,10 +36,7 @@ class OpResult:
         return f'<OpResult "{self.value.name}">'
 
     def use_empty(self) -> bool:
-        """True where nothing reads the tensor.
-
-        No node, no nested body, no graph output.
-        """
+        """True where no node, nested body or graph output reads the tensor."""
         return not self.value.readers
 
     def defining_op(self) -> Operation | None:
@@ -123,9 +120,9 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def declared_names(domain: str, op_type: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of an operator's inputs and outputs.
+    """Return an operator's input and output names in small letters.
 
-    In small letters; empty if unknown.
+    Both are empty if the operator is unknown.
     """
     try:
         schema = onnx.defs.get_schema(op_type, domain)
@@ -177,7 +174,7 @@ class Region:
 class GraphOperation:
     """The operation whose region a pass works on.
 
-    ``builtin.module``, or the node of a nested body.
+    It is ``builtin.module``, or the node of a nested body.
 
     Attributes:
         graph: the region's graph.

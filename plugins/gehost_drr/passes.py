@@ -96,7 +96,7 @@ class Pass:
         raise PassError(f"{type(self).__name__} does not define Run(self, op)")
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
-        """Models that the pass rewrites.
+        """Return models that the pass rewrites.
 
         ``check-pass`` checks them besides those it draws.
         """
@@ -107,10 +107,7 @@ class Pass:
         self.context.record.replaced += count
 
     def pass_name(self) -> str:
-        """The name given to its constructor.
-
-        Else that of its registration, else its class's.
-        """
+        """Return the constructor's name, else the registration's, else the class's."""
         return (
             vars(self).get("name")
             or getattr(registration(type(self)), "name", "")

@@ -1,6 +1,4 @@
-"""The author's interface to a rule.
-
-The two patterns, their operators, and attribute variables.
+"""The author's interface to a rule: patterns, operators, attribute variables.
 
 ``Op``, ``Tensor`` and ``Attr`` are the published spelling. ``pat.Relu(pat.x)`` is short for them: a
 capital begins an operator, a small letter a tensor, and ``pat.y = …`` names an operator's output.
@@ -30,9 +28,9 @@ from gehost_drr.graph import (
 
 
 class Op(Struct, frozen=True):
-    """An operator, to be applied.
+    """An operator to apply, as ``op(x, y)`` or ``op([x, y], [z])``.
 
-    ``op(x, y)``, or ``op([x, y], [z])`` to name its outputs.
+    The second form names the outputs.
     """
 
     graph: PatternGraph
@@ -111,9 +109,9 @@ class _Capital:
 
 
 def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
-    """Check the value of an attribute.
+    """Check an attribute's value: plain, an expression, or computed.
 
-    Plain, an expression, or computed; texts may be written as bytes, too.
+    Texts may be written as bytes, too.
     """
     if isinstance(value, bytes):
         return value.decode()
@@ -160,7 +158,7 @@ class DrrPattern:
     def Op(self, op: str | Sequence[str], attributes: Mapping[str, Any] | None = None) -> Op:
         """Name an operator; ``domain::Type`` outside ONNX's own domain.
 
-        In a source pattern also several, any of which matches.
+        A source pattern may name several, any of which matches.
 
         Raises:
             PatternError: the operator's name or an attribute is invalid.
@@ -223,10 +221,7 @@ class SourcePattern(DrrPattern):
         object.__setattr__(self, "_result", result)
 
     def Attr(self, name: str) -> Variable:
-        """A variable for an attribute's value.
-
-        The value must be equal wherever the variable stands.
-        """
+        """Return a variable for an attribute's value, equal wherever it stands."""
         return Variable(_name(name, "Attr"))
 
     def RequireNativeCall(self, test: NativeCall, reason: str = "") -> None:
@@ -266,9 +261,7 @@ class SourcePattern(DrrPattern):
         self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
     def Commutative(self, made: Tensor) -> Tensor:
-        """Let a tensor's operator match with operands in any order.
-
-        Returns the tensor.
+        """Let a tensor's operator match operands in any order; return the tensor.
 
         Raises:
             PatternError: no operator of this pattern makes it.
@@ -297,9 +290,7 @@ class ResultPattern(DrrPattern):
     __slots__ = ()
 
     def Attr(self, compute: NativeCall) -> Native:
-        """A value for an attribute, computed from the match.
-
-        None leaves the attribute out.
+        """Return an attribute value computed from the match; None leaves it out.
 
         Raises:
             PatternError: it is no function.
@@ -307,9 +298,9 @@ class ResultPattern(DrrPattern):
         return Native(_function(compute, "Attr of a result", "a value or variable stands as it is"))
 
     def Const(self, compute: NativeCall) -> Const:
-        """A constant that is computed from the match.
+        """Return a constant that is computed from the match.
 
-        An array, or a number or list in its partner's dtype.
+        It is an array, or a number or list in its partner's dtype.
 
         Raises:
             PatternError: it is no function.

@@ -35,10 +35,7 @@ _INDENT = "    "
 
 
 def print_graph(graph: Graph) -> str:
-    """Print the graph with its bodies.
-
-    First its inputs, then its operations, then its outputs.
-    """
+    """Print inputs, operations and outputs of the graph with its bodies."""
     return "\n".join(["{", *_lines(graph, _Numbers(), _INDENT), "}"])
 
 
@@ -101,9 +98,9 @@ def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
 
 
 def type_text(value: Value) -> str:
-    """``tensor<1x-1xf32>``.
+    """Return a type such as ``tensor<1x-1xf32>``.
 
-    Returns -1 for a size that is no number, ``*`` where the rank is not known.
+    A size that is no number is -1; ``*`` stands for an unknown rank.
     """
     dtype = "?" if value.dtype is None else _SHORT.get(value.dtype, value.dtype.name.lower())
     if value.shape is None:

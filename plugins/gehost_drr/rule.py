@@ -1,7 +1,4 @@
-"""A declarative rule.
-
-Checked when it is defined, then an ordinary pattern and replacement.
-"""
+"""A declarative rule, checked when defined; then pattern and replacement."""
 
 from __future__ import annotations
 
@@ -324,7 +321,7 @@ class DrrPatternBase:
         )
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
-        """Models that the rule rewrites.
+        """Return models that the rule rewrites.
 
         ``check-pass`` checks them besides those it draws.
         """
@@ -362,9 +359,9 @@ class DrrPatternBase:
 def _as_pattern(
     name: str, source: PatternGraph, outputs: Sequence[str]
 ) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
-    """Return the pattern, its inputs and its captures.
+    """Return the pattern, its inputs by index, and captures by tensor.
 
-    Inputs by index; captures by tensor, with their index.
+    Captures have their index as value.
     """
     builder = EsGraphBuilder(name)
     ordered = source.in_order()
@@ -421,7 +418,7 @@ def _apply(
 def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
     """Build the result once without its values.
 
-    Parameters and numbers of inputs that do not exist show now.
+    This shows parameters and numbers of inputs that do not exist.
     """
     builder = EsGraphBuilder(name)
     made: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
@@ -442,7 +439,7 @@ def _equal(found: Any, wanted: Any) -> bool:
 def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
     """Return the function that computes a part of the result.
 
-    It computes an attribute or input from a match; None for a plain value.
+    It computes an attribute or input from a match; it is None for a plain value.
     """
     if isinstance(given, Native | Const):
         return given.compute

@@ -62,7 +62,7 @@ class DimensionWindow(NamedTuple):
 class DimLabels(NamedTuple):
     """Dimension numbers of a convolution.
 
-    Indices into the operands' and the result's shapes.
+    They are indices into the operands' and the result's shapes.
     """
 
     batch: int

@@ -1,6 +1,6 @@
 """Conditions on text that follows the grammar.
 
-Problems are texts, "" where there is none.
+A problem is a text, "" where there is none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gehost_hlo.module import HloComputation, HloInstruction, Shape
 def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> str:
     """Check one instruction whose operands are defined.
 
-    Numbers of parameters, sizes of a reshape, shardings.
+    Checked are numbers of parameters, sizes of a reshape, and shardings.
     """
     if instruction.opcode == "parameter":
         number = instruction.literal

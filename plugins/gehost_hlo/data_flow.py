@@ -46,10 +46,7 @@ def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) ->
 
 
 def calls(computation: HloComputation) -> list[str]:
-    """Return the names of the computations that instructions name.
-
-    Each once, in order.
-    """
+    """Return the computations that instructions name, each once, in order."""
     return list(
         dict.fromkeys(
             name for instruction in computation.instructions for _, name in called(instruction)

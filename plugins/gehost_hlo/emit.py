@@ -116,7 +116,7 @@ class Names:
     def choose(self, wanted: str, scope: str) -> str:
         """Choose a free name near ``wanted``, and take it.
 
-        ``wanted`` while it is free, else ``scope/wanted``, else one with a number.
+        It is ``wanted`` while that is free, else ``scope/wanted``, else one with a number.
         """
         if wanted in self.taken or (scope and wanted in self.reserved):
             wanted = f"{scope}/{wanted}" if scope else wanted
@@ -174,10 +174,7 @@ class Body:
         return len(self.ops)
 
     def finish(self, place: int, value: Value, name: str) -> None:
-        """Give the result the name of its instruction.
-
-        Only if the instruction made it in full.
-        """
+        """Give the result its instruction's name if that made it in full."""
         if not isinstance(value, Tensor) or not value.name or value.held != value.dims:
             return
         producer = next((op for op in reversed(self.ops[place:]) if value.name in op.outputs), None)

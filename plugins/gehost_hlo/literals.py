@@ -86,7 +86,7 @@ def bits(kind: str) -> int:
 def array_of(text: str, shape: Shape) -> Array:
     """Return the value of an array's literal.
 
-    For example ``5``, ``{1, 2}``, ``{ {1, inf}, {nan, -0} }``.
+    Examples are ``5``, ``{1, 2}``, ``{ {1, inf}, {nan, -0} }``.
 
     Raises:
         ValueError: the text is no literal of this shape, or its type has no value in numpy.

@@ -457,7 +457,7 @@ class _Reader:
         return self._array(shape_text, place)
 
     def _array(self, text: str, place: int) -> Shape:
-        """The shape of an array from its text.
+        """Return the shape of an array from its text.
 
         Equal texts give the same object.
         """

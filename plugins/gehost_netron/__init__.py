@@ -26,9 +26,9 @@ def gehost_after_origin_graph_optimize(graph: Graph, context: CompileContext) ->
 
 
 def _made_by_passes(root: Graph, op: str) -> Iterator[Node]:
-    """The nodes of an operator that passes made.
+    """Yield the nodes of an operator that passes made.
 
-    Also under the names that further bodies of it got, which carry the marks of a pass.
+    An operator may also have the names of its further bodies, which carry the marks of a pass.
     """
     for graph in (root, *root.subgraphs()):
         names = [name for name in graph.by_op if name == op or name.startswith(f"{op}__")]

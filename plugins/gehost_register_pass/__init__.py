@@ -49,9 +49,9 @@ _HOMES = {
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the functions that this module marked.
+    """Register functions that this module or its package's modules marked.
 
-    Or a module of this package; imported ones belong to other vendors.
+    Imported ones belong to other vendors.
     """
     if "gehost_register_pass.register" not in sys.modules:  # no module can have marked a function
         return

@@ -21,10 +21,7 @@ TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
 
 
 class InputSpec:
-    """The shape and dtype that an argument requires of its tensor.
-
-    In the shape, None or -1 is any size.
-    """
+    """An argument's required shape (None or -1: any size) and dtype."""
 
     def __init__(
         self,
@@ -75,10 +72,7 @@ class Traced(Untold):
 
 @dataclass(frozen=True, eq=False)
 class Tensor(Traced):
-    """An argument of a traced function.
-
-    Or an output of an operator in it.
-    """
+    """An argument of a traced function, or an operator's output in it."""
 
     ref: Ref
     scope: Scope
@@ -91,9 +85,9 @@ class Tensor(Traced):
     __repr__ = __str__
 
     def Attr(self, name: str) -> Symbol:
-        """A property of the matched tensor.
+        """Return a property of the matched tensor.
 
-        ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a flat list) of a constant.
+        It is ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a flat list) of a constant.
         """
         if name not in TENSOR_ATTRIBUTES:
             raise mistake(
@@ -195,9 +189,9 @@ class OpDesc(Traced):
         return f"<{self} at {self.origin}>"
 
     def output_text(self, index: int) -> str:
-        """An output as text.
+        """Return an output as text.
 
-        The operator, with the output's name where there are several.
+        It is the operator, with the output's name where there are several.
         """
         names = _output_names(self.type)
         if index == 0 and len(names) < 2:
@@ -239,9 +233,7 @@ class OpDesc(Traced):
         return self
 
     def _variadic(self, name: str, given: Sequence[Given]) -> tuple[Given, ...]:
-        """The inputs behind those by position.
-
-        For a variadic input given as a list.
+        """Return the inputs behind those by position, of a variadic list.
 
         Raises:
             PatternError: the operator has no variadic input, or it is given twice.
@@ -274,10 +266,7 @@ class OpDesc(Traced):
             )
 
     def Outputs(self) -> list[Tensor]:
-        """All outputs of the operator.
-
-        Those that it must have, or as many as ``num_outputs``.
-        """
+        """Return all outputs: those required, or as many as ``num_outputs``."""
         return [self.Output(index) for index in range(count_outputs(self.type, self.outputs))]
 
     @property
@@ -296,9 +285,9 @@ class OpDesc(Traced):
         return self
 
     def Attr(self, name: str) -> OpAttribute:
-        """An attribute of the operator.
+        """Return an attribute.
 
-        Also one that the model's opset has as a constant input (``axes``).
+        It may be one that the model's opset has as a constant input (``axes``).
         """
         return OpAttribute(self, name)
 
@@ -382,9 +371,7 @@ def MappedPattern(
     *,
     var: str = "",
 ) -> Symbol:
-    """Return an attribute of the match, for a replacement.
-
-    It is one of an operator or argument of the pattern.
+    """Return an attribute of a matched operator or argument, for a replacement.
 
     Args:
         op: the operator's type.

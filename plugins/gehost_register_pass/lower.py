@@ -1,7 +1,4 @@
-"""From a traced rule to patterns and replacements.
-
-Patterns over ``EsGraph``, conditions, and a replacement for each match.
-"""
+"""Lower a traced rule to patterns over ``EsGraph``, conditions and replacements."""
 
 from __future__ import annotations
 
@@ -108,10 +105,7 @@ class LoweredPair:
         self._settled: tuple[_Matched, es.Recipe] | None = None
 
     def _constrain(self) -> None:
-        """Constrain the attributes that the pattern names.
-
-        Bind those that are computed with.
-        """
+        """Constrain attributes that the pattern names; bind those in computations."""
         ops = self._pair.pattern.ops
         read = sorted(
             {
@@ -209,7 +203,7 @@ class _Matched:
     def value(self, expression: ex.Expression) -> Any:
         """Return a value that the replacement reads from the match.
 
-        Computed once; raises ``Unknown`` where it is not known.
+        It is computed once; raises ``Unknown`` where it is not known.
         """
         if id(expression) not in self._values:
             self._values[id(expression)] = ex.plain(ex.known(expression.at(self)))
@@ -239,9 +233,9 @@ class _Matched:
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
-    """Which placeholder each argument may be.
+    """Return each argument's possible placeholders.
 
-    Its own, or the other operand's of an operator that commutes.
+    They are its own, or the other operand's of an operator that commutes.
 
     The matcher distinguishes operands by their producers and readers. Two arguments that only this
     operator reads match in either order; the conditions decide between them.
@@ -281,10 +275,7 @@ def _variable(op: int, name: str) -> str:
 
 
 def _computed(op: Op) -> list[ex.Expression]:
-    """The expressions of a replacement's operator.
-
-    Only a match gives them a value.
-    """
+    """Return the expressions of an operator that only a match evaluates."""
     given = (*op.operands, *(value for _, value in op.attributes))
     return [
         value for value in given if value is not None and not isinstance(value, Ref | ex.Constant)
@@ -302,9 +293,7 @@ def _build(
     inputs: Sequence[EsTensor],
     value_of: Callable[[ex.Expression], Any],
 ) -> list[tuple[EsTensor, ...]]:
-    """Add a program's operators to the graph of ``inputs``.
-
-    Returns the outputs of each.
+    """Add a program's operators to ``inputs``' graph; return each one's outputs.
 
     ``value_of`` computes attributes, and operands that are no tensors.
     """
@@ -355,7 +344,7 @@ def _stand_in(expression: ex.Expression) -> Any:
 def _dtype_of(node: Node, name: str, found: Any) -> Any:
     """Return the element type in which a node holds numbers.
 
-    Its attribute's, or that of the constant at an input.
+    It is that of its attribute, or of the constant at an input.
     """
     for value in () if name in node.attrs else node.inputs:
         array = value.array if value is not None else None

@@ -1,7 +1,4 @@
-"""A traced rule as data.
-
-For the readable print, the JSON form and the lowering.
-"""
+"""A traced rule as data, for print, JSON form and lowering."""
 
 from __future__ import annotations
 
@@ -81,10 +78,7 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
 
 
 def schema_of(type_: str) -> onnx.defs.OpSchema | None:
-    """ONNX's newest schema of an operator, or None.
-
-    The latter for one that ONNX does not have.
-    """
+    """Return ONNX's newest schema of an operator, None if not ONNX's."""
     domain, _, name = type_.rpartition("::")
     try:
         return onnx.defs.get_schema(name, domain)
@@ -93,19 +87,13 @@ def schema_of(type_: str) -> onnx.defs.OpSchema | None:
 
 
 def count_outputs(type_: str, given: int | None) -> int:
-    """The number of outputs.
-
-    As ``num_outputs`` gives it, else those the operator must have.
-    """
+    """Return the number of outputs: ``num_outputs``, else those required."""
     schema = schema_of(type_)
     return given or (1 if schema is None else max(1, schema.min_output))
 
 
 class Program(Struct, frozen=True):
-    """The trace of a function.
-
-    Its operators in the order of their calls, and the tensors that it returned.
-    """
+    """The trace of a function: operators called, in order, and tensors returned."""
 
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
@@ -113,10 +101,7 @@ class Program(Struct, frozen=True):
 
     @property
     def expressions(self) -> Iterator[ex.Expression]:
-        """Attributes, and operands that are no tensors, as expressions.
-
-        With all parts that they consist of.
-        """
+        """Yield attributes and nontensor operands as expressions, with all parts."""
         for op in self.ops:
             for given in (*op.operands, *(value for _, value in op.attributes)):
                 if given is not None and not isinstance(given, Ref):

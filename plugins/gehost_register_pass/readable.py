@@ -20,9 +20,9 @@ _INDENT: Final = "    "
 
 
 class Names:
-    """The names of tensors and operators of a pair in print.
+    """The printed names of a pair's tensors and operators.
 
-    ``x``, ``add_0``, and in the replacement ``sum_r0``.
+    Examples are ``x``, ``add_0``, and in the replacement ``sum_r0``.
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -77,10 +77,7 @@ def readable(rule: Rule) -> str:
 
 
 def _inner_tensors(replace: Program, names: Names) -> Iterator[str]:
-    """The inner operators whose outputs a replacement asks about.
-
-    It asks for their sizes or dtype.
-    """
+    """Yield inner operators of which a replacement asks sizes or dtype."""
     for expression in replace.expressions:
         if isinstance(expression, ex.TensorAttr) and expression.tensor.op is not None:
             yield names.pattern[expression.tensor.op]
@@ -155,7 +152,7 @@ def _ref(ref: Ref, names: Names, own: list[str]) -> str:
 
 
 def text_of(asked: ex.Expression | ex.Condition, names: Names, *, pattern: bool = True) -> str:
-    """An expression or condition of a pair as text.
+    """Return an expression or condition of a pair as text.
 
     It is written as in its pattern or its replace function.
     """

@@ -6,10 +6,7 @@ from msgspec import Struct
 
 
 class Ref(Struct, frozen=True):
-    """A tensor of a program.
-
-    Input ``index``, or output ``index`` of operator ``op``.
-    """
+    """A tensor: input ``index``, or output ``index`` of operator ``op``."""
 
     op: int | None
     index: int

@@ -1,7 +1,4 @@
-"""The scope of the function that is being traced.
-
-It collects the function's calls.
-"""
+"""The scope of the function being traced, which collects its calls."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def origin() -> es.Origin:
 
 
 def calling_module() -> str:
-    """Name of the module of the author's current call.
+    """Return the module of the author's current call.
 
     It is the one that registers the result of the call.
     """
@@ -42,10 +39,7 @@ def calling_module() -> str:
 
 
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
-    """Build the error for an author's mistake at a place.
-
-    By default at the current call.
-    """
+    """Build an author's error at a place, by default the current call."""
     return PatternError(problem, where=where or origin())
 
 

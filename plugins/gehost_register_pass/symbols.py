@@ -48,9 +48,7 @@ class Stated(Untold):
 
 
 class Symbol(Untold):
-    """A value that only a match will have.
-
-    ``x.Attr("shape")[0]``, or an expression of such values.
+    """A value that only a match will have, as ``x.Attr("shape")[0]``.
 
     A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a
     statement of its own.
@@ -175,9 +173,9 @@ def _state(left: Symbol, relation: str, right: ex.Expression) -> Stated:
 
 
 def dtype_name(given: Any) -> str:
-    """Numpy's name of an element type that an author gave.
+    """Return numpy's name of an author's element type.
 
-    One that does not exist would differ from every tensor's.
+    A name that does not exist would differ from every tensor's.
     """
     found = next((name for name, dtype in ex.DTYPES.items() if given in (name, dtype)), None)
     if found is None:

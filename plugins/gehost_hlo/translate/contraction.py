@@ -247,7 +247,7 @@ def _unrolled(
 ) -> Tensor:
     """Add the products at each place of the kernel.
 
-    For types that ONNX Runtime has no Conv for.
+    It serves types that ONNX Runtime has no Conv for.
     """
     count = math.prod(row.size for row in windows)
     if count > UNROLLED:

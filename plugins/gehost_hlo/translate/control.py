@@ -154,9 +154,9 @@ def _switch(
     name: str,
     number: int,
 ) -> list[Tensor]:
-    """Nested If: branch 0 where the index is 0, and so on.
+    """Return nested Ifs: branch 0 for index 0, and so on.
 
-    The last one for all other indices.
+    All other indices choose the last branch.
     """
     if len(branches) == number + 1:
         return check_value(branches[number](c), shapes, "a branch")

@@ -149,9 +149,9 @@ def _folded(opcode: str, a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _divide(c: Context, a: Tensor, b: Tensor) -> Tensor:
-    """Integers: towards zero.
+    """Divide, integers towards zero.
 
-    By zero gives -1 (all ones); the lowest by -1 gives the lowest.
+    An integer by zero gives -1 (all ones); the lowest by -1 gives the lowest.
     """
     _check_number(a)
     if not is_integer(a.type):
@@ -466,10 +466,7 @@ def _is_canonical(c: Context, name: str) -> bool:
 
 
 def _literal_of(c: Context, instruction: HloInstruction) -> str:
-    """The literal of a scalar constant.
-
-    Also where it is broadcast; "" for others.
-    """
+    """Return a scalar constant's literal, also where broadcast; "" for others."""
     if instruction.opcode in {"broadcast", "reshape"} and instruction.operands:
         return _literal_of(c, c.defined[instruction.operands[0].name])
     return instruction.literal if instruction.opcode == "constant" else ""

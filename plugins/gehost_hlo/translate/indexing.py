@@ -23,7 +23,7 @@ from gehost_hlo.translate.reduction import opcode_of
 class _Numbers(NamedTuple):
     """Dimension numbers of a gather or scatter.
 
-    Seen from the array of windows (gather's result, scatter's updates).
+    They are seen from the array of windows (gather's result, scatter's updates).
 
     Attributes:
         window: dimensions of that array that lie within a window.

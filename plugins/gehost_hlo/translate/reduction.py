@@ -52,7 +52,7 @@ _ASSUMED = {
 def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
     """Return the computation of ``to_apply``, or its opcode.
 
-    The opcode where the text lacks it and the user lets it be assumed.
+    It is the opcode where the text lacks the computation and the user lets it be assumed.
     """
     name = i.attributes.get("to_apply", "").removeprefix("%")
     with contextlib.suppress(RefusalError):

@@ -137,9 +137,9 @@ def _ordered(
 
 
 def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the key in a type that TopK takes.
+    """Return the key in a type that TopK takes, and its nans.
 
-    Also where it is nan.
+    The second result is true where the key is nan.
     """
     kind = key.type
     if is_float(kind):

@@ -22,8 +22,8 @@ PLACES = 1024
 def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """Choose CumSum, MaxPool, or shifted slices.
 
-    CumSum where the window is a whole axis, MaxPool where it is one, else pad, and combine slices
-    axis by axis.
+    It is CumSum where the window is a whole axis and MaxPool where that fits; else slices of
+    the padded operand are combined axis by axis.
     """
     count = len(args) // 2
     found = tensors(args, 2 * count)

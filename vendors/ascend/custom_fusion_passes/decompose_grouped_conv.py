@@ -79,7 +79,8 @@ class DecomposeGroupedConvPass(DecomposePass):
 def _channels(value: Value | None) -> Sequence[Any]:
     """Return the first two sizes.
 
-    Of weights the channels that are made and that a group reads, of an image N and C.
+    They are, of weights, the channels that are made and that a group reads; of an image, N and
+    C.
     """
     shape = value.shape if value is not None else None
     return shape[:2] if shape is not None and len(shape) > 1 else (None, None)

@@ -76,7 +76,7 @@ class MoveReluBeforeConcatPass(FusionBasePass):
         return SUCCESS if changed else NOT_CHANGED
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """One Concat, and a nested one.
+        """Yield models of one Concat, and of a nested one.
 
         Each has an operand that stands twice and a rectified one.
         """

@@ -19,7 +19,7 @@ from gehost import (
 class RemoveAddZeroPass(PatternFusionPass):
     """Replace ``Add(x, 0)`` or ``Add(0, x)`` with x.
 
-    In the root graph and in every nested body.
+    It works on the root graph and on every nested body.
 
     Shapes: x any; the zeros broadcast into x without widening it.
     Keeps: dtype; a graph output keeps its name behind an Identity. Numbers are equal: at most the

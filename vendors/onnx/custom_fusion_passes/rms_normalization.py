@@ -39,7 +39,7 @@ STANDARD_SINCE = 23
 class Casts(Enum):
     """Where exporters cast.
 
-    x before it is squared, and the normalized x back before it is scaled.
+    They cast x before it is squared, and the normalized x back before it is scaled.
     """
 
     BOTH = "both"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MergeReshapesPass(PatternFusionPass):
     """Replace ``Reshape(Reshape(x, a), b)`` by one Reshape, or by x.
 
-    By x where it has the shape already.
+    It is x where that has the shape already.
 
     Shapes: the result static, from which the new shape is written: 0 and -1 in b would count from
     another operand.

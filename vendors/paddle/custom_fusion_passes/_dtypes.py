@@ -55,9 +55,7 @@ def holds(values_of: DataType, by: int) -> bool:
 
 
 def cast_by_way_of(start: DataType | None, way: int, end: int) -> bool:
-    """Whether casts by way of ``way`` equal one cast.
-
-    From ``start`` to ``way`` to ``end``.
+    """Whether casts from ``start`` by ``way`` to ``end`` equal one cast.
 
     The way must hold all values. The last step is the same from every dtype where it rounds to a
     float or asks for zero (bool); to an integer type only from an integer one, or where nothing is
