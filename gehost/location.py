@@ -7,9 +7,7 @@ from typing import Any
 
 
 class SourceLocation:
-    """A line of a file, shown as ``path:line``.
-
-    Equal by path and line.
+    """A line of a file, shown as ``path:line`` and compared by both.
 
     Made from an instruction of a code object, it computes the line on first use.
     """

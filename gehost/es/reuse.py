@@ -18,8 +18,8 @@ _LONGEST: Final = 256
 class Recipe:
     """Builds graphs of one kind from values, and caches them by these.
 
-    For styles whose rules are data: their replacements differ only by values computed from the
-    match. Callers must not change a returned graph.
+    It serves styles whose rules are data: their replacements differ only by values computed
+    from the match. Callers must not change a returned graph.
     """
 
     def __init__(self, build: Callable[[Sequence[Any]], EsGraph]) -> None:

@@ -114,7 +114,7 @@ def _length(text: str | bytes) -> int:
 def content(value: Value, most: int = SMALL) -> Hashable:
     """Return a key for equal element type, shape and bits.
 
-    None above ``most`` bytes.
+    Returns None above ``most`` bytes.
     """
     tensor = tensor_of(value)
     if (

@@ -34,7 +34,8 @@ at each node.
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     """Return a parameter's value, an attribute or constant input at this opset.
 
-    ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not constant.
+    It is ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not
+    constant.
     """
     attribute = name if signature is None else signature.attribute_of(name)
     if attribute is None and signature is not None and name in signature.parameters:
@@ -133,7 +134,7 @@ def has_other_attributes(op: OpPattern, node: Node) -> bool:
 def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
     """Whether a value, without its producer, may stand for an operand.
 
-    An operand None must be absent.
+    For an operand None the value must be absent.
     """
     if tensor is None or tensor is ANY:
         return tensor is ANY or value is None
@@ -250,7 +251,7 @@ def counted_ops(op: OpPattern) -> frozenset[str]:
 def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
     """Whether an output may stand for a tensor, perhaps bound to ``known``.
 
-    ``needed``: the output must be there.
+    With ``needed`` the output must be there.
     """
     return value is known if known is not None else value is not None or not needed
 

@@ -254,7 +254,7 @@ class LoweredPattern:
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
         """Return each parameter's wanted value, None if it must be absent.
 
-        Also the only allowed attributes of unknown operators.
+        The second result is the set of allowed attributes if the operator is unknown.
         """
         wanted = dict(fits[0].params)
         exact: frozenset[str] | None = None

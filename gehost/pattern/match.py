@@ -63,7 +63,8 @@ class MatchResult:
     def get(self, name: str | Any) -> Value | None:
         """Return the input or captured tensor of a name of the pattern.
 
-        None if it belongs to an alternative or optional part that is not in this match.
+        Returns None if it belongs to an alternative or optional part that is not in this
+        match.
 
         Raises:
             PatternError: the pattern has no tensor of this name.

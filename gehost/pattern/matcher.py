@@ -91,8 +91,8 @@ class CompiledPattern:
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
         """Return nodes that may now produce output 0, in topological order.
 
-        Also whether these are all nodes of the operator; if not, a rewrite may add more, see
-        ``reached_from``.
+        The second result is whether these are all nodes of the operator; if not, a rewrite
+        may add more, see ``reached_from``.
         """
         if self._has_choices or self._roots is None:
             return graph.nodes_of(*self.anchor_ops), True

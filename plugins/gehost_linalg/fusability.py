@@ -231,10 +231,9 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
 
 
 def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
-    """A producer that reads its out must run once for each of its points, or it adds to the out
-    again.
+    """Refuse to run a producer that reads its out twice for a point.
 
-    Not a rule of MLIR's.
+    It would add to the out again. This is not a rule of MLIR's.
     """
     producer, consumer = operand.generics()
     if not any(map(producer.reads_out, range(len(producer.outs)))):
@@ -244,10 +243,10 @@ def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
 
 
 def results_are_complete(operand: OpOperand) -> Refusal | None:
-    """Results that others read must be computed for all points of the producer, so the consumer
-    must read all.
+    """Refuse a consumer that reads part of a result with other readers.
 
-    Not a rule of MLIR's; only for ``share``.
+    Others need all points of the producer. This is not a rule of MLIR's; it applies only to
+    ``share``.
     """
     _, consumer = operand.generics()
     map_ = consumer.maps[operand.index]

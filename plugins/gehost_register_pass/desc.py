@@ -148,9 +148,9 @@ class OpAttribute(Symbol):
         *,
         var: str = "",
     ) -> None:
-        """Give the attribute the value of the pattern's operator.
+        """Give the attribute the value of the pattern's operator or argument ``var``.
 
-        Or of its argument ``var``; see the function ``MappedPattern``.
+        See the function ``MappedPattern``.
         """
         source = op or ("" if var else self._op.type)
         self._op.SetAttr(

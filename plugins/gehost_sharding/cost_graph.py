@@ -338,7 +338,8 @@ class CostGraph:
     def least_bytes(self, allowed: Mapping[int, NDArray[np.bool_]]) -> int:
         """Bytes of weights and live tensors below which no plan is.
 
-        Each weight in its smallest piece, and the largest operator in its smallest strategy.
+        It counts each weight in its smallest piece, and the largest operator in its
+        smallest strategy.
 
         Args:
             allowed: vertices of which only some states may be chosen.

@@ -38,8 +38,8 @@ class _Pattern:
 class Account:
     """The outcome of each candidate of a pass.
 
-    For each rule: ``start`` before it runs on a graph, ``rewritten`` and ``refused`` while it runs,
-    ``settle`` after it.
+    For each rule call ``start`` before it runs on a graph, ``rewritten`` and ``refused`` while
+    it runs, and ``settle`` after it.
 
     Args:
         origin: source location of the pass.
@@ -194,7 +194,7 @@ class Account:
     def _record_result(self, node: Node, anchor: Node) -> bool:
         """Record the rule's result for a node, or ``anchor``'s match with it.
 
-        Returns False if there is none.
+        Returns False if there is no result.
         """
         if node in self._rewritten:
             self.add(node, Outcome.REWRITTEN, self._rewritten[node])

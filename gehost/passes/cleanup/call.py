@@ -59,7 +59,7 @@ class Call:
     def integers(self, name: str, slot: int, since: int) -> list[int] | None:
         """Return integers, an attribute before opset ``since``, then input ``slot``.
 
-        None if absent.
+        Returns None if absent.
         """
         if self.version < since:
             return self.attribute(name)

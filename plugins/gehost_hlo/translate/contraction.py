@@ -19,9 +19,9 @@ UNROLLED = 128
 
 
 def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Result: batch dimensions, then free ones.
+    """Translate dot: the result has batch dimensions, then free ones.
 
-    Those of the left operand come before those of the right.
+    The free ones of the left operand come before those of the right.
     """
     a, b = tensors(args, 2)
     kind = array_shape(i.shape).type

@@ -36,7 +36,7 @@ def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Same elements in memory.
+    """Return the same elements in memory.
 
     In both shapes they are taken in the order of the layouts.
     """

@@ -75,7 +75,7 @@ def reduce(
 def count(op: OnnxOp, s: Scalars, x: Value, axes: Sequence[int], dtype: str) -> Ref:
     """The number of elements along ``axes``, from sizes that are known at run time.
 
-    At least 1: the mean of no elements is 0, as in ONNX Runtime.
+    It is at least 1: the mean of no elements is 0, as in ONNX Runtime.
     """
     made: Ref | None = None
     shape = x.shape or ()
