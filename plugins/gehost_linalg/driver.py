@@ -15,7 +15,7 @@ from gehost_linalg.fusability import (
     results_are_complete,
 )
 from gehost_linalg.fuse import Fused, fuse_checked
-from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_read
+from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of, scalars_read
 from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
@@ -63,14 +63,15 @@ class Block:
             if outputs is not None
             else [each for each in made if not self.readers[each]]
         )
-        self._kept = set(self.outputs)
+        self._kept = {*self.outputs, *(size for each in self.outputs for size in scalars_of(each))}
 
     @property
     def ops(self) -> list[Op]:
         return [op for op in self.at if op is not None]
 
     def is_dead(self, value: Value) -> bool:
-        return value not in self._kept and not self._users(value)
+        read = self.readers.get(value) or self._scalar_readers.get(value)
+        return value not in self._kept and not read
 
     def _users(self, value: Value) -> dict[Op, None]:
         """The operations that read a value, as an operand or as a scalar."""

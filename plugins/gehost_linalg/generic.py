@@ -367,15 +367,18 @@ class Opaque:
 Op: TypeAlias = Generic | Opaque
 
 
+def scalars_of(value: Value) -> tuple[Value, ...]:
+    """The sizes of an empty or filled tensor, and the scalar that fills it."""
+    return (*value.sizes, value.fill) if isinstance(value.fill, Value) else value.sizes
+
+
 def scalars_read(op: Op) -> Iterator[Value]:
     """Yield the values that an operation reads without having them as operands.
 
     They are the sizes and elements of its empties and fills, and the scalars of its payload.
     """
     for value in op.operands:
-        yield from value.sizes
-        if isinstance(value.fill, Value):
-            yield value.fill
+        yield from scalars_of(value)
     if isinstance(op, Generic):
         yield from op.payload.captured
 

@@ -74,6 +74,48 @@ def never(operand):
     assert "2 groups" in shown(model, "--control", "never")  # row groups form all the same
 
 
+SIZES = """
+func.func @sizes(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>, %s: tensor<f32>) -> (tensor<?x?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %a, %c0 : tensor<?x?xf32>
+  %m = tensor.dim %a, %c1 : tensor<?x?xf32>
+  %unread = tensor.dim %b, %c1 : tensor<?x?xf32>
+  %z = "test.scalar"() : () -> f32
+  %e = tensor.empty(%n, %m) : tensor<?x?xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %p = linalg.generic {indexing_maps = [#t, #i, #i], iterator_types = ["parallel", "parallel"]}
+      ins(%b, %f : tensor<?x?xf32>, tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.addf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?xf32>
+  %q = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %k = arith.index_cast %n : index to i64
+    %l = arith.sitofp %k : i64 to f32
+    %r = arith.divf %x, %l : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?xf32>
+  %w = tensor.dim %q, %c1 : tensor<?x?xf32>
+  %g = tensor.empty(%w) : tensor<?xf32>
+  return %q, %g : tensor<?x?xf32>, tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("multi_use", ["refuse", "duplicate", "share"])
+def test_sizes_are_read_by_tensors_payloads_and_outputs(tmp_path: Path, multi_use: str) -> None:
+    maps = "#i = affine_map<(d0, d1) -> (d0, d1)>\n#t = affine_map<(d0, d1) -> (d1, d0)>"
+    (tmp_path / "sizes.mlir").write_text(maps + SIZES)
+    control = "one-use" if multi_use == "refuse" else "always"
+    text = run(str(tmp_path / "sizes.mlir"), "--control", control, "--multi-use", multi_use).output
+    (tmp_path / "fused.mlir").write_text(text)
+    assert run(str(tmp_path / "fused.mlir"), "--before").exit_code == 0, text
+    assert [text.count(each) for each in ("linalg.generic", "tensor.dim")] == [1, 3]
+
+
 def test_an_mlir_text_is_fused() -> None:
     result = run(str(CASES / "diamond.mlir"), "--control", "always", "--multi-use", "duplicate")
     assert result.exit_code == 0
