@@ -5,6 +5,7 @@ Operators on tensors that have HLO's shapes and types.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -194,7 +195,7 @@ class Context:
             size for size in shape if size != 1
         ]:
             return self._unit_dims(tensor, shape)
-        if lazy and _count(tensor.held) == 1:
+        if lazy and math.prod(tensor.held) == 1:
             scalar = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, ())
             return Tensor(scalar, tensor.type, shape, ())
         return Tensor(
@@ -240,7 +241,7 @@ class Context:
         if list(permutation) == list(range(tensor.rank)):
             return tensor
         dims = [tensor.dims[axis] for axis in permutation]
-        if _count(tensor.held) == 1:
+        if math.prod(tensor.held) == 1:
             return (
                 self.reshape(tensor, dims)
                 if tensor.held == ()
@@ -398,10 +399,3 @@ def _trimmed(aligned: Sequence[int]) -> tuple[int, ...]:
     """Leave out leading dimensions of size 1, which broadcasting adds."""
     first = next((axis for axis, size in enumerate(aligned) if size != 1), len(aligned))
     return tuple(aligned[first:])
-
-
-def _count(dims: Sequence[int]) -> int:
-    count = 1
-    for size in dims:
-        count *= size
-    return count

@@ -284,12 +284,6 @@ class Body:
             self._known[key] = made.name
         return self._known[key]
 
-    def expanded(self, tensor: Tensor) -> Tensor:
-        """Return a tensor whose ONNX tensor has its dims."""
-        if tensor.held == tensor.dims and (tensor.constant is None):
-            return tensor
-        return Tensor(self.full(tensor), tensor.type, tensor.dims, tensor.dims)
-
     # The end
 
     def captured(self, given: Iterable[str]) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 
@@ -47,10 +49,7 @@ class Shape(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Number of elements of an array."""
-        count = 1
-        for dimension in self.dimensions:
-            count *= dimension
-        return count
+        return math.prod(self.dimensions)
 
     def leaves(self) -> tuple[Shape, ...]:
         """Return the arrays of a tuple, depth first.
