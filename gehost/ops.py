@@ -39,6 +39,9 @@ ShapeFunction: TypeAlias = Callable[
 ]
 
 
+_LIST = re.compile(r"[\w.]*\b(?:list|List|tuple|Sequence)\[(?P<entry>\w+)(?:, \.\.\.)?\]")
+"""An annotation of a list."""
+
 _FLAG: tuple[type[Any], ...] = (bool, np.bool_)
 _INTEGER: tuple[type[Any], ...] = (int, np.integer, *_FLAG)
 _NUMBER: tuple[type[Any], ...] = (float, np.floating, int, np.integer)
@@ -98,9 +101,12 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of an annotated body parameter, None unless plain."""
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return next((kind for base, kind in _SCALARS.items() if base.__name__ == name), None)
+    """Return the kind of an annotated body parameter, None unless plain or a list."""
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    found = _LIST.fullmatch(name)
+    entry = found["entry"] if found else name
+    kind = next((kind for base, kind in _SCALARS.items() if base.__name__ == entry), None)
+    return _list_of([kind]) if found and kind else kind
 
 
 @dataclass(frozen=True)

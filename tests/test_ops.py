@@ -148,3 +148,16 @@ def test_a_bare_name_is_found_when_it_is_the_only_one():
         None,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    "annotation", ["list[int]", "Sequence[int]", "tuple[int, ...]", "typing.List[int]"]
+)
+def test_an_annotation_of_a_list_checks_its_entries(annotation):
+    found = definition(
+        "import typing\n@ops.register('acme::Ordered')\n"
+        f"def ordered(x, *, perm: {annotation}):\n    return x\n"
+    )
+    assert found.problem({"perm": [0, 1]}) == ""
+    assert "must be a list, each entry an integer, got" in found.problem({"perm": [0.0, 1.0]})
+    assert "must be a list" in found.problem({"perm": 1})

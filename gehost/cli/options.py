@@ -95,8 +95,11 @@ importer_option = click.option(
 )
 
 
-def options_of(given: dict[str, Any]) -> HostOptions:
-    """Build a host's options from a command's and the environment."""
+def options_of(given: dict[str, Any], *, quiet: bool = False) -> HostOptions:
+    """Build a host's options from a command's and the environment.
+
+    With ``quiet``, prints no notes about them: the command compiles nothing.
+    """
     from gehost.options import from_environment
 
     try:
@@ -109,7 +112,7 @@ def options_of(given: dict[str, Any]) -> HostOptions:
     for flag in ("cleanup", "plugins"):
         if f"no_{flag}" in given:
             given[flag] = not given.pop(f"no_{flag}")
-    return from_environment(given, note=lambda line: print_notes([line]))
+    return from_environment(given, note=lambda line: print_notes([] if quiet else [line]))
 
 
 _COMPILE_OPTIONS = (

@@ -51,7 +51,7 @@ def show(
     from gehost.diagnose.show import show as render
     from gehost.host.containment import output_on_stderr
 
-    options = options_of(given)
+    options = options_of(given, quiet=stage is None)
     with output_on_stderr(), Progress().showing(what="reading"):
         shown = render(model, options, around=around, ops=ops, depth=depth, stage=stage, form=form)
     with writing_output():

@@ -14,6 +14,7 @@ from gehost.diagnose.report.page import svg
 from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
 from gehost.errors import UsageError, one_line
 from gehost.host.model_files import read_model
+from gehost.infer import infer_model
 from gehost.infer.local import array_type
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
@@ -57,7 +58,8 @@ def show(
         around: a node's name, or that of a tensor it produces.
         ops: operators; all their nodes are centres.
         depth: steps from a centre, towards producers and towards users.
-        stage: compile up to the passes of this stage; None shows the file as it is.
+        stage: compile up to the passes of this stage; None shows the file as it is, with the types
+            that shape inference adds.
         form: of the result.
 
     Raises:
@@ -72,6 +74,7 @@ def show(
     if stage is None:
         loaded = read_model(model, options.settings)
         try:
+            infer_model(loaded)
             return rendered(loaded)
         finally:
             loaded.close()

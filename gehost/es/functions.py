@@ -40,14 +40,26 @@ COMMUTATIVE = frozenset(
 """ONNX operators whose result does not depend on the order of their operands."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Bind:
     """A variable for a parameter, equal at every use in a pattern.
 
     ``match.attributes[name]`` holds the value.
+
+    Raises:
+        PatternError: the name is no text.
     """
 
     name: str
+
+    # Any: so that machine code takes it here, and the error is ours
+    def __init__(self, name: str | Any) -> None:
+        if not isinstance(name, str):
+            raise PatternError(
+                f'es.Bind wants the name of a variable, as in "axis", got {name!r}',
+                where=author_origin(),
+            )
+        object.__setattr__(self, "name", name)
 
     def __reduce__(self) -> Any:
         return Bind, (self.name,)

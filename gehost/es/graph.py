@@ -410,7 +410,12 @@ class EsGraphBuilder:
         >>> graph = builder.BuildAndReset([a + b])
     """
 
-    def __init__(self, name: str = "graph") -> None:
+    # Any: so that machine code takes it here, and the error is ours
+    def __init__(self, name: str | Any = "graph") -> None:
+        if not isinstance(name, str):
+            raise PatternError(
+                f'EsGraphBuilder wants a name, as in "pattern", got {name!r}', where=author_origin()
+            )
         self.name = name
         self._begun: EsGraph | None = EsGraph(name)
 

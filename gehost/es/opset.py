@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
+import onnx
 
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor
+from gehost.es.literals import in_dtype
 from gehost.ir.graph import op_name, split_op
+from gehost.ir.types import DataType
 from gehost.ops import OpRegistry
 from gehost.spelling import hint
+
+_INDICES = frozenset({DataType.INT64, DataType.INT32})
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
@@ -145,6 +151,50 @@ def arguments_at(
                 raise NotApplicable(f"{op} of opset {version} has no parameter {name}")
             del params[name]
     return operands, params
+
+
+_INT, _INTS = onnx.AttributeProto.INT, onnx.AttributeProto.INTS
+_WANTED = MappingProxyType(
+    {
+        _INT: ("an integer", "biu"),
+        _INTS: ("integers", "biu"),
+        onnx.AttributeProto.FLOAT: ("a number", "biuf"),
+        onnx.AttributeProto.FLOATS: ("numbers", "biuf"),
+        onnx.AttributeProto.STRING: ("a text", "US"),
+    }
+)
+"""Kind of an attribute → its name for authors, and the kinds of numpy's dtypes that are values."""
+
+
+def wrong_kind(op: str, name: str, given: Any, signature: schemas.Signature) -> str:
+    """Return why no node can have this value of a parameter, "" if it can.
+
+    A number is a list of one, as for ``same_parameter``.
+    """
+    attribute = signature.attribute_of(name)
+    parameter = signature.parameters.get(name)
+    if attribute is not None:
+        kind = signature.kinds[attribute]
+    elif parameter is not None and parameter.dtypes <= _INDICES:
+        kind = _INTS
+    else:
+        return ""
+    if kind not in _WANTED:
+        return ""
+    wanted, kinds = _WANTED[kind]
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        array = np.asarray(None)
+    is_list = wanted.endswith("s")
+    if (array.dtype.kind in kinds or (is_list and not array.size)) and (
+        array.ndim <= 1 if is_list else array.size == 1
+    ):
+        return ""
+    floats = array.dtype.kind == "f" and "f" not in kinds and array.ndim <= 1
+    integers = in_dtype(array, np.dtype(np.int64)) if floats else None
+    nearest = "" if integers is None else f"; write {integers.tolist()}"
+    return f"{op}: {name} must be {wanted}, got {given!r}{nearest}"
 
 
 def same_parameter(left: Any, right: Any) -> bool:

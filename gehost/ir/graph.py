@@ -184,8 +184,16 @@ class Graph:
     def __bool__(self) -> bool:
         return True
 
-    def nodes_of(self, *ops: str) -> list[Node]:
-        """Return the nodes of these operators in topological order."""
+    # Any: so that machine code takes it here, and the error is ours
+    def nodes_of(self, *ops: str | Any) -> list[Node]:
+        """Return the nodes of these operators in topological order.
+
+        Raises:
+            GehostError: one is not the name of an operator.
+        """
+        for op in ops:
+            if not isinstance(op, str):
+                raise GehostError(f'nodes_of wants names of operators, as in "Add", got {op!r}')
         found = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
         found.sort(key=by_order)
         return found

@@ -10,7 +10,7 @@ from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, EsTensor
-from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at
+from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at, wrong_kind
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
@@ -202,6 +202,10 @@ class LoweredPattern:
             except NotApplicable as error:
                 reason = error
                 continue
+            for name, wanted in {**params, **node.constraints}.items():
+                asked = not (wanted is None or callable(wanted) or isinstance(wanted, Bind))
+                if asked and (problem := wrong_kind(op, name, wanted, signature)):
+                    raise PatternError(problem, where=node.origin)
             found.append(_Fit(op, signature, operands, params))
         if not found:
             assert reason is not None

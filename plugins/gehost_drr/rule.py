@@ -274,6 +274,12 @@ class DrrPass(PatternFusionPass):
     def Replacement(self, match: MatchResult) -> EsGraph:
         return self.rule.replacement(self._context(match))
 
+    def end_compile(self) -> bool:
+        """Keep the lowered pattern for the next compile: it depends on the rule alone."""
+        super().end_compile()
+        self._asked = None
+        return True
+
     def _context(self, match: MatchResult) -> MatchContext:
         if self._asked is None or self._asked[0] is not match:
             self._asked = match, MatchContext(match, self.rule.tensors, self.rule.variables)

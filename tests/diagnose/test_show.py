@@ -45,17 +45,17 @@ def test_a_node_is_shown_with_types_constants_and_neighbours(model: str) -> None
         f"{model}: 3 of 5 nodes",
         "",
         '  Softmax "second" axis=1',
-        '      in a of unknown type, from Relu "first"',
-        '      out b of unknown type, to Mul "third"',
+        '      in a float[2,3], from Relu "first"',
+        '      out b float[2,3], to Mul "third"',
         "",
         '> Mul "third"',
-        '      in b of unknown type, from Softmax "second"',
+        '      in b float[2,3], from Softmax "second"',
         "      in w float[3], constant [1.0, 2.0, 3.0]",
-        '      out c of unknown type, to Exp "fourth"',
+        '      out c float[2,3], to Exp "fourth"',
         "",
         '  Exp "fourth"',
-        '      in c of unknown type, from Mul "third"',
-        '      out d of unknown type, to Neg "fifth"',
+        '      in c float[2,3], from Mul "third"',
+        '      out d float[2,3], to Neg "fifth"',
     ]
 
 
@@ -87,7 +87,7 @@ def test_nodes_of_an_operator_are_found_in_all_graphs(tmp_path: Path) -> None:
     assert lines[0].endswith("2 of 4 nodes")
     assert '> Relu "whole"' in lines
     assert 'in graph "yes" of If "choice":' in lines
-    assert '      in r of unknown type, from Relu "whole"' in lines
+    assert '      in r float[2], from Relu "whole"' in lines
     with pytest.raises(UsageError, match="these nodes are in 2 graphs"):
         shown(path, ops=["Relu"], form="svg")
 
@@ -95,7 +95,7 @@ def test_nodes_of_an_operator_are_found_in_all_graphs(tmp_path: Path) -> None:
 def test_dot_joins_users_with_producers(model: str) -> None:
     lines = shown(model, ops=["Softmax"], depth=1, form="dot").splitlines()
     assert '  1 [label="Softmax second" style=bold];' in lines
-    assert '  0 -> 1 [label=""];' in lines
+    assert '  0 -> 1 [label="float[2,3]"];' in lines
     assert len(lines) == 8
 
 
@@ -123,3 +123,16 @@ def test_the_command_prints_and_exits(model: str, capsys: pytest.CaptureFixture[
     assert run(["show", model, "--op", "Neg", "--depth", "0"]) == 0
     assert capsys.readouterr().out.splitlines()[2] == '> Neg "fifth"'
     assert run(["show", model, "--op", "Nge"]) == 2
+
+
+def test_vendors_are_mentioned_only_where_they_run(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no ./vendors here."""
+    (tmp_path / "shipped" / "acme" / "custom_fusion_passes").mkdir(parents=True)
+    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _: [str(tmp_path / "shipped")])
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", model]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["show", model, "--stage", "kAfterInferShape"]) == 0
+    assert f"no vendors given: using {tmp_path / 'shipped'}" in capsys.readouterr().err

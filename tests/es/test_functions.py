@@ -169,3 +169,12 @@ def test_an_input_by_name_is_one_each_time(a):
         clip(a, None, a, min=0.0)
         with pytest.raises(PatternError, match='Clip is given "min" twice'):
             clip(a, a, a, min=0.0)
+
+
+@pytest.mark.parametrize("name", [3, None])
+def test_a_variable_wants_a_name(name):
+    with pytest.raises(
+        PatternError, match=rf"{__file__}:\d+: es.Bind wants the name of a variable"
+    ):
+        es.Bind(name)
+    assert es.Bind("p") == es.Bind("p") != es.Bind("q")

@@ -278,3 +278,9 @@ def test_a_plugin_that_asks_is_not_the_author():
     origin = es.author_origin(__file__)
     assert origin.path != __file__
     assert es.author_origin().path == __file__
+
+
+@pytest.mark.parametrize("name", [3, None, ["p"]])
+def test_a_builder_wants_a_name(name):
+    with pytest.raises(PatternError, match=rf"{__file__}:\d+: EsGraphBuilder wants a name"):
+        EsGraphBuilder(name)

@@ -318,3 +318,13 @@ def test_an_exception_in_a_decompose_hook_names_the_node(hook: str) -> None:
         rf"Failing \({__file__}:\d+\): {hook}{re.escape(AT_NODE)}: ZeroDivisionError$",
         told(type("Failing", (Split,), {hook: fail})),
     )
+
+
+def test_nodes_of_wants_names_of_operators() -> None:
+    class Five(FusionBasePass):
+        def Run(self, graph: Any, context: Any) -> None:
+            graph.nodes_of("Relu", 5)
+
+    line = Five.Run.__code__.co_firstlineno + 1
+    with pytest.raises(PassError, match=rf"{__file__}:{line}\): Run: nodes_of wants .*, got 5"):
+        run_pass(CHAIN, Five)

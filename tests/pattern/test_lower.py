@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from gehost import es, ops
+from gehost import DataType, es, ops
 from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
 from gehost.es.opset import NotApplicable, resolve_op
@@ -271,3 +272,52 @@ def test_tensors_are_numbered_once(source):
     assert made.needed == {0, 1, 2, 3}
     top = source(lambda x: es.TopK(x, K=1)[1])
     assert top.needed == {0, 2}
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (
+            lambda x: es.Transpose(x, perm=[1.0, 0.0]),
+            "perm must be integers, got .*; write .1, 0.$",
+        ),
+        (lambda x: es.constrain(es.Transpose(x), perm=[0, 0.5]), "must be integers, got .0, 0.5.$"),
+        (lambda x: es.constrain(es.Transpose(x), perm=[[0], [1, 2]]), "perm must be integers"),
+        (lambda x: es.constrain(es.Transpose(x), perm="10"), "perm must be integers, got '10'"),
+        (lambda x: es.constrain(es.Softmax(x), axis=1.0), "axis must be an integer, .*; write 1$"),
+        (
+            lambda x: es.constrain(es.Softmax(x), axis=[0, 1]),
+            "axis must be an integer, got .0, 1.$",
+        ),
+        (lambda x: es.LeakyRelu(x, alpha=[0.0, 1.0]), "alpha must be a number, got .0.0, 1.0.$"),
+        (
+            lambda x: es.constrain(es.ReduceSum(x), axes=[1.0]),
+            "axes must be integers, .*write .1.$",
+        ),
+        (lambda x: es.constrain(es.Pad(x, x), mode=1), "mode must be a text, got 1"),
+        (
+            lambda x: es.constrain(es.Transpose(x), perm=[1e30]),
+            "perm must be integers, got .1e.30.$",
+        ),
+    ],
+)
+def test_a_value_that_no_node_has_is_an_error_with_its_line(source, make, problem):
+    with pytest.raises(PatternError, match=rf"{__file__}:\d+: \w+: .*{problem}"):
+        source(make)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: es.Transpose(x, perm=np.array([1, 0])),
+        lambda x: es.constrain(es.ReduceSum(x), axes=1, keepdims=True),
+        lambda x: es.constrain(es.ReduceSum(x), axes=[]),
+        lambda x: es.constrain(es.Softmax(x), axis=[1]),
+        lambda x: es.constrain(es.LeakyRelu(x), alpha=1),
+        lambda x: es.constrain(es.Pad(x, x), mode=b"edge"),
+        lambda x: es.constrain(es.Cast(x), to=DataType.FLOAT),
+        lambda x: es.constrain(es.Transpose(x), perm=lambda p: p == [1.0, 0.0]),
+    ],
+)
+def test_values_of_an_attributes_kind(source, make):
+    source(make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from gehost import DataType, GehostError, Host, HostOptions, PassError, hookimpl
 from gehost.testing import assert_equal_numbers
 from gehost_drr import DrrPatternBase, DrrPatternContext, DrrRule, attr, drr
 
-from .conftest import Apply, model_of
+from .conftest import Apply, model_of, ops_of
 
 PAIR = """(float[2, 3, 4, 5] x) => (float[4, 2, 3, 5] y) {
     t = Transpose<perm = [0, 2, 1, 3]>(x)
@@ -490,3 +491,29 @@ def test_a_rule_may_vouch_for_sizes_that_cannot_be_compared(
     )
     assert done.record.replaced == count
     assert dict(done.record.rejected) == ({} if proven else {"unproven": 1})
+
+
+def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
+    """The pass object, which has the lowered pattern, serves the next compile."""
+    folder = tmp_path / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "rule.py").write_text(
+        "from gehost_drr import drr\n@drr.rule()\ndef relu(pat, res):\n"
+        "    pat.y = pat.Relu(pat.Abs(pat.x))\n    res.y = res.Abs(res.x)\n"
+    )
+    host = Host(HostOptions(vendors=[str(tmp_path)]))
+    spec = host.passes.get("relu")
+    assert spec is not None
+    made: list[object] = []
+
+    def counting() -> object:
+        made.append(spec.factory())
+        return made[-1]
+
+    host.passes.keep_only(dataclasses.replace(spec, factory=counting))
+    text = "(float[2] x) => (float[2] y) { a = Abs(x) y = Relu(a) }"
+    for opset in (17, 17, 18, 17):
+        model, report = host.run(model_of(text, opset))
+        assert ops_of(model) == {"Abs": 1}
+        assert report.passes[0].replaced == 1
+    assert len(made) == 1
