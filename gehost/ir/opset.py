@@ -32,8 +32,8 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
 
     Raises:
         UsageError: the model has a newer opset, or the installed onnx does not know this one.
-        ModelError: the model calls functions, an operator cannot be converted, or annotations
-            would be lost. The model may be half converted then.
+        ModelError: the model calls functions, an operator cannot be converted, one of another
+            domain has a body, or annotations would be lost. The model may be half converted then.
     """
     imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
     current = max((entry.version for entry in imports), default=None)
@@ -47,6 +47,7 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
     if version == current:
         return
     _refuse_calls(proto)
+    _refuse_bodies(proto, current)
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:
         converted = onnx.version_converter.convert_version(lean, version)
@@ -74,6 +75,18 @@ def _refuse_calls(proto: onnx.ModelProto) -> None:
                 f"node {_label(node)} calls the function {node.domain}.{node.op_type}, whose "
                 "body cannot be converted",
                 hint="inline functions (--inline-functions)",
+            )
+
+
+def _refuse_bodies(proto: onnx.ModelProto, opset: int) -> None:
+    """Refuse a body of another domain's operator, which the converter leaves as it is."""
+    for node in _nodes(proto.graph):
+        own = node.domain in ("", "ai.onnx")
+        bodies = (body for entry in node.attribute for body in (entry.g, *entry.graphs))
+        if not own and any(body.node for body in bodies):
+            raise ModelError(
+                f"node {_label(node)} ({node.domain}::{node.op_type}) has a body of opset {opset}, "
+                "which ONNX's version converter does not convert"
             )
 
 

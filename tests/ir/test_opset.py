@@ -22,9 +22,15 @@ SOFTMAX = """<ir_version: 8, opset_import: ["": 11, "foo": 1]> g (float[N, 3, 4]
 
 
 def annotated(text: str) -> onnx.ModelProto:
-    model = onnx.parser.parse_model(text)
+    model = annotated_nodes(onnx.parser.parse_model(text))
     onnx.checker.check_model(model)
+    model.graph.metadata_props.add(key="graph", value="1")
+    model.graph.initializer[0].doc_string = "a weight"
+    model.metadata_props.add(key="model", value="2")
+    return model
 
+
+def annotated_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
     def annotate(graph: onnx.GraphProto) -> None:
         for node in graph.node:
             node.name = f"node_{node.output[0]}"
@@ -35,10 +41,7 @@ def annotated(text: str) -> onnx.ModelProto:
                 annotate(attribute.g)
 
     annotate(model.graph)
-    model.graph.metadata_props.add(key="graph", value="1")
-    model.graph.initializer[0].doc_string = "a weight"
     model.configuration.add(name="mesh", num_devices=2)
-    model.metadata_props.add(key="model", value="2")
     return model
 
 
@@ -143,6 +146,33 @@ def test_models(name, tmp_path):
     onnx.checker.check_model(after, full_check=True)
 
 
+OTHER_DOMAINS = """<ir_version: 8, opset_import: ["": 11, "com.microsoft": 1, "ai.onnx.ml": 2, "acme": 3]>
+g (float[2, 3] x, float[3] b) => (float[2, 3] y) {
+    s = Softmax<axis = 1>(x)
+    k = ai.onnx.ml.Scaler<offset = [0.5], scale = [2.0]>(s)
+    y = com.microsoft.BiasGelu(k, b)
+    unread = acme.F<text = "a", number = 2, list = [1.5], tensor = float[2] {1, 2}>(s, , y)
+}"""
+
+
+def test_operators_of_other_domains_stay_with_their_annotations():
+    model = annotated_nodes(onnx.parser.parse_model(OTHER_DOMAINS))
+    result, _ = Host(HostOptions(opset=23, cleanup=False, plugins=False)).run(model)
+    imports = {entry.domain: entry.version for entry in result.opset_import}
+    assert imports == {"": 23, "com.microsoft": 1, "ai.onnx.ml": 2, "acme": 3}
+    before, after = nodes_of(model.graph), nodes_of(result.graph)
+    for name in ("k", "y", "unread"):
+        assert after[name] == before[name]
+
+
+def test_operators_of_other_domains_keep_their_numbers():
+    model = onnx.parser.parse_model(OTHER_DOMAINS)
+    del model.graph.node[3]
+    result, report = Host(HostOptions(opset=23, verify=True, plugins=False)).run(model)
+    assert report.verify["equal"]
+    assert [node.op_type for node in result.graph.node] == ["Softmax", "Scaler", "BiasGelu"]
+
+
 def test_the_same_opset_changes_nothing():
     model = onnx.load(MODELS / "bert.ts17.onnx")
     before = model.SerializeToString(deterministic=True)
@@ -168,6 +198,8 @@ def test_the_same_opset_changes_nothing():
          'else_branch = b () => (float[2] q) { q = Neg(s) }> }', 23, ModelError, 'converter cannot convert node "y" (If): '),
         ('"": 9]> g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y_intermediate = Abs(x) y = Softmax(y_intermediate) }',
          23, ModelError, '--opset 23: the converted model is not valid: tensor "y_intermediate" is defined twice'),
+        ('"": 11, "f": 1]> g (float[2, 3] x) => (float[2, 3] y) { y = f.Map <body = b (float[2, 3] p) => (float[2, 3] q) { q = Softmax(p) }> (x) }',
+         23, ModelError, 'node "y" (f::Map) has a body of opset 11, which ONNX\'s version converter does not convert'),
     ],
 )  # fmt: skip
 def test_refused_in_one_line(text, opset, error, message):
