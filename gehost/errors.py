@@ -25,9 +25,7 @@ _LONGEST = 2000
 
 
 class GehostError(Exception):
-    """An error that a user can cause.
-
-    Its text is one line, rendered here.
+    """An error that a user can cause, rendered here as one line.
 
     The text is ``WHERE: SUBJECT: MESSAGE; HINT``, without the missing parts. Each part is an
     attribute.

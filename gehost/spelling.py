@@ -52,7 +52,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 def is_misspelled(name: str, meant: str) -> bool:
     """Whether ``name`` is probably a slip for ``meant``.
 
-    Case, underscores, a letter or two.
+    A slip is one of case, underscores, or a letter or two.
 
     Names that differ only in a number are two names (``Conv1D`` and ``Conv2D``); short names must
     be equal but for case.

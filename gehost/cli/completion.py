@@ -54,9 +54,7 @@ def complete_vendors(
 
 @contextmanager
 def _silent() -> Generator[None]:
-    """Discard the output and errors of vendors and plugins.
-
-    The command itself reports them.
+    """Discard output and errors of vendors and plugins, which the command reports.
 
     The user's shell would show both in the middle of the line.
     """

@@ -100,10 +100,7 @@ class FailureKeeper:
         )
 
     def _settings_of(self, spec: PassSpec | None) -> dict[str, Any]:
-        """Return the settings of the failed pass.
-
-        Others have no effect on it.
-        """
+        """Return the settings of the failed pass, the only ones with effect."""
         keys = [f"{spec.name}.{option.name}" for option in spec.options] if spec is not None else []
         return {key: self._options.settings[key] for key in keys if key in self._options.settings}
 

@@ -30,10 +30,7 @@ _MOST_DRAWN = 150
 
 @dataclass(frozen=True)
 class Selection:
-    """Nodes of one graph in topological order.
-
-    The requested ones among them are marked.
-    """
+    """Nodes of one graph in topological order, with requested ones marked."""
 
     graph: Graph
     nodes: Sequence[Node]

@@ -359,9 +359,7 @@ def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
 
 
 def Commutative(tensor: EsTensor | Any) -> EsTensor:
-    """Let the producer of ``tensor`` match operands in any order.
-
-    Returns ``tensor``.
+    """Let ``tensor``'s producer match operands in any order; return ``tensor``.
 
     A custom operator commutes if it is registered with the trait ``commutative``, which is checked
     when the pattern meets a model.

@@ -560,9 +560,7 @@ class EsGraphBuilder:
         return self.CreateConst(values, dtype, shape=(-1,))
 
     def BuildAndReset(self, outputs: Sequence[EsTensor] | EsTensor) -> EsGraph:
-        """Return the finished graph with these outputs in order.
-
-        The builder is then empty.
+        """Return the finished graph with these outputs; empty the builder.
 
         Raises:
             PatternError: no outputs, an output of another graph, or a gap between input indices.

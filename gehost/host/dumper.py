@@ -170,10 +170,7 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
-    """Remove the elements of a tensor above ``limit`` bytes.
-
-    Name, dtype and shape stay.
-    """
+    """Remove elements above ``limit`` bytes; keep name, dtype and shape."""
     if tensor.ByteSize() > limit:
         for field in (
             "raw_data",

@@ -333,10 +333,7 @@ class Host:
 
     @contextmanager
     def vendor_code(self) -> Generator[None]:
-        """Install the vendors' modules as during a compile.
-
-        Their output goes to stderr.
-        """
+        """Install vendors' modules as during a compile, their output on stderr."""
         with self._modules.installed():
             yield
 
@@ -486,10 +483,7 @@ class Host:
 
     @contextmanager
     def _compiled(self, load: Callable[[], Model], report: Report) -> Generator[Model]:
-        """Yield a model after all stages.
-
-        It is closed when the block ends.
-        """
+        """Yield a model after all stages, closed when the block ends."""
         with ExitStack() as stack:
             stack.enter_context(exclusive())
             with self._modules.installed():

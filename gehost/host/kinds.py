@@ -1,7 +1,4 @@
-"""Kinds of fusion that ``gehost tune`` measures as one.
-
-Their passes pay off only together.
-"""
+"""Kinds of fusion, measured as one, whose passes pay only together."""
 
 from __future__ import annotations
 

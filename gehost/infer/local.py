@@ -151,10 +151,7 @@ class Inferrer:
     def refined(
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
-        """Return the inferred types, refined.
-
-        The nodes around the node refine ``found``.
-        """
+        """Return the inferred types ``found``, refined by the nodes around."""
         refined = refine(node, types, found[0]) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
 

@@ -173,9 +173,7 @@ def _in_repeated(
     before: _Types = (),
     behind: _Types = (),
 ) -> _Types:
-    """Infer a body that runs any number of times.
-
-    Returns the types after ``skipped``.
+    """Infer a body that runs repeatedly; return the types after ``skipped``.
 
     States have the types with which they ``begin``, as far as an iteration keeps them; sizes that
     it changes are dropped and tried again, and finally all shapes of states are dropped.

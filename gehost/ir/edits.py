@@ -304,10 +304,7 @@ def set_attribute(
     old: onnx.AttributeProto | None,
     position: int | None,
 ) -> None:
-    """Set, add or remove (None) an attribute.
-
-    ``old`` at ``position`` is its current state.
-    """
+    """Set, add or remove (None) an attribute, now ``old`` at ``position``."""
     node.graph.model.journal.record(_put_attribute, node, name, old, position)
     _put_attribute(node, name, new)
 

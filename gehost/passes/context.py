@@ -227,9 +227,7 @@ class CustomPassContext:
 
     # Any: the types are checked below, with errors of ours; machine code would raise its own
     def refuse(self, node: Node | Any, reason: str | Any) -> None:
-        """Count and report a refused match at ``node``.
-
-        The reason has the form ``key: text``.
+        """Count and report a refused match at ``node``, as ``key: text``.
 
         Raises:
             PassError: ``node`` is not a node, or ``reason`` not a text.

@@ -352,9 +352,7 @@ def _refusal(answer: Any) -> str:
 
 
 def as_graph(made: Any) -> EsGraph:
-    """Return the result of ``Replacement`` as a graph.
-
-    Tensors become outputs of their graph.
+    """Return ``Replacement``'s result as a graph, with tensors as its outputs.
 
     Raises:
         PatternError: it is something else.

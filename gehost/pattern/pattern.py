@@ -96,9 +96,7 @@ class Pattern:
         self.names[name] = tensor
 
     def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int], name: str = "") -> Pattern:
-        """Capture a tensor of the pattern under the next index.
-
-        Returns the pattern.
+        """Capture a tensor under the next index; return the pattern.
 
         Args:
             tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a

@@ -303,10 +303,7 @@ class _Tuner:
     def _tried(
         self, name: str, passes: tuple[str, ...], state: _Candidate, dead_zone: float
     ) -> tuple[Trial, _Candidate]:
-        """Try a kind on top of those kept.
-
-        Returns the result and the new state.
-        """
+        """Try a kind beside those kept; return result and new state."""
         try:
             candidate = self._compile(state.passes.union(passes), state.runtime)
         except PassError as error:

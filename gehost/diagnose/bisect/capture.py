@@ -198,11 +198,9 @@ def _labels(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
 
 
 def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
-    """Return an outside user of ``value``.
+    """Return an outside user of ``value``, which shows its replacement.
 
-    It shows the value that replaces ``value``.
-
-    None for a graph output, which keeps its name.
+    Returns None for a graph output, which keeps its name.
     """
     if value.is_graph_output:
         return None
@@ -248,10 +246,7 @@ def _declare_outputs(
     feeds: Feeds,
     runner: Callable[[onnx.ModelProto], Runner],
 ) -> None:
-    """Declare the outputs with element type and rank only.
-
-    A rewrite may change sizes.
-    """
+    """Declare outputs by element type and rank; a rewrite may change sizes."""
     types = {entry.name: entry.type for entry in before.graph.output}
     for name, known in types.items():
         if known.WhichOneof("value") not in (None, "tensor_type"):

@@ -130,10 +130,7 @@ def wanted_list(
 
 
 def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
-    """Return a target shape with as many elements as ``shape``.
-
-    -1 replaces an unknown size.
-    """
+    """Return a target shape with ``shape``'s elements, -1 for an unknown size."""
     sizes = [size if isinstance(size, int) else -1 for size in shape]
     if sizes.count(-1) > 1 or 0 in sizes:
         return None

@@ -420,9 +420,7 @@ class _Check:
         return not again.replaced
 
     def _differs_in_runtime(self, model: onnx.ModelProto) -> bool:
-        """Whether ONNX Runtime sees different numbers, too.
-
-        The model's floats are float32 there.
+        """Whether ONNX Runtime, with float32 for floats, sees a difference, too.
 
         It lacks kernels for some element types; then only the reference evaluator runs the model,
         which may itself be wrong. True if ONNX Runtime cannot run the float32 model, or the pass
@@ -498,10 +496,7 @@ class _Search:
         self.refused[key] = instance.drawn
 
     def reasons_text(self) -> str:
-        """Return the kinds of reasons, the most frequent first.
-
-        Each has an example.
-        """
+        """Return the kinds of reasons, most frequent first, each with an example."""
         groups: dict[str, tuple[int, str]] = {}
         for reason, count in self.reasons.items():
             known, example = groups.get(_key(reason), (0, reason))

@@ -54,10 +54,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Bend:
-    """The crossing of an edge through an inner layer.
-
-    The edge does not end there.
-    """
+    """The crossing of an edge through an inner layer of its path."""
 
     edge: int
     layer: int

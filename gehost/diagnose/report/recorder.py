@@ -98,10 +98,7 @@ class RewriteRecorder:
 def picture_of(
     graph: Graph, nodes: Sequence[Node], centres: Collection[Node], most: int = _MOST_NODES
 ) -> Picture:
-    """Return a picture of some nodes and their neighbours.
-
-    Centres are highlighted.
-    """
+    """Return a picture of nodes and their neighbours, with centres highlighted."""
     sketch = _Sketch(graph, nodes)
     for node in nodes[:most]:
         sketch.add(node, "matched" if node in centres else "kept")
@@ -147,10 +144,7 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
 
 
 def _readers_outside(region: Region, value: Value) -> list[tuple[Node, int]]:
-    """Return the uses of ``value`` by nodes outside the region.
-
-    Nodes in bodies are included.
-    """
+    """Return the uses of ``value`` by outside nodes, also in bodies."""
     uses = [(reader, slot) for reader, slot in value.uses if isinstance(reader, Node)]
     return [use for use in uses if not region.holds(region.graph.level_of(use[0]))]
 

@@ -214,10 +214,7 @@ class _Staged(Struct, frozen=True):
 
 @contextmanager
 def _staged(target: str) -> Generator[_Staged]:
-    """Yield a file to fill and ``_commit``.
-
-    Without a commit it is removed.
-    """
+    """Yield a file to fill and ``_commit``; remove it without a commit."""
     temporary = _beside(target)
     _remove_stale(target, _NEW)
     try:

@@ -140,10 +140,7 @@ class Folder:
         return made
 
     def give_back(self, folded: Folded) -> None:
-        """Return a result's growth to the budget.
-
-        Called where an equal constant existed already.
-        """
+        """Return a result's growth to the budget, since an equal constant existed."""
         self._grow(-folded.growth)
 
     def _grow(self, growth: int) -> None:

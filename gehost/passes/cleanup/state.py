@@ -113,10 +113,7 @@ class State:
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
-        """Whether every user of ``old`` may read ``new`` instead.
-
-        Compares names and types.
-        """
+        """Whether, by names and types, users of ``old`` may read ``new``."""
         if not self.may_leave(old):
             return False
         for reader in old.readers:

@@ -277,9 +277,7 @@ class _Search:
         word: Callable[..., str | Mismatch],
         *of: Any,
     ) -> None:
-        """Record that no node was found for ``op``.
-
-        A nearer miss has priority.
+        """Record that no node was found for ``op``, unless a miss is nearer.
 
         Args:
             node: the node found instead.
