@@ -293,7 +293,7 @@ def AnyOf(*names: str | Any) -> OpFunction:
     return OpFunction(*names)
 
 
-# Any: the type is checked below, with an error of ours; machine code would raise its own
+# Any: the type is checked below, with an error of ours; mypyc would check a declared type first
 def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
     """Match one of several sub-patterns, tried in this order.
 

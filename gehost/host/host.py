@@ -176,7 +176,7 @@ class Host:
         return kinds
 
     def with_options(self, **changes: Any) -> Host:
-        """Return this host with other options; vendors and plugins are not loaded again.
+        """Return this host with other options, without loading vendors and plugins again.
 
         Args:
             changes: fields of ``HostOptions``, except those that decide what is loaded (vendors,
@@ -197,7 +197,7 @@ class Host:
         return other
 
     def _apply_options(self) -> None:
-        """Validate the options that do not decide what is loaded, and read the feeds."""
+        """Validate the options that affect no loading, and read the feeds."""
         self._disabled = disabled_passes(
             self.options, {spec.name: spec.default for spec in self.passes}
         )

@@ -102,7 +102,7 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
         check_names(
             (name for name in switches if name != "ALL"), known, str(options.fusion_switch_file)
         )
-    everything = switches.get("ALL", True)
+    everything = switches.get("ALL", True)  # "on" does not turn on what is off by default
     chosen = {name: switches.get(name, everything and on) for name, on in defaults.items()}
     chosen.update(dict.fromkeys(options.enable, True))
     chosen.update(dict.fromkeys(options.disable, False))
@@ -150,7 +150,7 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> 
         if name not in known:
             near = nearest(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise UsageError(f'there is no key "{name}"; {hint}', where=source)
+            raise UsageError(f'there is no key "{name}"', where=source, hint=hint)
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
@@ -163,7 +163,5 @@ def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None
     for name in names:
         if name not in known:
             near = nearest(name, known, 3)
-            hint = (
-                f"; did you mean {' or '.join(near)}?" if near else "; `gehost passes` lists them"
-            )
-            raise UsageError(f"there is no pass {name}{hint}", where=source)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes` lists them"
+            raise UsageError(f"there is no pass {name}", where=source, hint=hint)

@@ -225,7 +225,7 @@ class CustomPassContext:
             observer.after_rewrite(Rewrite(number, self.record, region, replaced.nodes))
         return replaced
 
-    # Any: the types are checked below, with errors of ours; machine code would raise its own
+    # Any: the types are checked below, with errors of ours; mypyc would check a declared type first
     def refuse(self, node: Node | Any, reason: str | Any) -> None:
         """Count and report a refused match at ``node``, as ``key: text``.
 

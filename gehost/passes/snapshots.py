@@ -1,7 +1,7 @@
-"""Snapshots of rewrites, matched part and replacement, as plain data.
+"""Snapshots of rewrites: a ``Picture`` of the match and of its replacement.
 
-``gehost.diagnose.report.recorder`` creates them. They hold names and types but no objects of the
-graph, so that they outlive it.
+``gehost.diagnose.report.recorder`` creates them. They are plain data: names and types but no
+objects of the graph, so that they outlive it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PictureNode:
     op: str
     role: Role
     inputs: tuple[int | None, ...]
-    """By position, None if absent, then tensors captured by bodies; for a node around, only its
-    inputs within the picture.
+    """Inputs by position (None: absent), then the tensors that its bodies capture. A node of role
+    ``around`` has only its inputs within the picture.
     """
     outputs: tuple[int | None, ...]
     attributes: dict[str, str] = field(default_factory=dict[str, str])

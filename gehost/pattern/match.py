@@ -59,7 +59,7 @@ class MatchResult:
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.outputs]
 
-    # Any: the type is checked here, with an error of ours; machine code would raise its own
+    # Any: the type is checked here, with an error of ours; mypyc would check a declared type first
     def get(self, name: str | Any) -> Value | None:
         """Return the input or captured tensor of a name of the pattern.
 
@@ -124,7 +124,7 @@ class MatchResult:
         io.node, io.index, io.tensor = found.node, found.index, found.tensor
         return SUCCESS
 
-    # Any: the type is checked below, with an error of ours; machine code would raise its own
+    # Any: the type is checked below, with an error of ours; mypyc would check a declared type first
     def has(self, node: EsNode | EsTensor | Any) -> bool:
         """Whether this match's alternative has an operator of the pattern."""
         producer = node.producer if isinstance(node, EsTensor) else node

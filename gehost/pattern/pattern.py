@@ -52,7 +52,7 @@ class PatternMatcherConfigBuilder:
 class Pattern:
     """A graph to search for, with the tensors that the pass needs."""
 
-    # Any: the type is checked here, with an error of ours; machine code would raise its own
+    # Any: the type is checked here, with an error of ours; mypyc would check a declared type first
     def __init__(self, graph: EsGraph | Any) -> None:
         """Take a graph.
 
@@ -150,8 +150,8 @@ def check_pattern(graph: EsGraph) -> None:
     """Check a pattern as far as possible without a model.
 
     Raises:
-        PatternError: there is no operator, an operator reaches no output or reads a later one, no
-            variant reads an input, an output has no operator in some variant.
+        PatternError: there is no operator; an operator reaches no output or reads a later one; an
+            input is read in no variant; an output has no operator in some variant.
     """
     if not graph.nodes:
         raise PatternError(f"pattern {graph.name!r} has no operator", where=graph.origin)
@@ -182,9 +182,9 @@ def _check_outputs(graph: EsGraph) -> None:
     """Check that outputs differ and have an operator in all variants."""
     seen: set[tuple[EsNode, int]] = set()
     for position, output in enumerate(graph.outputs):
-        where = f"pattern {graph.name!r}"
+        pattern = f"pattern {graph.name!r}"
         if isinstance(output.producer, EsChoice):
-            where = f"one variant of {where}"
+            pattern = f"one variant of {pattern}"
         leaves: set[tuple[EsNode, int]] = set()
         waiting = [output]
         for tensor in waiting:  # grows during the loop
@@ -193,11 +193,11 @@ def _check_outputs(graph: EsGraph) -> None:
                 continue
             if not isinstance(tensor.producer, EsNode):
                 raise PatternError(
-                    f"output {position} of {where} has no operator", where=graph.origin
+                    f"output {position} of {pattern} has no operator", where=graph.origin
                 )
             leaves.add((tensor.producer, tensor.index))
         if leaves & seen:
-            raise PatternError(f"output {position} of {where} is given twice", where=graph.origin)
+            raise PatternError(f"output {position} of {pattern} is given twice", where=graph.origin)
         seen |= leaves
 
 

@@ -244,7 +244,7 @@ class _Lowering:
             )
 
     def _refuse_broadcast(self, inputs: Sequence[Operand]) -> None:
-        """Refuse inputs that are not proven to have one shape, which this opset demands."""
+        """Refuse inputs without one proven shape, which this opset demands."""
         types = [
             array_type(operand) if isinstance(operand, np.ndarray) else self._type_of(operand)
             for operand in inputs

@@ -18,7 +18,7 @@ from gehost.scaffold.styles import Replaced
 
 
 def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
-    """Describe a node and the nodes of its body, with notes for the author.
+    """Describe a node and its body's nodes, with notes for the author.
 
     Raises:
         UsageError: the node holds nested graphs, or nothing reads its outputs.
@@ -61,7 +61,7 @@ def _has_optional(model: Model, node: Node) -> bool:
 
 
 def _no_parts(model: Model, node: Node) -> str:
-    """State that nothing defines a node's parts, and the opset from which ONNX does."""
+    """State that nothing defines a node's parts, or since which opset."""
     domain, op_type = split_op(node.op)
     opset = model.opset(domain) or 1
     schemas = cast("Sequence[Any]", history(domain, op_type))  # onnx's stubs lack the two lists

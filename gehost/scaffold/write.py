@@ -146,7 +146,7 @@ def write_pass_from(
 
 
 def _operator(target: Target, place: Place) -> str:
-    """Name the new operator after the pass, but not as an operator of its own body."""
+    """Name the new operator after the pass, unlike its body's operators."""
     inside = {split_op(each.op)[1] for each in place.operators}
     return f"{target.vendor.capitalize()}{target.camel}" if target.camel in inside else target.camel
 
@@ -159,7 +159,7 @@ def _wrapped(text: str) -> str:
 def _seen(
     model: Model, names: Sequence[str], style: str
 ) -> tuple[Place, Replaced | None, list[str]]:
-    """Describe the nodes; for a DecomposePass also the node that it replaces, and notes."""
+    """Describe the nodes, a DecomposePass's replaced node, and notes."""
     nodes = chosen_nodes(model, names)
     if style == DECOMPOSE:
         if len(nodes) != 1:

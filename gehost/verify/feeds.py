@@ -406,7 +406,10 @@ def _values(
 
 
 def _check_size(spec: _Input, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no array of numpy can have; some of its errors are no MemoryError."""
+    """Refuse a shape that no numpy array can have.
+
+    numpy's error for some of them is not a MemoryError.
+    """
     if math.prod(shape) * _WIDEST > sys.maxsize:
         raise _too_large(spec, shape)
 

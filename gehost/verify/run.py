@@ -184,7 +184,7 @@ _LACKS = MappingProxyType(
 
 
 def _lack(text: str) -> str:
-    """Return what ONNX Runtime lacks to load a model, "" if the model is at fault."""
+    """Return what ONNX Runtime lacks, "" if the model is at fault."""
     for pattern, message in _LACKS.items():
         found = re.search(pattern, text)
         if found:

@@ -159,7 +159,7 @@ class Parameters:
 
 
 def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
-    """Yield the optional parameters after the first ``given`` inputs.
+    """Yield the attributes, and the inputs after ``given`` that were attributes.
 
     The names are the author's.
     """

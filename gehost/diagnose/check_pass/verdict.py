@@ -37,9 +37,9 @@ class Finding:
     """An error of a pass.
 
     Attributes:
-        wrong: its kind.
-        instance: the instance and its mutation.
-        kind: of the mutation; "" if there was none.
+        wrong: the kind of error.
+        instance: the name of the instance, with its mutation.
+        kind: the kind of mutation; "" if the instance itself was not mutated.
         message: the worst difference, or the error's message.
         before: the model that shows it.
         after: the result of the pass.
@@ -61,6 +61,9 @@ class Finding:
 @dataclass
 class PassCheck:
     """The tests of one pass, and their results.
+
+    An instance is a small model of the pass's pattern. It is good if it is a valid model that runs
+    and on which the pass fires. A mutation is an instance with one change.
 
     Attributes:
         name: of the pass.

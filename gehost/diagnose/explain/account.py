@@ -107,8 +107,8 @@ class Account:
         """Record the outcome of each candidate after the rule has run."""
         settled = {node for node, _ in self._outcomes}
         for node, found in self._outcomes:
+            # a node that the match at another one took is listed only on request
             inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
-            # nodes inside a match are listed only on request
             if targets is not None or not inside:
                 self._record(node, found)
         for node in [
@@ -118,7 +118,7 @@ class Account:
         ]:
             if node not in settled and (targets is None or node in targets):
                 settled.add(node)
-                self._record_late(node)
+                self._record_new_candidate(node)
         self._outcomes, self._rewritten, self._refused, self._made = [], {}, {}, {}
 
     @property
@@ -189,7 +189,7 @@ class Account:
             if not self._record_result(node, node):
                 self._add_miss(node, found)
         elif not self._record_result(node, found[0]):
-            self._record_left(node, found)
+            self._record_not_replaced(node, found)
 
     def _record_result(self, node: Node, anchor: Node) -> bool:
         """Record the rule's result for a node, or ``anchor``'s match with it.
@@ -212,7 +212,7 @@ class Account:
             return False
         return True
 
-    def _record_late(self, node: Node) -> None:
+    def _record_new_candidate(self, node: Node) -> None:
         """Record a node that only became a candidate while the rule ran.
 
         It is new, or a rewrite changed its producers.
@@ -228,7 +228,7 @@ class Account:
         if isinstance(found, MatchFailure):
             self._add_miss(node, found)
 
-    def _record_left(self, node: Node, found: Iterable[Node]) -> None:
+    def _record_not_replaced(self, node: Node, found: Iterable[Node]) -> None:
         """Record a match that was neither replaced nor refused."""
         assert self._at is not None
         taken = next((other for other in found if other in self._taken), None)

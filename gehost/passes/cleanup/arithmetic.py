@@ -2,7 +2,7 @@
 
 Each declines cases in which runtimes may differ: integer overflow, integer division by zero, NaN,
 casts that do not fit, float minima of signed zeros, float sums. Half precision is only cast.
-Source: see ``movement``.
+Source: the operators' definitions in ONNX, as in ``movement``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Binary: TypeAlias = Callable[[Any, Any], Any]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _SIGNED = (np.dtype(np.int32), np.dtype(np.int64))
-_COUNTED = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
+_INTEGERS = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
 _BOOL, _HALF, _FLOAT, _DOUBLE = (
     np.dtype(name) for name in ("bool", "float16", "float32", "float64")
 )
@@ -44,19 +44,20 @@ def _arithmetic(operation: _Binary) -> Kernel:
     def kernel(call: Call) -> list[Array]:
         left, right = _binary(call, _FLOATS + _SIGNED)
         if left.dtype.kind == "i":
-            _within(operation(left.astype(_DOUBLE), right.astype(_DOUBLE)), left.dtype)
-        return [_numbers(operation(left, right))]
+            _decline_overflow(operation(left.astype(_DOUBLE), right.astype(_DOUBLE)), left.dtype)
+        return [_decline_nan(operation(left, right))]
 
     return kernel
 
 
-def _within(estimate: Array, dtype: np.dtype[Any]) -> None:
+def _decline_overflow(estimate: Array, dtype: np.dtype[Any]) -> None:
     """Decline possible overflow; half the range allows for rounding in the estimate."""
     if np.max(np.abs(estimate), initial=0) >= 2.0 ** (dtype.itemsize * 8 - 2):
         raise DeclinedError
 
 
-def _numbers(result: Any) -> Array:
+def _decline_nan(result: Any) -> Array:
+    """Return the result as an array; decline NaN, which runtimes compute differently."""
     array = np.asarray(result)
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise DeclinedError
@@ -66,10 +67,10 @@ def _numbers(result: Any) -> Array:
 def _div(call: Call) -> list[Array]:
     left, right = _binary(call, _FLOATS + _SIGNED)
     if left.dtype.kind == "f":
-        return [_numbers(left / right)]
+        return [_decline_nan(left / right)]
     if not right.all():
         raise DeclinedError
-    _within(left.astype(_DOUBLE), left.dtype)
+    _decline_overflow(left.astype(_DOUBLE), left.dtype)
     quotient = left // right
     # ONNX rounds toward zero, numpy down.
     return [np.asarray(quotient + ((left % right != 0) & ((left < 0) != (right < 0))))]
@@ -81,7 +82,7 @@ def _pow(call: Call) -> list[Array]:
         raise DeclinedError
     shape = np.broadcast_shapes(base.shape, exponent.shape)
     call.claim(shape, base)
-    return [np.broadcast_to(_numbers(base * base), shape)]
+    return [np.broadcast_to(_decline_nan(base * base), shape)]
 
 
 def _extreme(operation: _Binary) -> Kernel:
@@ -131,11 +132,11 @@ def _neg(call: Call) -> list[Array]:
     if array.dtype not in _FLOATS + _SIGNED:
         raise DeclinedError
     if array.dtype.kind == "i":
-        _within(array.astype(_DOUBLE), array.dtype)
-    return [_numbers(-array)]
+        _decline_overflow(array.astype(_DOUBLE), array.dtype)
+    return [_decline_nan(-array)]
 
 
-def _rounded(operation: Callable[[Any], Any]) -> Kernel:
+def _unary_float(operation: Callable[[Any], Any]) -> Kernel:
     """Return a kernel of a unary float operation, correctly rounded.
 
     IEEE 754 requires that rounding for these operations.
@@ -145,7 +146,7 @@ def _rounded(operation: Callable[[Any], Any]) -> Kernel:
         array = call.array(0)
         if array.dtype not in _FLOATS:
             raise DeclinedError
-        return [_numbers(operation(array))]
+        return [_decline_nan(operation(array))]
 
     return kernel
 
@@ -157,7 +158,7 @@ def _range(call: Call) -> list[Array]:
     first, end, step = (whole_numbers(array)[0] for array in (start, limit, delta))
     if step == 0:
         raise DeclinedError
-    call.claim([max(-((first - end) // step), 0)], start)
+    call.claim([max(-((first - end) // step), 0)], start)  # (end - first) / step, rounded up
     return [np.arange(first, end, step, dtype=start.dtype)]
 
 
@@ -167,7 +168,8 @@ def _reduce_prod(call: Call) -> list[Array]:
         raise DeclinedError
     kept = bool(call.integer("keepdims", 1))
     over = None if axes is None else tuple(axes)
-    _within(np.prod(np.maximum(np.abs(array.astype(_DOUBLE)), 1), axis=over), array.dtype)
+    # zeros count as 1, so that they do not hide an overflow before them
+    _decline_overflow(np.prod(np.maximum(np.abs(array.astype(_DOUBLE)), 1), axis=over), array.dtype)
     return [np.asarray(np.prod(array, axis=over, keepdims=kept, dtype=array.dtype))]
 
 
@@ -186,7 +188,7 @@ def convert(call: Call, array: Array, to: DataType) -> Array:
         return array
     call.claim(array.shape, np.empty((), target))
     if DataType.BFLOAT16.numpy == source and target == _FLOAT:
-        return _numbers(array.astype(target))
+        return _decline_nan(array.astype(target))
     if not (_is_plain(source) and _is_plain(target)):
         raise DeclinedError
     if (
@@ -210,7 +212,7 @@ def convert(call: Call, array: Array, to: DataType) -> Array:
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    return dtype in (_BOOL, _HALF, _FLOAT, _DOUBLE) or dtype in _COUNTED
+    return dtype in (_BOOL, _HALF, _FLOAT, _DOUBLE) or dtype in _INTEGERS
 
 
 def _to_integer(array: Array, target: np.dtype[Any]) -> Array:
@@ -226,10 +228,10 @@ ARITHMETIC: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "Add": (7, _arithmetic(np.add)),
         "And": (7, _logical(np.logical_and)),
         "Cast": (6, _cast),
-        "Ceil": (6, _rounded(np.ceil)),
+        "Ceil": (6, _unary_float(np.ceil)),
         "Div": (7, _div),
         "Equal": (7, _equal),
-        "Floor": (6, _rounded(np.floor)),
+        "Floor": (6, _unary_float(np.floor)),
         "Greater": (7, _compare(np.greater)),
         "GreaterOrEqual": (12, _compare(np.greater_equal)),
         "Less": (7, _compare(np.less)),
@@ -243,7 +245,7 @@ ARITHMETIC: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "Pow": (7, _pow),
         "Range": (11, _range),
         "ReduceProd": (1, _reduce_prod),
-        "Sqrt": (6, _rounded(np.sqrt)),
+        "Sqrt": (6, _unary_float(np.sqrt)),
         "Sub": (7, _arithmetic(np.subtract)),
     }
 )

@@ -277,7 +277,7 @@ class _Search:
         word: Callable[..., str | Mismatch],
         *of: Any,
     ) -> None:
-        """Record that no node was found for ``op``, unless a miss is nearer.
+        """Record that no node fits ``op``, unless a miss is nearer.
 
         Args:
             node: the node found instead.
