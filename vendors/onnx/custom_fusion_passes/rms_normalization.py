@@ -121,7 +121,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
 
 
 def _cast_problem(x: Value, result: Value) -> str:
-    """The operator's result has the dtype of its input; casts must lead back."""
+    """Return why casts do not lead back to the input's dtype."""
     if result.dtype is x.dtype:
         return ""
     return f'dtype: "{x.name}" is {x.type}, "{result.name}" {result.type}'

@@ -1,4 +1,4 @@
-"""Finding attention: from its Softmax up to q, k, v and down to the heads put together again.
+"""Find attention: from its Softmax to q, k, v and the joined heads.
 
 ``q, kᵀ → MatMul → (Mul scale) → (Add mask) → Softmax → (Where IsNaN 0) → p;``
 ``p, v → MatMul → Transpose → Reshape``
@@ -31,7 +31,7 @@ HEADS_SECOND = [0, 2, 1, 3]
 
 
 class NoMatch(Exception):  # noqa: N818 - it refuses a match and is no error
-    """Why a Softmax is not that of an attention that the kernel computes: ``key: text``."""
+    """Why a Softmax is of no attention that the kernel computes: ``key: text``."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def find_attention(softmax: Node, sizes: GraphSizes) -> Attention:
 
 
 def joined(value: Value, heads: int, sizes: GraphSizes) -> tuple[Value, list[Node]] | None:
-    """[B, S, N·H] that [B, N, S, H] is made of, and the nodes between."""
+    """Return the [B, S, N·H] that becomes [B, N, S, H], and nodes between."""
     finder = _Finder(sizes)
     found = finder.joined(value, heads)
     return None if found is None else (found, finder.nodes)
@@ -138,7 +138,10 @@ class _Finder:
     def _without_biases(
         self, given: tuple[Value, Value, Value]
     ) -> tuple[tuple[Value, Value, Value], np.ndarray | None]:
-        """q, k and v before their biases were added, and the biases in one; given where none is."""
+        """Return q, k, v before their biases, and the biases in one.
+
+        Where there is no bias, they are as given.
+        """
         plain: list[Value] = []
         biases: list[np.ndarray] = []
         adds: list[Node] = []
@@ -167,7 +170,7 @@ class _Finder:
             self.nodes.append(node)
 
     def _above(self, scores: Value) -> tuple[Node, Value | None, Node | None, float]:
-        """The product of q and kᵀ, the mask and its Add, and the scale between them."""
+        """Return q·kᵀ, the mask and its Add, and the scale between them."""
         mask: Value | None = None
         reader: Node | None = None
         scores = self._unreshaped(scores)
@@ -189,7 +192,10 @@ class _Finder:
         return product, mask, reader, scale
 
     def _product_of(self, left: Value, right: Value) -> Value | None:
-        """The addend that is a product, perhaps of another rank; the other one is the mask."""
+        """Return the addend that is a product; the other is the mask.
+
+        The product may have another rank.
+        """
         both = (left, right)
         direct = next((one for one in both if self._is_product(one)), None)
         if direct is not None:
@@ -240,7 +246,10 @@ class _Finder:
     def _check_reshaped(
         self, wanted: tuple[int, Size, Size], apart: Value | None, values: Value
     ) -> None:
-        """Scores are [B·N, S, T] or [B, N, S, T] throughout: the first axis follows by counting."""
+        """Check that scores keep one form, [B·N, S, T] or [B, N, S, T].
+
+        The first axis follows by counting.
+        """
         heads, rows, columns = wanted
         for one in self._reshaped:
             dims = self._sizes.of(one) or ()
@@ -254,7 +263,7 @@ class _Finder:
                 raise NoMatch(f"heads: {list(dims)} are not proven to be [B, {heads}, {rows}, V]")
 
     def _untransposed(self, k: Value, *, folded: bool) -> tuple[Value, list[int]]:
-        """The keys before they were transposed, and the places of B, N, T, H in them."""
+        """Return the keys before their transpose, and places of B, N, T, H."""
         node = k.producer
         if folded:
             if node is not None and node.op == "Transpose":
@@ -344,7 +353,10 @@ class _Finder:
         return made, _input(node, 1)
 
     def _together(self, mix: Value, *, folded: bool) -> tuple[Node, Value | None]:
-        """The Reshape that puts the heads together; [B, N, S, V] made of [B·N, S, V]."""
+        """Return the Reshape that joins the heads, and [B, N, S, V].
+
+        The latter is made of [B·N, S, V]; it is None if scores are not folded.
+        """
         self._own(mix, "the mixed values")
         apart: Value | None = None
         if folded:
@@ -372,7 +384,7 @@ class _Finder:
         return last, apart
 
     def _checked(self, q: Value, keys: tuple[Value, list[int]], v: Value) -> Sizes4:
-        """B, N, S and T; all that the kernel takes for granted is proven."""
+        """Return B, N, S and T; prove all that the kernel requires."""
         q_dims, v_dims, k_dims = (self._sizes.of(one) for one in (q, v, keys[0]))
         if q_dims is None or k_dims is None or v_dims is None:
             raise NoMatch("rank: of q, k or v is unknown")
@@ -418,7 +430,7 @@ class _Finder:
             raise NoMatch(f"mask: {list(dims)} is not proven to fit scores of {list(wanted)}")
 
     def joined(self, value: Value, heads: int) -> Value | None:
-        """[B, S, N·H] where [B, N, S, H] is made of it by Reshape and Transpose."""
+        """Return [B, S, N·H] where Reshape and Transpose give [B, N, S, H]."""
         node = value.producer
         if node is None or node.op != "Transpose":
             return None
@@ -430,7 +442,7 @@ class _Finder:
         return found
 
     def _flat(self, value: Value, heads: int) -> Value | None:
-        """[B, S, N·H] where [B, S, N, H] is made of it by Reshape."""
+        """Return [B, S, N·H] where a Reshape gives [B, S, N, H]."""
         node = value.producer
         if node is None or node.op != "Reshape":
             return None
@@ -447,7 +459,7 @@ class _Finder:
     def _joined_keys(
         self, keys: tuple[Value, list[int]], v: Value, heads: int
     ) -> tuple[Value, Value]:
-        """Values of rank 3 for k and v where both have one, else of rank 4."""
+        """Return k and v of rank 3 where both have one, else of rank 4."""
         taken = list(self.nodes)
         k, places = keys
         joined = self.joined(k, heads) if places == [0, 1, 2, 3] else self._flat(k, heads)
@@ -482,7 +494,7 @@ def _opset(node: Node) -> int:
 
 
 def factor_of(node: Node) -> tuple[Value, float] | None:
-    """Operand and constant scalar factor of a Mul or Div; None without such a factor."""
+    """Return operand and constant scalar factor of a Mul or Div, or None."""
     left, right = node.inputs
     for value, other in ((left, right), (right, left)):
         if value is None or other is None or other.array is None or value.is_constant:

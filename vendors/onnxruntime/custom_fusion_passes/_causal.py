@@ -66,7 +66,10 @@ _MOVED = frozenset(("Cast", "Expand", "Identity", "Reshape", "Slice", "Unsqueeze
 
 
 def is_causal(mask: Value, rows: Size, columns: Size, sizes: GraphSizes) -> bool:
-    """Proven to add 0 where column ≤ row, and to exclude every other position."""
+    """Whether a mask provably excludes exactly the positions where column > row.
+
+    Elsewhere it adds 0.
+    """
     found = _Proof(sizes).of(mask)
     return (
         isinstance(found, _Plane)
@@ -150,7 +153,7 @@ class _Proof:
         return _Plane(low, high, dims.pop() if dims else None)
 
     def _moved(self, node: Node) -> _Known:
-        """The result of an operator that keeps elements in their places of the last two axes."""
+        """Return the result of an operator that keeps the last two axes."""
         given = self.of(node.inputs[0])
         before, after = self._sizes.of(node.inputs[0]), self._sizes.of(node.outputs[0])
         if node.op == "Identity":

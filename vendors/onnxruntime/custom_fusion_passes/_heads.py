@@ -1,4 +1,4 @@
-"""Heads of keys and values that a model repeats, as a kernel reads them: each once."""
+"""Heads of keys and values that a model repeats, read once by kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Heads:
-    """The keys or values of a kernel, [B, M, T, H], where each head serves N / M of q."""
+    """A kernel's keys or values [B, M, T, H]; each head serves N/M of q."""
 
     value: Value
     count: int
@@ -24,7 +24,7 @@ class Heads:
 
 
 def keys_and_values(kernel: Node, sizes: GraphSizes) -> tuple[Heads, Heads]:
-    """Return k and v of a MultiHeadAttention, before the model repeats the heads of both."""
+    """Return k and v of a MultiHeadAttention without the repeats of heads."""
     heads = int(kernel.attrs["num_heads"])
     keys, values = (
         Heads(value, heads, len(sizes.of(value) or ()) == 4)
@@ -36,7 +36,7 @@ def keys_and_values(kernel: Node, sizes: GraphSizes) -> tuple[Heads, Heads]:
 
 
 def _unrepeated(plain: Heads, sizes: GraphSizes) -> Heads:
-    """The heads [B, M, T, H] of which [B, N, T, H] is made by repeating each N / M times."""
+    """Return the heads [B, M, T, H] that [B, N, T, H] repeats."""
     nodes: list[Node] = []
     given: Value | None = plain.value
     for op in ("Reshape", "Expand", "Unsqueeze"):

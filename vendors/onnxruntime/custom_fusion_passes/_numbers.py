@@ -69,7 +69,7 @@ _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
 
 
 def numbers(value: Value | None) -> Numbers | None:
-    """Return the possible elements of a float32 or boolean tensor; None if unknown."""
+    """Return a float32 or boolean tensor's possible elements, None if unknown."""
     if value is None:
         return None
     if value.is_constant:

@@ -1,4 +1,4 @@
-"""Sizes of a graph in terms of its inputs' sizes, worked out in one walk.
+"""Sizes of a graph in its inputs' sizes, found in one walk.
 
 A size is a number, a symbol of a graph input (``batch``; ``input_ids:1`` without one), or None.
 Shape inference loses symbols where an exporter computes a shape from parts (Shape, Gather, Concat,
@@ -89,7 +89,7 @@ def all_same(left: Sequence[Size] | None, right: Sequence[Size] | None) -> bool:
 
 
 class GraphSizes:
-    """Sizes of all values of a root graph, and contents of its small integer tensors."""
+    """Sizes of a root graph's values, and contents of small integer tensors."""
 
     def __init__(self, graph: Graph) -> None:
         self._sizes: dict[str, Sizes] = {}
@@ -236,7 +236,7 @@ def _reshape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
 
 
 def _rest(given: Sizes, target: list[Size]) -> Size:
-    """The size that -1 stands for: the quotient after equal symbols are cancelled."""
+    """Return the size that -1 stands for, after cancelling equal symbols."""
     left: list[Size] = list(given)
     numbers = 1
     for size in target:

@@ -205,7 +205,7 @@ class OrtAttentionPass(FusionBasePass):
             _zero_rows(graph, kernel, rows)
 
     def _is_joined(self, found: Attention, sizes: GraphSizes) -> bool:
-        """Whether the last Reshape makes [B, S, N·V], which is the kernel's own shape."""
+        """Whether the last Reshape makes the kernel's own shape [B, S, N·V]."""
         before, after = sizes.of(found.result.inputs[0]), sizes.of(found.result.outputs[0])
         if before is None or after is None or len(after) != 3 or not isinstance(before[3], int):
             return False
@@ -220,7 +220,7 @@ def _head_size(found: Attention, sizes: GraphSizes) -> int:
 
 
 def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
-    """Put 0 where a row of the mask has no position, as the guard does."""
+    """Put 0 where a mask's row has no position, as the guard does."""
     made = kernel.outputs[0]
     assert made is not None
     zero = graph.add_initializer(
@@ -232,7 +232,7 @@ def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
 
 
 class _Masks:
-    """Masks as the kernel takes them, each made once; sizes of the graph as it was."""
+    """Masks as the kernel takes them, each made once, with the original sizes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -242,7 +242,7 @@ class _Masks:
         self._padded: dict[str, Value] = {}
 
     def expanded(self, found: Attention) -> Value | None:
-        """The mask with all axes, rows and columns; None where their number cannot be read."""
+        """Return the mask with all axes, None where sizes cannot be read."""
         assert found.mask is not None
         mask = self._of_rank_4(found.mask)
         dims, (*_, rows, columns) = self.sizes.of(mask), found.sizes
@@ -280,7 +280,7 @@ class _Masks:
         return self._padded[mask.name]
 
     def _count(self, size: object) -> Value | None:
-        """A size as a vector; None where it is none of an input."""
+        """Return a size as a vector, None where it is none of an input."""
         if isinstance(size, int):
             return self._constant(np.array([size], np.int64))
         source = self.sizes.sources.get(str(size))
@@ -291,7 +291,7 @@ class _Masks:
         return self._added("Gather", [shape, index], {}, DataType.INT64)
 
     def rows(self, mask: Value) -> Value:
-        """[B, S, 1]: whether a row of the mask has an entry that is not -inf."""
+        """Return [B, S, 1]: whether a mask's row has an entry above -inf."""
         if mask.name not in self._rows:
             axes = {} if self._opset >= 18 else {"axes": [-1]}
             last = [self._constant(np.array([-1], np.int64))] if self._opset >= 18 else []

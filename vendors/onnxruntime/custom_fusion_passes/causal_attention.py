@@ -136,7 +136,7 @@ class OrtCausalAttentionPass(FusionBasePass):
 
 
 def _problem(kernel: Node, sizes: GraphSizes) -> str:
-    """Why the causal kernel does not compute an attention; "" if it does."""
+    """Return why the causal kernel does not compute an attention, or ""."""
     q, k, v = (sizes.of(one) for one in kernel.inputs[:3])
     mask = kernel.input(5)
     if q is None or k is None or v is None or len(q) != 3 or len(k) != len(v):
@@ -199,21 +199,24 @@ def _fuse(
 
 
 def _rows(given: EsTensor, heads: Heads) -> EsTensor:
-    """[B, S, M·H] of [B, M, S, H]; as given where its heads are together."""
+    """Return [B, S, M·H] of [B, M, S, H], or joined heads as given."""
     if not heads.apart:
         return given
     return es.Reshape(es.Transpose(given, perm=HEADS_SECOND), np.array([0, 0, -1]))
 
 
 class _Lengths:
-    """The kernel's inputs that depend on B and S, computed once for all layers."""
+    """The kernel's inputs that depend on B and S, shared by all layers."""
 
     def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
         self._graph, self._sizes = graph, sizes
         self._made: dict[tuple[Size, Size], tuple[Value, Value] | None] = {}
 
     def of(self, batch: Size, rows: Size) -> tuple[Value, Value] | None:
-        """[B] int32, the last position, and S as int32; None where a size is none of an input."""
+        """Return the last position as [B] int32 and S, or None.
+
+        It is None where a size is none of an input.
+        """
         key = batch, rows
         if key not in self._made:
             parts = self._size(batch), self._size(rows)

@@ -1,4 +1,4 @@
-"""Projections of rows as one product, without the reshapes to a matrix and back.
+"""Projections of rows as one product, without reshapes to a matrix.
 
 ``x [B, S, D] → Reshape [-1, D] → Gemm w, b → Reshape [B, S, M]   ==>   x, w → MatMul → Add b``
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtProjectionPass(FusionBasePass):
-    """Write a Gemm between two reshapes as a MatMul of the rows and an Add.
+    """Write a Gemm between reshapes as a MatMul of rows and an Add.
 
     Forms: with and without bias; the weight as it stands or transposed; rows of any rank; heads
     that the first reshape also puts together.
@@ -93,7 +93,7 @@ class OrtProjectionPass(FusionBasePass):
 
 
 def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
-    """The weight as [D, M] and the bias, or why they do not fit."""
+    """Return the weight as [D, M] and the bias, or why they misfit."""
     x, weight = node.inputs[:2]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if x is None or x.dtype != DataType.FLOAT:
@@ -114,7 +114,10 @@ def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
 def _rows(
     before: Node, after: Node, weight: Value | np.ndarray, sizes: GraphSizes
 ) -> list[int] | str | None:
-    """The shape that makes rows of x, None if it has them; or why they may not be its rows."""
+    """Return the shape that makes rows of x, None without need.
+
+    Returns a text if these may not be the rows of x.
+    """
     rows, columns = weight.shape if isinstance(weight, np.ndarray) else sizes.of(weight) or (0, 0)
     given, made = sizes.of(before.inputs[0]), sizes.of(after.outputs[0])
     flat = sizes.of(before.outputs[0])

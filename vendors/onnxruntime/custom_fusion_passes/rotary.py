@@ -114,7 +114,7 @@ class OrtRotaryPass(FusionBasePass):
 
 
 def _parts(negation: Node) -> tuple[Node, Node, Node, Node, Node, Node, Node] | None:
-    """Low and high slice, Neg, Concat, both products and the sum, if a Neg is in a rotation."""
+    """Return a rotation's slices, Neg, Concat, products and sum around a Neg."""
     concat = _only_reader(negation)
     if concat is None or concat.op != "Concat" or len(concat.inputs) != 2:
         return None
@@ -183,7 +183,10 @@ def _checked(
 
 
 def _slice(node: Node, start: int, end: int, sizes: GraphSizes, least: int | None = None) -> bool:
-    """Whether a Slice takes start to end of the last axis; with ``least``, an end from there on."""
+    """Whether a Slice takes start to end of the last axis.
+
+    With ``least`` it may end anywhere from there on.
+    """
     starts, ends, axes, *steps = (sizes.contents(value) for value in node.inputs[1:])
     if starts != (1, [start]) or axes not in ((1, [3]), (1, [-1])) or ends is None:
         return False

@@ -25,7 +25,7 @@ _Key = tuple[int, tuple[Size, ...]]
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtSizesPass(FusionBasePass):
-    """Read sizes from the graph's inputs, share equal shapes, and drop reshapes without effect.
+    """Read sizes from the graph's inputs, share equal shapes, drop useless reshapes.
 
     Forms: all computations that ``_sizes`` follows, of int64, in the root graph.
     Keeps: the value of every shape, and every tensor.
@@ -59,7 +59,7 @@ class _Shared:
         self._shapes: dict[str, Value] = {}
 
     def visit(self, node: Node) -> None:
-        """Replace the shape that a node makes, where it is read for more than other shapes."""
+        """Replace the shape that a node makes, unless only other shapes read it."""
         made = node.outputs[0] if node.outputs else None
         known = self._sizes.contents(made)
         if made is None or known is None or made.is_constant or made.dtype != DataType.INT64:
@@ -83,7 +83,7 @@ class _Shared:
             self._graph.redirect(made, self._value(key))
 
     def _value(self, key: _Key) -> Value:
-        """The value with these contents, which stands before all that may read it."""
+        """Return a value with these contents, before all that may read it."""
         if key not in self._first:
             rank, sizes = key
             numbers = [size for size in sizes if isinstance(size, int)]

@@ -305,7 +305,7 @@ def _by_parts(mean: Node) -> _Norm | None:
 
 
 def _only_reader(node: Node, op: str) -> Node | None:
-    """The only reader of a node's result, if it is of this operator."""
+    """Return the only reader of a result if it is of this operator."""
     made = node.outputs[0]
     if made is None or made.is_graph_output or len(made.uses) != 1:
         return None
@@ -337,7 +337,7 @@ def _problem(norm: _Norm, sizes: GraphSizes) -> str:
 
 
 def _are_rows(addends: Sequence[Value | None], sizes: GraphSizes) -> bool:
-    """Proven to be two tensors of one shape [B, S, D], neither of them constant."""
+    """Whether two tensors, neither constant, provably have one shape [B, S, D]."""
     if any(one is None or one.is_constant for one in addends):
         return False
     first, second = (sizes.of(one) for one in addends)

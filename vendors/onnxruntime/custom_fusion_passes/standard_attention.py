@@ -102,7 +102,7 @@ class OrtStandardAttentionPass(FusionBasePass):
 
 
 def _guard(kernel: Node) -> Node | None:
-    """The Where that makes rows of a mask without positions 0: ``OrtAttentionPass`` adds it."""
+    """Return the Where of ``OrtAttentionPass`` that zeroes rows without positions."""
     made, mask = kernel.outputs[0], kernel.input(5)
     if made is None or mask is None or made.is_graph_output or len(made.consumers()) != 1:
         return None
@@ -132,7 +132,10 @@ def _is(value: Value | None, number: float) -> bool:
 
 
 def _raised(graph: Graph, mask: Value) -> Value:
-    """The mask with the number after the lowest in its place; -inf stays."""
+    """Return the mask with the lowest number raised to the next one.
+
+    -inf stays.
+    """
 
     def added(op: str, inputs: list[Value], dtype: DataType) -> Value:
         name = graph.model.fresh_name(f"OrtStandardAttentionPass_{op}")
@@ -196,7 +199,10 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
 
 
 def _split(bias: np.ndarray, kernel: Node, sizes: GraphSizes) -> list[np.ndarray]:
-    """The biases of q, k and v, which the kernel takes in one: k is as wide as q."""
+    """Return the biases of q, k and v, which the kernel takes in one.
+
+    k is as wide as q.
+    """
     dims = sizes.of(kernel.inputs[0])
     width = None if dims is None else dims[-1]
     assert isinstance(width, int)
