@@ -25,9 +25,12 @@ _SHARED = (
     "vendors",
     "enable",
     "disable",
+    "only",
     "settings",
     "fusion_switch_file",
     "dims",
+    "opset",
+    "assume",
     "no_cleanup",
     "inline_functions",
     "verify",
@@ -186,7 +189,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     check_directory(output, zoo.entries, results)
     paged = own["report"] is not None
     tasks = Tasks(output, options, paged=paged)
-    kept, left = split_done(map(tasks.of, zoo.entries), results, limits, paged=paged)
+    kept, left = split_done(zoo.entries, tasks, results, limits, paged=paged)
     progress = Progress(len(zoo.entries), len(left))
     for line in zoo.invalid:
         progress.line(f"invalid: {line}")
@@ -206,7 +209,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         stack.enter_context(progress.showing())
         try:
             if engine is not None:
-                run_tasks(iter(left), engine, file, finished)
+                run_tasks(map(tasks.of, left), engine, file, finished)
         except KeyboardInterrupt:
             progress.line(f"{len(done)} of {len(zoo.entries)} models done; --resume continues")
             raise
@@ -294,7 +297,18 @@ def tune_command(compile_: click.Command) -> click.Command:
         "tune-zoo",
         _tune,
         own,
-        ("vendors", "enable", "disable", "settings", "dims", "no_cleanup"),
+        (
+            "vendors",
+            "enable",
+            "disable",
+            "only",
+            "settings",
+            "dims",
+            "opset",
+            "assume",
+            "no_cleanup",
+            "inline_functions",
+        ),
         compile_,
         "Tune each of MODELS as `gehost tune` does, and write one switch file for all: a kind"
         " of fusion is on where it pays on a model and costs none.\n\nModels are given as to"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,10 @@ class LineOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
     enable: list[str] | None = None
     disable: list[str] | None = None
+    only: list[str] | None = None
     settings: dict[str, Any] | None = None
+    opset: int | None = None
+    assume: list[str] | None = None
     cleanup: bool | None = None
     inline_functions: bool | None = None
     special_values: bool | None = None
@@ -170,7 +174,7 @@ def _files_below(directory: str) -> Iterator[str]:
 def _read_manifest(path: str, invalid: list[str]) -> Iterator[tuple[str, Entry]]:
     try:
         with open(path, "rb") as file:
-            lines = file.read().split(b"\n")
+            lines = file.read().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise UsageError(f"cannot read the manifest: {error.strerror}", where=path) from error
     folder = os.path.dirname(path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -41,6 +43,23 @@ def read_results(directory: str) -> dict[str, Record]:
     return found
 
 
+def _lock(directory: str) -> int:
+    """Open a directory for one run; its end, however it comes, frees the directory.
+
+    Raises:
+        UsageError: another run has it open.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError("another run writes there", where=directory) from error
+    except OSError:
+        pass  # a file system without locks, as some over a network
+    return descriptor
+
+
 class ResultFile:
     """The results of a run in its directory, open for more."""
 
@@ -48,24 +67,29 @@ class ResultFile:
         """Begin the file with results that are kept.
 
         Raises:
+            UsageError: another run has the directory open.
             OutputError: it cannot be written.
         """
         self.path = str(Path(directory, NAME))
         beside = f"{self.path}.new"
-        try:
-            os.makedirs(directory, exist_ok=True)
-            self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=self.path) from error
-        self._size = 0
-        try:
-            for record in kept:
-                self.append(record)
-            os.replace(beside, self.path)
-        except BaseException:
-            os.close(self._descriptor)
-            os.unlink(beside)
-            raise
+        with ExitStack() as stack:
+            try:
+                os.makedirs(directory, exist_ok=True)
+                stack.callback(os.close, _lock(directory))
+                self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            except OSError as error:
+                why = f"cannot be written: {error.strerror}"
+                raise OutputError(why, where=self.path) from error
+            stack.callback(os.close, self._descriptor)
+            self._size = 0
+            try:
+                for record in kept:
+                    self.append(record)
+                os.replace(beside, self.path)
+            except BaseException:
+                os.unlink(beside)
+                raise
+            self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +100,7 @@ class ResultFile:
         _error: BaseException | None,
         _: TracebackType | None,
     ) -> None:
-        os.close(self._descriptor)
+        self._open.close()
 
     def append(self, record: Record) -> None:
         """Append a result as one complete line.

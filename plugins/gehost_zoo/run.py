@@ -67,17 +67,22 @@ class Tasks:
 
 
 def split_done(
-    tasks: Iterator[Task], results: dict[str, Record], limits: Limits, *, paged: bool
-) -> tuple[list[Record], list[Task]]:
-    """Separate the results that stand from the tasks that are left."""
+    entries: list[Entry], tasks: Tasks, results: dict[str, Record], limits: Limits, *, paged: bool
+) -> tuple[list[Record], list[Entry]]:
+    """Separate the results that stand from the models that are left.
+
+    Reads the models that have a result; the others are first read when their turn comes.
+    """
     kept: list[Record] = []
-    left: list[Task] = []
-    for task in tasks:
-        record = results.get(task.name)
-        if record is not None and is_done(record, task.hashes, limits.as_dict(), paged=paged):
+    left: list[Entry] = []
+    for entry in entries:
+        record = results.get(entry.name)
+        if record is not None and is_done(
+            record, tasks.of(entry).hashes, limits.as_dict(), paged=paged
+        ):
             kept.append(record)
         else:
-            left.append(task)
+            left.append(entry)
     return kept, left
 
 

@@ -65,14 +65,15 @@ class Task:
         """The command line that compiles this model alone."""
         options = json.loads(self.options)
         words = ["gehost", "compile", self.path, "-o", "out.onnx"]
-        for flag in ("vendors", "enable", "disable"):
+        for flag in ("vendors", "enable", "disable", "only", "assume"):
             words += [word for given in options[flag] for word in (f"--{flag}", given)]
         words += [w for k, v in options["settings"].items() for w in ("--set", f"{k}={v}")]
         words += [w for name, size in self.dims.items() for w in ("--dim", f"{name}={size}")]
         if options["fusion_switch_file"]:
             words += ["--fusion-switch-file", options["fusion_switch_file"]]
-        if options["rewrite_limit"] is not None:
-            words += ["--rewrite-limit", str(options["rewrite_limit"])]
+        for flag in ("opset", "rewrite_limit"):
+            if options[flag] is not None:
+                words += [f"--{flag.replace('_', '-')}", str(options[flag])]
         for flag in ("inline_functions", "keep_going", "verify", "special_values"):
             words += [f"--{flag.replace('_', '-')}"] if options[flag] else []
         words += [] if options["cleanup"] else ["--no-cleanup"]

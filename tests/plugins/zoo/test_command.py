@@ -8,9 +8,11 @@ import shlex
 from concurrent.futures import Future
 from html.parser import HTMLParser
 from importlib.metadata import EntryPoint
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from gehost.cli import run
@@ -20,8 +22,10 @@ pytest.importorskip("distributed")
 
 from gehost import HostOptions, UsageError, shipped
 from gehost_zoo import command, engine, progress
+from gehost_zoo import run as run_module
 from gehost_zoo.engine import TRIES, Limits, LocalEngine
 from gehost_zoo.manifest import Entry, find_models
+from gehost_zoo.results import ResultFile
 from gehost_zoo.run import Tasks
 from gehost_zoo.work import DiskFullError, compile_model
 
@@ -226,6 +230,50 @@ def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any)
     rewrites = {name: row["rewrites"] for name, row in results.items()}
     assert rewrites == {"models/a.onnx": 1, "models/b.onnx": 0, "a again": 0}
     assert Path("out/models/a again.onnx").is_file()
+
+
+def test_options_of_compile_hold_and_are_part_of_the_replay(place: Any) -> None:
+    place.model("a.onnx")
+    place.model("b.onnx")
+    lines = ({"model": "models/a.onnx", "options": {"opset": 16}}, {"model": "models/b.onnx"})
+    text = "\n".join(map(json.dumps, lines))
+    Path("zoo.jsonl").write_text(text, encoding="utf-8-sig")  # with a byte-order mark
+    arguments = "zoo.jsonl -o out --jobs 1 --opset 18 --only Treat"
+    assert place.zoo(*arguments.split()) == 2
+    results = place.results()
+    assert onnx.load("out/models/models/b.onnx").opset_import[0].version == 18
+    assert results["models/b.onnx"]["rewrites"] == 1
+    replay = shlex.split(results["models/a.onnx"]["replay"])
+    assert [" ".join(pair) for pair in pairwise(replay)].count("--opset 16") == 1
+    assert [" ".join(pair) for pair in pairwise(replay)].count("--only Treat") == 1
+    place.errors()
+    assert run(replay[1:]) == results["models/a.onnx"]["exit_code"] == 2
+    assert results["models/a.onnx"]["error"] in place.errors()
+    assert place.zoo("models", "-o", "other", "--jobs", "1", "--assume", "nothing") == 2
+    assert "nothing" in place.errors()
+
+
+def test_models_are_read_when_their_turn_comes(place: Any, monkeypatch: Any) -> None:
+    for number in range(9):
+        place.model(f"m{number}.onnx")
+    real, hashed, ahead = run_module.hash_model, list[str](), list[int]()
+    monkeypatch.setattr(run_module, "hash_model", lambda path: hashed.append(path) or real(path))
+    monkeypatch.setattr(
+        progress.Progress, "finished", lambda *_: ahead.append(len(hashed) - len(ahead))
+    )
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 0
+    assert len(hashed) == 9
+    assert max(ahead) <= 3
+
+
+def test_two_runs_at_a_time_do_not_share_a_directory(place: Any) -> None:
+    place.model("a.onnx")
+    with ResultFile("out", []):
+        assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 2
+        assert place.errors() == "gehost: out: another run writes there\n"
+        assert os.listdir("out") == ["zoo.jsonl"]
+    assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 0
+    assert list(place.results()) == ["models/a.onnx"]
 
 
 def test_lines_that_name_no_file_or_no_output_are_invalid(place: Any) -> None:
