@@ -32,6 +32,7 @@ MASKS = {
     "": "a = Identity (s)",
     "B1ST": "a = Add (s, mask)",
     "B11T": "a = Add (row_mask, s)",
+    "masked_fill": "no = Not (keep) a = Where (no, lowest, s)",
 }
 SOFTMAX = "p = Softmax <axis = -1> (a)"
 MIX = "y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)"
@@ -56,7 +57,7 @@ def model(
     """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
     q, k, v = heads
     lowest = LOWEST if dtype != "float16" else -65504.0
-    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "negative": -0.5}
+    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "negative": -0.5, "low": -6e4}
     held |= {"zero": 0.0, "lowest": lowest}
     texts = [f"{dtype} {name} = {{{number}}}, " for name, number in held.items()]
     # the parser has no float16 numbers
@@ -164,6 +165,53 @@ def test_heads_that_are_no_projection_stay_apart(host: Host, run: Any) -> None:
         m = MatMul (qr, kk) s = Mul (m, scale)"""
     counts = fused(host, run, model(scores))
     assert counts["Transpose"] == 4  # q, k, v apart; q together
+
+
+@pytest.mark.parametrize("softmax", [SOFTMAX, GUARD], ids=["", "guard"])
+@pytest.mark.parametrize("added", ["a = Identity (w)", "a = Add (row_mask, w)"], ids=["", "mask"])
+@pytest.mark.parametrize(
+    "where", ["Where (keep, s, far)", "Where (no, far, s)", "Where (keep, s, lowest)"]
+)
+def test_filled_scores_and_a_mask_behind(
+    host: Host, run: Any, where: str, added: str, softmax: str
+) -> None:
+    """Over -inf, a row without positions is NaN, or 0 behind a guard, as before."""
+    fused(host, run, model(mask=f"no = Not (keep) w = {where} {added}", softmax=softmax))
+
+
+def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
+    layer = """m_ = MatMul (qt, kk) a_ = Where (keep, m_, lowest) p_ = Softmax <axis = -1> (a_) y_ = MatMul (p_, vt)
+        yt_ = Transpose <perm = [0, 2, 1, 3]> (y_) out_ = Reshape (yt_, joined)"""
+    both = "float[B, S, 8] out, float[B, S, 8] out_"
+    given = model(mask="a = Where (keep, s, lowest)", extra=layer, outputs=both)
+    compiled, _ = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert (counts["MultiHeadAttention"], counts["Where"], counts["Softmax"]) == (2, 1, 0)
+    for one in compare_outputs(Runner(given).run(feeds()), run(compiled, feeds())):
+        assert one.equal, one
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("fill", {"mask": "a = Where (keep, s, low)"}),
+        ("fill", {"mask": "tops = ReduceMax <keepdims = 0> (q) a = Where (keep, s, tops)"}),
+        (
+            "dtype",
+            {
+                "mask": "a = Where (keep, s, lowest)",
+                "dtype": "double",
+                "outputs": "double[B, S, 8] out",
+            },
+        ),
+    ],
+)
+def test_scores_filled_otherwise_are_refused(host: Host, key: str, changes: Any) -> None:
+    """Over -6e4, a row without positions is not the same: a sum keeps a part of the scores."""
+    compiled, report = host.run(model(**changes))
+    assert any(node.op_type == "Softmax" for node in compiled.graph.node)
+    (record,) = [record for record in report.passes if record.name == "OrtMaskedFillPass"]
+    assert dict(record.rejected) == {key: 1}
 
 
 FOLDED = """qf = Reshape (qt, flat) kf = Reshape (kt, flat) kk = Transpose <perm = [0, 2, 1]> (kf) m = MatMul (qf, kk)

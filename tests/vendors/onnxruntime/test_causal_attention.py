@@ -56,6 +56,11 @@ NO_FORMS: dict[str, tuple[str, str]] = {
         "mask",
         "late = Range (j1, length1, j1) le = LessOrEqual (late, flat_rows) mask = Where (le, nothing, lowest)",
     ),
+    "unsigned numbers, where 0 - 1 is 255": (
+        "mask",
+        """ones8 = Expand (one8, square) t = Trilu <upper = 0> (ones8) d = Sub (t, one8) f = Cast <to = 1> (d)
+        mask = Mul (f, large)""",
+    ),
     "no mask": ("mask", ""),
 }
 
@@ -73,7 +78,8 @@ def model(
           bool[B, 1, S, {length}] keep, float z) => (float[B, S, {2 * size}] out)
     <int64[4] heads = {{0, 0, 2, {size}}}, int64[3] joined = {{0, 0, {2 * size}}}, int64[4] as_rows = {{1, 1, -1, 1}},
      int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}}, int64 j2 = {{2}},
-     float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float small = {{-10000}}, float one = {{1}}> {{
+     float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float small = {{-10000}}, float one = {{1}},
+     uint8 one8 = {{1}}, float large = {{1e30}}> {{
         shape = Shape (q) vec = Slice (shape, i1, i2) length = Squeeze (vec) length1 = Add (length, j1)
         square = Concat <axis = 0> (vec, vec) ones = Expand (one, square)
         {POSITIONS} {added} {mask}

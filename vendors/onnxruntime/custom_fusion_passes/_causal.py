@@ -221,9 +221,12 @@ def _cast(given: _Known, to: int) -> _Known:
     return given if to in _WHOLE and whole else None
 
 
+_COUNTED = ("bool", "int32", "int64", "float32", "float64")
+
+
 def _constant(array: np.ndarray) -> _Known:
-    if array.dtype.kind not in "biuf" or not array.size:
-        return None
+    if array.dtype.name not in _COUNTED or not array.size:
+        return None  # smaller integers overflow in sums, and there is no minus in unsigned ones
     flat = array.reshape(-1)
     if bool(np.all(flat == flat[0])):
         return _Plane(float(flat[0]), float(flat[0]), None)

@@ -348,5 +348,11 @@ def gehost_tune_kinds(registry: Any) -> None:
     """Attention with plain sizes before it and packed projections after it: it pays with both."""
     registry.add(
         "attention",
-        ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtPackedAttentionPass"],
+        [
+            "OrtSizesPass",
+            "OrtProjectionPass",
+            "OrtMaskedFillPass",
+            "OrtAttentionPass",
+            "OrtPackedAttentionPass",
+        ],
     )

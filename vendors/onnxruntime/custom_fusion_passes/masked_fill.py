@@ -1,0 +1,136 @@
+"""Scores that are filled where a mask says so, as the sum that the attention passes read.
+
+``s = q·kᵀ (· scale);  c, s, fill → Where → (Add mask) → Softmax``
+``==>   c, 0, fill → Where → m;  s, m (+ mask) → Add → Softmax``
+
+``masked_fill`` and ``torch.where`` export like this. The sum gives the same numbers for a fill of
+at most −1e30: s + 0 is s, and a float32 so large absorbs each score below 1e22. A mask that is
+added behind is added to m first, for the same reason. m is made once for all layers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    FusionBasePass,
+    Region,
+    Rejection,
+    TensorType,
+)
+
+from ._attention import factor_of
+from ._causal import EXCLUDED
+
+if TYPE_CHECKING:
+    from gehost import CustomPassContext, Graph, Node, Value
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
+class OrtMaskedFillPass(FusionBasePass):
+    """Write a Where over the scores of attention as a sum with a mask.
+
+    Forms: the scores as second or third input of Where; a mask added behind it.
+    Keeps: the numbers for finite scores below 1e22. A Where also hides NaN in a score; the sum does
+    not.
+    Refuses: ``fill``: no constant number of at most −1e30; ``dtype``: not float32.
+    Source: the definition of float32 sums.
+    """
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        masks: dict[tuple[str, bool, float], Value] = {}
+        for where in graph.nodes_of("Where"):
+            slot = next((slot for slot in (1, 2) if _is_product(where.inputs[slot])), None)
+            if slot is None or _reader_before_softmax(where) is None:
+                continue
+            fill = where.inputs[3 - slot]
+            array = None if fill is None else fill.array
+            number = math.nan if array is None or array.size != 1 else float(array.reshape(-1)[0])
+            scores = where.inputs[slot]
+            if scores is None or scores.dtype != DataType.FLOAT:
+                context.refuse(where, "dtype: float32 only")
+            elif not number <= EXCLUDED:
+                context.refuse(where, f"fill: {number:g}, wanted a constant of at most -1e30")
+            else:
+                _fuse(graph, context, where, slot, number, masks)
+
+
+def _fuse(
+    graph: Graph,
+    context: CustomPassContext,
+    where: Node,
+    slot: int,
+    fill: float,
+    masks: dict[tuple[str, bool, float], Value],
+) -> None:
+    chosen, scores = where.inputs[0], where.inputs[slot]
+    assert chosen is not None
+    assert scores is not None
+    key = chosen.name, slot == 1, fill
+    if key not in masks:
+        masks[key] = _mask(graph, chosen, fill, kept_first=slot == 1)
+    mask = masks[key]
+    reader = _reader_before_softmax(where)
+    region = Region.of_nodes([where] if reader is None or reader.op != "Add" else [where, reader])
+    if not region:
+        context.refuse(where, region.reason)
+        return
+    assert not isinstance(region, Rejection)
+    given = [*region.inputs, mask]  # the mask is read besides
+    region = Region(region.graph, given, region.results, region.nodes)
+    builder = EsGraphBuilder("masked_fill")
+    inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
+    total = inputs[mask]
+    if reader is not None and reader.op == "Add":
+        (other,) = [one for one in reader.inputs if one is not where.outputs[0]]
+        assert other is not None
+        total = total + inputs[other]
+    context.replace(region, builder.BuildAndReset([inputs[scores] + total]), keep_shared=True)
+
+
+def _mask(graph: Graph, chosen: Value, fill: float, *, kept_first: bool) -> Value:
+    """0 where the scores stay, and the fill elsewhere; of the shape of the condition."""
+    numbers = [
+        graph.add_initializer(
+            np.array(number, np.float32), graph.model.fresh_name("OrtMaskedFillPass_c")
+        )
+        for number in ((0.0, fill) if kept_first else (fill, 0.0))
+    ]
+    name = graph.model.fresh_name("OrtMaskedFillPass_mask")
+    node = graph.add_node("Where", [chosen, *numbers], [name], {}, name=name, after=chosen.producer)
+    made = node.outputs[0]
+    assert made is not None
+    graph.set_type(made, TensorType(DataType.FLOAT, chosen.shape))
+    return made
+
+
+def _is_product(value: Value | None) -> bool:
+    """Whether a value is a matrix product, perhaps scaled."""
+    node = None if value is None else value.producer
+    while node is not None and node.op in ("Mul", "Div"):
+        factor = factor_of(node)
+        node = None if factor is None else factor[0].producer
+    return node is not None and node.op == "MatMul"
+
+
+def _reader_before_softmax(where: Node) -> Node | None:
+    """The Softmax that reads a Where, or the Add between them; None where others read it."""
+    reader = _only_reader(where)
+    if reader is not None and reader.op == "Add":
+        after = _only_reader(reader)
+        return reader if after is not None and after.op == "Softmax" else None
+    return reader if reader is not None and reader.op == "Softmax" else None
+
+
+def _only_reader(node: Node) -> Node | None:
+    made = node.outputs[0]
+    if made is None or made.is_graph_output or len(made.consumers()) != 1:
+        return None
+    return made.consumers()[0][0]
