@@ -248,3 +248,38 @@ def test_negative_zero_is_false(kind: str) -> None:
     }}"""
     (found,) = run(imported(text), [np.array([0, -0.0, -1, NAN], np.float32)])
     assert found.tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "integer", "largest"),
+    [("f32", "s32", 2147483647), ("f64", "s64", 9223372036854775807), ("bf16", "s16", 32767)],
+)
+def test_an_order_of_bits_is_that_of_floats(kind: str, integer: str, largest: int) -> None:
+    """XLA's passes write the total order of floats so."""
+    side = """
+        {x} = {kind}[] parameter({number})
+        {x}z = pred[] compare({x}, zero), direction=EQ
+        {x}s = {kind}[] select({x}z, zero, {x})
+        {x}b = {integer}[] bitcast({x}s)
+        {x}n = pred[] compare({x}b, none), direction=LT
+        {x}t = {integer}[] xor(most, {x}b)
+        {x}k = {integer}[] select({x}n, {x}t, {x}b)"""
+    sides = "".join(
+        side.format(x=x, kind=kind, integer=integer, number=number)
+        for number, x in enumerate(("a", "b"))
+    )
+    text = f"""
+        compare {{
+            zero = {kind}[] constant(0)
+            none = {integer}[] constant(0)
+            most = {integer}[] constant({largest}){sides}
+            ROOT r = pred[] compare(ak, bk), direction=LT
+        }}
+        ENTRY e {{
+            x = f32[5] parameter(0)
+            y = {kind}[5] convert(x)
+            s = {kind}[5] sort(y), dimensions={{0}}, is_stable=true, to_apply=compare
+            ROOT z = f32[5] convert(s)
+        }}"""
+    (found,) = run(imported(text), [np.array([3, -1, INF, -2, 0], np.float32)])
+    np.testing.assert_array_equal(found, [-2, -1, 0, 3, INF])
