@@ -345,13 +345,14 @@ class _Masks:
 
 @hookimpl
 def gehost_tune_kinds(registry: Any) -> None:
-    """Attention with plain sizes before it and packed projections after it: it pays with both."""
+    """Attention with all that it pays with: plain sizes, rotations before split heads, packing."""
     registry.add(
         "attention",
         [
             "OrtSizesPass",
             "OrtProjectionPass",
             "OrtMaskedFillPass",
+            "OrtRotaryPass",
             "OrtAttentionPass",
             "OrtPackedAttentionPass",
         ],

@@ -26,7 +26,6 @@ from gehost import (
     Rejection,
     TensorType,
     es,
-    hookimpl,
     ops,
 )
 
@@ -317,9 +316,3 @@ def _only_reader(node: Node) -> Node | None:
     if made is None or made.is_graph_output or len(made.consumers()) != 1:
         return None
     return made.consumers()[0][0]
-
-
-@hookimpl
-def gehost_tune_kinds(registry: Any) -> None:
-    """Rotary embedding; it pays where attention absorbs the split behind it."""
-    registry.add("rotary", ["OrtRotaryPass"])
