@@ -101,7 +101,7 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of an annotated body parameter, None unless plain or a list."""
+    """Return the kind of a plain or list annotation, None for others."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     found = _LIST.fullmatch(name)
     entry = found["entry"] if found else name

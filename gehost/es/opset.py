@@ -167,7 +167,7 @@ _WANTED = MappingProxyType(
 
 
 def wrong_kind(op: str, name: str, given: Any, signature: schemas.Signature) -> str:
-    """Return why no node can have this value of a parameter, "" if it can.
+    """Return why no node can have a parameter's value, "" if possible.
 
     A number is a list of one, as for ``same_parameter``.
     """

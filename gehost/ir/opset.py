@@ -79,7 +79,7 @@ def _refuse_calls(proto: onnx.ModelProto) -> None:
 
 
 def _refuse_bodies(proto: onnx.ModelProto, opset: int) -> None:
-    """Refuse a body of another domain's operator, which the converter leaves as it is."""
+    """Refuse a body of another domain's operator, which the converter keeps."""
     for node in _nodes(proto.graph):
         own = node.domain in ("", "ai.onnx")
         bodies = (body for entry in node.attribute for body in (entry.g, *entry.graphs))
