@@ -55,7 +55,7 @@ def show(
     if form in {None, "table"}:
         return _table(shown, plans, node) + "\n"
     if form == "mlir":
-        return "\n".join(each.text(before=before) for each in shown)
+        return "\n".join(_texts(shown, before=before))
     return _dot(shown, before=before)
 
 
@@ -171,17 +171,18 @@ class Shown:
         companions = (*DEFAULT_COMPANIONS, *more)
         return fuse_block(self.unfused, outputs=self.outputs, companions=companions)
 
-    def text(self, *, before: bool) -> str:
+    def text(self, *, before: bool, name: str = "") -> str:
         """The group as MLIR text; a comment instead where a size cannot be stated."""
+        name = name or self.name
         block = self.block(before=before)
         notes = {op: [_note(op)] for op in block.ops}
         function = Function(
-            self.name, self.inputs, block.ops, block.outputs, notes, self.plan.lowered.names.rules
+            name, self.inputs, block.ops, block.outputs, notes, self.plan.lowered.names.rules
         )
         try:
             return print_function(function)
         except GenericError as error:
-            return f"// {self.name}: {error}\n"
+            return f"// {name}: {error}\n"
 
     def saved(self) -> str:
         """The bytes of values that stay inside the group."""
@@ -189,6 +190,18 @@ class Shown:
         known = sum(_bytes(value) or 0 for value in inside)
         unknown = sum(_bytes(value) is None for value in inside)
         return f"{known:,}" + (f" + {unknown} of unknown size" if unknown else "")
+
+
+def _texts(shown: Iterable[Shown], *, before: bool) -> Iterable[str]:
+    """The groups as functions of one module, whose names differ."""
+    used: set[str] = set()
+    for each in shown:
+        name, count = each.name, 0
+        while name in used:
+            count += 1
+            name = f"{each.name}_{count}"
+        used.add(name)
+        yield each.text(before=before, name=name)
 
 
 def _note(op: Op) -> str:

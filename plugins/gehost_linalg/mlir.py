@@ -134,7 +134,8 @@ class _Printer:
             f"{self._name(value)}: {value.type_text}" for value in function.arguments
         )
         for op in function.ops:
-            self._lines += [f"  // {note}" for note in function.notes.get(op, ())]
+            notes = [line for note in function.notes.get(op, ()) for line in note.splitlines()]
+            self._lines += [f"  // {line}" for line in notes]
             if isinstance(op, Generic):
                 self._generic(op)
             else:
@@ -340,10 +341,14 @@ class _Printer:
     def _extract_slice(self, op: Opaque) -> None:
         source, value = op.operands[0], op.results[0]
         read = self._value(source, None)
-        sizes = [
-            str(size) if is_known(size) else self._size(value, axis, None)
-            for axis, size in enumerate(value.shape or ())
-        ]
+        given = iter(op.operands[1:])  # of a text that was read
+        sizes: list[str] = []
+        for axis, size in enumerate(value.shape or ()):
+            read_size = None if is_known(size) else next(given, None)
+            if read_size is not None:
+                sizes.append(self._value(read_size, None))
+            else:
+                sizes.append(str(size) if is_known(size) else self._size(value, axis, None))
         begins = str(op.attribute).split(",")
         places = f"[{', '.join(begins)}] [{', '.join(sizes)}] [{', '.join('1' for _ in begins)}]"
         types = f"{source.type_text} to {value.type_text}"
@@ -544,7 +549,11 @@ class _Parser(Scanner):
             elif closing and self.accept("}"):
                 closing -= 1
             elif self.accept("func.func"):
-                found.append(self._function())
+                start = self.skip()
+                made = self._function()
+                if any(each.name == made.name for each in found):
+                    raise self.error(f"function @{made.name} is defined twice", start)
+                found.append(made)
             else:
                 raise self.error(f"expected a function, found {self.shown()}")
         if closing:
@@ -693,6 +702,8 @@ class _Parser(Scanner):
             made = self._cast(results)
         elif name in {EXPAND, COLLAPSE}:
             made = self._reshape(name, results)
+        elif name in BINARY:
+            made = self._of_sizes(name, results)
         elif name == "linalg.generic":
             made = self._generic(results, start)
         else:
@@ -921,29 +932,45 @@ class _Parser(Scanner):
         self._ops.append(Opaque(name, (source,), (made,), str(groups)))
         return [made]
 
+    def _of_sizes(self, name: str, results: Sequence[str]) -> list[Value]:
+        """``arith.minsi %a, %b : index``: the size of a part, from other sizes."""
+        a = self._use()
+        self.expect(",")
+        start = self.skip()
+        b = self._use()
+        self.expect(":")
+        made = self._check_type(a)
+        if b.type_text != made.type_text:
+            raise self.error(f"%{b.name} is {b.type_text}, not {made.type_text}", start)
+        made.name = results[0][1:] if results else "size"
+        self._ops.append(Opaque(name, (a, b), (made,)))
+        return [made]
+
     def _part(self, results: Sequence[str]) -> list[Value]:
+        """Its operands are the source and the sizes that are not known."""
         source = self._use()
-        places: list[list[str]] = []
-        for _ in range(3):
-            places.append(
-                list(
-                    self._bracketed(
-                        lambda: self.match(_INTEGER) or self.take(_SSA, "a number or a value")
-                    )
-                )
-            )
+        start = self.skip()
+        begins = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
+        sizes = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
+        steps = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
         self.expect(":")
         self._check_type(source)
         self.expect("to")
-        start = self.skip()
+        at = self.skip()
         made = self._type(results[0][1:] if results else "part")
-        if any(not number.lstrip("-").isdecimal() for number in places[0]) or set(places[2]) - {
-            "1"
-        }:
+        if not all(isinstance(each, str) for each in begins) or set(steps) - {"1"}:
             raise self.error(
                 "tensor.extract_slice is supported with constant offsets and strides of 1", start
             )
-        self._ops.append(Opaque("tensor.extract_slice", (source,), (made,), ",".join(places[0])))
+        if {len(begins), len(sizes), len(steps)} != {source.rank}:
+            raise self.error(f"a part of {source.type_text} has {source.rank} of each list", start)
+        stated = [int(each) if isinstance(each, str) else None for each in sizes]
+        if list(made.shape or ()) != stated:
+            raise self.error(f"sizes {stated} do not make {made.type_text}", at)
+        unknown = tuple(each for each in sizes if isinstance(each, Value))
+        self._ops.append(
+            Opaque("tensor.extract_slice", (source, *unknown), (made,), ",".join(map(str, begins)))
+        )
         return [made]
 
     def _concat(self, results: Sequence[str]) -> list[Value]:

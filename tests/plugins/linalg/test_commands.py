@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from gehost import UsageError
 from gehost.testing import parse
+from gehost_linalg.affine import MlirError
 from gehost_linalg.cli import command
 from gehost_linalg.mlir import parse as parse_mlir
 from tests.plugins.linalg.conftest import CASES
@@ -54,6 +55,55 @@ def test_one_group_as_mlir_before_and_after(model: str) -> None:
     before = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--before"))
     after = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--after"))
     assert [len(function.ops) for function in (*before, *after)] == [2, 1]
+
+
+def test_groups_of_one_name_are_functions_of_several_names(tmp_path: Path) -> None:
+    body = "s = Add(x, r)\na = Relu(s)\nm = MatMul(a, w)\nt = Add(m, r)\nz = Relu(t)"
+    named = parse(graph(body, "float[2,4] x, float[2,4] r, float[4,4] w", "float[2,4] z"))
+    named.graph.node[0].name = "first\nsecond"
+    onnx.save(named, tmp_path / "m.onnx")
+    (tmp_path / "vendors").mkdir()
+    for when in ("--before", "--after"):
+        text = shown(str(tmp_path / "m.onnx"), "--format", "mlir", when)
+        assert [each.name for each in parse_mlir(text)] == ["Add_Relu", "Add_Relu_1"]
+    double = "func.func @f() {\n  return\n}\n" * 2
+    with pytest.raises(MlirError, match="^line 4, column 11: function @f is defined twice"):
+        parse_mlir(double)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_parts_of_unknown_sizes_are_read_again(tmp_path: Path, step: int) -> None:
+    numbers = {"s": step - 1, "a": 1, "e": 100, "k": step}
+    body = "\n".join(f"{n} = Constant<value = int64[1] {{{i}}}>()" for n, i in numbers.items())
+    body += "\nf = Exp(x)\np = Slice(f, s, e, a, k)\ny = Tanh(p)"
+    onnx.save(parse(graph(body, "float[n,m] x", "float[n,l] y")), tmp_path / "m.onnx")
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "m.mlir").write_text(
+        shown(str(tmp_path / "m.onnx"), "--format", "mlir", "--before")
+    )
+    for when in ("--before", "--after"):
+        (tmp_path / "again.mlir").write_text(run(str(tmp_path / "m.mlir"), when).output)
+        text = run(str(tmp_path / "again.mlir"), when).output
+        assert text == (tmp_path / "again.mlir").read_text() != ""
+        assert text.count("arith.minsi") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("%n = arith.minsi %i, %f : index", "column 24: %f is f32, not index"),
+        ("%p = tensor.extract_slice %a[%i] [2] [1] : tensor<?xf32> to tensor<2xf32>", "constant"),
+        ("%p = tensor.extract_slice %a[0] [9] [1] : tensor<?xf32> to tensor<2xf32>", "sizes"),
+        ("%p = tensor.extract_slice %a[0] [2] [1] : tensor<?xf32> to tensor<?xf32>", "sizes"),
+        ("%p = tensor.extract_slice %a[0, 0] [2] [1] : tensor<?xf32> to tensor<2xf32>", "has 1 of"),
+        ("%p = tensor.extract_slice %a[0] [%j] [1] : tensor<?xf32> to tensor<?xf32>", "%j is not"),
+    ],
+)
+def test_malformed_parts_have_a_place_and_a_reason(statement: str, reason: str) -> None:
+    head = "func.func @f(%a: tensor<?xf32>, %i: index, %f: f32) {"
+    with pytest.raises(MlirError, match="^line 2, column") as raised:
+        parse_mlir(f"{head}\n  {statement}\n  return\n}}")
+    assert reason in str(raised.value)
 
 
 def test_dot(model: str) -> None:
