@@ -101,8 +101,16 @@ class _Check:
         self._offered: set[int] = set()
         """Patterns that have an instance offered by the pass."""
         self._sources: dict[int, list[list[SourcePattern]]] = {}
+        self._incomparable = ""
+        """Why the first result that could not be compared could not."""
 
     def run(self) -> PassCheck:
+        result = self._checked()
+        if self._incomparable and not result.instances:
+            result.notes.append(f"its results cannot be compared: {self._incomparable}")
+        return result
+
+    def _checked(self) -> PassCheck:
         result = self._result
         opsets = self._opsets(OPSETS) or self._opsets(_FALLBACK_OPSETS)
         if not opsets:
@@ -321,9 +329,12 @@ class _Check:
 
     def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
         result = self._result
+        same = self._compare(str(instance), "", instance.model, outcome, reference)
+        if same is None:
+            return
         result.instances += 1
         result.opsets.add(instance.opset)
-        if not self._compare(str(instance), "", instance.model, outcome, reference):
+        if not same:
             return  # most mutations would fail likewise
         self._show(f"{result.instances} instances, {result.tried} mutations")
         listed = mutations(instance.model, self._rng)
@@ -382,7 +393,8 @@ class _Check:
         """
         try:
             numbers: Numbers = reference.compare(outcome.model)
-        except UnsteadyError:
+        except UnsteadyError as error:
+            self._incomparable = self._incomparable or str(error)
             return None
         if numbers.difference:
             if reference.engine == "reference" and not self._differs_in_runtime(model):

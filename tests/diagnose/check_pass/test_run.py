@@ -141,6 +141,40 @@ def test_a_pass_before_inference_meets_operands_of_unknown_type():
     assert check_pass(Later, instances=2, mutations=2).ok
 
 
+PROVIDED = """
+from gehost import *
+
+@ops.register("acme::Scale", provided_by="acmert>=1")
+def scale(x, *, k: int = 1):
+    return x + x if k == 1 else x * 1.0
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class ScalePass(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("pattern")
+        x = builder.CreateInput(0)
+        return [Pattern(builder.BuildAndReset([es.Add(x, x)]))]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("replacement")
+        scale = es.op("acme::Scale")
+        return builder.BuildAndReset([scale(scale(builder.CreateInput(0), k=1), k=2)])
+"""
+
+
+def test_results_that_this_runtime_cannot_run_are_not_checked(tmp_path, capsys):
+    """Two bodies, so that the model carries none, and no kernel."""
+    folder = tmp_path / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "scale.py").write_text(PROVIDED)
+    command = ["check-pass", str(folder), "--instances", "2"]
+    assert run(command) == 0
+    out = capsys.readouterr().out
+    assert "not checked: its results cannot be compared: after the rewrite " in out
+    assert "operator acme::Scale has no body in the model" in out
+    assert run([*command, "--strict"]) == 5
+
+
 class FoldBatchNorm(planted.Rewrites):
     """Conv and BatchNormalization become a Conv of other weights, all of which are constants."""
 
