@@ -16,7 +16,7 @@ from gehost.cli.options import (
 from gehost.cli.output import is_terminal, print_notes, print_skipped, writing_output
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError
-from gehost.options import DumpFormat
+from gehost.options import DumpFormat, HostOptions
 
 if TYPE_CHECKING:
     from gehost.host.report import Report
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dump-format",
     type=click.Choice(get_args(DumpFormat)),
-    help="pbtxt (default) or onnx; Netron opens both.",
+    help=f"{HostOptions.dump_format} unless given; Netron opens both.",
 )
 @click.option(
     "--dump-passes", is_flag=True, help="Also dump the graph after each pass that changed it."
