@@ -181,6 +181,7 @@ def main() -> None:
 def steps(models: list[str], jobs: int, every: float) -> Iterator[str]:
     """The runs one after another; yields a line for each."""
     count = sum(len(list(Path(place).rglob("*.onnx"))) for place in models)
+    zoo(models[-1:], HOME / "first", "--jobs", "1")  # writes byte code, which is no overhead
     alone = zoo([f"{CORPUS if CORPUS.is_dir() else models[0]}"], HOME / "start", "--jobs", "1")
     single = zoo(models, HOME / "single", "--jobs", "1")
     check(len(single.results) == count, f"{len(single.results)} results of {count} models")
