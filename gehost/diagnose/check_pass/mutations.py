@@ -99,15 +99,22 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | Non
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return the model with new inferred types.
 
+    An output that a vendor's operator makes keeps its element type and rank.
     Returns None if inference or the checker refuses it.
     """
     del model.graph.value_info[:]
+    given = [onnx.TypeProto.FromString(one.type.SerializeToString()) for one in model.graph.output]
     for output in model.graph.output:
         output.ClearField("type")
     try:
         inferred = onnx.shape_inference.infer_shapes(
             model, check_type=True, strict_mode=True, data_prop=True
         )
+        for output, type_ in zip(inferred.graph.output, given, strict=True):
+            if not output.type.WhichOneof("value"):
+                for dim in type_.tensor_type.shape.dim:
+                    dim.Clear()
+                output.type.CopyFrom(type_)
         onnx.checker.check_model(inferred)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
         return None
@@ -179,7 +186,9 @@ def _other_numbers(
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     dtype = dtype_from_number(tensors.elem_type(array.dtype))
     if dtype.is_float:
-        yield "times 1.01", (array * 1.01).astype(array.dtype)
+        with np.errstate(over="ignore"):  # the lowest number of a mask
+            larger = (array * 1.01).astype(array.dtype)
+        yield "times 1.01", larger
         yield "with its sign changed", -array
         yield "plus 0.01", (array + 0.01).astype(array.dtype)
         yield "of zeros", np.zeros_like(array)

@@ -49,7 +49,7 @@ class Outcome:
 
     Attributes:
         model: the result.
-        replaced: number of rewrites.
+        replaced: number of rewrites; 1 if a ``Run`` changed the graph by itself alone.
         refusals: reasons of refused matches.
         message: why the pass did not run.
     """
@@ -97,7 +97,9 @@ class Trial:
             warnings.simplefilter("ignore")
             result, report = self.host.run(model)
         record = next(record for record in report.passes if record.name == self.spec.name)
-        return Outcome(result, record.replaced, tuple(self._refusals.reasons), record.message)
+        changed = self.spec.kind == "fusion" and result.graph.node != model.graph.node
+        replaced = record.replaced or int(changed)
+        return Outcome(result, replaced, tuple(self._refusals.reasons), record.message)
 
 
 # numbers

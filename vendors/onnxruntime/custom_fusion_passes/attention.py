@@ -30,10 +30,13 @@ from gehost import (
 )
 
 from ._attention import Attention, NoMatch, find_attention
+from ._instances import ATTENTION, KEEP, QKV, instance
 from ._sizes import GraphSizes, all_same, remove_dead, same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
@@ -146,6 +149,16 @@ class OrtAttentionPass(FusionBasePass):
                 continue
             self._fuse(graph, context, found, masks)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models without a mask, with an added one, and with a guard against empty rows."""
+        mask = "mask = Where (keep, zero, low) a = Add (s, mask)"
+        yield instance(QKV, ATTENTION.format(masked="").replace("(a)", "(s)"))
+        yield instance(f"{QKV}, {KEEP}", ATTENTION.format(masked=mask))
+        guarded = ATTENTION.replace("p = Softmax", "p0 = Softmax").replace(
+            "mixed", "nan = IsNaN (p0) p = Where (nan, zero, p0) mixed", 1
+        )
+        yield instance(f"{QKV}, {KEEP}", guarded.format(masked=mask))
 
     def _fuse(
         self, graph: Graph, context: CustomPassContext, found: Attention, masks: _Masks

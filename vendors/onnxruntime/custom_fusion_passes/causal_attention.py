@@ -32,10 +32,14 @@ from gehost import (
 from ._attention import HEADS_SECOND
 from ._causal import is_causal
 from ._heads import Heads, keys_and_values
+from ._instances import CONSTANTS, instance
+from ._instances import KERNEL as CALL
 from ._sizes import GraphSizes, Size, remove_dead, same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
@@ -133,6 +137,35 @@ class OrtCausalAttentionPass(FusionBasePass):
                 continue
             _fuse(context, kernel, keys_and_values(kernel, sizes), *made)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with a mask of comparisons and a bias, and with Trilu and repeated heads."""
+        positions = "size = Shape <start = 1, end = 2> (q) n = Squeeze (size) "
+        yield instance(
+            ", ".join(f"float[B, S, 16] {name}" for name in "qkv"),
+            f"""{positions} columns = Range (first, n, step) rows = Unsqueeze (columns, axis)
+            le = LessOrEqual (columns, rows) m = Where (le, zero, low) mask = Unsqueeze (m, front)
+            {CALL} (q, k, v, bias, , mask)""",
+            result="float[B, S, 16] y",
+            constants=f"""{CONSTANTS}, int64 first = {{0}}, int64 step = {{1}},
+            int64[1] axis = {{1}}, int64[2] front = {{0, 1}}""",
+            bias=(48,),
+        )
+        repeated = " ".join(
+            f"{name}u = Unsqueeze ({name}, two) {name}e = Expand ({name}u, times) "
+            f"{name}r = Reshape ({name}e, spread)"
+            for name in "kv"
+        )
+        yield instance(
+            "float[B, S, 16] q, float[B, 1, S, 8] k, float[B, 1, S, 8] v",
+            f"""{positions} square = Concat <axis = 0> (front, size, size)
+            lows = Expand (low, square) mask = Trilu <upper = 1> (lows, step)
+            {repeated} {CALL} (q, kr, vr, , , mask)""",
+            result="float[B, S, 16] y",
+            constants=f"""{CONSTANTS}, int64 step = {{1}}, int64[2] front = {{1, 1}},
+            int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}},
+            int64[4] spread = {{0, 2, -1, 8}}""",
+        )
 
 
 def _problem(kernel: Node, sizes: GraphSizes) -> str:

@@ -22,7 +22,13 @@ from gehost import (
     hookimpl,
 )
 
+from ._instances import instance
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, Graph, Node
 
 
@@ -67,6 +73,22 @@ class OrtConvBatchNormPass(FusionBasePass):
             assert x is not None
             made = es.Conv(inputs[x], *weights, **conv.attrs)
             context.replace(region, builder.BuildAndReset([made]))
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models of one axis, with groups and a bias, and of two axes."""
+        norm = dict.fromkeys(("scale", "beta", "mean", "variance"), (4,))
+        for axes, conv, weights in (
+            ("L", "Conv <pads = [1, 1], group = 2> (x, w, b)", {"w": (4, 2, 3), "b": (4,)}),
+            ("L, 4", "Conv <strides = [2, 1]> (x, w)", {"w": (4, 4, 1, 3)}),
+        ):
+            yield instance(
+                f"float[N, 4, {axes}] x",
+                f"c = {conv} y = BatchNormalization (c, scale, beta, mean, variance)",
+                result="float y",
+                constants="",
+                **norm,
+                **weights,
+            )
 
 
 def _problem(node: Node, conv: Node) -> str:

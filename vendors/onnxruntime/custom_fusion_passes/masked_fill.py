@@ -28,8 +28,13 @@ from gehost import (
 
 from ._attention import factor_of
 from ._causal import EXCLUDED
+from ._instances import ATTENTION, KEEP, QKV, instance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, Graph, Node, Value
 
 
@@ -60,6 +65,17 @@ class OrtMaskedFillPass(FusionBasePass):
                 context.refuse(where, f"fill: {number:g}, wanted a constant of at most -1e30")
             else:
                 _fuse(graph, context, where, slot, number, masks)
+        for mask in masks.values():  # of refused rewrites
+            if mask.producer is not None and not mask.readers:
+                graph.remove_node(mask.producer)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with the scores kept, and filled, where the mask holds; one adds a mask."""
+        for masked in (
+            "a = Where (keep, s, low)",
+            "w = Where (keep, low, s) other = Cast <to = 1> (keep) a = Add (w, other)",
+        ):
+            yield instance(f"{QKV}, {KEEP}", ATTENTION.format(masked=masked))
 
 
 def _fuse(

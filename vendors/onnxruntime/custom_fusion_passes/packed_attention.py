@@ -28,10 +28,14 @@ from gehost import (
 )
 
 from ._attention import added_constant
+from ._instances import KEEP, instance
+from ._instances import KERNEL as CALL
 from .attention import multi_head_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
@@ -129,6 +133,24 @@ class OrtPackedAttentionPass(FusionBasePass):
                 qkv_hidden_sizes=list(found.widths),
             )
             context.replace(region, builder.BuildAndReset([made]))
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models of three products with a bias in the kernel and a mask, and of one."""
+        three = " ".join(f"{name} = MatMul (x, w{name})" for name in "qkv")
+        yield instance(
+            f"float[B, S, 8] x, {KEEP}",
+            f"{three} mask = Where (keep, zero, low) {CALL} (q, k, v, bias, , mask)",
+            **dict.fromkeys(("wq", "wk", "wv"), (8, 8)),
+            bias=(24,),
+        )
+        yield instance(
+            "float[B, S, 8] x",
+            f"""p = MatMul (x, w) r = Add (p, b) q, k, v = Split <axis = 2> (r, parts)
+            {CALL} (q, k, v)""",
+            constants="int64[3] parts = {8, 8, 8}",
+            w=(8, 24),
+            b=(24,),
+        )
 
 
 def _projections(kernel: Node) -> _Projections | str:

@@ -24,9 +24,14 @@ from gehost import (
     es,
 )
 
+from ._instances import instance
 from ._sizes import GraphSizes, all_same, remove_dead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, Graph, Node, Value
 
 
@@ -66,6 +71,18 @@ class OrtProjectionPass(FusionBasePass):
                 continue
             self._fuse(context, [before, node, after], shape, *found)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with a bias, and with a transposed weight and none."""
+        for gemm in ("Gemm (f, w, b)", "Gemm <transB = 1> (f, w)"):
+            yield instance(
+                "float[B, S, 8] x",
+                f"""size = Shape <end = 2> (x) rows = Concat <axis = 0> (size, width)
+                f = Reshape (x, flat) g = {gemm} y = Reshape (g, rows)""",
+                constants="int64[2] flat = {-1, 8}, int64[1] width = {8}",
+                w=(8, 8),
+                b=(8,),
+            )
 
     def _fuse(
         self,

@@ -30,10 +30,13 @@ from gehost import (
 )
 
 from ._attention import NoMatch, factor_of, joined
+from ._instances import instance
 from ._sizes import GraphSizes, remove_dead, same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
@@ -110,6 +113,22 @@ class OrtRotaryPass(FusionBasePass):
                 continue
             _fuse(graph, context, found, halves)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with angles that are computed, and with a scale of them."""
+        for scaled in ("c = Cos (t) s = Sin (t)", "c0 = Cos (t) c = Mul (c0, k) s = Sin (t)"):
+            yield instance(
+                "float[B, S, 16] q, float[1, S, 4] f",
+                f"""qh = Reshape (q, heads) x = Transpose <perm = [0, 2, 1, 3]> (qh)
+                t = Concat <axis = -1> (f, f) {scaled}
+                cos = Unsqueeze (c, i1) sin = Unsqueeze (s, i1)
+                low = Slice (x, i0, i4, i3) high = Slice (x, i4, i8, i3) minus = Neg (high)
+                r = Concat <axis = -1> (minus, low)
+                a = Mul (x, cos) b = Mul (r, sin) y = Add (a, b)""",
+                result="float[B, 2, S, 8] y",
+                constants="""int64[4] heads = {0, 0, 2, 8}, int64[1] i0 = {0}, int64[1] i1 = {1},
+                int64[1] i3 = {3}, int64[1] i4 = {4}, int64[1] i8 = {8}, float k = {1.5}""",
+            )
 
 
 def _parts(negation: Node) -> tuple[Node, Node, Node, Node, Node, Node, Node] | None:

@@ -15,9 +15,14 @@ import numpy as np
 
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, FusionBasePass, TensorType
 
+from ._instances import instance
 from ._sizes import GraphSizes, Size, all_same, remove_dead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, Graph, Node, Value
 
 _Key = tuple[int, tuple[Size, ...]]
@@ -46,6 +51,25 @@ class OrtSizesPass(FusionBasePass):
             if all_same(sizes.of(given), sizes.of(made)):
                 graph.redirect(made, given)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with a size of an inner tensor, equal shapes, and a useless Reshape."""
+        rows = "{0}s = Shape ({0}) {0}n = Slice ({0}s, start, stop) "
+        shape = "{0}t = Concat <axis = 0> ({0}n, minus, eight) "
+        constants = """int64[1] start = {0}, int64[1] stop = {1}, int64[1] minus = {-1},
+            int64[1] eight = {8}"""
+        yield instance(
+            "float[B, S, 8] x",
+            f"""h = Relu (x) {(rows + shape).format("h")} j = Neg (h) {(rows + shape).format("j")}
+            a = Reshape (h, ht) b = Reshape (j, jt) y = Mul (a, b)""",
+            constants=constants,
+        )
+        yield instance(
+            "float[B, S, 8] x",
+            f"h = Exp (x) {rows.format('h')} t = Concat <axis = 0> (hn, minus) y = Reshape (h, t)",
+            result="float[B, R] y",
+            constants=constants,
+        )
 
 
 class _Shared:
@@ -89,6 +113,8 @@ class _Shared:
             numbers = [size for size in sizes if isinstance(size, int)]
             if len(numbers) == len(sizes):
                 found = self._constant(np.array(numbers if rank else numbers[0], np.int64))
+            elif rank and (whole := self._input_of(sizes)) is not None:
+                found = self._shape(whole)
             elif len(sizes) == 1:
                 found = self._read(str(sizes[0]), rank)
             else:
@@ -99,11 +125,20 @@ class _Shared:
 
     def _read(self, symbol: str, rank: int) -> Value:
         source, axis = self._sizes.sources[symbol]
+        index = self._constant(np.array([axis] if rank else axis, np.int64))
+        return self._added("Gather", [self._shape(source), index], 1 if rank else None, {})
+
+    def _input_of(self, sizes: tuple[Size, ...]) -> Value | None:
+        """Return an input of these sizes."""
+        symbol = next(size for size in sizes if not isinstance(size, int))
+        source, _ = self._sizes.sources[str(symbol)]
+        return source if all_same(self._sizes.of(source), sizes) else None
+
+    def _shape(self, source: Value) -> Value:
         if source.name not in self._shapes:
             count = len(self._sizes.of(source) or ())
             self._shapes[source.name] = self._added("Shape", [source], count, {})
-        index = self._constant(np.array([axis] if rank else axis, np.int64))
-        return self._added("Gather", [self._shapes[source.name], index], 1 if rank else None, {})
+        return self._shapes[source.name]
 
     def _added(
         self, op: str, inputs: list[Value], count: int | None, attributes: dict[str, int]

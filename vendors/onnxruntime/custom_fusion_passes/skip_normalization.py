@@ -38,10 +38,13 @@ from gehost import (
 )
 
 from ._attention import added_constant
+from ._instances import instance
 from ._sizes import GraphSizes, all_same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, TensorType, Value
 
@@ -106,6 +109,19 @@ def skip_simplified_layer_normalization(
     return total * scale * gamma, square, scale, total
 
 
+_BY_PARTS = "q = Pow (s, two) m = ReduceMean <axes = [-1]> (q) e = Add (m, eps) r = Sqrt (e)"
+
+
+def _instance(lines: str) -> onnx.ModelProto:
+    """Return a model of x and z [B, S, 8], with weights g, b and c [8]."""
+    return instance(
+        "float[B, S, 8] x, float[B, S, 8] z",
+        lines,
+        constants="float two = {2}, float eps = {1e-5}",
+        **dict.fromkeys("gbc", (8,)),
+    )
+
+
 @dataclass
 class _Norm:
     """A normalization over the last axis."""
@@ -145,6 +161,13 @@ class OrtSkipNormPass(FusionBasePass):
                 context.refuse(node, problem)
                 continue
             self._fuse(context, norm, sizes)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models of a layer normalization after a bias, and of a root mean square."""
+        yield _instance(
+            "t = Add (x, c) s = Add (t, z) y = LayerNormalization <epsilon = 1e-5> (s, g, b)"
+        )
+        yield _instance(f"s = Add (x, z) {_BY_PARTS} n = Div (s, r) y = Mul (n, g)")
 
     def _fuse(self, context: CustomPassContext, norm: _Norm, sizes: GraphSizes) -> None:
         total = norm.x.producer
@@ -224,6 +247,14 @@ class OrtRmsNormPass(FusionBasePass):
                 context.refuse(node, problem)
                 continue
             _by_quotient(context, norm)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with the square as Pow and as Mul."""
+        for square in ("Pow (s, two)", "Mul (s, s)"):
+            parts = _BY_PARTS.replace("Pow (s, two)", square)
+            yield _instance(
+                f"s = Sub (x, z) {parts} i = Reciprocal (r) n = Mul (i, s) y = Mul (n, g)"
+            )
 
 
 def _by_quotient(context: CustomPassContext, norm: _Norm) -> None:

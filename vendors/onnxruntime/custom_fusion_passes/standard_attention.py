@@ -37,10 +37,16 @@ from gehost import (
 
 from ._attention import HEADS_SECOND
 from ._heads import keys_and_values
+from ._instances import CONSTANTS, KEEP, QKV, instance
+from ._instances import KERNEL as CALL
 from ._numbers import numbers
 from ._sizes import GraphSizes, remove_dead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
 KERNEL = "com.microsoft::MultiHeadAttention"
@@ -99,6 +105,27 @@ class OrtStandardAttentionPass(FusionBasePass):
                     _replace_input(kernel, mask, masks[mask.name])
             _fuse(context, kernel, guard, sizes)
         remove_dead(graph)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models with a bias and a mask, and with repeated heads, at opset 23."""
+        yield instance(
+            f"{QKV}, {KEEP}",
+            f"mask = Where (keep, zero, low) {CALL} (q, k, v, bias, , mask)",
+            opset=23,
+            bias=(24,),
+        )
+        repeated = " ".join(
+            f"{name}u = Unsqueeze ({name}, two) {name}e = Expand ({name}u, times) "
+            f"{name}r = Reshape ({name}e, spread)"
+            for name in "kv"
+        )
+        yield instance(
+            "float[B, S, 8] q, float[B, 1, T, 4] k, float[B, 1, T, 4] v",
+            f"{repeated} {CALL} (q, kr, vr)",
+            constants=f"""{CONSTANTS}, int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}},
+            int64[4] spread = {{0, 2, -1, 4}}""",
+            opset=23,
+        )
 
 
 def _guard(kernel: Node) -> Node | None:
