@@ -15,7 +15,7 @@ from gehost_linalg.fusability import (
     results_are_complete,
 )
 from gehost_linalg.fuse import Fused, fuse_checked
-from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of, scalars_read
+from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of
 from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
@@ -49,7 +49,7 @@ class Block:
         self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
         read: set[Value] = set()
         for op in self.place:
-            read.update(op.operands, scalars_read(op))
+            read.update(op.operands, op.scalars)
             for result in op.results:
                 if result in self.made_by or result in read:
                     raise ValueError(f"%{result.name} is made twice, or read before it is made")
@@ -63,7 +63,7 @@ class Block:
             if outputs is not None
             else [each for each in made if not self.readers[each]]
         )
-        self._kept = {*self.outputs, *(size for each in self.outputs for size in scalars_of(each))}
+        self._kept = {*self.outputs, *scalars_of(self.outputs)}
 
     @property
     def ops(self) -> list[Op]:
@@ -73,7 +73,7 @@ class Block:
         read = self.readers.get(value) or self._scalar_readers.get(value)
         return value not in self._kept and not read
 
-    def _users(self, value: Value) -> dict[Op, None]:
+    def users(self, value: Value) -> dict[Op, None]:
         """The operations that read a value, as an operand or as a scalar."""
         readers = dict.fromkeys(self.readers.get(value, ()))
         return readers | self._scalar_readers.get(value, {})
@@ -144,14 +144,14 @@ class Block:
             if value in self.made_by:
                 readers = self.readers[value]
                 readers[op] = readers.get(op, 0) + 1
-        for value in scalars_read(op):
+        for value in op.scalars:
             if value in self.made_by:
                 self._scalar_readers.setdefault(value, {})[op] = None
 
     def _unread(self, op: Op) -> None:
         for value in op.operands:
             self.readers.get(value, {}).pop(op, None)
-        for value in scalars_read(op):
+        for value in op.scalars:
             self._scalar_readers.get(value, {}).pop(op, None)
 
     def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
@@ -161,9 +161,7 @@ class Block:
         stack = [producer]
         while stack:
             op = stack.pop()
-            for reader in dict.fromkeys(
-                each for value in op.results for each in self._users(value)
-            ):
+            for reader in dict.fromkeys(each for value in op.results for each in self.users(value)):
                 if reader is consumer and op is not producer:
                     path = [op]
                     while (before := came[path[-1]]) is not producer:
@@ -182,7 +180,7 @@ class Block:
             op = self.at[place]
             if op is not None and any(
                 (made := self.made_by.get(each)) is producer or made in behind
-                for each in (*op.operands, *scalars_read(op))
+                for each in (*op.operands, *op.scalars)
             ):
                 behind.add(op)
         if behind:
@@ -223,6 +221,7 @@ class Driver:
         self.limit = limit
         self.around = Surroundings(block.made_by.get, block.is_dead)
         self._queued: dict[Op, None] = {}
+        self._next: list[Op] = []
 
     def run(self) -> None:
         """Fuse until nothing qualifies; then through reshapes, if that is on."""
@@ -241,18 +240,23 @@ class Driver:
             self._queued = {op: None for op in self._queued if op in self.block.place}
 
     def _visit(self, op: Op) -> None:
-        current: Op | None = op
-        while current is not None:
+        """Remove, fuse or change an operation, then what comes of it, until nothing applies."""
+        block = self.block
+        self._next.append(op)
+        while self._next:
+            current = self._next.pop()
+            if current not in block.place:
+                continue
             is_generic = isinstance(current, Generic)
-            if all(map(self.block.is_dead, current.results)) and (
+            if all(map(block.is_dead, current.results)) and (
                 is_generic or current.name.startswith("tensor.")
             ):
-                self._remove(current)
-                return
-            if not isinstance(current, Generic):
+                block.remove(current)
+                self._released((*current.operands, *current.scalars))
+            elif not is_generic:
                 self._note_boundary(current)
-                return
-            current = self._fuse_first(current) or self._changed(current)
+            elif not self._fuse_first(current):
+                self._change(current)
 
     def _note_boundary(self, op: Op) -> None:
         """Note the Generics that are not fused into an operation that is none."""
@@ -264,51 +268,46 @@ class Driver:
             (each, refusal) for each, refusal in refusals if refusal is not None
         ]
 
-    def _changed(self, op: Generic) -> Op | None:
-        """Apply the first companion that changes ``op``; return its single replacement, if any."""
+    def _change(self, op: Generic) -> None:
+        """Apply the first companion that changes ``op``."""
         for companion in self.companions:
             made = companion(op, self.around)
-            if made is None:
-                continue
-            change = made if isinstance(made, Change) else Change((made,), {})
-            self._swap(op, change)
-            if len(change.ops) == 1:
-                return change.ops[0]
-            self._queued.update(dict.fromkeys(change.ops))
-            return None
-        return None
+            if made is not None:
+                self._swap(op, made if isinstance(made, Change) else Change((made,), {}))
+                return
 
     def _swap(self, op: Op, change: Change) -> None:
-        """Do a change, and queue the operations that may fuse now."""
+        """Do a change; its operations are visited next, after those that it releases."""
         block = self.block
-        before = dict.fromkeys((*op.operands, *scalars_read(op)))
+        before = dict.fromkeys((*op.operands, *op.scalars))
         for value in change.replaced:
             self._queue_readers(value)
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self._queue_readers(value)
-        read = {value for made in change.ops for value in (*made.operands, *scalars_read(made))}
+        self._next += reversed(change.ops)
+        read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
         self._released([value for value in before if value not in read])
 
     def _queue_readers(self, value: Value) -> None:
         self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
 
     def _released(self, values: Iterable[Value]) -> None:
-        """These have a reader less: their producer may be dead, or have one use now."""
-        for value in values:
+        """These have a reader less: their producer may be dead, or have one use now.
+
+        As in MLIR, a producer with at most one reader left is visited before anything else.
+        """
+        for value in dict.fromkeys(values):
             maker = self.block.made_by.get(value)
             if maker is not None:
                 self._queued[maker] = None
                 for result in maker.results:
                     self._queue_readers(result)
+                if len(self.block.users(value)) < 2:
+                    self._next.append(maker)
 
-    def _remove(self, op: Op) -> None:
-        values = list(dict.fromkeys((*op.operands, *scalars_read(op))))
-        self.block.remove(op)
-        self._released(values)
-
-    def _fuse_first(self, consumer: Generic) -> Generic | None:
-        """Fuse the first operand that qualifies; returns the fused operation, None if none does."""
+    def _fuse_first(self, consumer: Generic) -> bool:
+        """Fuse the first operand that qualifies; returns whether one does."""
         block = self.block
         refusals: list[tuple[OpOperand, Refusal]] = []
         read = [
@@ -329,10 +328,10 @@ class Driver:
             fused = self._fused(operand)
             if not isinstance(fused, Refusal):
                 self._commit(operand, fused.generic, fused.replaced)
-                return fused.generic
+                return True
             refusals.append((operand, fused))
         block.refusals[consumer] = refusals
-        return None
+        return False
 
     def _fuse_through_reshape(self, consumer: Op) -> bool:
         """Fuse the first producer behind a reshape that only ``consumer`` reads."""
@@ -411,6 +410,7 @@ class Driver:
         if share:
             block.move_readers_behind(producer, consumer)
         block.replace(consumer, (fused,), {})
+        self._next.append(fused)
         if share:
             moved = {old: new for old, new in replaced.items() if old is not new}
             for value in moved:
@@ -420,7 +420,7 @@ class Driver:
                 self._queue_readers(new)
         if all(map(block.is_dead, producer.results)):
             block.remove(producer)
-            self._released(scalars_read(producer))
+            self._released(producer.scalars)
         else:
             for result in producer.results:
                 self._queue_readers(result)

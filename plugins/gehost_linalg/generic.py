@@ -230,6 +230,16 @@ class Payload:
         )
 
 
+def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
+    """The sizes of empty and filled tensors, and the scalars that fill them."""
+    found: list[Value] = []
+    for value in values:
+        found += value.sizes
+        if isinstance(value.fill, Value):
+            found.append(value.fill)
+    return tuple(found)
+
+
 @dataclass(frozen=True, eq=False)
 class Generic:
     """A loop nest: for each point, load the operands at their maps, run the payload, store the
@@ -286,11 +296,16 @@ class Generic:
         verify(op)
         return op
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Value, ...]:
         return self.ins + self.outs
 
-    @property
+    @cached_property
+    def scalars(self) -> tuple[Value, ...]:
+        """Values that are read and are no operands: sizes, fills, and scalars of the payload."""
+        return (*scalars_of(self.operands), *self.payload.captured)
+
+    @cached_property
     def axes_maybe(self) -> tuple[frozenset[int], ...]:
         """``maybe`` with an entry for every operand."""
         return self.maybe or (_NONE,) * len(self.maps)
@@ -363,24 +378,13 @@ class Opaque:
     label: str = ""
     origins: tuple[Any, ...] = ()
 
+    @cached_property
+    def scalars(self) -> tuple[Value, ...]:
+        """Sizes and fills of its operands."""
+        return scalars_of(self.operands)
+
 
 Op: TypeAlias = Generic | Opaque
-
-
-def scalars_of(value: Value) -> tuple[Value, ...]:
-    """The sizes of an empty or filled tensor, and the scalar that fills it."""
-    return (*value.sizes, value.fill) if isinstance(value.fill, Value) else value.sizes
-
-
-def scalars_read(op: Op) -> Iterator[Value]:
-    """Yield the values that an operation reads without having them as operands.
-
-    They are the sizes and elements of its empties and fills, and the scalars of its payload.
-    """
-    for value in op.operands:
-        yield from scalars_of(value)
-    if isinstance(op, Generic):
-        yield from op.payload.captured
 
 
 class GenericError(ValueError):

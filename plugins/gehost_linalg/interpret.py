@@ -443,10 +443,7 @@ def interpret(
         note(value, array)
     for op in ops:
         if isinstance(op, Generic):
-            refs = [ref for each in op.payload.ops for ref in each.operands] + list(
-                op.payload.yields
-            )
-            scalars = {ref: array_of(ref)[()] for ref in refs if isinstance(ref, Value)}
+            scalars = {value: array_of(value)[()] for value in op.payload.captured}
             results = run_generic(op, [operand(value) for value in op.operands], scalars, sizes)
         else:
             results = [_opaque(op, [array_of(value) for value in op.operands], sizes)]

@@ -108,10 +108,8 @@ def print_generic(op: Generic, name: str = "generic") -> str:
         for value in dict.fromkeys(op.operands)
         if value.kind in {"tensor", "scalar"} and value.constant is None
     ]
-    captured = [ref for each in op.payload.ops for ref in each.operands if isinstance(ref, Value)]
-    return print_function(
-        Function(name, list(dict.fromkeys([*arguments, *captured])), [op], list(op.results))
-    )
+    read = dict.fromkeys([*arguments, *op.scalars])
+    return print_function(Function(name, list(read), [op], list(op.results)))
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")

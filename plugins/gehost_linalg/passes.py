@@ -161,9 +161,8 @@ class FuseElementwisePass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Replace each group of one graph."""
-        with gc_disabled():
-            plan = Plan(graph, context.options, self._controls)
-            return self._replace_all(graph, plan, context)
+        with gc_disabled():  # the plan is freed inside: a collection would visit all of it
+            return self._replace_all(graph, Plan(graph, context.options, self._controls), context)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """A chain with a broadcast, and a reduction with its reader."""

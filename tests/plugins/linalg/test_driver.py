@@ -76,6 +76,40 @@ class TestDiamond:
         ).refusals("always")
 
 
+def test_a_dead_reader_goes_before_later_operations_are_fused() -> None:
+    """As in MLIR: without it, exp is fused into tanh. Fused into the sum first, tanh would leave exp alone."""
+    one = '{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}'
+    text = f"""func.func @f(%a: tensor<7xf32>, %s: tensor<f32>) -> tensor<f32> {{
+  %e = tensor.empty() : tensor<4xf32>
+  %p = linalg.generic {one.replace("(d0)>", "(d0 * 2)>", 1)} ins(%a : tensor<7xf32>) outs(%e : tensor<4xf32>) {{
+  ^bb0(%x: f32, %o: f32):
+    %y = math.exp %x : f32
+    linalg.yield %y : f32
+  }} -> tensor<4xf32>
+  %c = linalg.generic {one} ins(%p : tensor<4xf32>) outs(%e : tensor<4xf32>) {{
+  ^bb0(%x1: f32, %o1: f32):
+    %y1 = math.tanh %x1 : f32
+    linalg.yield %y1 : f32
+  }} -> tensor<4xf32>
+  %dead = linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+    iterator_types = ["parallel"]}} ins(%c, %p : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) {{
+  ^bb0(%x2: f32, %z2: f32, %o2: f32):
+    %y2 = arith.addf %x2, %z2 : f32
+    linalg.yield %y2 : f32
+  }} -> tensor<4xf32>
+  %r = linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]}}
+    ins(%c : tensor<4xf32>) outs(%s : tensor<f32>) {{
+  ^bb0(%x3: f32, %o3: f32):
+    %y3 = arith.addf %x3, %o3 : f32
+    linalg.yield %y3 : f32
+  }} -> tensor<f32>
+  return %r : tensor<f32>
+}}"""
+    function = parse(text)[0]
+    block = fuse_block(function.ops, outputs=function.outputs)
+    assert [payload(op) for op in block.ops] == [["exp", "tanh"], ["addf"]]
+
+
 def test_share_moves_other_readers_behind_the_fused_operation() -> None:
     """P, X(P), C(P): X reads what the fused operation makes, so that it must come after it."""
     case = Case("diamond")
