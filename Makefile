@@ -14,6 +14,9 @@ IREE := build/iree-venv
 MODELS := build/models-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
+# the tests start many processes, which would compile gehost's modules again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint types tests docs backend sizes shapes runtime runtime-peers runtime-latency tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed

@@ -347,6 +347,13 @@ class OpRegistry:
         self._suspects: dict[str, list[OpDef]] = {}
         """Registered operators that an unknown name may misspell."""
 
+    def copy(self) -> OpRegistry:
+        """Return a registry of its own with the same entries."""
+        other = OpRegistry()
+        other._ops = dict(self._ops)
+        other._by_type = {op_type: list(found) for op_type, found in self._by_type.items()}
+        return other
+
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._ops.values())
 

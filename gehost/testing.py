@@ -9,7 +9,8 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,13 +21,14 @@ from gehost.host.ge_style import pass_spec
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
+from gehost.host.vendors import vendor_directories
 from gehost.ir.graph import Graph, Value
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
 from gehost.passes.registration import PassRegistration, mark_of
-from gehost.settings import NO_OPTIONS, check_settings
+from gehost.settings import NO_OPTIONS
 from gehost.spelling import counted
 from gehost.stages import CustomPassStage
 
@@ -37,6 +39,8 @@ PassClass: TypeAlias = type[FusionBasePass]
 PluginList: TypeAlias = Sequence[tuple[str, Any]]
 """Plugins by name, for vendor files in other styles: ``[("drr", gehost_drr)]``."""
 Array: TypeAlias = np.ndarray[Any, Any]
+_Contents: TypeAlias = tuple[tuple[str, int, int], ...]
+"""Files of vendors: path, time of the last change in ns, size in bytes."""
 
 
 def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelProto:
@@ -70,6 +74,8 @@ def run_pass(
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
     """Compile with one pass alone; return the result and its record.
+
+    Vendors and plugins are loaded once for all calls, and again when a file of the vendors changes.
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
@@ -255,23 +261,41 @@ def _host(
     cleanup: bool,
     watching: PluginList = (),
 ) -> Host:
-    options = HostOptions(
-        vendors=[] if vendors is None else [vendors], plugins=plugins is None, cleanup=cleanup
-    )
-    given = [*(plugins or ()), *watching]
-    host = Host(options, given)
+    roots = () if vendors is None else (os.fspath(vendors),)
+    given = None if plugins is None else tuple(plugins)
+    if watching or not all(isinstance(plugin, ModuleType) for _, plugin in given or ()):
+        options = HostOptions(vendors=roots, plugins=given is None)
+        host = Host(options, (*(given or ()), *watching))
+    else:
+        host = _loaded(roots, _contents(roots), given)
     names = host.passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
         others = [name for name in names if name != pass_]
-        return host.with_options(enable=[pass_], disable=others, settings=settings)
-    host = host.with_options(disable=names)
-    spec = _spec(pass_)
-    check_settings(settings, {spec.name: spec.options})
-    host.options = replace(host.options, settings=settings)
-    host.passes.add(spec)
-    host.ops.add_marked(vars(sys.modules[pass_.__module__]))
-    return host
+        return host.with_options(enable=[pass_], disable=others, settings=settings, cleanup=cleanup)
+    operators = vars(sys.modules[pass_.__module__])
+    return host.with_pass_alone(_spec(pass_), operators, settings=settings, cleanup=cleanup)
+
+
+@lru_cache(maxsize=8)
+def _loaded(
+    roots: tuple[str, ...],
+    contents: _Contents,  # noqa: ARG001 - changed files are loaded again
+    plugins: tuple[tuple[str, ModuleType], ...] | None,
+) -> Host:
+    """Load the vendors and plugins once for all calls; None: the installed plugins."""
+    return Host(HostOptions(vendors=roots, plugins=plugins is None), plugins or ())
+
+
+def _contents(roots: tuple[str, ...]) -> _Contents:
+    """Return what changes when a file of the vendors does."""
+    files = (
+        file
+        for root in roots
+        for directory in vendor_directories(root, [])
+        for file in sorted(directory.rglob("*.py"))
+    )
+    return tuple((os.fspath(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 
 def _spec(cls: PassClass) -> PassSpec:

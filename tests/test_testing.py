@@ -266,6 +266,56 @@ def test_run_pass_takes_the_name_of_a_vendors_pass_and_runs_that_alone(vendors: 
         run_pass(TWICE, "Three", vendors=vendors.root)
 
 
+def test_vendors_are_loaded_once_and_again_when_a_file_changes(vendors: Any) -> None:
+    file = vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs"))
+    helper = vendors.write_raw("acme/custom_fusion_passes/_loads.py", "")
+    origins = file.parent / "loads.txt"
+    note = f"with open({str(origins)!r}, 'a') as log: log.write('+')"
+    file.write_text(f"{file.read_text()}\n{note}\n")
+    for new, loads in (("Abs", "+"), ("Abs", "+"), ("Sin", "++"), ("Sin", "++")):
+        text = file.read_text().replace("es.Abs", f"es.{new}")
+        if text != file.read_text():
+            file.write_text(f"{text}\n")
+        result, _ = run_pass(TWICE, "One", vendors=vendors.root)
+        assert [node.op_type for node in result.graph.node] == [new, new]
+        assert origins.read_text() == loads
+    helper.write_text("# changed")
+    run_pass(TWICE, "One", vendors=vendors.root)
+    assert origins.read_text() == "+++"
+    vendors.write("acme/b.py", vendors.swap("Two", "Neg", "Exp"))
+    result, _ = run_pass(TWICE, "Two", vendors=vendors.root)
+    assert [node.op_type for node in result.graph.node] == ["Exp", "Exp"]
+
+
+def test_two_classes_of_one_name_do_not_share_what_was_loaded() -> None:
+    def swap(new: str) -> type[FusionBasePass]:
+        class Swap(RemoveNegPairPass):
+            def Patterns(self) -> list[Pattern]:
+                return [Pattern(unary("Neg"))]
+
+            def Replacement(self, match: Any) -> EsGraph:
+                return unary(new)
+
+        return Swap
+
+    for new in ("Abs", "Sin", "Abs"):
+        result, _ = run_pass(TWICE, swap(new))
+        assert [node.op_type for node in result.graph.node] == [new, new]
+
+
+def test_a_pass_under_test_does_not_stay_in_the_host(vendors: Any) -> None:
+    @REG_FUSION_PASS
+    class One(RemoveNegPairPass):
+        pass
+
+    run_pass(TWICE, One)
+    vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs"))
+    with pytest.raises(VendorError, match="a pass called One is registered already"):
+        run_pass(TWICE, One, vendors=vendors.root)
+    _, record = run_pass(TWICE, One)
+    assert record.replaced == 1
+
+
 def test_report_of_runs_all_passes(vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs"), vendors.swap("Two", "Abs", "Sin"))
     result, report = report_of(TWICE, vendors.root, cleanup=False)

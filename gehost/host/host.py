@@ -33,7 +33,7 @@ from gehost.host.importers import ImporterRegistry
 from gehost.host.kinds import KindRegistry
 from gehost.host.pipeline import PIPELINE
 from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
-from gehost.host.registry import PassRegistry
+from gehost.host.registry import PassRegistry, PassSpec
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
@@ -185,14 +185,41 @@ class Host:
         Raises:
             UsageError: such a field is given, or the new options are not valid.
         """
+        # patterns may depend on settings and assumptions
+        reusable = {} if "settings" in changes or "assume" in changes else self._reusable
+        return self._with(changes, self.passes, self.ops, reusable)
+
+    def with_pass_alone(self, spec: PassSpec, namespace: Mapping[str, Any], **changes: Any) -> Host:
+        """Return this host with one more pass, and all its own passes off.
+
+        Args:
+            spec: the pass; this host does not get it.
+            namespace: ``vars(module)`` of its file, for the operators that it registers.
+            changes: as for ``with_options``.
+
+        Raises:
+            UsageError: as for ``with_options``.
+            VendorError: a pass of this name is loaded, or an operator is declared differently.
+        """
+        passes, ops = self.passes.copy(), self.ops.copy()
+        passes.add(spec)
+        ops.add_marked(namespace)
+        return self._with({**changes, "disable": self.passes.names()}, passes, ops, {})
+
+    def _with(
+        self,
+        changes: dict[str, Any],
+        passes: PassRegistry,
+        ops: OpRegistry,
+        reusable: dict[str, PatternFusionPass],
+    ) -> Host:
         loaded = sorted(name for name in changes if name.startswith(_LOADING))
         if loaded:
             raise UsageError(f"{', '.join(loaded)}: only a new Host can change this")
         other = object.__new__(Host)
         vars(other).update(vars(self))
         other.options = replace(self.options, **changes)
-        if "settings" in changes or "assume" in changes:
-            other._reusable = {}  # their patterns may depend on them
+        other.passes, other.ops, other._reusable = passes, ops, reusable
         other._apply_options()
         return other
 
@@ -487,9 +514,7 @@ class Host:
         with ExitStack() as stack:
             stack.enter_context(exclusive())
             with self._modules.installed():
-                spare = stack.enter_context(
-                    gc_frozen_models(is_free=self._own_process or gc_unfrozen())
-                )
+                spare = stack.enter_context(gc_frozen_models(own_process=self._own_process))
                 with report.timed("load"):
                     model = load()
                 spare(model)

@@ -74,6 +74,12 @@ class PassRegistry:
         self._vendor, self._from_plugin = "", False
         self._suspects: dict[type, str] = {}
 
+    def copy(self) -> PassRegistry:
+        """Return a registry of its own with the same entries."""
+        other = PassRegistry()
+        other._specs, other._suspects = dict(self._specs), dict(self._suspects)
+        return other
+
     @contextmanager
     def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
         """Register the block's passes as ``vendor``'s, none after an error."""

@@ -41,7 +41,7 @@ def gc_unfrozen() -> bool:
 
 
 @contextmanager
-def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
+def gc_frozen_models(*, own_process: bool) -> Generator[Callable[[Model], None]]:
     """Keep the collector from walking large models repeatedly.
 
     The models live until the end.
@@ -49,14 +49,16 @@ def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
     Yields a function to call with each loaded model; it freezes a large one.
 
     Args:
-        is_free: no other code in the process uses ``gc.freeze``, which is undone at the end.
+        own_process: ``gc.freeze``, which is undone at the end, is used by no other code. Otherwise
+            a large model is frozen only if nothing is: counting frozen objects walks them all, so
+            a small model does not ask.
     """
     thresholds = gc.get_threshold()
     is_frozen = False
 
     def freeze(model: Model) -> None:
         nonlocal is_frozen
-        if is_free and len(model.graph) >= LARGE:
+        if len(model.graph) >= LARGE and (own_process or gc_unfrozen()):
             gc.freeze()
             is_frozen = True
             # garbage of a compile grows with the model

@@ -262,7 +262,7 @@ def test_all_generations_are_collected_seldom_while_a_large_model_is_there(
 ):
     monkeypatch.setattr(gc_policy, "LARGE", 4)
     gc.set_threshold(*given)
-    with suppress(KeyError), gc_frozen_models(is_free=True) as spare:
+    with suppress(KeyError), gc_frozen_models(own_process=True) as spare:
         spare(Model(parsed("g (float[2] x) => (float[2] o) { o = Exp(x) }")))
         assert gc.get_threshold() == given
         assert gc_unfrozen()
@@ -272,6 +272,12 @@ def test_all_generations_are_collected_seldom_while_a_large_model_is_there(
         raise KeyError
     assert gc.get_threshold() == given
     assert gc_unfrozen()
+
+
+def test_a_small_model_does_not_count_frozen_objects(monkeypatch):
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("walks the heap"))
+    with gc_frozen_models(own_process=False) as freeze:
+        freeze(Model(parsed()))
 
 
 def test_what_python_itself_keeps_from_the_collector_is_nobody_s_plan(monkeypatch):

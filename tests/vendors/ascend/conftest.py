@@ -31,6 +31,7 @@ class Ascend:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._host = Host(HostOptions(vendors=[root], plugins=False, cleanup=False))
 
     def model(self, text: str, *, opset: int = 17, ir: int = 8, **weights: Any) -> onnx.ModelProto:
         """A model from ONNX text without its header; each weight is an array, or a shape to be filled with seeded numbers."""
@@ -56,17 +57,14 @@ class Ascend:
         self, model: onnx.ModelProto, *passes: str, **options: Any
     ) -> tuple[onnx.ModelProto, list[PassRecord]]:
         """Compile with these passes (none named: all) and without clean-up; returns the model and the passes' records."""
+        known = self._host.passes.names()
+        assert set(passes) <= set(known)
         settings: dict[str, Any] = {
-            "vendors": [self.root],
-            "plugins": False,
-            "cleanup": False,
             "enable": [name for name in EXAMPLES if not passes or name in passes],
+            "disable": [name for name in known if name not in passes] if passes else [],
             **options,
         }
-        known = Host(HostOptions(**settings)).passes.names()
-        assert set(passes) <= set(known)
-        off = [name for name in known if name not in passes] if passes else []
-        result, report = Host(HostOptions(**settings, disable=off)).run(model)
+        result, report = self._host.with_options(**settings).run(model)
         assert not report.problems
         return result, [record for record in report.passes if record.name in passes or not passes]
 
@@ -159,8 +157,8 @@ class Ascend:
         )
 
 
-@pytest.fixture
-def ascend(tmp_path: Path) -> Ascend:
-    (tmp_path / "vendors").mkdir()
-    (tmp_path / "vendors" / VENDOR.name).symlink_to(VENDOR)
-    return Ascend(tmp_path / "vendors")
+@pytest.fixture(scope="session")
+def ascend(tmp_path_factory: pytest.TempPathFactory) -> Ascend:
+    root = tmp_path_factory.mktemp("vendors")
+    (root / VENDOR.name).symlink_to(VENDOR)
+    return Ascend(root)
