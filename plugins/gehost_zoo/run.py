@@ -99,28 +99,31 @@ def run_tasks(
     """
     pending: set[Future[Any]] = set()
 
-    def settle(most: int) -> None:
+    def settle() -> None:
+        """Append the results that have come, after at most a second's wait for one."""
         nonlocal pending
-        while len(pending) > most:
-            done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
-            if not done:
-                engine.check()
-            failure: GehostError | None = None
-            for future in done:
-                try:
-                    record = future.result()
-                except GehostError as error:  # raised when the others are appended
-                    failure = failure or error
-                else:
-                    results.append(record)
-                    finished(record)
-            if failure is not None:
-                raise failure
+        done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+        if not done:
+            engine.check()
+        failure: GehostError | None = None
+        for future in done:
+            try:
+                record = future.result()
+            except GehostError as error:  # raised when the others are appended
+                failure = failure or error
+            else:
+                results.append(record)
+                finished(record)
+        if failure is not None:
+            raise failure
 
     for task in tasks:
-        settle(2 * engine.capacity - 1)
+        # a cluster's capacity is 0 while none of its workers is connected
+        while pending and len(pending) >= 2 * engine.capacity:
+            settle()
         pending.add(engine.submit(task))
-    settle(0)
+    while pending:
+        settle()
 
 
 def exit_code(entries: list[Entry], results: dict[str, Record], invalid: list[str]) -> int:

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from importlib.metadata import EntryPoint
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -264,6 +265,36 @@ def test_models_are_read_when_their_turn_comes(place: Any, monkeypatch: Any) -> 
     assert place.zoo("models", "-o", "out", "--jobs", "1") == 0
     assert len(hashed) == 9
     assert max(ahead) <= 3
+
+
+class _Comes:
+    """An engine whose workers connect when the third model is submitted, and leave after it."""
+
+    def __init__(self) -> None:
+        self.capacity = self.checks = self.submitted = 0
+
+    def submit(self, task: Any) -> Future[Any]:
+        self.submitted += 1
+        self.capacity = 2 if self.submitted == 3 else 0
+        future: Future[Any] = Future()
+        future.set_result({"model": task})
+        return future
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.checks > 9:
+            raise AssertionError("waits for results that nobody computes")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_cluster_without_workers_for_a_while_runs_the_rest_later() -> None:
+    finished, lines = list[Any](), list[Any]()
+    results: Any = SimpleNamespace(append=lines.append)
+    run_module.run_tasks(iter("abcdef"), _Comes(), results, finished.append)  # pyright: ignore[reportArgumentType]
+    assert finished == lines
+    assert [record["model"] for record in lines] == list("abcdef")
 
 
 def test_two_runs_at_a_time_do_not_share_a_directory(place: Any) -> None:
