@@ -122,9 +122,12 @@ class _Printer:
         self._used: set[str] = set()
         self._lines: list[str] = []
         self._constants: dict[tuple[Any, ...], str] = {}
-        self._sizes: dict[tuple[str, int], str] = {}
+        self._sizes: dict[tuple[Value, int] | str, str] = {}
+        """The sizes of axes, and sizes by their names."""
         self._roots: dict[tuple[Value, int], tuple[Value, int]] = {}
-        """For an axis of a result, the axis of an argument that has its size."""
+        """For an axis of a result, that of another tensor of its size."""
+        self._merged: dict[tuple[Value, int], tuple[Value, list[int]]] = {}
+        """For an axis of a collapsed tensor, the axes that it merges."""
 
     def text(self) -> str:
         function = self._function
@@ -186,7 +189,8 @@ class _Printer:
                 raise GenericError(f"nothing gives the size {value.name}")
             return named
         if value.kind in {"empty", "fill"}:
-            sizes = self._dynamic(value, op)
+            unknown = [axis for axis, size in enumerate(value.shape or ()) if not is_known(size)]
+            sizes = self._dynamic(value, unknown, op)
             empty = self._fresh(value.name) if value.kind == "empty" else self._fresh("empty")
             self._lines.append(f"  {empty} = tensor.empty({', '.join(sizes)}) : {value.type_text}")
             if value.kind == "empty":
@@ -214,12 +218,14 @@ class _Printer:
             return name
         return self._name(value)
 
-    def _dynamic(self, value: Value, op: Generic | None) -> list[str]:
-        """The unknown sizes of a tensor, in order."""
+    def _dynamic(self, value: Value, unknown: Sequence[int], op: Generic | None) -> list[str]:
+        """The unknown sizes of an empty or filled tensor, in order."""
         if value.sizes:
-            return [self._value(size, None) for size in value.sizes]
-        unknown = [axis for axis, size in enumerate(value.shape or ()) if not is_known(size)]
-        return [self._size(value, axis, op) for axis in unknown]
+            sizes = [self._value(size, None) for size in value.sizes]
+        else:
+            sizes = [self._size(value, axis, op) for axis in unknown]
+        self._sizes.update({(value, axis): size for axis, size in zip(unknown, sizes, strict=True)})
+        return sizes
 
     def _size(self, value: Value, axis: int, op: Generic | None) -> str:
         """The size of an axis: by its name, else from an operand that the same loop walks along."""
@@ -239,27 +245,37 @@ class _Printer:
             ]
             if isinstance(wanted, Dim) and found:
                 _, other, at = min(found, key=lambda each: each[0])
-                return self._dim(self._value(other, None), other, at)
+                return self._dim(other, at)
         raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
 
-    def _dim(self, source: str, value: Value, axis: int) -> str:
-        """The size of an axis of a tensor; by its source, if that has the axis."""
-        if (value, axis) in self._roots:
-            value, axis = self._roots[value, axis]
-            source = self._value(value, None)
-        if (source, axis) not in self._sizes:
-            number = self._constant(Literal(axis, "index"))
-            name = self._sizes[source, axis] = self._fresh("dim")
+    def _dim(self, value: Value, axis: int) -> str:
+        """The size of an axis of a tensor."""
+        value, axis = self._roots.get((value, axis), (value, axis))
+        if (value, axis) in self._merged:
+            source, group = self._merged.pop((value, axis))
+            self._sizes[value, axis] = self._product(source, group)
+        if (value, axis) not in self._sizes:
+            source, number = self._value(value, None), self._constant(Literal(axis, "index"))
+            name = self._sizes[value, axis] = self._fresh("dim")
             self._lines.append(f"  {name} = tensor.dim {source}, {number} : {value.type_text}")
-        return self._sizes[source, axis]
+        return self._sizes[value, axis]
+
+    def _product(self, value: Value, axes: Sequence[int]) -> str:
+        """The size of several axes that are merged, of which one at least is not known."""
+        shape = value.shape or ()
+        first, *others = [self._dim(value, axis) for axis in axes if not is_known(shape[axis])]
+        known = prod([int(shape[axis] or 0) for axis in axes if is_known(shape[axis])])
+        for other in others:
+            first = self._index_op("muli", first, other)
+        return self._index_op("muli", first, known) if known != 1 else first
 
     def _named_size(self, size: str) -> str | None:
         """A size by its name: an axis of an argument, else of a result, else a part of another."""
         if size.isdecimal():
             return self._constant(Literal(int(size), "index"))
-        for value, name in self._names.items():  # arguments come first
+        for value in self._names:  # arguments come first
             if value.kind == "tensor" and value.shape is not None and size in value.shape:
-                return self._dim(name, value, value.shape.index(size))
+                return self._dim(value, value.shape.index(size))
         part = self._function.rules.get(size)
         if isinstance(part, Broadcast):  # the text is that of equal sizes
             return next(filter(None, [self._named_size(str(each)) for each in part.sizes]), None)
@@ -268,21 +284,20 @@ class _Printer:
         whole = self._named_size(str(part.whole))
         if whole is None:
             return None
-        if (size, 0) not in self._sizes:
-            end = self._index_op("minsi", whole, part.end) if part.end < 2**31 else whole
-            length = (
-                self._index_op("subi", end, part.start - part.step + 1)
-                if part.start != part.step - 1
-                else end
-            )
-            self._sizes[size, 0] = (
-                self._index_op("divsi", length, part.step) if part.step > 1 else length
-            )
-        return self._sizes[size, 0]
+        if size not in self._sizes:
+            made = self._index_op("minsi", whole, part.end) if part.end < 2**31 else whole
+            if part.start != part.step - 1:
+                made = self._index_op("subi", made, part.start - part.step + 1)
+            if part.start >= part.step:  # it may begin behind the end
+                made = self._index_op("maxsi", made, 0)
+            self._sizes[size] = self._index_op("divsi", made, part.step) if part.step > 1 else made
+        return self._sizes[size]
 
-    def _index_op(self, name: str, operand: str, number: int) -> str:
-        constant, made = self._constant(Literal(number, "index")), self._fresh("size")
-        self._lines.append(f"  {made} = arith.{name} {operand}, {constant} : index")
+    def _index_op(self, name: str, operand: str, other: str | int) -> str:
+        if isinstance(other, int):
+            other = self._constant(Literal(other, "index"))
+        made = self._fresh("size")
+        self._lines.append(f"  {made} = arith.{name} {operand}, {other} : index")
         return made
 
     def _opaque(self, op: Opaque) -> None:
@@ -300,6 +315,9 @@ class _Printer:
         elif op.name == "tensor.extract_slice":
             self._extract_slice(op)
         elif op.name == COLLAPSE:
+            for axis, group in enumerate(axes_of(op)):
+                if not is_known((op.results[0].shape or ())[axis]):
+                    self._merged[op.results[0], axis] = (op.operands[0], group)
             self._lines.append(
                 f"  {results} = {COLLAPSE} {operands[0]} {op.attribute} : {given} into {made}"
             )
@@ -333,8 +351,11 @@ class _Printer:
                 if each not in unknown:
                     yield str(shape[each])
                     continue
-                whole = self._dim(self._value(source, None), source, axis)
-                yield self._index_op("divsi", whole, prod(known)) if prod(known) != 1 else whole
+                size = self._dim(source, axis)
+                if prod(known) != 1:
+                    size = self._index_op("divsi", size, prod(known))
+                self._sizes[op.results[0], each] = size
+                yield size
 
     def _extract_slice(self, op: Opaque) -> None:
         source, value = op.operands[0], op.results[0]
@@ -342,11 +363,12 @@ class _Printer:
         given = iter(op.operands[1:])  # of a text that was read
         sizes: list[str] = []
         for axis, size in enumerate(value.shape or ()):
-            read_size = None if is_known(size) else next(given, None)
-            if read_size is not None:
-                sizes.append(self._value(read_size, None))
-            else:
-                sizes.append(str(size) if is_known(size) else self._size(value, axis, None))
+            if is_known(size):
+                sizes.append(str(size))
+                continue
+            stated = next(given, None)
+            sizes.append(self._value(stated, None) if stated else self._size(value, axis, None))
+            self._sizes[value, axis] = sizes[-1]
         begins = str(op.attribute).split(",")
         places = f"[{', '.join(begins)}] [{', '.join(sizes)}] [{', '.join('1' for _ in begins)}]"
         types = f"{source.type_text} to {value.type_text}"
@@ -382,20 +404,10 @@ class _Printer:
         self._note_roots(op)
 
     def _note_roots(self, op: Generic) -> None:
-        """Reading a size of a result would be another use of it."""
-        for place, result in enumerate(op.results):
-            for axis, wanted in enumerate(op.out_map(place).results):
-                found = [
-                    (maybe, place, other, at)
-                    for place, (_, other, at, each, maybe) in enumerate(op.axes())
-                    if each == wanted
-                    and isinstance(each, Dim)
-                    and other.kind == "tensor"
-                    and other.constant is None
-                ]
-                if found:
-                    _, _, other, at = min(found)
-                    self._roots[result, axis] = self._roots.get((other, at), (other, at))
+        """Take the sizes of a result from its out: reading them would be another use of it."""
+        for out, result in zip(op.outs, op.results, strict=True):
+            for axis in range(len(result.shape or ())):
+                self._roots[result, axis] = self._roots.get((out, axis), (out, axis))
 
     def _outside(self, ref: Ref) -> str | None:
         if isinstance(ref, Literal):
@@ -921,7 +933,7 @@ class _Parser(Scanner):
             sizes: list[Size] = [
                 size for axis, size in enumerate(many.shape or ()) if axis in group
             ]
-            if sizes.count(None) > 1 or (None in sizes) != (whole is None):
+            if (name == EXPAND and sizes.count(None) > 1) or (None in sizes) != (whole is None):
                 raise self.error(
                     f"of a group of axes, at most one size may be unknown: {groups}", at
                 )

@@ -16,6 +16,7 @@ import onnx
 
 from gehost import Host, HostOptions
 from gehost_linalg.commands import Shown, plans_of
+from gehost_linalg.driver import fuse_all
 from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.group import is_boundary
 from gehost_linalg.mlir import Function, parse
@@ -86,6 +87,9 @@ def mlir_counts(path: Path, iree: Iree) -> Counter[str]:
                 continue
             counts["verified"] += 1
             theirs, ours = maps_of(iree.fused_functions(before)[0]), maps_of(parse(after)[0])
+            (read,) = parse(before)
+            read.ops = fuse_all(read.ops, outputs=read.outputs)
+            counts["fused to the same when read again"] += maps_of(read) == ours
             if theirs == ours:
                 counts["fused to the same"] += 1
             else:

@@ -89,6 +89,36 @@ def test_parts_of_unknown_sizes_are_read_again(tmp_path: Path, step: int) -> Non
 
 
 @pytest.mark.parametrize(
+    ("body", "inputs", "outputs"),
+    [
+        ("a = Slice(x, s, e, z, k)\nb = Tanh(a)\ny = Exp(b)", "float[n,m] x", "float[p,m] y"),
+        ("a = Tanh(x)\nr = Reshape(a, q)\nb = Exp(r)\ny = Relu(b)", "float[n,8] x", "float[n,2,4] y"),
+        ("a = Tanh(x)\nb = Exp(a)\nr = Reshape(b, f)\ny = Relu(r)", "float[n,2,4] x", "float[m,4] y"),
+        ("a = Tanh(x)\nb = Exp(a)\nr = Reshape(b, f)\ny = Relu(r)", "float[n,k,4] x", "float[m,4] y"),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_model_fuses_as_the_model_does(
+    tmp_path: Path, body: str, inputs: str, outputs: str
+) -> None:
+    """A size of a result is that of its out: reading it from the result would be another use."""
+    numbers = {"s": "1", "e": "100", "z": "0", "k": "2", "q": "0, 2, 4", "f": "-1, 4"}
+    constants = [
+        f"{name} = Constant<value = int64[{text.count(',') + 1}] {{{text}}}>()"
+        for name, text in numbers.items()
+    ]
+    made = parse(graph("\n".join([*constants, body]), inputs, outputs))
+    onnx.save(made, tmp_path / "m.onnx")
+    (tmp_path / "vendors").mkdir()
+    options = ("--companions", "reshape")
+    before = shown(str(tmp_path / "m.onnx"), *options, "--format", "mlir", "--before")
+    (tmp_path / "m.mlir").write_text(before)
+    theirs = run(str(tmp_path / "m.mlir"), *options, "--after").output
+    ours = shown(str(tmp_path / "m.onnx"), *options, "--format", "mlir", "--after")
+    assert (theirs.count("linalg.generic"), ours.count("linalg.generic")) == (1, 1)
+    assert before.count("linalg.generic") >= 3
+
+
+@pytest.mark.parametrize(
     ("statement", "reason"),
     [
         ("%n = arith.minsi %i, %f : index", "column 24: %f is f32, not index"),
