@@ -66,7 +66,7 @@ def _without(
         ins=tuple([op.ins[index] for index in places if index < count]),
         outs=tuple([op.outs[out] for out in outs]),
         maps=tuple([op.maps[index] for index in places]),
-        payload=kept.live().reading(moved),
+        payload=kept.live().renumbered(moved),
         results=tuple([op.results[out] for out in outs]),
         maybe=tuple([op.axes_maybe[index] for index in places]) if op.maybe else (),
     )
@@ -94,7 +94,7 @@ def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
         for index, value in enumerate(op.ins)
         if value.fill is not None and index in op.payload.reads
     }
-    return replace(op, payload=op.payload.reading(args)) if args else None
+    return replace(op, payload=op.payload.renumbered(args)) if args else None
 
 
 def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
@@ -174,8 +174,7 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
 def _only_carried(op: Generic, out: int) -> bool:
     """Whether an out's initial value is read by its own yield alone."""
     index = len(op.ins) + out
-    read = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
-    return op.payload.yields[out] == Arg(index) and read.count(Arg(index)) == 1
+    return op.payload.yields[out] == Arg(index) and op.payload.refs.count(Arg(index)) == 1
 
 
 def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
@@ -189,8 +188,7 @@ def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
             or Arg(index) not in op.payload.ops[ref.index].operands
         ):
             continue
-        read = [each for op_ in op.payload.ops for each in op_.operands] + list(op.payload.yields)
-        if read.count(Arg(index)) == 1 and read.count(ref) == 1:
+        if op.payload.refs.count(Arg(index)) == 1 and op.payload.refs.count(ref) == 1:
             yields = (*op.payload.yields[:out], Arg(index), *op.payload.yields[out + 1 :])
             return replace(op, payload=Payload(op.payload.ops, yields).live())
     return None

@@ -50,6 +50,14 @@ class OpOperand:
         assert self.producer is not None
         return self.producer.results.index(self.value)
 
+    @property
+    def axes(self) -> list[int]:
+        """For each loop of the producer its axis of the operand; only after condition 8 holds."""
+        producer, _ = self.generics()
+        inverse = producer.out_map(self.result).inverse()
+        assert inverse is not None
+        return [axis.index for axis in inverse.results if isinstance(axis, Dim)]
+
     def generics(self) -> tuple[Generic, Generic]:
         """Producer and consumer; only after conditions 1 and 2 hold."""
         assert isinstance(self.producer, Generic)
@@ -216,13 +224,7 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
     maybe = consumer.axes_maybe[operand.index]
     if not maybe:
         return None
-    inverse = producer.out_map(operand.result).inverse()
-    assert inverse is not None
-    loops = {
-        loop
-        for loop, axis in enumerate(inverse.results)
-        if isinstance(axis, Dim) and axis.index in maybe
-    }
+    loops = {loop for loop, axis in enumerate(operand.axes) if axis in maybe}
     strided = [each for map_ in producer.maps for each in map_.results if not isinstance(each, Dim)]
     for expr in (*strided, *producer.payload.indices):
         if dims_of(expr) & loops:
@@ -308,15 +310,9 @@ def _unsure(operand: OpOperand) -> set[int]:
     known = set[int]()
     for map_ in producer.maps[: len(producer.ins)]:
         known |= map_.loops
-    inverse = producer.out_map(operand.result).inverse()
-    assert inverse is not None
     read = consumer.maps[operand.index].results
-    axes = [
-        axis.index
-        for loop, axis in enumerate(inverse.results)
-        if loop not in known and isinstance(axis, Dim)
-    ]
-    return {each.index for axis in axes if isinstance(each := read[axis], Dim)}
+    given = [read[axis] for loop, axis in enumerate(operand.axes) if loop not in known]
+    return {each.index for each in given if isinstance(each, Dim)}
 
 
 BASIC = (

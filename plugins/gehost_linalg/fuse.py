@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gehost_linalg.affine import AffineMap, Const, Dim, Expr, substitute
+from gehost_linalg.affine import Const, Dim, Expr, substitute
 from gehost_linalg.fusability import (
     OpOperand,
     Refusal,
@@ -16,15 +15,14 @@ from gehost_linalg.fusability import (
 )
 from gehost_linalg.generic import (
     INDEX,
-    Arg,
     Generic,
     Literal,
     Payload,
     Ref,
-    Res,
     ScalarOp,
     Value,
     arg,
+    renumbered,
     res,
 )
 
@@ -102,13 +100,7 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
         return ()
     k, count, ins = operand.index, len(producer.ins), len(consumer.ins)
     read = consumer.axes_maybe
-    inverse = producer.out_map(operand.result).inverse()
-    assert inverse is not None
-    loops = {
-        loop
-        for loop, axis in enumerate(inverse.results)
-        if isinstance(axis, Dim) and axis.index in read[k]
-    }
+    loops = {loop for loop, axis in enumerate(operand.axes) if axis in read[k]}
     made: list[frozenset[int]] = []
     for position in positions:
         results = producer.maps[position].results
@@ -127,11 +119,8 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
     """
     producer, consumer = operand.generics()
     k, count = operand.index, len(producer.ins)
-    args: list[Ref] = [arg(k + index) for index in range(count)]
-    args += [
-        arg(ins + kept.index(result)) if result in kept else arg(0)
-        for result in range(len(producer.outs))
-    ]
+    args: dict[int, Ref] = {index: arg(k + index) for index in range(count)}
+    args.update({count + result: arg(ins + place) for place, result in enumerate(kept)})
     ops: list[ScalarOp] = []
     payload = producer.payload
     if not payload.indices and all(args[index] == arg(index) for index in payload.reads):
@@ -142,19 +131,17 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
         for place, op in enumerate(payload.ops):
             if op.name != INDEX:
                 values[place] = res(len(ops))
-                ops.append(_moved(op, args, values))
-        yields = _put(payload.yields, args, values)
-    own: list[Ref] = [arg(index) for index in range(k)]
-    own.append(yields[operand.result])
-    own += [arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))]
-    own += [arg(ins + len(kept) + out) for out in range(len(consumer.outs))]
-    offset = len(ops)
-    after = {place: res(offset + place) for place in range(len(consumer.payload.ops))}
-    ops.extend([_moved(op, own, after) for op in consumer.payload.ops])
-    made = Payload(
-        tuple(ops),
-        tuple([yields[result] for result in kept]) + _put(consumer.payload.yields, own, after),
-    )
+                ops.append(op.renumbered(args, values))
+        yields = renumbered(payload.yields, args, values)
+    own: dict[int, Ref] = {k: yields[operand.result]}
+    own.update({index: arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))})
+    shift = ins + len(kept) - len(consumer.ins)
+    own.update({out: arg(out + shift) for out in range(len(consumer.ins), len(consumer.operands))})
+    after: dict[int, Ref] = {
+        place: res(len(ops) + place) for place in range(len(consumer.payload.ops))
+    }
+    moved = consumer.payload.renumbered(own, after)
+    made = Payload((*ops, *moved.ops), (*[yields[result] for result in kept], *moved.yields))
     return made if len(producer.outs) == 1 else made.live()
 
 
@@ -164,10 +151,8 @@ def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
     made: dict[int, Ref] = {}
     if not producer.payload.indices:
         return made
-    identity = AffineMap.identity(producer.loops)
-    inverse = producer.out_map(operand.result).inverse()
-    assert inverse is not None
-    values = identity.compose(inverse).compose(consumer.maps[operand.index]).results
+    read = consumer.maps[operand.index].results
+    values = [read[axis] for axis in operand.axes]
     known: dict[Expr, Ref] = {}
     for place, op in enumerate(producer.payload.ops):
         if op.name != INDEX:
@@ -181,20 +166,3 @@ def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
             ops.append(ScalarOp(INDEX, (), "index", expr))
         made[place] = known[expr]
     return made
-
-
-def _moved(op: ScalarOp, args: Sequence[Ref], made: Mapping[int, Ref]) -> ScalarOp:
-    return ScalarOp(op.name, _put(op.operands, args, made), op.dtype, op.attribute)
-
-
-def _put(refs: tuple[Ref, ...], args: Sequence[Ref], made: Mapping[int, Ref]) -> tuple[Ref, ...]:
-    return tuple(
-        [
-            args[each.index]
-            if isinstance(each, Arg)
-            else made[each.index]
-            if isinstance(each, Res)
-            else each
-            for each in refs
-        ]
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -144,6 +144,22 @@ Ref: TypeAlias = Arg | Res | Literal | Value
 """An operand of a scalar operation; a ``Value`` is a scalar from outside of the Generic."""
 
 
+def renumbered(
+    refs: Iterable[Ref], args: Mapping[int, Ref], results: Mapping[int, Ref]
+) -> tuple[Ref, ...]:
+    """The references with some arguments and results replaced, by their numbers."""
+    return tuple(
+        [
+            args.get(each.index, each)
+            if isinstance(each, Arg)
+            else results.get(each.index, each)
+            if isinstance(each, Res)
+            else each
+            for each in refs
+        ]
+    )
+
+
 class ScalarOp(NamedTuple):
     """An operation of ``arith`` or ``math`` by MLIR's name, or ``linalg.index``.
 
@@ -155,6 +171,11 @@ class ScalarOp(NamedTuple):
     operands: tuple[Ref, ...]
     dtype: str
     attribute: str | Expr | None = None
+
+    def renumbered(self, args: Mapping[int, Ref], results: Mapping[int, Ref]) -> ScalarOp:
+        """The same operation with other operands."""
+        operands = renumbered(self.operands, args, results)
+        return ScalarOp(self.name, operands, self.dtype, self.attribute)
 
 
 INDEX = "linalg.index"
@@ -170,10 +191,14 @@ class Payload:
     yields: tuple[Ref, ...]
 
     @cached_property
+    def refs(self) -> list[Ref]:
+        """The operands of all operations, and the yields."""
+        return [*(each for op in self.ops for each in op.operands), *self.yields]
+
+    @cached_property
     def reads(self) -> frozenset[int]:
         """The operands whose elements are read."""
-        used = [each for op in self.ops for each in op.operands]
-        return frozenset(each.index for each in (*used, *self.yields) if isinstance(each, Arg))
+        return frozenset(each.index for each in self.refs if isinstance(each, Arg))
 
     @cached_property
     def indices(self) -> tuple[Expr, ...]:
@@ -187,25 +212,18 @@ class Payload:
     @cached_property
     def captured(self) -> tuple[Value, ...]:
         """The scalars that it reads from outside the operation."""
-        refs = [*(each for op in self.ops for each in op.operands), *self.yields]
-        return tuple(each for each in refs if isinstance(each, Value))
+        return tuple(each for each in self.refs if isinstance(each, Value))
 
-    def reading(self, args: dict[int, Ref]) -> Payload:
-        """The same operations with arguments replaced."""
-
-        def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-            return tuple(
-                [args.get(each.index, each) if isinstance(each, Arg) else each for each in refs]
-            )
-
-        return Payload(
-            tuple([op._replace(operands=put(op.operands)) for op in self.ops]), put(self.yields)
-        )
+    def renumbered(
+        self, args: Mapping[int, Ref], results: Mapping[int, Ref] | None = None
+    ) -> Payload:
+        """The same operations with arguments and results replaced."""
+        ops = [op.renumbered(args, results or {}) for op in self.ops]
+        return Payload(tuple(ops), renumbered(self.yields, args, results or {}))
 
     def live(self) -> Payload:
         """The same without operations whose results nothing uses."""
-        used = {each.index for op in self.ops for each in op.operands if isinstance(each, Res)}
-        used.update(each.index for each in self.yields if isinstance(each, Res))
+        used = {each.index for each in self.refs if isinstance(each, Res)}
         if len(used) == len(self.ops):  # each is used by a later one, the last by a yield
             return self
         wanted: set[int] = set()
@@ -217,17 +235,10 @@ class Payload:
                 stack.extend(
                     each.index for each in self.ops[index].operands if isinstance(each, Res)
                 )
-        places = {old: new for new, old in enumerate(sorted(wanted))}
-
-        def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-            return tuple(
-                [Res(places[each.index]) if isinstance(each, Res) else each for each in refs]
-            )
-
-        kept = [self.ops[old] for old in places]
-        return Payload(
-            tuple([op._replace(operands=put(op.operands)) for op in kept]), put(self.yields)
-        )
+        places = sorted(wanted)
+        results = {old: res(new) for new, old in enumerate(places)}
+        kept = Payload(tuple([self.ops[old] for old in places]), self.yields)
+        return kept.renumbered({}, results)
 
 
 def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
