@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 
 class MlirError(ValueError):
@@ -83,6 +85,16 @@ class Scanner:
         found = self.match(pattern)
         if found is None:
             raise self.error(f"expected {expected}, found {self.shown()}")
+        return found
+
+    def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+        """Items between two brackets with commas between them, each as ``read`` takes it."""
+        self.expect(opening)
+        found: list[T] = []
+        while not self.accept(closing):
+            if found:
+                self.expect(",")
+            found.append(read())
         return found
 
     def shown(self) -> str:
@@ -432,34 +444,24 @@ def parse_map(scanner: Scanner, *, symbols: bool = False) -> AffineMap:
     if wrapped:
         scanner.expect("<")
     names: dict[str, int] = {}
-    _parse_names(scanner, names, "(", ")")
+    scanner.listed("(", ")", lambda: _parse_name(scanner, names))
     if scanner.peek("["):
         if not symbols:
             raise scanner.error("symbols are not supported")
-        _parse_names(scanner, names, "[", "]")
+        scanner.listed("[", "]", lambda: _parse_name(scanner, names))
     scanner.expect("->")
-    scanner.expect("(")
-    results: list[Expr] = []
-    while not scanner.accept(")"):
-        if results:
-            scanner.expect(",")
-        results.append(_parse_expr(scanner, names, 0))
+    results = scanner.listed("(", ")", lambda: _parse_expr(scanner, names, 0))
     if wrapped:
         scanner.expect(">")
     return AffineMap(len(names), results)
 
 
-def _parse_names(scanner: Scanner, names: dict[str, int], opening: str, closing: str) -> None:
-    scanner.expect(opening)
-    before = len(names)
-    while not scanner.accept(closing):
-        if len(names) > before:
-            scanner.expect(",")
-        start = scanner.skip()
-        name = scanner.take(_NAME, "the name of a loop")
-        if name in names:
-            raise scanner.error(f"loop '{name}' is named twice", start)
-        names[name] = len(names)
+def _parse_name(scanner: Scanner, names: dict[str, int]) -> None:
+    start = scanner.skip()
+    name = scanner.take(_NAME, "the name of a loop")
+    if name in names:
+        raise scanner.error(f"loop '{name}' is named twice", start)
+    names[name] = len(names)
 
 
 def _parse_expr(scanner: Scanner, names: dict[str, int], level: int) -> Expr:

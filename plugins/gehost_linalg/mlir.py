@@ -586,16 +586,9 @@ class _Parser(Scanner):
         for word in ("private", "public"):
             self.accept(word)
         name = self.take(_SYMBOL, "the function's name")[1:].strip('"')
-        arguments: list[Value] = []
-        self.expect("(")
-        while not self.accept(")"):
-            if arguments:
-                self.expect(",")
-            ssa = self.take(_SSA, "an argument")
-            self.expect(":")
-            arguments.append(self._define(ssa, self._type(ssa[1:])))
-        if self.accept("->") and not self._types_in_brackets():
-            self._type("")
+        arguments = self.listed("(", ")", self._argument)
+        if self.accept("->"):
+            self._results(())
         self.expect("{")
         outputs: list[Value] = []
         while True:
@@ -606,16 +599,19 @@ class _Parser(Scanner):
             self._statement()
         return Function(name, arguments, self._ops, outputs)
 
-    def _types_in_brackets(self) -> bool:
-        if not self.accept("("):
-            return False
-        first = True
-        while not self.accept(")"):
-            if not first:
-                self.expect(",")
-            first = False
-            self._type("")
-        return True
+    def _argument(self) -> Value:
+        ssa = self.take(_SSA, "an argument")
+        self.expect(":")
+        return self._define(ssa, self._type(ssa[1:]))
+
+    def _results(self, names: Sequence[str]) -> list[Value]:
+        """One type, or several in brackets."""
+        rest = iter(names)
+
+        def read() -> Value:
+            return self._type(next(rest, "%result")[1:])
+
+        return self.listed("(", ")", read) if self.peek("(") else [read()]
 
     def _define(self, ssa: str, value: Value, start: int | None = None) -> Value:
         if ssa in self._known:
@@ -666,11 +662,14 @@ class _Parser(Scanner):
         while self.accept(","):
             found.append(self._use())
         self.expect(":")
-        for place, value in enumerate(found):
+        self._check_types(found)
+        return found
+
+    def _check_types(self, values: Sequence[Value]) -> None:
+        for place, value in enumerate(values):
             if place:
                 self.expect(",")
             self._check_type(value)
-        return found
 
     def _check_type(self, value: Value) -> Value:
         start = self.skip()
@@ -726,31 +725,14 @@ class _Parser(Scanner):
             self._define(ssa, value, start)
 
     def _in_generic_form(self, name: str, results: Sequence[str]) -> list[Value]:
-        operands: list[Value] = []
-        self.expect("(")
-        while not self.accept(")"):
-            if operands:
-                self.expect(",")
-            operands.append(self._use())
+        operands = self.listed("(", ")", self._use)
         attribute = self._braces() if self.peek("{") or self.peek("<{") else ""
         self.expect(":")
         self.expect("(")
-        for place, value in enumerate(operands):
-            if place:
-                self.expect(",")
-            self._check_type(value)
+        self._check_types(operands)
         self.expect(")")
         self.expect("->")
-        made: list[Value] = []
-        bracket = self.accept("(")
-        while not (bracket and self.accept(")")):
-            if made:
-                self.expect(",")
-            made.append(
-                self._type(results[len(made)][1:] if len(made) < len(results) else "result")
-            )
-            if not bracket:
-                break
+        made = self._results(results)
         self._ops.append(Opaque(name, tuple(operands), tuple(made), attribute))
         return made
 
@@ -829,12 +811,7 @@ class _Parser(Scanner):
         return found
 
     def _empty(self, ssa: str) -> Value:
-        self.expect("(")
-        sizes: list[Value] = []
-        while not self.accept(")"):
-            if sizes:
-                self.expect(",")
-            sizes.append(self._use())
+        sizes = self.listed("(", ")", self._use)
         self.expect(":")
         start = self.skip()
         value = self._type(ssa[1:])
@@ -907,15 +884,9 @@ class _Parser(Scanner):
         """Axes that are split or merged, group by group."""
         source = self._use()
         start = self.skip()
-        groups = list(
-            self._bracketed(
-                lambda: [
-                    int(each) for each in self._bracketed(lambda: self.take(_INTEGER, "an axis"))
-                ]
-            )
-        )
+        groups = self.listed("[", "]", lambda: self.listed("[", "]", self._axis))
         if name == EXPAND and self.accept("output_shape"):
-            list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
+            self._sizes()
         self.expect(":")
         self._check_type(source)
         self.expect("into")
@@ -942,6 +913,13 @@ class _Parser(Scanner):
         self._ops.append(Opaque(name, (source,), (made,), str(groups)))
         return [made]
 
+    def _axis(self) -> int:
+        return int(self.take(_INTEGER, "an axis"))
+
+    def _sizes(self) -> list[str | Value]:
+        """``[2, %n]``."""
+        return self.listed("[", "]", lambda: self.match(_INTEGER) or self._use())
+
     def _of_sizes(self, name: str, results: Sequence[str]) -> list[Value]:
         """``arith.minsi %a, %b : index``: the size of a part, from other sizes."""
         a = self._use()
@@ -960,9 +938,7 @@ class _Parser(Scanner):
         """Its operands are the source and the sizes that are not known."""
         source = self._use()
         start = self.skip()
-        begins = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
-        sizes = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
-        steps = list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
+        begins, sizes, steps = self._sizes(), self._sizes(), self._sizes()
         self.expect(":")
         self._check_type(source)
         self.expect("to")
@@ -986,17 +962,14 @@ class _Parser(Scanner):
     def _concat(self, results: Sequence[str]) -> list[Value]:
         self.expect("dim")
         self.expect("(")
-        axis = int(self.take(_INTEGER, "an axis"))
+        axis = self._axis()
         self.expect(")")
         operands = [self._use()]
         while self.accept(","):
             operands.append(self._use())
         self.expect(":")
         self.expect("(")
-        for place, value in enumerate(operands):
-            if place:
-                self.expect(",")
-            self._check_type(value)
+        self._check_types(operands)
         self.expect(")")
         self.expect("->")
         made = self._type(results[0][1:] if results else "concat")
@@ -1011,17 +984,7 @@ class _Parser(Scanner):
             self._braces()
         self.expect("{")
         payload = _PayloadParser(self, self._known, ins, outs).read()
-        made: list[Value] = []
-        if self.accept("->"):
-            bracket = self.accept("(")
-            while not (bracket and self.accept(")")):
-                if made:
-                    self.expect(",")
-                made.append(
-                    self._type(names[len(made)][1:] if len(made) < len(names) else "result")
-                )
-                if not bracket:
-                    break
+        made = self._results(names) if self.accept("->") else []
         op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(made))
         try:
             verify(op)
@@ -1038,23 +1001,14 @@ class _Parser(Scanner):
             name = self.take(_OPERATION, "an attribute")
             if name == "indexing_maps":
                 self.expect("=")
-                maps = list(self._bracketed(self.map))
+                maps = self.listed("[", "]", self.map)
             elif name == "iterator_types":
                 self.expect("=")
-                iterators = list(self._bracketed(self._iterator))
+                iterators = self.listed("[", "]", self._iterator)
             else:
                 raise self.error(f"attribute {name} is not supported")
             self.accept(",")
         return maps, iterators
-
-    def _bracketed(self, read: Any) -> Iterator[Any]:
-        self.expect("[")
-        first = True
-        while not self.accept("]"):
-            if not first:
-                self.expect(",")
-            first = False
-            yield read()
 
     def _iterator(self) -> str:
         return self.take(_STRING, 'an iterator type, "parallel" or "reduction"').strip('"')
@@ -1080,29 +1034,12 @@ class _PayloadParser:
     def read(self) -> Payload:
         parser = self._parser
         parser.take(_LABEL, "the payload's block, ^bb0(…)")
-        parser.expect("(")
-        count = 0
-        while not parser.accept(")"):
-            if count:
-                parser.expect(",")
-            start = parser.skip()
-            ssa = parser.take(_SSA, "an argument")
-            parser.expect(":")
-            dtype = parser.take(_OPERATION, "an element type")
-            if count >= len(self._types) or dtype != self._types[count]:
-                wanted = self._types[count] if count < len(self._types) else "no further argument"
-                raise parser.error(
-                    f"argument {count} of the payload is {dtype}, its operand has {wanted}", start
-                )
-            self._set(ssa, Arg(count), dtype, start)
-            count += 1
+        parser.listed("(", ")", self._argument)
+        count = len(self._refs)
         if count < len(self._types):
             raise parser.error(f"the payload has {count} arguments for {len(self._types)} operands")
         parser.expect(":")
-        while True:
-            start = parser.skip()
-            if parser.accept("linalg.yield"):
-                break
+        while not parser.accept("linalg.yield"):
             self._operation()
         yields: list[Ref] = []
         while parser.peek("%"):
@@ -1116,6 +1053,19 @@ class _PayloadParser:
                 parser.take(_OPERATION, "an element type")
         parser.expect("}")
         return Payload(tuple(self._ops), tuple(yields))
+
+    def _argument(self) -> None:
+        parser, count = self._parser, len(self._refs)
+        start = parser.skip()
+        ssa = parser.take(_SSA, "an argument")
+        parser.expect(":")
+        dtype = parser.take(_OPERATION, "an element type")
+        wanted = self._types[count] if count < len(self._types) else "no further argument"
+        if dtype != wanted:
+            raise parser.error(
+                f"argument {count} of the payload is {dtype}, its operand has {wanted}", start
+            )
+        self._set(ssa, Arg(count), dtype, start)
 
     def _set(self, ssa: str, ref: Ref, dtype: str, start: int) -> None:
         if ssa in self._refs or ssa in self._outside:
@@ -1167,30 +1117,23 @@ class _PayloadParser:
         """An expression over indices, which becomes the index of that expression."""
         parser = self._parser
         map_ = parser.map()
-        exprs: list[Expr] = []
-        parser.expect("(")
-        self._indices(")", exprs)
-        if parser.accept("["):
-            self._indices("]", exprs)
+        exprs = parser.listed("(", ")", self._expr)
+        if parser.peek("["):
+            exprs += parser.listed("[", "]", self._expr)
         if len(exprs) != map_.dims or len(map_.results) != 1:
             raise parser.error(f"affine.apply of {map_} with {len(exprs)} indices")
         return ScalarOp(INDEX, (), "index", substitute(map_.results[0], exprs))
 
-    def _indices(self, closing: str, exprs: list[Expr]) -> None:
-        parser, first = self._parser, True
-        while not parser.accept(closing):
-            if not first:
-                parser.expect(",")
-            first = False
-            at = parser.skip()
-            ref, _ = self._ref()
-            op = self._ops[ref.index] if isinstance(ref, Res) else None
-            if isinstance(ref, Literal):
-                exprs.append(Const(int(ref.value)))
-            elif op is not None and isinstance(op.attribute, Dim | Const | Binary):
-                exprs.append(op.attribute)
-            else:
-                raise parser.error("affine.apply takes indices of loops", at)
+    def _expr(self) -> Expr:
+        parser = self._parser
+        at = parser.skip()
+        ref, _ = self._ref()
+        op = self._ops[ref.index] if isinstance(ref, Res) else None
+        if isinstance(ref, Literal):
+            return Const(int(ref.value))
+        if op is not None and isinstance(op.attribute, Dim | Const | Binary):
+            return op.attribute
+        raise parser.error("affine.apply takes indices of loops", at)
 
     def _scalar(self, name: str, at: int) -> ScalarOp:
         parser = self._parser
