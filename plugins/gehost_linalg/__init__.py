@@ -74,8 +74,9 @@ __all__ = [
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Take the control functions that a vendor file marks, which costs nothing where none imports
-    this.
+    """Take the control functions that a vendor file marks.
+
+    It costs nothing where no file imports this package.
     """
     if "gehost_linalg.passes" in sys.modules:
         from gehost_linalg.passes import collect

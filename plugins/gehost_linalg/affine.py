@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 
 class MlirError(ValueError):
-    """Malformed text: ``line`` and ``column`` count from 1; the message shows the line with a
-    caret.
+    """Malformed text, with its place.
+
+    ``line`` and ``column`` count from 1; the message shows the line with a caret.
     """
 
     def __init__(self, message: str, text: str, position: int) -> None:
@@ -29,7 +30,10 @@ class MlirError(ValueError):
 
 
 class Scanner:
-    """Reads a text from left to right; blanks and ``//`` comments are skipped before each item."""
+    """Reads a text from left to right.
+
+    It skips blanks and ``//`` comments before each item.
+    """
 
     _BLANK = re.compile(r"(?:\s+|//[^\n]*)*")
 
@@ -88,7 +92,10 @@ class Scanner:
         return found
 
     def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
-        """Items between two brackets with commas between them, each as ``read`` takes it."""
+        """Read items between two brackets, with commas between them.
+
+        ``read`` takes one item.
+        """
         self.expect(opening)
         found: list[T] = []
         while not self.accept(closing):
@@ -130,8 +137,9 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """``lhs op rhs``; op is ``+``, ``*``, ``floordiv``, ``ceildiv`` or ``mod``. Built by
-    ``binary``, which simplifies.
+    """``lhs op rhs``, as ``binary`` builds and simplifies it.
+
+    ``op`` is ``+``, ``*``, ``floordiv``, ``ceildiv`` or ``mod``.
     """
 
     op: str
@@ -164,7 +172,9 @@ def _tight(expr: Expr) -> str:
 
 
 def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
-    """``lhs op rhs``, simplified where both sides are constant or the operation does nothing.
+    """Combine two expressions, simplified where the operation does nothing.
+
+    Two constants become one.
 
     Raises:
         ValueError: the result is not affine (a product of two loops, a divisor that is no positive
@@ -212,7 +222,10 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
 
 
 def _divisor(expr: Expr) -> int:
-    """The largest number that is known to divide ``expr`` (0 divides by every number)."""
+    """The largest number that is known to divide ``expr``.
+
+    0 divides by every number.
+    """
     if isinstance(expr, Dim):
         return 1
     if isinstance(expr, Const):
@@ -303,8 +316,7 @@ def dims_of(expr: Expr) -> frozenset[int]:
 
 
 class AffineMap:
-    """``affine_map<(d0, d1) -> (d1, 0)>``: ``dims`` loops, and the index that ``results`` makes of
-    them.
+    """``affine_map<(d0, d1) -> (d1, 0)>``: an operand's index by the loops.
 
     Immutable and hashable. ``AffineMap.parse("affine_map<(d0, d1) -> (d1, d0)>")(2, 3) == (3, 2)``.
     """
@@ -354,7 +366,10 @@ class AffineMap:
 
     @property
     def loops(self) -> frozenset[int]:
-        """The loops that are a bare result: the size of such a loop is the size of that axis."""
+        """The loops that are a bare result.
+
+        The size of such a loop is the size of that axis.
+        """
         return self._loops
 
     @property
@@ -376,7 +391,10 @@ class AffineMap:
         return AffineMap(inner.dims, [substitute(each, inner.results) for each in self.results])
 
     def inverse(self) -> AffineMap | None:
-        """For each loop the position of its first bare result; None if a loop has none."""
+        """For each loop the position of its first bare result.
+
+        None if a loop has none.
+        """
         if len(self._loops) < self.dims:
             return None
         first: dict[int, int] = {}
@@ -387,7 +405,7 @@ class AffineMap:
 
     @staticmethod
     def concat(maps: Iterable[AffineMap]) -> AffineMap:
-        """All results one after another; as many dims as the map with the most."""
+        """All results one after another, with the most dims of any map."""
         listed = list(maps)
         return AffineMap(
             max((each.dims for each in listed), default=0),

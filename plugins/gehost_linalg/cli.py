@@ -1,5 +1,6 @@
-"""The command ``gehost linalg``; its work is imported when it runs, so that the command line starts
-quickly.
+"""The command ``gehost linalg``, imported when it runs.
+
+The command line starts quickly then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Show the groups of a model with loops, maps and payload, or the fused form of an MLIR text."""
+"""Show the groups of a model, or fuse an MLIR text."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _companions(text: str) -> tuple[str, ...]:
 
 
 class _Watch:
-    """Forms the groups of each graph where the pass would run, and leaves the graph as it is."""
+    """Forms the groups of each graph, which stays as it is."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
@@ -123,9 +123,7 @@ class _Watch:
 
 
 def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
-    """The groups of a model's graphs, as ``gehost compile --enable FuseElementwisePass`` forms
-    them.
-    """
+    """The groups of a model's graphs, as ``gehost compile`` forms them."""
     try:
         watch = _Watch({**settings, "rows": True, "leave_alone": True})
         options = HostOptions(
@@ -172,7 +170,7 @@ class Shown:
         return fuse_block(self.unfused, outputs=self.outputs, companions=companions)
 
     def text(self, *, before: bool, name: str = "") -> str:
-        """The group as MLIR text; a comment instead where a size cannot be stated."""
+        """The group as MLIR text, or a comment on a missing size."""
         name = name or self.name
         block = self.block(before=before)
         notes = {op: [_note(op)] for op in block.ops}

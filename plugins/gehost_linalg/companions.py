@@ -1,4 +1,4 @@
-"""Companion patterns of fusion; each can be switched on and off by name."""
+"""Companion patterns of fusion, switched on and off by name."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ Companion = Callable[[Generic, Surroundings], "Generic | Change | None"]
 def _without(
     op: Generic, dropped: set[int], args: dict[int, Ref], payload: Payload | None = None
 ) -> Generic:
-    """``op`` without some operands (and the results of dropped outs); ``args`` replaces dropped
-    arguments.
+    """``op`` without some operands and the results of dropped outs.
+
+    ``args`` replaces dropped arguments.
     """
     count = len(op.ins)
     places = [index for index in range(len(op.operands)) if index not in dropped]
@@ -87,7 +88,10 @@ def bounds_remain(op: Generic, dropped: set[int]) -> bool:
 
 
 def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
-    """Read the scalar instead of an in that is filled with it; the in then only gives sizes."""
+    """Read the scalar instead of an in that is filled with it.
+
+    The in then only gives sizes.
+    """
     del around
     args: dict[int, Ref] = {
         index: value.fill
@@ -98,8 +102,9 @@ def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
-    """Put the first in that is a constant with one value throughout into the payload, if bounds
-    stay known.
+    """Put the first in that has one value throughout into the payload.
+
+    It stays where a loop would lose its size.
     """
     del around
     for index, value in enumerate(op.ins):
@@ -110,8 +115,9 @@ def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
-    """Give outs that only provide a shape an empty tensor, so that nothing has to be computed
-    first.
+    """Give outs that only provide a shape an empty tensor.
+
+    Nothing has to be computed before them then.
     """
     del around
     outs = tuple(
@@ -124,9 +130,9 @@ def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def dedup(op: Generic, around: Surroundings) -> Change | None:
-    """Merge ins of equal value and map; drop unread ins and dead results where bounds stay known;
-    merge equal outs.
+    """Merge equal ins and outs; drop what nothing reads.
 
+    Ins are equal by value and map. Unread ins and dead results go where bounds stay known.
     Operations of the payload that nothing uses go first.
     """
     live = op.payload.live()
@@ -178,7 +184,10 @@ def _only_carried(op: Generic, out: int) -> bool:
 
 
 def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
-    """Yield the initial value of a dead result that is computed from it for its own yield alone."""
+    """Yield the initial value of a dead result.
+
+    It is a result that is computed from its out for its own yield alone.
+    """
     for out, result in enumerate(op.results):
         index = len(op.ins) + out
         ref = op.payload.yields[out]
@@ -212,7 +221,7 @@ def fold_transpose(op: Generic, around: Surroundings) -> Change | None:
 
 
 def erase_copy(op: Generic, around: Surroundings) -> Change | None:
-    """Read the in instead of an operation that copies it element by element."""
+    """Read the in of an operation that copies it."""
     del around
     if (
         op.reduces

@@ -38,7 +38,7 @@ TRANSCENDENTAL = frozenset(
 
 
 class ControlError(ValueError):
-    """A control function that does not exist, or a number that it does not take."""
+    """A control function that does not exist, or its wrong number."""
 
 
 def one_use(operand: OpOperand) -> bool | str:
@@ -53,14 +53,17 @@ def always(operand: OpOperand) -> bool | str:
 
 
 def no_recompute(operand: OpOperand) -> bool | str:
-    """The consumer reads each element once: its map of the operand is a permutation."""
+    """Fuse where the consumer reads each element once.
+
+    Its map of the operand is a permutation.
+    """
     _, consumer = operand.generics()
     map_ = consumer.maps[operand.index]
     return map_.is_permutation or f"reading by {map_.body()} computes elements again"
 
 
 def cost(operand: OpOperand) -> bool | str:
-    """No recomputation of exp, tanh, … and no strided reads in the innermost loop."""
+    """No exp, tanh, … computed again, no stride in the innermost loop."""
     producer, consumer = operand.generics()
     dear = next((op.name for op in producer.payload.ops if op.name in TRANSCENDENTAL), None)
     if dear is not None and (not consumer.maps[operand.index].is_permutation or operand.uses > 1):
@@ -76,7 +79,10 @@ def cost(operand: OpOperand) -> bool | str:
 
 
 def _is_strided(results: tuple[object, ...], inner: int) -> bool:
-    """Whether the innermost loop walks along another axis than the last, or in steps."""
+    """Whether the innermost loop walks in steps, or along another axis.
+
+    The other axis is any but the last.
+    """
     walked = [
         place
         for place, each in enumerate(results)

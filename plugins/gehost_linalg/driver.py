@@ -74,7 +74,7 @@ class Block:
         return value not in self._kept and not read
 
     def users(self, value: Value) -> dict[Op, None]:
-        """The operations that read a value, as an operand or as a scalar."""
+        """The operations that read a value, as operand or as scalar."""
         readers = dict.fromkeys(self.readers.get(value, ()))
         return readers | self._scalar_readers.get(value, {})
 
@@ -92,7 +92,10 @@ class Block:
         return OpOperand(producer, consumer, index, uses, frozenset(shared))
 
     def replace(self, old: Op, new: tuple[Op, ...], replaced: Mapping[Value, Value]) -> None:
-        """Put operations in the place of one; readers of its results read ``replaced``."""
+        """Put operations in the place of one.
+
+        Readers of its results read ``replaced``.
+        """
         place = self.place.pop(old)
         self._unread(old)
         self.refusals.pop(old, None)
@@ -155,7 +158,7 @@ class Block:
             self._scalar_readers.get(value, {}).pop(op, None)
 
     def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
-        """The operations outside of the pair on a path from ``producer`` to ``consumer``."""
+        """The operations on a path from ``producer`` to ``consumer``, without the two."""
         last = self.place[consumer]
         came: dict[Op, Op] = {}
         stack = [producer]
@@ -193,8 +196,9 @@ class Block:
 
 
 class Driver:
-    """Visits consumers in order; fuses the first operand that qualifies, and retries the same
-    consumer.
+    """Visits consumers in order and fuses the first operand that qualifies.
+
+    The same consumer is tried again afterwards.
     """
 
     def __init__(
@@ -240,7 +244,7 @@ class Driver:
             self._queued = {op: None for op in self._queued if op in self.block.place}
 
     def _visit(self, op: Op) -> None:
-        """Remove, fuse or change an operation, then what comes of it, until nothing applies."""
+        """Remove, fuse or change an operation, then what comes of it."""
         block = self.block
         self._next.append(op)
         while self._next:
@@ -259,7 +263,7 @@ class Driver:
                 self._change(current)
 
     def _note_boundary(self, op: Op) -> None:
-        """Note the Generics that are not fused into an operation that is none."""
+        """Note the Generics that are operands of another kind of operation."""
         read = [self.block.operand(op, index) for index in range(len(op.operands))]
         refusals = [
             (each, consumer_is_generic(each)) for each in read if isinstance(each.producer, Generic)
@@ -277,7 +281,10 @@ class Driver:
                 return
 
     def _swap(self, op: Op, change: Change) -> None:
-        """Do a change; its operations are visited next, after those that it releases."""
+        """Do a change; its operations are visited next.
+
+        Those that it releases come before them.
+        """
         block = self.block
         before = dict.fromkeys((*op.operands, *op.scalars))
         for value in change.replaced:
@@ -293,9 +300,10 @@ class Driver:
         self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
 
     def _released(self, values: Iterable[Value]) -> None:
-        """These have a reader less: their producer may be dead, or have one use now.
+        """Visit the producers of values that have lost a reader.
 
-        As in MLIR, a producer with at most one reader left is visited before anything else.
+        A producer may be dead, or have one use now. As in MLIR, one with at most one reader left is
+        visited before anything else.
         """
         for value in dict.fromkeys(values):
             maker = self.block.made_by.get(value)
@@ -436,7 +444,7 @@ def fuse_block(
     coverage: str = "preserved",
     controls: Mapping[str, Control] | None = None,
 ) -> Block:
-    """As ``fuse_all``; the block's ``outputs`` are the values that stand for the given ones."""
+    """As ``fuse_all``; the block has the values that replace the outputs."""
     block = Block(generics, outputs)
     chosen = control_named(control, controls) if isinstance(control, str) else control
     Driver(block, chosen, multi_use_named(multi_use), companions, coverage).run()

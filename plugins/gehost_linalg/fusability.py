@@ -1,4 +1,4 @@
-"""The conditions under which a producer may be fused into a consumer, one function each."""
+"""The conditions for fusing a producer into a consumer, one function each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gehost_linalg.generic import PARALLEL, Generic, Op, Value
 
 
 class Refusal(NamedTuple):
-    """Why a fusion is not done: a key that is counted, and the particular reason."""
+    """Why a fusion is not done: a key and the particular reason."""
 
     key: str
     detail: str = ""
@@ -52,7 +52,10 @@ class OpOperand:
 
     @property
     def axes(self) -> list[int]:
-        """For each loop of the producer its axis of the operand; only after condition 8 holds."""
+        """For each loop of the producer its axis of the operand.
+
+        It is known only after condition 8 holds.
+        """
         producer, _ = self.generics()
         inverse = producer.out_map(self.result).inverse()
         assert inverse is not None
@@ -186,8 +189,9 @@ def result_map_is_permutation(operand: OpOperand) -> Refusal | None:
 
 
 def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
-    """Condition 9: where the consumer reduces, each of its loops has an operand that gives its
-    size.
+    """Condition 9: each loop of a reducing consumer has a size.
+
+    An operand that stays, or an operand of the producer, gives it.
 
     Args:
         operand: the result of the producer that is to be fused.
@@ -214,8 +218,7 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
 
 
 def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
-    """Where the stride of a read is decided at run time, the producer must not use that loop's
-    index.
+    """Refuse an index whose loop may be broadcast at run time.
 
     The loop of the producer then has size 1 or the consumer's, and a stride of 0 or 1 stands for
     both.
@@ -233,7 +236,7 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
 
 
 def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
-    """Refuse to run a producer that reads its out twice for a point.
+    """Refuse a producer that would read its out twice for a point.
 
     It would add to the out again. This is not a rule of MLIR's.
     """
@@ -266,8 +269,9 @@ def results_are_complete(operand: OpOperand) -> Refusal | None:
 
 
 def not_permuted(consumer: Generic, index: int) -> str | None:
-    """Why an operand is not read once at each point, None if it is. Loops and axes of size 1 do not
-    count.
+    """Why an operand is not read once at each point, or None.
+
+    Loops and axes of size 1 do not count.
     """
     map_ = consumer.maps[index]
     shape = consumer.operands[index].shape or (None,) * len(map_.results)
@@ -303,9 +307,7 @@ def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
 
 
 def _unsure(operand: OpOperand) -> set[int]:
-    """The consumer's loops that get a size from the producer's result, which no in of the producer
-    has.
-    """
+    """The consumer's loops that only the producer's result gives a size."""
     producer, consumer = operand.generics()
     known = set[int]()
     for map_ in producer.maps[: len(producer.ins)]:
@@ -325,11 +327,10 @@ BASIC = (
 
 
 def are_elementwise_ops_fusable(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
-    """Whether the producer may be fused into the consumer: None, or the first condition that does
-    not hold.
+    """Check whether the producer may be fused into the consumer.
 
-    Bounds (condition 11) are checked by ``fuse_elementwise_ops``, cycles (condition 12) by the
-    driver.
+    Returns None, or the first condition that does not hold. Bounds (condition 11) are checked by
+    ``fuse_elementwise_ops``, cycles (condition 12) by the driver.
     """
     for condition in BASIC:
         refusal = condition(operand)

@@ -54,7 +54,7 @@ def fuse_elementwise_ops(operand: OpOperand, coverage: str = "preserved") -> Fus
 
 
 def fuse_checked(operand: OpOperand) -> Fused | Refusal:
-    """Fuse where all conditions but that of the bounds are known to hold."""
+    """Fuse where all conditions but that of the bounds hold."""
     producer, consumer = operand.generics()
     k = operand.index
     kept = preserved_producer_results(operand)
@@ -94,7 +94,7 @@ def _copy(value: Value) -> Value:
 
 
 def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ...]:
-    """The axes of the fused operands whose stride is decided at run time."""
+    """The fused operands' axes whose stride is decided at run time."""
     producer, consumer = operand.generics()
     if not producer.maybe and not consumer.maybe:
         return ()
@@ -114,8 +114,9 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
 
 
 def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
-    """The producer's operations, then the consumer's, which read the yielded value instead of the
-    operand.
+    """The producer's operations, then the consumer's.
+
+    The consumer's read the yielded value instead of the operand.
     """
     producer, consumer = operand.generics()
     k, count = operand.index, len(producer.ins)
@@ -146,7 +147,10 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
 
 
 def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
-    """Add the producer's indices over the consumer's loops; returns the value of each operation."""
+    """Add the producer's indices over the consumer's loops.
+
+    Returns the value of each operation.
+    """
     producer, consumer = operand.generics()
     made: dict[int, Ref] = {}
     if not producer.payload.indices:

@@ -17,7 +17,7 @@ Size: TypeAlias = int | str | None
 
 
 def is_known(size: Size) -> bool:
-    """Whether a size is a number; a name may be the text of one."""
+    """Whether a size is a number, or the text of one."""
     return isinstance(size, int) or (size is not None and size.isdecimal())
 
 
@@ -242,7 +242,7 @@ class Payload:
 
 
 def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
-    """The sizes of empty and filled tensors, and the scalars that fill them."""
+    """The sizes of empty and filled tensors, and the filling scalars."""
     found: list[Value] = []
     for value in values:
         found += value.sizes
@@ -253,8 +253,10 @@ def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Generic:
-    """A loop nest: for each point, load the operands at their maps, run the payload, store the
-    yields at the out maps.
+    """A loop nest over operands with indexing maps.
+
+    For each point, load the operands at their maps, run the payload, store the yields at the out
+    maps.
 
     Attributes:
         ins: the values that are read.
@@ -290,7 +292,9 @@ class Generic:
         results: Iterable[Value] = (),
         label: str = "",
     ) -> Generic:
-        """A verified Generic; maps may be texts, and results are named after the outs unless given.
+        """Make a verified Generic.
+
+        Maps may be texts; results are named after the outs unless given.
 
         Raises:
             GenericError: it means nothing.
@@ -313,7 +317,10 @@ class Generic:
 
     @cached_property
     def scalars(self) -> tuple[Value, ...]:
-        """Values that are read and are no operands: sizes, fills, and scalars of the payload."""
+        """Values that are read and are no operands.
+
+        They are sizes, fills, and scalars of the payload.
+        """
         return (*scalars_of(self.operands), *self.payload.captured)
 
     @cached_property
@@ -343,15 +350,19 @@ class Generic:
         return self.label or (self.results[0].name if self.results else "generic")
 
     def axes(self) -> Iterator[tuple[int, Value, int, Expr, bool]]:
-        """(operand, its value, axis, map result, whether its stride is decided at run time) of
-        every operand's axes.
+        """Yield every axis of every operand.
+
+        A tuple: operand, its value, axis, map result, whether its stride is decided at run time.
         """
         for position, value in enumerate(self.operands):
             for axis, result in enumerate(self.maps[position].results):
                 yield position, value, axis, result, axis in self.axes_maybe[position]
 
     def extents(self) -> list[Size]:
-        """The size of each loop: a number if an axis has one, else a name, else None."""
+        """The size of each loop, a number where an axis has one.
+
+        Elsewhere it is a name, or None.
+        """
         found: list[Size] = [None] * self.loops
         fixed: set[int] = set()
         for _, value, axis, result, maybe in self.axes():
@@ -369,8 +380,9 @@ class Generic:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """An operation that is no Generic and bounds fusion: ``tensor.empty``, ``linalg.fill``, or
-    anything else.
+    """An operation that is no Generic and bounds fusion.
+
+    It is ``tensor.empty``, ``linalg.fill``, or anything else.
 
     Attributes:
         name: the operation's name.

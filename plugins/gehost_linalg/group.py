@@ -1,5 +1,6 @@
-"""Groups of ONNX nodes: lowered, fused, joined into row groups; and a group derived from a function
-body alone.
+"""Groups of ONNX nodes: lowered, fused and joined by rows.
+
+A group is also derived from a function body alone.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Lowered:
         self.ops += made
 
     def _state(self, value: Value, tensor: Tensor) -> None:
-        """Take type and shape from the model; unknown sizes get a name of their own."""
+        """Take type and shape from the model; name unknown sizes."""
         known = tensor.type
         value.dtype, value.shape = _dtype(known), None
         if isinstance(known, TensorType) and known.shape is not None:
@@ -176,8 +177,9 @@ class Lowered:
 
 
 def _named(size: Size) -> Size:
-    """A known size as a name, so that lowering depends on equal and on statically 1, and on no
-    size.
+    """A known size as a name, other than 1.
+
+    Lowering depends on sizes that are equal or statically 1, and on no other size.
     """
     return str(size) if isinstance(size, int) and size != 1 else size
 
@@ -199,7 +201,10 @@ def _array(tensor: Tensor | None) -> np.ndarray[Any, Any] | None:
 
 
 def splat_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """The one element of a small constant that has one value throughout, with as many axes."""
+    """The one element of a small constant with one value throughout.
+
+    It has as many axes as the constant.
+    """
     array = _array(tensor)
     if array is None or array.size == 0 or array.nbytes > INLINE_BYTES:
         return None
@@ -226,7 +231,7 @@ _AFTER_CONV = frozenset(
 
 
 def left_to_runtime() -> Callable[[Node], str | None]:
-    """Why a node is left to ONNX Runtime, which folds it into a convolution or MatMul."""
+    """Why a node is left to ONNX Runtime."""
     after_conv: set[Node] = set()
 
     def reason(node: Node) -> str | None:
@@ -252,7 +257,7 @@ def left_to_runtime() -> Callable[[Node], str | None]:
 
 
 def _scales_matmul(node: Node) -> bool:
-    """Whether a node scales an operand or the result of a MatMul by a constant."""
+    """Whether a node scales a MatMul's operand or result by a constant."""
     if len(node.inputs) != 2 or not node.outputs:
         return False
     scalars = [
@@ -284,7 +289,7 @@ def _only_reader(value: Tensor) -> str:
 
 
 def _is_transposed_operand(node: Node) -> bool:
-    """A Transpose of the last two axes, or of a matrix, that only a MatMul reads."""
+    """Whether a Transpose of the last two axes feeds a MatMul alone."""
     perm, out = node.attrs.get("perm"), node.outputs[0] if node.outputs else None
     if out is None or _only_reader(out) != "MatMul":
         return False
@@ -298,8 +303,9 @@ def _is_transposed_operand(node: Node) -> bool:
 
 
 class Rows(NamedTuple):
-    """The domain of an operation: the sizes of its outer loops, and of the row (1: one number per
-    row).
+    """The domain of an operation: sizes of outer loops, and the row.
+
+    A row of 1 is one number per row.
     """
 
     outer: tuple[Size, ...]
@@ -307,9 +313,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(op: Op) -> Rows | Refusal:
-    """The outer loops and the row of an operation; a refusal where it cannot be part of a row
-    group.
-    """
+    """The outer loops and the row of an operation, or a refusal."""
     if isinstance(op, Opaque):
         if op.name not in {"tensor.extract_slice", "tensor.concat"}:
             return Refusal("not-lowered", op.name)
@@ -334,8 +338,9 @@ def rows_of(op: Op) -> Rows | Refusal:
 
 
 def joined(first: Rows, second: Rows, *, parts: bool) -> Rows | Refusal:
-    """The domain of two groups together; ``parts`` allows rows of two sizes (one is a part of the
-    other).
+    """The domain of two groups together, or a refusal.
+
+    ``parts`` allows rows of two sizes, where one is a part of the other.
     """
     if len(first.outer) != len(second.outer):
         short, long = sorted((first, second), key=lambda each: len(each.outer))
@@ -361,8 +366,9 @@ def _shown(rows: Rows) -> str:
 
 
 def reads_rows(consumer: Op, index: int) -> Refusal | None:
-    """Whether an operand is read row by row: its last axis along the row, with stride 0 or 1, the
-    others in order.
+    """Refuse an operand that is not read row by row.
+
+    Its last axis is along the row, with stride 0 or 1, and the others are in order.
     """
     if isinstance(consumer, Opaque):
         return None
@@ -432,7 +438,7 @@ class Grouping:
                 self._join(op)
 
     def groups(self) -> list[Group]:
-        """The groups with a lowered operation, in the order of their last one."""
+        """The groups with a lowered operation, ordered by their last one."""
         found = dict.fromkeys(self._group[op] for op in self.block.ops)
         listed = [group for group in found if not any(is_boundary(op) for op in group.ops)]
         for group in listed:
@@ -444,9 +450,7 @@ class Grouping:
         return self._group[op]
 
     def _whole_domain(self, group: Group) -> None:
-        """The domain of a node that was lowered to several operations: that of all of them
-        together.
-        """
+        """Give a node of several operations the domain of all together."""
         found: Rows | Refusal = rows_of(group.ops[0])
         for op in group.ops[1:]:
             own = rows_of(op)
@@ -468,7 +472,7 @@ class Grouping:
         return big
 
     def _join(self, consumer: Op) -> None:
-        """Join a consumer's group with those of its producers over the same rows."""
+        """Join a consumer's group with its producers' over the same rows."""
         if is_boundary(consumer):
             return
         refused: list[tuple[OpOperand, Refusal]] = []
@@ -519,7 +523,7 @@ class Grouping:
         )
 
     def _path_back(self, first: Group, second: Group) -> str | None:
-        """An operation on a path from one of the two groups out and back into them."""
+        """Find an operation on a path out of two groups and back."""
         inside = {first, second}
         last = max(self._at[op] for group in inside for op in group.ops)
         seen: set[Op] = set()
@@ -598,7 +602,10 @@ class Body:
     def of_nodes(
         cls, nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Body:
-        """The body that the host writes for a region, with constants that are no inputs."""
+        """The body that the host writes for a region.
+
+        It holds the constants that are no inputs.
+        """
         numbers: dict[Tensor, int] = {value: place for place, value in enumerate(inputs)}
         constants: dict[int, np.ndarray[Any, Any]] = {}
         listed: list[BodyNode] = []
@@ -697,7 +704,7 @@ class Body:
 
 
 class Signature(NamedTuple):
-    """One input of a body: element type, rank, and the axes that are statically 1."""
+    """One input of a body: element type, rank, static axes of 1."""
 
     dtype: DataType
     rank: int
@@ -737,7 +744,7 @@ class DerivedGroup:
 
 
 def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
-    """Lower and fuse a body from the element types and ranks of its inputs alone.
+    """Lower and fuse a body from its inputs' element types and ranks.
 
     Raises:
         NotLowered: an operator is not lowered where sizes are unknown.
@@ -797,7 +804,10 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
 
 
 def _whole_reshape(op: OnnxOp) -> Opaque:
-    """A Reshape whose sizes do not show which axes it splits or merges."""
+    """A Reshape of unknown sizes, as one operation.
+
+    The sizes do not show which axes it splits or merges.
+    """
     target = op.parameter(1, "shape")
     if target is None or op.attributes.get("allowzero"):
         raise NotLowered("not-lowered: Reshape with a zero or without a shape")
@@ -824,7 +834,7 @@ def _maps(op: Op) -> str:
 
 
 def _kernel(body: Body) -> str:
-    """A name that a reader recognizes: the operators that compute, at most four."""
+    """A name that a reader recognizes: at most four operators that compute."""
     ops = [node.op.rpartition("::")[2] for node in body.nodes if node.op not in MOVEMENT] or [
         "Move"
     ]

@@ -1,5 +1,6 @@
-"""Interpreter of Generics: the loop nest, point by point, with numpy scalars. The reference for all
-results.
+"""Interpreter of Generics, the reference for all results.
+
+It runs the loop nest point by point with numpy scalars.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Part(NamedTuple):
 
 
 class Broadcast(NamedTuple):
-    """The size of an axis that several operands broadcast to: that of those whose size is not 1."""
+    """The size that several operands broadcast to.
+
+    It is that of the operands whose size is not 1.
+    """
 
     sizes: tuple[Size, ...]
 
@@ -61,7 +65,7 @@ class Broadcast(NamedTuple):
 def size_of(
     size: Size, sizes: Mapping[str, int], rules: Mapping[str, Part | Broadcast]
 ) -> int | None:
-    """The number that a size stands for, by its name or by how it is computed from others."""
+    """The number of a size, by its name or from others."""
     known = named_size(size, sizes)
     rule = rules.get(size) if isinstance(size, str) else None
     if known is not None or rule is None:
@@ -85,7 +89,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def _f(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """A function of ``math``, in double precision; NaN where it has no value."""
+    """A function of ``math``, in double precision, else NaN."""
 
     def apply(x: Any) -> Any:
         try:
@@ -475,7 +479,10 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
 
 
 def _reshaped(op: Opaque, array: Array, sizes: Mapping[str, int]) -> Array:
-    """Each group of axes split or merged; one size of a split axis may be unknown."""
+    """Split or merge groups of axes.
+
+    One size of a split axis may be unknown.
+    """
     groups = axes_of(op)
     if op.name == COLLAPSE:
         return array.reshape([math.prod([array.shape[axis] for axis in group]) for group in groups])

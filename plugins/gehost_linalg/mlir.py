@@ -180,7 +180,10 @@ class _Printer:
         return self._constants[key]
 
     def _value(self, value: Value, op: Generic | None) -> str:
-        """The name of an operand; defines constants, empties and fills at their first use."""
+        """The name of an operand.
+
+        Constants, empties and fills are defined at their first use.
+        """
         if value in self._names:
             return self._names[value]
         if value.kind == "extent":
@@ -228,7 +231,10 @@ class _Printer:
         return sizes
 
     def _size(self, value: Value, axis: int, op: Generic | None) -> str:
-        """The size of an axis: by its name, else from an operand that the same loop walks along."""
+        """The size of an axis, by name or from an operand.
+
+        The same loop walks along that operand.
+        """
         size = None if value.shape is None else value.shape[axis]
         named = self._named_size(size) if isinstance(size, str) else None
         if named is not None:
@@ -261,7 +267,7 @@ class _Printer:
         return self._sizes[value, axis]
 
     def _product(self, value: Value, axes: Sequence[int]) -> str:
-        """The size of several axes that are merged, of which one at least is not known."""
+        """The size of merged axes, of which one is not known."""
         shape = value.shape or ()
         first, *others = [self._dim(value, axis) for axis in axes if not is_known(shape[axis])]
         known = prod([int(shape[axis] or 0) for axis in axes if is_known(shape[axis])])
@@ -270,7 +276,10 @@ class _Printer:
         return self._index_op("muli", first, known) if known != 1 else first
 
     def _named_size(self, size: str) -> str | None:
-        """A size by its name: an axis of an argument, else of a result, else a part of another."""
+        """A size by its name, from a tensor or computed.
+
+        Arguments come first, then results, then parts and broadcasts of other sizes.
+        """
         if size.isdecimal():
             return self._constant(Literal(int(size), "index"))
         for value in self._names:  # arguments come first
@@ -340,7 +349,7 @@ class _Printer:
             )
 
     def _split_sizes(self, op: Opaque) -> Iterator[str]:
-        """The sizes of the result; one that is not known is the whole axis by the others."""
+        """The sizes of a split axis; an unknown one is a quotient."""
         source, shape = op.operands[0], op.results[0].shape or ()
         for axis, group in enumerate(axes_of(op)):
             unknown = [each for each in group if not is_known(shape[each])]
@@ -404,7 +413,10 @@ class _Printer:
         self._note_roots(op)
 
     def _note_roots(self, op: Generic) -> None:
-        """Take the sizes of a result from its out: reading them would be another use of it."""
+        """Take the sizes of a result from its out.
+
+        Reading them would be another use of the result.
+        """
         for out, result in zip(op.outs, op.results, strict=True):
             for axis in range(len(result.shape or ())):
                 self._roots[result, axis] = self._roots.get((out, axis), (out, axis))
@@ -442,7 +454,7 @@ class _Printer:
         yield f"  linalg.yield {', '.join(map(shown, op.payload.yields))} : {types}"
 
     def _index(self, op: ScalarOp, made: list[str]) -> Iterator[str]:
-        """A loop's index; an expression over loops is an ``affine.apply`` of their indices."""
+        """A loop's index, or ``affine.apply`` of several."""
         expr = cast("Expr", op.attribute)
         name = self._fresh("i")
         if isinstance(expr, Dim):

@@ -1,6 +1,4 @@
-"""``FuseElementwisePass``: one node of domain ``gehost.linalg``, with a function as its body, for
-each group.
-"""
+"""``FuseElementwisePass``: a node with a function as its body per group."""
 
 from __future__ import annotations
 
@@ -91,7 +89,7 @@ class Plan:
         self.refusals += self._apart()
 
     def _apart(self) -> list[tuple[Node, str]]:
-        """Why operands that connect two groups were not fused: the condition, else the rows."""
+        """Why operands that connect two groups were not fused."""
         found: list[tuple[Node, str]] = []
         block, grouping = self.grouping.block, self.grouping
         for op in block.ops:
@@ -122,7 +120,7 @@ def take_all(node: Node) -> str | None:
 
 @contextmanager
 def gc_disabled() -> Generator[None]:
-    """Turn Python's collector off: the objects built here live as long as the plan."""
+    """Turn Python's collector off while a plan lives."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -233,8 +231,9 @@ class FuseElementwisePass(FusionBasePass):
 
 
 def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:
-    """The inputs of the new node in the order of their first reader, and the constants that its
-    body holds.
+    """The inputs of the new node, and what its body holds.
+
+    Inputs are in the order of their first reader; the body holds constants.
     """
     inside, held = dict[Tensor, None](), dict[Tensor, None]()
     made = {value for node in region.nodes for value in node.outputs}
@@ -263,7 +262,7 @@ def _call(
 
 
 def _merge_equal(graph: Graph, made: Sequence[Node]) -> None:
-    """Keep one of several nodes that compute the same from the same inputs."""
+    """Keep one of the nodes that compute the same."""
     first: dict[tuple[Any, ...], Node] = {}
     for node in made:
         if not node.in_graph:
@@ -299,14 +298,20 @@ def _remove_unread(values: Mapping[Tensor, None]) -> None:
 
 
 class _Checked(PassOption):
-    """An option whose text names something, which is looked up as soon as it is set."""
+    """An option whose text names something.
+
+    The name is looked up as soon as it is set.
+    """
 
     def __init__(self, name: str, default: str, help_: str, look_up: Any) -> None:
         object.__setattr__(self, "_look_up", look_up)
         super().__init__(name, str, default, help_)
 
     def convert(self, given: Any) -> Any:
-        """The text, if it names something; ``ValueError`` with the nearest names if not."""
+        """Return the text, if it names something.
+
+        ``ValueError`` with the nearest names if not.
+        """
         text = super().convert(given)
         self._look_up(text)  # type: ignore[attr-defined]
         return text

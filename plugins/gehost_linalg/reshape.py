@@ -1,5 +1,7 @@
-"""Fusion through a reshape that splits axes (``tensor.expand_shape``) or merges neighbours
-(``tensor.collapse_shape``): producer or consumer is computed over the axes at its other side.
+"""Fusion through a reshape.
+
+It splits axes (``tensor.expand_shape``) or merges neighbours (``tensor.collapse_shape``): producer
+or consumer is computed over the axes at its other side.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class _Kept(Exception):  # noqa: N818 - it ends an attempt and is no error
 
 
 def axes_of(reshape: Opaque) -> list[list[int]]:
-    """For each axis of the side with fewer axes, the axes of the other side."""
+    """For each axis of the smaller side, those of the other."""
     return json.loads(str(reshape.attribute))
 
 
@@ -46,10 +48,11 @@ class Moved:
 def through_reshape(
     reshape: Opaque, producer: Generic, consumer: Generic, index: int
 ) -> Iterator[tuple[OpOperand, Moved] | Refusal]:
-    """The two ways to bring a producer and a consumer together, or why one is not open.
+    """The two ways to bring a producer and a consumer together.
 
-    The producer over the axes behind the reshape, which leaves the consumer as it is; else the
-    consumer over those before it. The producer has one result, and ``reshape`` is its only reader.
+    The producer is computed over the axes behind the reshape, which leaves the consumer as it is;
+    else the consumer over those before it. A refusal says why one is not open. The producer has one
+    result, and ``reshape`` is its only reader.
     """
     before, after = reshape.operands[0], reshape.results[0]
     groups, splits = axes_of(reshape), reshape.name == EXPAND
@@ -78,7 +81,7 @@ def _axes(
     *,
     splits: bool,
 ) -> _Axes:
-    """The loops that walk along the axes of operand ``position``, split or merged as ``groups``.
+    """The loops along an operand's axes, split or merged as ``groups``.
 
     ``few`` and ``many`` are the sides of the reshape with fewer and with more axes.
     """
@@ -117,13 +120,17 @@ class _Axes:
         self.iterators: list[str] = []
 
     def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
-        """An operand's new sizes, the groups of axes, its map's results, and its axes whose stride
-        is decided at run time.
+        """An operand over the new loops.
+
+        Its sizes, the groups of axes, its map's results, and its axes whose stride is decided at
+        run time.
         """
         raise NotImplementedError
 
     def moved(self, others: Mapping[Value, Value], origins: tuple[object, ...]) -> Moved:
-        """The operation over the new loops; ``others`` are tensors that have the new axes.
+        """The operation over the new loops.
+
+        ``others`` are tensors that have the new axes.
 
         Raises:
             _Kept: a map does not allow it.
@@ -293,7 +300,10 @@ class _Merge(_Axes):
 
 
 def _product(sizes: Sequence[Size], whole: Size) -> Size:
-    """The size of merged axes: a number where all are known, else the name of the whole."""
+    """The size of merged axes, a number where all are known.
+
+    Elsewhere it is the name of the whole.
+    """
     if all(map(is_known, sizes)):
         made = prod(map(_number, sizes))
         return made if all(isinstance(each, int) for each in sizes) else str(made)

@@ -1,4 +1,4 @@
-"""ONNX operators as Generics: ``lower`` finds the operator's function, one file per family."""
+"""ONNX operators as Generics, one file per family."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Scalars:
 
 
 class Names:
-    """Names that are used once: of intermediate values, and of sizes that are not known."""
+    """Names that are used once, of values and of unknown sizes."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -84,7 +84,7 @@ class Names:
         """Sizes that are computed from others, by name."""
 
     def extent(self, size: Size) -> Literal | Value:
-        """The size of an axis as a scalar: a constant if it is known."""
+        """The size of an axis as a scalar, constant if known."""
         if isinstance(size, int) or (size is not None and size.isdecimal()):
             return Literal(int(size), "index")
         if size not in self._extents:
@@ -141,7 +141,10 @@ class OnnxOp:
         return f"{self.op} {first}".strip()
 
     def input(self, index: int) -> Value:
-        """The value at input ``index``; ``NotLowered`` if it is absent or of unknown rank."""
+        """The value at input ``index``.
+
+        ``NotLowered`` if it is absent or of unknown rank.
+        """
         value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
             raise NotLowered(f"not-lowered: {self.op} without input {index}")
@@ -167,7 +170,7 @@ class OnnxOp:
         return found[0]
 
     def parameter(self, index: int, attribute: str) -> list[int] | None:
-        """Numbers that newer opsets take as an input and older ones as an attribute.
+        """Numbers that are an input or, in older opsets, an attribute.
 
         Raises:
             NotLowered: the input is not a constant.
@@ -183,15 +186,19 @@ class OnnxOp:
         return [int(each) for each in self.constants[index].reshape(-1)]
 
     def axes(self, given: Sequence[int], rank: int) -> list[int]:
-        """Axes counted from the front; ``NotLowered`` if one is out of range or occurs twice."""
+        """Count axes from the front.
+
+        ``NotLowered`` if one is out of range or occurs twice.
+        """
         found = [axis + rank if axis < 0 else axis for axis in given]
         if any(not 0 <= axis < rank for axis in found) or len(set(found)) < len(found):
             raise NotLowered(f"not-lowered: {self.op} with axes {list(given)} of rank {rank}")
         return found
 
     def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
-        """State the shape of an output; where the loops do not know a size, the model's is taken,
-        else a new name.
+        """State the shape of an output.
+
+        Where the loops do not know a size, the model's is taken, else a new name.
         """
         stated = (
             value.shape
@@ -250,7 +257,7 @@ class OnnxOp:
         return out
 
     def same_loops(self, ins: Sequence[Value], out: Value, payload: Payload) -> Value:
-        """Add a Generic over the broadcast shape of its ins, one loop for each axis."""
+        """Add a Generic with one loop per axis of the broadcast shape."""
         shapes = tuple([value.shape or () for value in ins])
         shape, maps, maybe = broadcast(shapes)
         if maybe and out.shape is not None and len(out.shape) == len(shape):
@@ -328,7 +335,7 @@ def _refined(
     shapes: Sequence[Sequence[Size]],
     stated: Sequence[Size],
 ) -> tuple[tuple[Size, ...], dict[int, frozenset[int]]]:
-    """Merge sizes; axes of the size that the model states for the result do not broadcast."""
+    """Merge sizes; axes of the stated size do not broadcast."""
     merged = tuple(
         [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
     )

@@ -1,4 +1,4 @@
-"""Operators whose elements depend on where they stand: the payload reads the index of a loop."""
+"""Operators whose elements depend on their place, by ``linalg.index``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def _identity(rank: int) -> list[Expr]:
 
 
 def _trilu(op: OnnxOp) -> None:
-    """Keep elements on one side of a diagonal: column - row ≥ k (upper) or ≤ k (lower)."""
+    """Keep the elements on one side of a diagonal.
+
+    Upper: column - row ≥ k; lower: column - row ≤ k.
+    """
     x, out, shape = op.input(0), op.single_output(), op.shape()
     if len(shape) < 2:
         raise NotLowered(f"not-lowered: Trilu of rank {len(shape)}")
@@ -58,8 +61,9 @@ def _eye_like(op: OnnxOp) -> None:
 
 
 def _one_hot(op: OnnxOp) -> None:
-    """On where the index of the new axis is the element (negative elements count from the end),
-    else off.
+    """On where the new axis's index is the element, else off.
+
+    Negative elements count from the end.
     """
     indices, out, shape = op.input(0), op.single_output(), op.shape()
     depth, values = op.parameter(1, "depth"), op.input(2)

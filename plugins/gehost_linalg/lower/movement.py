@@ -59,7 +59,7 @@ def _squeeze(op: OnnxOp) -> None:
 
 
 def _expand(op: OnnxOp) -> None:
-    """To sizes that are constant; an axis whose size is not known may be 1."""
+    """To constant sizes; an axis of unknown size may be 1."""
     shape = op.shape()
     if 1 not in op.constants:
         raise NotLowered("not-lowered: Expand to a shape that is computed")
@@ -81,7 +81,10 @@ def _expand(op: OnnxOp) -> None:
 
 
 def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
-    """start, end and step of a Slice by axis; ``NotLowered`` if computed or backwards."""
+    """Start, end and step of a Slice by axis.
+
+    ``NotLowered`` if they are computed or go backwards.
+    """
     shape = op.shape()
     starts, ends = op.parameter(1, "starts"), op.parameter(2, "ends")
     if starts is None or ends is None:
@@ -95,8 +98,9 @@ def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
 
 
 def _slice(op: OnnxOp) -> None:
-    """``d * step + start``; a part that begins at 0 is a ``tensor.extract_slice``, as a bare loop
-    means the whole axis.
+    """``d * step + start``, or ``tensor.extract_slice`` where it begins at 0.
+
+    There a bare loop would mean the whole axis.
     """
     shape, out = op.shape(), op.single_output()
     sizes: list[Size] = list(shape)
@@ -191,7 +195,10 @@ def _concat(op: OnnxOp) -> None:
 
 
 def _reshape(op: OnnxOp) -> None:
-    """One axis that is split, or neighbours that are merged; sizes are compared from both ends."""
+    """One axis that is split, or neighbours that are merged.
+
+    Sizes are compared from both ends.
+    """
     before, (x, out) = op.shape(), (op.input(0), op.single_output())
     after = out.shape
     if after is None or None in after:

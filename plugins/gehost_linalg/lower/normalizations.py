@@ -59,7 +59,7 @@ def _softmax(op: OnnxOp) -> None:
 
 
 def _stash(op: OnnxOp, x: Value) -> Value:
-    """The input in the element type in which sums are computed; float32 for half precision."""
+    """The input in the type of sums, float32 for half precision."""
     if x.dtype in {"f32", "f64"}:
         return x
     if int(op.attributes.get("stash_type", 1)) != 1:
@@ -120,7 +120,10 @@ def _rms_normalization(op: OnnxOp) -> None:
 
 
 def _log_sum_exp(op: OnnxOp) -> None:
-    """log(Σ exp(x)), without overflow: the maximum is taken out where it is finite."""
+    """log(Σ exp(x)), without the maximum, so that nothing overflows.
+
+    The maximum is taken out where it is finite.
+    """
     x, out, shape = _float_input(op), op.single_output(), op.shape()
     given = op.parameter(1, "axes")
     if not given and int(op.attributes.get("noop_with_empty_axes", 0)):

@@ -1,4 +1,4 @@
-"""Reductions: a loop nest that fills its result with the neutral element and accumulates."""
+"""Reductions that fill with the neutral element and accumulate."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reduce(
 
 
 def count(op: OnnxOp, s: Scalars, x: Value, axes: Sequence[int], dtype: str) -> Ref:
-    """The number of elements along ``axes``, from sizes that are known at run time.
+    """The number of elements along ``axes``, computed at run time.
 
     It is at least 1: the mean of no elements is 0, as in ONNX Runtime.
     """
