@@ -51,19 +51,23 @@ def test_the_whole_corpus_is_here() -> None:
     }
 
 
+@pytest.fixture(scope="module")
+def shipped() -> Host:
+    return Host(HostOptions(vendors=[ROOT / "vendors"]))
+
+
 @pytest.mark.parametrize("name", ENTRIES)
-def test_an_output_compiled_again_is_the_same(name: str, tmp_path: Path) -> None:
-    for vendors in ([ROOT / "vendors"], *([[]] if name in LIGHT_NAMES else [])):
-        host = Host(HostOptions(vendors=vendors))
+def test_an_output_compiled_again_is_the_same(name: str, shipped: Host, tmp_path: Path) -> None:
+    for host in (shipped, Host())[: 2 if name in LIGHT_NAMES else 1]:
         host.compile(CORPUS / ENTRIES[name]["file"], tmp_path / "once.onnx")
         again = host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
         assert_final(name, again, tmp_path / "once.onnx", tmp_path / "twice.onnx")
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
+def test_numbers_interface_and_fusions(name: str, shipped: Host, tmp_path: Path) -> None:
     source, output = CORPUS / ENTRIES[name]["file"], tmp_path / f"{name}.onnx"
-    report = Host(HostOptions(vendors=[ROOT / "vendors"], enable=EXAMPLES)).compile(source, output)
+    report = shipped.with_options(enable=EXAMPLES).compile(source, output)
     assert report.problems == []
     assert _fused(report) == COUNTS.get(name.partition(".")[0].partition("_")[0], (0, 0, 0))
     before, after = (
@@ -86,11 +90,10 @@ def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     assert light or telling == {entry.name for entry in before.graph.output}
 
 
-def test_folded_normalizations_leave_no_weights_behind(tmp_path: Path) -> None:
+def test_folded_normalizations_leave_no_weights_behind(shipped: Host, tmp_path: Path) -> None:
     output = tmp_path / "resnet50.onnx"
     source = CORPUS / ENTRIES["resnet50.dyn"]["file"]
-    host = Host(HostOptions(vendors=[ROOT / "vendors"], enable=["OrtConvBatchNormPass"]))
-    host.compile(source, output)
+    shipped.with_options(enable=["OrtConvBatchNormPass"]).compile(source, output)
     graph = onnx.load(output).graph
     read = {name for node in graph.node for name in node.input}
     assert "BatchNormalization" not in {node.op_type for node in graph.node}
@@ -99,7 +102,7 @@ def test_folded_normalizations_leave_no_weights_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LIGHT_NAMES)
-def test_light_models_inside(name: str) -> None:
+def test_light_models_inside(name: str, shipped: Host) -> None:
     """With weights all equal, as here, all classes come out equal: also compare what a Conv in the middle gives.
 
     The onnx wheel says what the classes are.
@@ -110,7 +113,7 @@ def test_light_models_inside(name: str) -> None:
     source.graph.output.append(
         onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None)
     )
-    compiled, _ = Host(HostOptions(vendors=[ROOT / "vendors"], enable=EXAMPLES)).run(source)
+    compiled, _ = shipped.with_options(enable=EXAMPLES).run(source)
     feeds = _ramp(source)
     original, outputs = Runner(source).run(feeds), Runner(compiled).run(feeds)
     differences = compare_outputs(original, outputs, rtol=1e-3, atol=1e-4)
