@@ -165,9 +165,11 @@ class Shown:
         """The operations of the group alone, as they are lowered or fused."""
         if before:
             return Block(self.unfused, self.outputs)
-        more = [each for each in self.plan.companions if each not in DEFAULT_COMPANIONS]
-        companions = (*DEFAULT_COMPANIONS, *more)
-        return fuse_block(self.unfused, outputs=self.outputs, companions=companions)
+        plan = self.plan
+        companions = _companions(plan.settings["companions"])
+        return fuse_block(
+            self.unfused, plan.control, plan.multi_use, outputs=self.outputs, companions=companions
+        )
 
     def text(self, *, before: bool, name: str = "") -> str:
         """The group as MLIR text, or a comment on a missing size."""
@@ -297,15 +299,13 @@ def _bounds(shown: Shown) -> Iterable[str]:
 def _dot(shown: Sequence[Shown], *, before: bool) -> str:
     lines = ["digraph linalg {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
     for number, each in enumerate(shown):
-        lines.append(f"  subgraph cluster_{number} {{ label={json.dumps(each.name)};")
+        lines.append(f"  subgraph cluster_{number} {{ label={_quoted([each.name])};")
         ops = each.block(before=before).ops
         names = {op: f"g{number}_{place}" for place, op in enumerate(ops)}
         made = {value: op for op in ops for value in op.results}
         for op in ops:
-            maps = (
-                "\\n".join(map_.body() for map_ in op.maps) if isinstance(op, Generic) else op.name
-            )
-            lines.append(f"    {names[op]} [label={json.dumps(_note(op) + chr(10) + maps)}];")
+            maps = [map_.body() for map_ in op.maps] if isinstance(op, Generic) else [op.name]
+            lines.append(f"    {names[op]} [label={_quoted([_note(op), *maps])}];")
         for op in ops:
             lines += [
                 f"    {names[made[value]]} -> {names[op]};"
@@ -314,6 +314,10 @@ def _dot(shown: Sequence[Shown], *, before: bool) -> str:
             ]
         lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(lines: Iterable[str]) -> str:
+    return json.dumps("\n".join(lines), ensure_ascii=False)
 
 
 def _no_group(node: str, plans: Sequence[Plan]) -> str:

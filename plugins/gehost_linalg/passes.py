@@ -64,7 +64,8 @@ class Plan:
         lowered: the operations before fusion.
         grouping: the operations after fusion, in groups.
         groups: those that are worth a node.
-        companions: the patterns that were on.
+        settings: the values of the pass's options.
+        control, multi_use: as the settings name them.
         refusals: (node, reason) pairs, ``key: text``.
     """
 
@@ -72,11 +73,12 @@ class Plan:
         self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]
     ) -> None:
         leave_alone = left_to_runtime() if settings["leave_alone"] else take_all
-        companions = self.companions = companions_named(settings["companions"])
+        self.settings = settings
+        companions = companions_named(settings["companions"])
         self.lowered = Lowered(graph, leave_alone, reshapes=RESHAPE in companions)
-        control = control_named(settings["control"], controls)
-        multi_use = multi_use_named(settings["multi_use"])
-        block = fused_block(self.lowered, control, multi_use, companions)
+        self.control = control_named(settings["control"], controls)
+        self.multi_use = multi_use_named(settings["multi_use"])
+        block = fused_block(self.lowered, self.control, self.multi_use, companions)
         self.grouping = Grouping(block, self.lowered.counts, rows=settings["rows"])
         self.groups: list[Group] = []
         self.refusals: list[tuple[Node, str]] = [*self.lowered.reasons.items()]

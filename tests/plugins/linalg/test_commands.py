@@ -140,6 +140,20 @@ def test_dot(model: str) -> None:
     text = shown(model, "--format", "dot")
     assert text.startswith("digraph linalg {")
     assert text.count("subgraph cluster_") == 2
+    assert "n_Exp\\n(d0, d1) -> (d0, d1)\\n(d0, d1)" in text
+
+
+def test_a_group_is_shown_as_the_options_fuse_it(tmp_path: Path) -> None:
+    body = "c = Constant<value_float = 2.0>()\na = Mul(x, c)\nb = Exp(a)\nd = Tanh(b)\ny = Exp(d)"
+    onnx.save(parse(graph(body, "float[4] x", "float[4] y")), tmp_path / "m.onnx")
+    (tmp_path / "vendors").mkdir()
+    named = ("--format", "mlir", "--control", "max-body-ops=2")
+    text = shown(str(tmp_path / "m.onnx"), *named)
+    assert text.count("linalg.generic") == 2
+    assert shown(str(tmp_path / "m.onnx"), "--format", "mlir").count("linalg.generic") == 1
+    companions = ("--format", "mlir", "--companions", "-fold-splat")
+    text = shown(str(tmp_path / "m.onnx"), *companions)
+    assert "(d0) -> ()" in text
 
 
 def test_a_control_function_of_a_vendor_is_known(model: str) -> None:
