@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -37,6 +37,9 @@ _Matched = TypeVar("_Matched", MatchResult, Node)
 _MOST_RETURNED = 10_000
 """Largest number of patterns of one pass, and of tensors of one replacement."""
 
+_MOST_OPSETS = 16
+"""Opsets for which a pass object keeps its lowered patterns."""
+
 
 class _Rule:
     """A pattern at some opsets, compiled on first use."""
@@ -52,8 +55,17 @@ class _Rule:
         return self._compiled
 
 
+class LoweredRules(NamedTuple):
+    """The patterns of a pass at some opsets."""
+
+    rules: list[_Rule]
+    """The patterns that the opsets can express."""
+    reasons: list[str]
+    """Why the others are not applicable."""
+
+
 class PassPatterns:
-    """The patterns of a pass, lowered to the last model's opsets.
+    """The patterns of a pass, lowered to the opsets of the last models.
 
     They do not depend on a graph, so that a pass object that serves several compiles keeps them.
     """
@@ -61,39 +73,43 @@ class PassPatterns:
     def __init__(self, owner: PatternFusionPass) -> None:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
         self._patterns = _as_patterns(owner.Patterns())
-        self._opsets: dict[str, int] | None = None
-        self.rules: list[_Rule] = []
-        """The patterns that the opsets can express."""
-        self.reasons: list[str] = []
-        """Why the others are not applicable."""
+        self._lowered: dict[frozenset[tuple[str, int]], LoweredRules] = {}
+        """By opsets, the last used at the end."""
 
     def lower(
         self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
-    ) -> PassPatterns:
-        """Lower the patterns to a model's opsets, unless the last had these."""
-        if self._opsets == model.opsets and all(
-            rule.lowered.holds_for(model) for rule in self.rules
-        ):
-            return self
-        self._opsets, self.rules = None, []
+    ) -> LoweredRules:
+        """Lower the patterns to a model's opsets, unless one of the last models had these."""
+        opsets = frozenset(model.opsets.items())
+        lowered = self._lowered.pop(opsets, None)
+        if lowered is None or not all(rule.lowered.holds_for(model) for rule in lowered.rules):
+            lowered = self._lower(config, model, registry)
+        self._lowered[opsets] = lowered
+        if len(self._lowered) > _MOST_OPSETS:
+            del self._lowered[next(iter(self._lowered))]
+        return lowered
+
+    def _lower(
+        self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
+    ) -> LoweredRules:
+        rules: list[_Rule] = []
         reasons: dict[str, None] = {}
         for pattern in self._patterns:
             try:
-                self.rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
+                rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
             except NotApplicable as error:
                 reasons[str(error)] = None
-        self._opsets, self.reasons = dict(model.opsets), list(reasons)
-        return self
+        return LoweredRules(rules, list(reasons))
 
 
 class PatternRules:
     """A ``PatternFusionPass`` as rules at one model's opset."""
 
     def __init__(
-        self, owner: PatternFusionPass, patterns: PassPatterns, context: CustomPassContext
+        self, owner: PatternFusionPass, lowered: LoweredRules, context: CustomPassContext
     ) -> None:
-        self._runners = [_RuleRunner(owner, rule, context) for rule in patterns.rules]
-        message = "; ".join(patterns.reasons)
+        self._runners = [_RuleRunner(owner, rule, context) for rule in lowered.rules]
+        message = "; ".join(lowered.reasons)
         context.record.message = (
             f"some of its patterns are not applicable: {message}"
             if message and self._runners

@@ -15,6 +15,8 @@ from gehost import CustomPassStage, PassError, UsageError, VendorError, hookimpl
 from gehost.diagnose.report.recorder import RewriteRecorder
 from gehost.host import executor
 from gehost.ir.graph import Graph
+from gehost.ir.model import Model
+from gehost.passes import driver
 from gehost.stages import RUN_STAGES
 from gehost.testing import parse
 
@@ -564,6 +566,23 @@ def test_a_reused_pass_object_has_its_patterns_at_each_models_opset(vendors: Any
         record = host.run(parse(model))[1].passes[0]
         assert (record.status, record.replaced) == (status, replaced)
         assert ("needs opset 18" in record.message) == (status == "not applicable")
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_patterns_are_lowered_once_for_each_opset(vendors: Any, monkeypatch: Any) -> None:
+    real, lowered = driver.LoweredPattern, list[int]()
+
+    def counting(pattern: Any, config: Any, model: Model, registry: Any) -> Any:
+        lowered.append(model.opset() or 0)
+        return real(pattern, config, model, registry)
+
+    monkeypatch.setattr(driver, "LoweredPattern", counting)
+    monkeypatch.setattr(driver, "_MOST_OPSETS", 2)
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    host = vendors.host()
+    for opset in (17, 18, 17, 18, 19, 18, 17):
+        host.run(parse(CHAIN.replace("17", str(opset))))
+    assert lowered == [17, 18, 19, 17]  # 19 takes the place of 17, the least recently used
 
 
 def test_a_reused_pass_object_finds_operators_under_the_names_of_their_bodies(vendors: Any) -> None:
