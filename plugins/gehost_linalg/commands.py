@@ -114,12 +114,16 @@ class _Watch:
         self.settings = settings
         self.controls: Mapping[str, Control] = {}
         self.plans: list[Plan] = []
+        self.error: ControlError | None = None
 
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
         if spec.name == NAME:
-            for each in (graph, *graph.subgraphs()):
-                self.plans.append(Plan(each, self.settings, self.controls))
+            try:
+                for each in (graph, *graph.subgraphs()):
+                    self.plans.append(Plan(each, self.settings, self.controls))
+            except ControlError as error:  # the host would name this hook, not the function
+                self.error = error
 
 
 def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
@@ -138,6 +142,8 @@ def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) ->
             host.compile(model, os.path.join(folder, "model.onnx"))
     except ControlError as error:
         raise UsageError(str(error)) from error
+    if watch.error is not None:
+        raise UsageError(str(watch.error)) from watch.error
     return watch.plans
 
 

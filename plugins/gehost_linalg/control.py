@@ -188,16 +188,24 @@ def asked(control: Control, operand: OpOperand) -> str | None:
     """Why ``control`` refuses an operand, None if it accepts.
 
     Raises:
-        ControlError: it returns neither True nor a text.
+        ControlError: it raises an exception, or returns neither True nor a text.
     """
-    answer = control(operand)
+    try:
+        answer = control(operand)
+    except Exception as error:
+        shown = f"{type(error).__name__}: {error}"
+        raise ControlError(f"control {_place(control)} raised {shown}") from error
     if answer is True:
         return None
     if isinstance(answer, str) and answer:
         return answer
     if answer is False:
         return "refused"
-    raise ControlError(
-        f"control {getattr(control, '__name__', control)!r} returned {answer!r}; wanted True or a "
-        "reason"
-    )
+    raise ControlError(f"control {_place(control)} returned {answer!r}; wanted True or a reason")
+
+
+def _place(control: Control) -> str:
+    """The name of a function, with its file and line."""
+    code = getattr(control, "__code__", None)
+    name = getattr(control, "__name__", repr(control))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name

@@ -235,6 +235,10 @@ def test_a_control_function_of_a_vendor_is_known_for_a_text(model: str) -> None:
     vendors = ("--vendors", str(file.parents[2]))
     result = run(str(CASES / "add_mul.mlir"), "--control", "never", *vendors)
     assert result.output.count("linalg.generic") == 2
+    file.write_text(file.read_text().replace('return "never"', "return operand.nothing"))
+    result = run(str(CASES / "add_mul.mlir"), "--control", "never", *vendors)
+    assert isinstance(result.exception, UsageError)
+    assert f"never ({file}:4) raised AttributeError" in str(result.exception)
 
 
 @pytest.mark.parametrize(
