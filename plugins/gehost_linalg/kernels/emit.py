@@ -619,17 +619,20 @@ class Rows:
                 continue
             self.flat = False
             offset: list[str] = []
+            ones = 0
             for edge in step.edges:
                 assert isinstance(edge, Edge)
                 piece = self.steps.made_by[edge.value]
-                found[edge.value] = (step, " + ".join(offset))
+                place = [*offset, str(ones)] if ones else offset
+                found[edge.value] = (step, " + ".join(place))
                 source = piece.edges[0]
                 if isinstance(source, Edge) and self._is_moved(source, piece):
                     found[source.value] = found.pop(edge.value)
                     self._stored_by_source(edge.value)
-                offset.append(
-                    "1" if piece.per_row else self._length(self.sizes.number(piece.extents[-1]))
-                )
+                if piece.per_row:
+                    ones += 1
+                else:
+                    offset.append(self._length(self.sizes.number(piece.extents[-1])))
         return found
 
     def _stored_by_source(self, piece: Value) -> None:
@@ -800,13 +803,15 @@ class Rows:
         return f"({self._storage(step)} + {offset})" if offset else self._storage(step)
 
     def _finish_scalar(self, step: Step, result: Scalar, lines: list[str]) -> None:
-        if not result.short:
+        kept = step.result in self._within or step.result in self.outputs
+        if not result.short and (kept or len(self.readers.get(step.result, ())) > 1):
             name = self._name("s")
             lines.append(f"const {_type(step.result.dtype).c} {name} = {_bare(result.text)};")
             result = Scalar(name, varies=False, short=True)
         self._scalar[step.result] = result
         if step.result in self._within:
-            lines.append(f"{self._place(step.result)}[0] = {result.text};")
+            storage, offset = self._within[step.result]
+            lines.append(f"{self._storage(storage)}[{offset or 0}] = {result.text};")
         if step.result in self.outputs:
             self.flat = False
             lines.append(f"{self._output(step)}[0] = {result.text};")
@@ -878,6 +883,15 @@ class Rows:
                 uses[ref.index] = uses.get(ref.index, 0) + 1
         made: list[Scalar] = []
 
+        def named(given: Scalar, dtype: str, lines: list[str]) -> Scalar:
+            name = self._name("t" if given.varies else "s")
+            lines.append(f"const {_type(dtype).c} {name} = {_bare(given.text)};")
+            return given._replace(text=name, short=True)
+
+        def before_the_row(given: Scalar, dtype: str) -> Scalar:
+            """The value as the row reads it: computed once, before the loop."""
+            return given if given.short or given.varies else named(given, dtype, fixed)
+
         def scalar(ref: Ref) -> Scalar:
             if isinstance(ref, Arg):
                 return args[ref.index]
@@ -898,22 +912,22 @@ class Rows:
                 made.append(self._index(op, step))
                 continue
             varies = any(each.varies for each in given)
+            wide = any(each.wide for each in given)
             if varies:  # a loop in double would be slower
+                given = [before_the_row(each, dtypes[at]) for at, each in enumerate(given)]
                 given = [
                     each._replace(text=f"(float){each.text}") if each.wide else each
                     for each in given
                 ]
-            text = _operation(op, given, dtypes, self.needs)
-            long = uses.get(place, 0) > 1 or len(text) > 90
-            if long or not varies:
-                name = self._name("t" if varies else "s")
-                (varying if varies else fixed).append(
-                    f"const {_type(op.dtype).c} {name} = {_bare(text)};"
-                )
-                made.append(Scalar(name, varies, short=True))
-            else:
-                made.append(Scalar(text, varies, short=False))
-        return scalar(payload.yields[0])
+            result = Scalar(_operation(op, given, dtypes, self.needs), varies, short=False)
+            rounded = wide and not varies  # to float, by its name
+            if rounded or uses.get(place, 0) > 1 or len(result.text) > 90:
+                result = named(result, op.dtype, varying if varies else fixed)
+            made.append(result)
+        result = scalar(payload.yields[0])
+        if step.per_row and not step.reduces:
+            return result
+        return before_the_row(result, _dtype_of(payload.yields[0], step, payload))
 
     def _index(self, op: ScalarOp, step: Step) -> Scalar:
         """The value of a loop; 0 where the step has one point along it."""
@@ -935,17 +949,22 @@ class Rows:
     def function(self, name: str) -> list[str]:
         """The lines of the C function."""
         lines = [f"static void {name}(const Rows *w) {{"]
-        for size in self._used_lengths():
-            lines.append(f"  const size_t n{size} = {'w->n' if self.flat else f'w->size[{size}]'};")
+        lengths = [
+            f"n{size} = {'w->n' if self.flat else f'w->size[{size}]'}"
+            for size in self._used_lengths()
+        ]
+        if lengths:
+            lines.append(f"  const size_t {', '.join(lengths)};")
         lines.append("  for (size_t r = 0; r < w->count; r++) {")
-        lines += [f"    {each}" for each in self._declared]
+        lines += [f"    {each}" for each in _packed(self._declared)]
         for stage in self.stages:
             lines += [f"    {each}" for each in stage.before]
             if stage.body:
                 lines.append(f"    #pragma omp simd {' '.join(stage.clauses)}".rstrip())
-                lines.append(f"    for (size_t i = 0; i < n{stage.row}; i++) {{")
+                block = len(stage.body) > 1
+                lines.append(f"    for (size_t i = 0; i < n{stage.row}; i++){' {' * block}")
                 lines += [f"      {each}" for each in stage.body]
-                lines.append("    }")
+                lines += ["    }"] * block
             lines += [f"    {each}" for each in stage.after]
         return [*lines, "  }", "}"]
 
@@ -961,10 +980,11 @@ class Rows:
         return f"{{{', '.join(map(str, counts))}, {name}_view, {numbers}, {name}}}"
 
     def view_lines(self, name: str) -> list[str]:
+        views = list(self.views)
         return [
             f"static const View {name}_view[] = {{",
-            *[f"  {view}," for view in self.views],
-            "};",
+            *[f"  {view}," for view in views[:-1]],
+            f"  {views[-1]}}};",
         ]
 
 
@@ -976,6 +996,17 @@ def _read_index(expr: Expr, loop: int, loops: int) -> int:
     at_zero = evaluate(expr, point)
     point[loop] = 1
     return evaluate(expr, point) - at_zero
+
+
+def _packed(texts: Sequence[str]) -> list[str]:
+    """Short declarations, several in a line of at most 96 characters."""
+    lines: list[str] = []
+    for text in texts:
+        if lines and len(lines[-1]) + len(text) < 96:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(text)
+    return lines
 
 
 def _bare(text: str) -> str:

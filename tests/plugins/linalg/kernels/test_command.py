@@ -142,3 +142,11 @@ def test_emit_c(cc: str, tmp_path: Path) -> None:
     assert made.output == f"{tmp_path / 'a.so'}: 1 kernel for 1 of 1 node\n"
     assert "v2 = Add(x0, x1)" in (tmp_path / "a.c").read_text()
     assert (tmp_path / "a.so").stat().st_size
+
+
+def test_a_kernel_has_at_most_40_lines(built: Built) -> None:
+    """With its tables, without its comment; outputs of several sizes have one function each."""
+    for kernel in built.found.kernels:
+        lines = list(kernel.lines)
+        functions = sum(line.startswith("static void") for line in lines)
+        assert len(lines) - lines.index("*/") - 1 <= 40 * functions, kernel.name
