@@ -60,10 +60,8 @@ class Names:
                     [info.name for info in graph.proto.value_info if info.name[-1:].isdigit()]
                 )
                 # names of removed nodes are free
-                for proto in [node.proto for node in graph.nodes] if graph.dirty else graph.protos:
-                    name: str = proto.name
-                    if name[-1:].isdigit():
-                        used.add(name)
+                protos = [node.proto for node in graph.nodes] if graph.dirty else graph.protos
+                used.update([name for proto in protos if (name := proto.name)[-1:].isdigit()])
             self._used = used
         return self._used
 

@@ -339,9 +339,8 @@ class Node(GNodeAccessors):
     @property
     def label(self) -> str:
         """The node's name, else its first output's, for messages and provenance."""
-        return self.name or next(
-            (value.name for value in self.outputs if value is not None), self.op
-        )
+        name: str = self.table.protos[self.place].name  # each replaced node's label is read
+        return name or next((value.name for value in self.outputs if value is not None), self.op)
 
     @property
     def attrs(self) -> Attributes:

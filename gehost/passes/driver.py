@@ -229,9 +229,10 @@ class _RuleRunner:
             count += 1
             bound.count(node, replaced.nodes)
             worklist.extend(replaced.nodes, node, rewired=replaced.rewired)
-            for value in read & blocked.keys():
-                for waiting in blocked.pop(value):
-                    worklist.add(waiting)
+            if blocked:
+                for value in read & blocked.keys():
+                    for waiting in blocked.pop(value):
+                        worklist.add(waiting)
         return count
 
 

@@ -168,7 +168,8 @@ class MatchResult:
             PatternError: the pattern uses the name of an input for another tensor.
         """
         names = self._source.names
-        for index, tensor in zip(self._source.inputs, replacement.inputs, strict=False):
+        # the replacement may use fewer; mypyc calls zip if strict is given
+        for index, tensor in zip(self._source.inputs, replacement.inputs):  # noqa: B905
             placeholder = tensor.producer
             assert isinstance(placeholder, EsInput)
             name = placeholder.name

@@ -25,7 +25,7 @@ from gehost.ir.types import ValueType
 from gehost.ops import OpRegistry
 from gehost.rewrite.functions import region_key
 from gehost.rewrite.provenance import ORIGIN_NODES, Author, Provenance
-from gehost.rewrite.shape_proof import NodeState
+from gehost.rewrite.shape_proof import NodeState, states_of
 
 _MOST_BYTES = 1024
 """Largest constant in bytes that is part of a key; replacements with larger ones are not cached."""
@@ -104,17 +104,18 @@ class ReplacementCache:
         self._entries: dict[Hashable, _Entry] = {}
 
     def get(
-        self,
-        key: Hashable | None,
-        region: Region,
-        replacement: EsGraph,
-        before: Sequence[NodeState],
+        self, key: Hashable | None, region: Region, replacement: EsGraph
     ) -> LoweredReplacement | None:
-        """Return a region's cached replacement, None if absent or its body changed."""
+        """Return the cached replacement of a region that is not yet edited.
+
+        None if there is none, or its body changed.
+        """
         entry = None if key is None else self._entries.get(key)
         if entry is None:
             return None
-        match = _match_key(region, replacement, before) if entry.from_match else ()
+        match: Hashable = ()
+        if entry.from_match:
+            match = _match_key(region, replacement, states_of(region.nodes))
         found = entry.by_match.get(match)
         lowered = found.get(_elements(region)) if isinstance(found, dict) else found
         if lowered is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
@@ -16,12 +15,12 @@ from gehost.rewrite.insert import Insertion, Lowering
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.outputs import Outputs
 from gehost.rewrite.session import RewriteSession
-from gehost.rewrite.shape_proof import NodeState, TypeProof, is_whole
+from gehost.rewrite.shape_proof import NodeState, TypeProof, is_whole, states_of
 
 MAX_GENERATIONS = 100
 
 
-class Replaced(NamedTuple):
+class Replaced:
     """The result of a rewrite.
 
     Attributes:
@@ -29,8 +28,11 @@ class Replaced(NamedTuple):
         rewired: whether old nodes read other old tensors than before.
     """
 
-    nodes: list[Node]
-    rewired: bool
+    __slots__ = ("nodes", "rewired")
+
+    def __init__(self, nodes: list[Node], rewired: bool) -> None:
+        self.nodes = nodes
+        self.rewired = rewired
 
 
 def replace_region(
@@ -61,17 +63,20 @@ def replace_region(
     try:
         outputs = Outputs(model, region)
         retained = outputs.retained
-        removed = [node for node in region.nodes if node not in retained]
+        removed = region.nodes
+        if retained:
+            removed = [node for node in region.nodes if node not in retained]
         generation = _next_generation(region, removed)
         insertion = Insertion(session, region, _make_room(region), generation)
-        before = [NodeState(node) for node in region.nodes]
+        before: Sequence[NodeState] | None = None
         sources: Sequence[Value] = region.outputs
 
         key = None if retained else cache_key(region, replacement)
-        cached = session.cache.get(key, region, replacement, before)
+        cached = session.cache.get(key, region, replacement)
         if cached is not None:
-            insertion.insert_cached(cached)
+            insertion.insert_cached(cached)  # leaves the matched nodes as they are
         else:
+            before = states_of(region.nodes)
             lowering = Lowering(session, region, replacement, insertion, before)
             for place in lowering.replaced_slots.values():
                 outputs.release(region.outputs[place])
@@ -89,7 +94,7 @@ def replace_region(
                 )
 
         if len(insertion.nodes) == len(region.nodes) and _is_unchanged(
-            region, before, insertion.nodes, sources
+            region, before or states_of(region.nodes), insertion.nodes, sources
         ):
             raise Refused("no change: the replacement equals the match")
         if model.has_device_configurations:
@@ -124,7 +129,10 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
     Raises:
         PassError: the number exceeds ``MAX_GENERATIONS``.
     """
-    generation = 1 + min([node.generation for node in removed or region.nodes])
+    generation = MAX_GENERATIONS
+    for node in removed or region.nodes:
+        generation = min(generation, node.generation)
+    generation += 1
     if generation > MAX_GENERATIONS:
         last = region.last
         depth = f"{last.label} ({last.op}) is {generation} generations deep"
@@ -172,7 +180,7 @@ def _prove_types(
             continue
         lowering.cacheable = False
         if proof is None:
-            after = [NodeState(node) for node in lowering.insertion.nodes]
+            after = states_of(lowering.insertion.nodes)
             proof = TypeProof(
                 region.inputs, before, after, session.inferrer, shape_proven=shape_proven
             )
@@ -186,7 +194,7 @@ def _is_unchanged(
     sources: Sequence[Value],
 ) -> bool:
     """Whether the new nodes equal the matched ones, one for one."""
-    after = [NodeState(node) for node in new_nodes]
+    after = states_of(new_nodes)
     if sorted(state.node.op for state in before) != sorted(state.node.op for state in after):
         return False
     comparison, new = Comparison(before, after), set(new_nodes)

@@ -35,6 +35,10 @@ class NodeState:
         self.outputs = tuple(node.outputs)
 
 
+def states_of(nodes: Sequence[Node]) -> list[NodeState]:
+    return [NodeState(node) for node in nodes]
+
+
 class TypeProof:
     """Compares old and new types of one rewrite.
 

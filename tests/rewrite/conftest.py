@@ -85,7 +85,8 @@ class Rewriting:
             index, mark = self._describe(self.model), self.model.mark()
             try:
                 replacement = graph_of(put, inputs if new_inputs is None else new_inputs)
-                made, _ = replace_region(session, match.region(), replacement, shape_proven=proven)
+                region = match.region()
+                made = replace_region(session, region, replacement, shape_proven=proven).nodes
             except Refused as refusal:
                 self.refused.append(str(refusal))
                 assert self._describe(self.model) == index

@@ -539,9 +539,9 @@ def test_a_body_in_a_replacement_reads_what_stands_around_it():
     region = Region(graph, [graph.values["x"]], [graph.values["y"]], graph.nodes_of("Relu", "Abs"))
     before = model.proto.SerializeToString()
     mark = model.mark()
-    (made,), _ = replace_region(
+    (made,) = replace_region(
         session, region, builder.BuildAndReset([branches]), shape_proven=True
-    )
+    ).nodes
     assert [body.name for body in made.bodies] == ["body", "body"]
     assert sorted(made.attrs) == ["else_branch", "then_branch"]
     assert [reader.op for reader in graph.values["t"].readers] == ["Neg"]
