@@ -22,6 +22,8 @@ Sizes = tuple[Size, ...]
 
 _MOST = 16
 """Elements of a tensor whose contents are followed."""
+_ENDLESS = np.iinfo(np.int32).max
+"""An end of a slice that exporters write for the last element."""
 _LIKE_FIRST = frozenset(
     (
         *(
@@ -330,9 +332,12 @@ def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     starts, ends = sizes.contents(node.inputs[1]), sizes.contents(node.inputs[2])
     steps = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1] * count)
     found = list(given)
+    last = _last(sizes, node)
     for place, axis in enumerate(axes[1]):
         assert isinstance(axis, int)
         size, found[axis] = given[axis], None
+        if last is not None and same(last, size):
+            found[axis] = size
         if starts is None or ends is None or steps is None:
             continue
         start, end, step = starts[1][place], ends[1][place], steps[1][place]
@@ -343,6 +348,21 @@ def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
         elif isinstance(end, str) and (start, step) == (0, 1) and size:
             found[axis] = Cut(end, size)
     return tuple(found)
+
+
+def _last(sizes: GraphSizes, node: Node) -> Size:
+    """Return n of a Slice ``[-n:]`` of one axis: all of an axis of n elements."""
+    start, end = node.inputs[1], sizes.contents(node.inputs[2])
+    steps = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1])
+    maker = None if start is None else start.producer
+    if maker is not None and maker.op in {"Reshape", "Unsqueeze"}:
+        first = maker.inputs[0]
+        maker = None if first is None else first.producer
+    if maker is None or maker.op != "Neg" or end is None or steps is None or steps[1] != [1]:
+        return None
+    count = sizes.contents(maker.inputs[0])
+    whole = len(end[1]) == 1 and isinstance(end[1][0], int) and end[1][0] >= _ENDLESS
+    return count[1][0] if count is not None and whole and len(count[1]) == 1 else None
 
 
 def _range(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
@@ -454,6 +474,26 @@ def _concat_contents(sizes: GraphSizes, node: Node) -> _Contents:
     return 1, [size for part in parts if part is not None for size in part[1]]
 
 
+def _div_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    """Quotients of sizes by one number, as the images of a count of windows."""
+    given, by = sizes.contents(node.inputs[0]), sizes.contents(node.inputs[1])
+    if given is None or by is None or len(by[1]) != 1:
+        return None
+    divisor = by[1][0]
+    if not isinstance(divisor, int) or divisor < 1:
+        return None
+    return max(given[0], by[0]), [_quotient(size, divisor) for size in given[1]]
+
+
+def _quotient(size: Size, divisor: int) -> Size:
+    if isinstance(size, int):
+        return size // divisor if size >= 0 else None
+    if not isinstance(size, Times) or size.factor % divisor:
+        return None
+    factor = size.factor // divisor
+    return size.of if factor == 1 else Times(size.of, factor)
+
+
 def _slice_contents(sizes: GraphSizes, node: Node) -> _Contents:
     given, *ends = (sizes.contents(value) for value in node.inputs)
     if given is None or given[0] != 1 or len(ends) < 2:
@@ -483,6 +523,7 @@ def _where_contents(sizes: GraphSizes, node: Node) -> _Contents:
 _CONTENTS: dict[str, Callable[[GraphSizes, Node], _Contents]] = {
     "Cast": _cast_contents,
     "Concat": _concat_contents,
+    "Div": _div_contents,
     "Gather": _gather_contents,
     "Identity": _cast_contents,
     "Reshape": _as_vector,

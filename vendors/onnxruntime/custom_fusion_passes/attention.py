@@ -365,6 +365,7 @@ def gehost_tune_kinds(registry: Any) -> None:
             "OrtSizesPass",
             "OrtProjectionPass",
             "OrtMaskedFillPass",
+            "OrtWindowMaskPass",
             "OrtRotaryPass",
             "OrtAttentionPass",
             "OrtPackedAttentionPass",

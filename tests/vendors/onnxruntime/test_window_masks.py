@@ -1,0 +1,127 @@
+"""Masks of shifted windows: forms, both exporters, near misses with their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host
+from gehost.testing import parse
+from gehost.verify import Runner, compare_outputs
+from tests.vendors import like_exports
+
+pytest.importorskip("onnxruntime")
+
+BIAS = "a = Add (s, near)"
+MASK = "m = Add (w, part)"
+CUT = np.where(np.random.default_rng(0).random((1, 4, 1, 3, 3)) < 0.4, -100, 0).astype(np.float32)
+NEAR = np.random.default_rng(1).normal(size=(1, 2, 3, 3)).astype(np.float32)
+
+
+def model(
+    bias: str = BIAS,
+    mask: str = MASK,
+    *,
+    x: str = "B, 12, 8",
+    opset: int = 17,
+    cut: Any = CUT,
+    near: Any = NEAR,
+    apart: str = "apart",
+    outputs: str = "",
+) -> onnx.ModelProto:
+    """Attention of two heads of size 4 over four windows of three positions, in an image of 12."""
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
+    main (float[{x}] x, float[1, 4, 1, 3, 3] free, float[1, 2, 3, 3] other) => (float[W, 3, 8] y {outputs})
+    <int64[3] windows = {{-1, 3, 8}}, int64[4] heads = {{0, 3, 2, 4}}, int64[3] together = {{0, 0, 8}},
+     int64[5] apart = {{-1, 4, 2, 3, 3}}, int64[4] joined = {{-1, 2, 3, 3}},
+     int64[5] swapped = {{4, -1, 2, 3, 3}}, float scale = {{0.5}}> {{
+        r = Reshape (x, windows) h = Reshape (r, heads)
+        q = Transpose <perm = [0, 2, 1, 3]> (h) k = Transpose <perm = [0, 2, 3, 1]> (h)
+        p = MatMul (q, k) s = Mul (p, scale) {bias} w = Reshape (a, {apart}) {mask} t = Reshape (m, joined)
+        o = Softmax <axis = -1> (t) v = MatMul (o, q) vt = Transpose <perm = [0, 2, 1, 3]> (v)
+        y = Reshape (vt, together) }}"""
+    return parse(text, {"part": np.asarray(cut), "near": np.asarray(near)})
+
+
+def check(host: Host, run: Any, given: onnx.ModelProto, inputs: Any) -> Counter[str]:
+    """Compile, compare numbers in the runtime and in the reference; return the operators."""
+    compiled, _ = host.run(given)
+    expected = Runner(given).run(inputs)
+    for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+        for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+            assert one.equal, one
+    return Counter(node.op_type for node in compiled.graph.node)
+
+
+def feeds(batch: int) -> Any:
+    drawn = np.random.default_rng(batch)
+    return {
+        "x": drawn.normal(size=(batch, 12, 8)).astype(np.float32),
+        "free": drawn.normal(size=(1, 4, 1, 3, 3)).astype(np.float32),
+        "other": drawn.normal(size=(1, 2, 3, 3)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("opset", [13, 17, 20, 23])
+@pytest.mark.parametrize("bias", [BIAS, "a = Add (near, s)", "a = Identity (s)"])
+@pytest.mark.parametrize("mask", [MASK, "m = Add (part, w)"])
+def test_windows_are_fused(host: Host, run: Any, bias: str, mask: str, opset: int) -> None:
+    given = model(bias, mask, opset=opset)
+    for batch in (1, 3):
+        counts = check(host, run, given, feeds(batch))
+        assert not counts["Softmax"]
+        assert counts["Expand"] == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 2, 3, 3), (4, 1, 3, 3), (1, 4, 1, 1, 3)])
+def test_masks_of_each_head_and_of_fewer_axes(host: Host, run: Any, shape: tuple[int, ...]) -> None:
+    cut = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    assert not check(host, run, model(cut=cut), feeds(2))["Softmax"]
+
+
+def test_a_batch_of_one_size(host: Host, run: Any) -> None:
+    assert not check(host, run, model(x="2, 12, 8"), feeds(2))["Softmax"]
+
+
+def test_sums_that_others_read_stay(host: Host, run: Any) -> None:
+    given = model(outputs=", float[W, 2, 3, 3] a")
+    check(host, run, given, feeds(2))
+
+
+def test_sizes_computed_by_torchscript(host: Host, run: Any) -> None:
+    """The number of images is a quotient of the number of windows."""
+    given = like_exports.swin()
+    drawn = np.random.default_rng(0).normal(size=(2, 256, 32)).astype(np.float32)
+    assert not check(host, run, given, {"x": drawn})["Softmax"]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (model(mask="m = Add (w, free)"), "mask"),
+        (model("a = Add (s, other)"), "bias"),
+        (model(near=NEAR * np.float32(1e30)), "bias"),
+        (model(near=NEAR * np.float32(np.nan)), "bias"),
+        (model(cut=np.repeat(CUT, 2, axis=0), x="2, 12, 8"), "mask"),
+        (model(apart="swapped"), "layout"),
+        (model(x="B, 24, 8"), "batch"),
+    ],
+    ids=[
+        "mask of an input",
+        "bias of an input",
+        "large bias",
+        "bias that is no number",
+        "mask of each image",
+        "images behind windows",
+        "two images in one",
+    ],
+)
+def test_near_misses(host: Host, given: onnx.ModelProto, reason: str) -> None:
+    compiled, report = host.run(given)
+    assert any(node.op_type == "Softmax" for node in compiled.graph.node)
+    (record,) = [record for record in report.passes if record.name == "OrtWindowMaskPass"]
+    assert list(record.rejected) == [reason]
