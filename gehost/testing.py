@@ -210,16 +210,13 @@ def check_pass(
         AssertionError: a line for each kind of error, or that the pass has no pattern.
     """
     from gehost.diagnose.check_pass import run as checks
-    from gehost.diagnose.check_pass.trial import Refusals, Trial
+    from gehost.diagnose.check_pass.trial import Trial
 
-    refusals = Refusals()
-    watching = [("check-pass", refusals)]
-    host = _host(pass_, vendors, plugins, settings, cleanup=False, watching=watching)
-    host.drop_vendor_hooks()
+    host = _host(pass_, vendors, plugins, settings, cleanup=False)
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
     result = checks.check_pass(
-        Trial(host, spec, refusals), seed=seed, instances=instances, mutations=mutations
+        Trial(host, spec), seed=seed, instances=instances, mutations=mutations
     )
     assert result.ok and result.instances, "\n".join(result.lines())  # noqa: PT018 - one message for both
     return result
@@ -259,15 +256,13 @@ def _host(
     settings: Mapping[str, Any],
     *,
     cleanup: bool,
-    watching: PluginList = (),
 ) -> Host:
     roots = () if vendors is None else (os.fspath(vendors),)
     given = None if plugins is None else tuple(plugins)
-    if watching or not all(isinstance(plugin, ModuleType) for _, plugin in given or ()):
-        options = HostOptions(vendors=roots, plugins=given is None)
-        host = Host(options, (*(given or ()), *watching))
-    else:
+    if all(isinstance(plugin, ModuleType) for _, plugin in given or ()):
         host = _loaded(roots, _contents(roots), given)
+    else:
+        host = Host(HostOptions(vendors=roots, plugins=given is None), given or ())
     names = host.passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"

@@ -125,7 +125,6 @@ class Host:
             collectors = Plugins(own)
             hooked = self._load_vendors(collectors)
             self._plugins = Plugins([*own, *hooked]) if hooked else collectors
-            self._own_hooks = collectors
             self._register("gehost_register_ops", self.ops)
             self._register_passes()
             self._register("gehost_register_importers", self.importers)
@@ -206,12 +205,32 @@ class Host:
         ops.add_marked(namespace)
         return self._with({**changes, "disable": self.passes.names()}, passes, ops, {})
 
+    def watched(self, spec: PassSpec, name: str, plugin: Any, **changes: Any) -> Host:
+        """Return this host with one of its passes only, and one plugin's hooks only.
+
+        All operators stay registered.
+
+        Args:
+            spec: the pass, which runs also if it is off by default.
+            name: of the plugin.
+            plugin: has the hooks.
+            changes: as for ``with_options``.
+
+        Raises:
+            UsageError: as for ``with_options``.
+        """
+        passes = self.passes.copy()
+        passes.keep_only(spec)
+        changes |= {"enable": [spec.name], "disable": [], "only": []}
+        return self._with(changes, passes, self.ops, {}, Plugins([(name, plugin)]))
+
     def _with(
         self,
         changes: dict[str, Any],
         passes: PassRegistry,
         ops: OpRegistry,
         reusable: dict[str, PatternFusionPass],
+        plugins: Plugins | None = None,
     ) -> Host:
         loaded = sorted(name for name in changes if name.startswith(_LOADING))
         if loaded:
@@ -220,6 +239,7 @@ class Host:
         vars(other).update(vars(self))
         other.options = replace(self.options, **changes)
         other.passes, other.ops, other._reusable = passes, ops, reusable
+        other._plugins = plugins or self._plugins
         other._apply_options()
         return other
 
@@ -233,13 +253,6 @@ class Host:
             self.options.assume, [option for spec in self.passes for option in spec.options]
         )
         self._feeds = self._load_feeds()
-
-    def drop_vendor_hooks(self) -> None:
-        """Call no hooks of vendor files from now on.
-
-        Their passes and operators stay registered.
-        """
-        self._plugins = self._own_hooks
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
         if self.options.feeds is None:

@@ -225,20 +225,27 @@ class VendorModules:
 
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
+        self._installed = False
 
     @contextmanager
     def installed(self) -> Generator[None]:
         """Install the modules in ``sys.modules``, so that relative imports work.
 
-        Output goes to stderr; changes to the process are undone at the end.
+        Output goes to stderr; changes to the process are undone at the end. Inside the block it
+        does nothing more.
         """
         with exclusive():
+            if self._installed:
+                yield
+                return
             before = _take_vendor_modules()
             sys.modules.update(self._modules)
+            self._installed = True
             try:
                 with process_state_restored(), redirect_stdout(sys.stderr):
                     yield
             finally:
+                self._installed = False
                 self._modules = _take_vendor_modules()
                 sys.modules.update(before)
 

@@ -97,18 +97,30 @@ class FrozenRewritePatternSet:
             and (not enabled or not enabled.isdisjoint((*rule.labels, rule.name)))
         ]
         self.rules: tuple[DrrRule, ...] = tuple(sorted(chosen, key=lambda rule: -rule.benefit))
-        self._made_for: tuple[CustomPassContext, bool] | None = None
-        self._passes: tuple[DrrPass, ...] = ()
+        self._context: CustomPassContext | None = None
+        self._passes: dict[bool, tuple[DrrPass, ...]] = {}
+        """By ``bottom_up``."""
 
     def passes(self, context: CustomPassContext, *, bottom_up: bool) -> tuple[DrrPass, ...]:
         """Return the rules as passes of a compile.
 
-        They keep the checks against its opset.
+        They keep their lowered patterns for the next compile.
         """
-        if self._made_for != (context, bottom_up):
-            self._made_for = context, bottom_up
-            self._passes = tuple(DrrPass(rule, bottom_up=bottom_up) for rule in self.rules)
-        return self._passes
+        if self._context is not context:
+            self.end_compile()
+            self._context = context
+        if bottom_up not in self._passes:
+            self._passes[bottom_up] = tuple(
+                DrrPass(rule, bottom_up=bottom_up) for rule in self.rules
+            )
+        return self._passes[bottom_up]
+
+    def end_compile(self) -> None:
+        """Forget the compile."""
+        self._context = None
+        for passes in self._passes.values():
+            for each in passes:
+                each.end_compile()
 
 
 @dataclass

@@ -161,6 +161,12 @@ class PatternRewritePass(Pass):
             raise PassError("its Initialize does not call super().Initialize(context)")
         ApplyPatternsGreedily(op, self._frozen, self.InitializeConfig())
 
+    def forget_compile(self) -> None:
+        """Drop what belongs to a model; the rules stay frozen."""
+        vars(self).pop("context", None)
+        if self._frozen is not None:
+            self._frozen.end_compile()
+
 
 _HOOKS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
 """Where a class could change a graph in another way than by rules, or give its objects other
@@ -188,8 +194,7 @@ class RunningPass:
         pass_, returned = self.subject, None
         if self._driven is None:
             pass_.context = context
-            if pass_.Initialize(context) is False:
-                raise PassError("Initialize returned False")
+            self._initialize(context)
             self._driven = self._noted[context.record.name] = Driven(context)
         op = GraphOperation(graph)
         if not pass_.CanApplyOn(op):
@@ -200,6 +205,10 @@ class RunningPass:
         context.record.message = "; ".join(self._driven.notes)
         return returned
 
+    def _initialize(self, context: CustomPassContext) -> None:
+        if self.subject.Initialize(context) is False:
+            raise PassError("Initialize returned False")
+
 
 class RunningRules(RunningPass, PatternFusionPass):
     """A ``PatternRewritePass`` as the host runs it.
@@ -208,6 +217,23 @@ class RunningRules(RunningPass, PatternFusionPass):
     """
 
     subject: PatternRewritePass
+
+    def __init__(self, pass_: PatternRewritePass, *, only_rules: bool) -> None:
+        """``only_rules``: its class overrides none of ``_HOOKS``."""
+        super().__init__(pass_)
+        self._only_rules = only_rules
+        self._initialized = False
+
+    def _initialize(self, context: CustomPassContext) -> None:
+        if not self._initialized:
+            super()._initialize(context)
+            self._initialized = True
+
+    def end_compile(self) -> bool:
+        """Keep the rules and their lowered patterns, unless the class has hooks of its own."""
+        self._driven, self._noted = None, {}
+        self.subject.forget_compile()
+        return self._only_rules
 
     def Patterns(self) -> Sequence[Pattern]:
         return [rule.pattern for rule in self._rules_listed()]
@@ -266,7 +292,7 @@ def spec_of(cls: type[Pass], registered: Registration) -> PassSpec:
     def factory() -> RunningPass:
         made = cls()
         return (
-            RunningRules(made)
+            RunningRules(made, only_rules=trusted)
             if isinstance(made, PatternRewritePass) and made.patterns
             else RunningPass(made)
         )

@@ -56,7 +56,7 @@ def trials_of(
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
         raise UsageError(f'it has no pass "{name}"{_meant(name, names) or listed}', where=file)
-    return (Trial.of(each, options) for each in names if name in (None, each))
+    return (Trial(host, spec) for spec in found if name in (None, spec.name))
 
 
 def _directory_of_vendors(path: Path) -> Path:

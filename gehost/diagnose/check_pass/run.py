@@ -76,7 +76,8 @@ def check_pass(
     Raises:
         VendorError: a vendor's operator is wrong.
     """
-    return _Check(trial, seed, instances, mutations, progress).run()
+    with trial.host.vendor_code():
+        return _Check(trial, seed, instances, mutations, progress).run()
 
 
 class _Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -63,26 +63,19 @@ class Outcome:
 class Trial:
     """One pass, in a host that runs no other pass."""
 
-    def __init__(self, host: Host, spec: PassSpec, refusals: Refusals) -> None:
-        """Take a host, and remove all its passes but ``spec``.
-
-        ``refusals`` is one of its plugins.
-        """
-        self.host = host
+    def __init__(self, host: Host, spec: PassSpec) -> None:
+        """Take a host, which stays as it is, and one of its passes."""
         self.spec = spec
-        host.passes.keep_only(spec)
-        self._refusals = refusals
+        self._refusals = Refusals()
+        self.host = host.watched(spec, "check-pass", self._refusals, cleanup=False)
 
     @classmethod
     def of(cls, name: str, options: HostOptions) -> Trial:
         """Return a trial of the pass ``name``, loaded with ``options``."""
-        refusals = Refusals()
-        alone = replace(options, cleanup=False, enable=[name], disable=[])
-        host = Host(alone, plugins=[("check-pass", refusals)])
-        host.drop_vendor_hooks()
+        host = Host(options)
         spec = host.passes.get(name)
         assert spec is not None
-        return cls(host, spec, refusals)
+        return cls(host, spec)
 
     def run(self, model: onnx.ModelProto) -> Outcome:
         """Compile a model with the pass.

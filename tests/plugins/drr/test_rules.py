@@ -517,3 +517,34 @@ def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
         assert ops_of(model) == {"Abs": 1}
         assert report.passes[0].replaced == 1
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    "hook", ["", "    def Initialize(self, context):\n        super().Initialize(context)\n"]
+)
+def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_hooks(tmp_path, hook):
+    """Its rules keep the lowered patterns; nothing keeps the model."""
+    folder = tmp_path / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "rules.py").write_text(
+        "from gehost_drr import PatternRewritePass, REG_IR_PASS, drr\n@drr.rule()\ndef relu(pat, res):\n"
+        "    pat.y = pat.Relu(pat.Abs(pat.x))\n    res.y = res.Abs(res.x)\n"
+        f"@REG_IR_PASS('many')\nclass Many(PatternRewritePass):\n    patterns = (relu,)\n{hook}"
+    )
+    host = Host(HostOptions(vendors=[str(tmp_path)]))
+    spec = host.passes.get("many")
+    assert spec is not None
+    made: list[Any] = []
+
+    def counting() -> object:
+        made.append(spec.factory())
+        return made[-1]
+
+    host.passes.keep_only(dataclasses.replace(spec, factory=counting))
+    text = "(float[2] x) => (float[2] y) { a = Abs(x) y = Relu(a) }"
+    for opset in (17, 17, 18, 17):
+        model, report = host.run(model_of(text, opset))
+        assert ops_of(model) == {"Abs": 1}
+        assert report.passes[0].replaced == 1
+        assert not hasattr(made[-1].subject, "context")
+    assert len(made) == (4 if hook else 1)
