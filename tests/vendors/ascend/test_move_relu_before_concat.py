@@ -36,6 +36,20 @@ def test_a_long_chain_of_concats_is_one_rewrite(ascend):
     ascend.assert_rewrites(ascend.model(text), NAME, 1, {"Relu": 2, "Concat": 150})
 
 
+@pytest.mark.parametrize(
+    "lines",
+    ["e = Concat <axis = 1> (c, c)", "d = Concat <axis = 1> (c, b) e = Concat <axis = 1> (c, d)"],
+    ids=["in one Concat", "in two"],
+)
+def test_an_inner_concat_that_stands_twice_is_followed_at_once(ascend, lines):
+    text = f"g (float[2,3] a, float[2,1] b) => (float[2,w] y) {{ c = Concat <axis = 1> (a, b) {lines} y = Relu(e) }}"
+    result = ascend.assert_rewrites(
+        ascend.model(text), NAME, 1, {"Relu": 2, "Concat": 1 + lines.count("Concat")}
+    )
+    _, (record,) = ascend.run(result, NAME)
+    assert record.replaced == 0
+
+
 def test_an_inner_concat_with_another_reader_ends_the_tree(ascend):
     text = """g (float[2,3] a, float[2,1] b) => (float[2,8] y, float[2,4] z) {
         c = Concat <axis = 1> (a, b) e = Concat <axis = 1> (c, c) y = Relu(e) z = Neg(c) }"""

@@ -89,3 +89,20 @@ def test_near_misses(host: Host, key: str, changes: Any) -> None:
     assert not any(node.domain == "com.microsoft" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtSkipNormPass"]
     assert list(record.rejected) == ([key] if key else [])
+
+
+@pytest.mark.parametrize("square", SQUARES)
+@pytest.mark.parametrize("name", ["q", "m", "e", "r", "i", "n"])
+def test_a_root_mean_square_whose_step_is_an_output_stays(
+    host: Host, square: str, name: str
+) -> None:
+    """OrtRmsNormPass raised an error on it."""
+    given = model(by_parts(SQUARES[square]))
+    width = 8 if name in "qn" else 1
+    given.graph.output.append(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["B", "S", width])
+    )
+    alone = host.with_options(only=["OrtRmsNormPass"], enable=[], cleanup=False)
+    _, report = alone.run(given)
+    (record,) = (each for each in report.passes if each.name == "OrtRmsNormPass")
+    assert (record.status, record.replaced) == ("not changed", 0)

@@ -3,7 +3,6 @@
 ``x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ → Relu) → Concat``
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import onnx
@@ -114,16 +113,22 @@ def _concat_before(relu: Node) -> Node | None:
 def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
     """Return the Concat and those below it, in topological order.
 
-    They have no other readers, and none joins results of Relu already.
+    All their readers are among them, and none joins results of Relu already.
     """
-    found = [concat]
-    for node in found:  # grows while it is walked
-        for value, times in Counter(node.inputs).items():
-            if value is None or times > 1 or len(value.readers) > 1 or value in rectified:
-                continue
-            inner = value.producer
-            if inner is not None and inner.op == "Concat" and inner.graph is node.graph:
-                found.append(inner)
+    found = {concat: None}
+    grown = [concat]
+    for node in grown:  # grows while it is walked; the last reader of a Concat brings it in
+        for value in node.inputs:
+            inner = None if value is None or value in rectified else value.producer
+            if (
+                inner is not None
+                and inner.op == "Concat"
+                and inner.graph is node.graph
+                and inner not in found
+                and found.keys() >= set(_result(inner).readers)
+            ):
+                found[inner] = None
+                grown.append(inner)
     return sorted(found, key=lambda node: node.order)
 
 

@@ -230,7 +230,8 @@ class OrtRmsNormPass(FusionBasePass):
 
     Forms: the quotient by Reciprocal; the square as Pow or Mul; operands in any order.
     Keeps: the numbers but for rounding.
-    Refuses: ``dtype``: not float32; ``rank``: not [B, S, D]; ``scale``: not [D].
+    Refuses: ``dtype``: not float32; ``rank``: not [B, S, D]; ``scale``: not [D]; ``readers``: a
+    step between is also a graph output or read by others.
     Source: SimplifiedLayerNormFusion of ONNX Runtime.
     """
 
@@ -263,6 +264,9 @@ def _by_quotient(context: CustomPassContext, norm: _Norm) -> None:
         context.refuse(norm.result, region.reason)
         return
     assert not isinstance(region, Rejection)
+    if len(region.outputs) != 1:
+        context.refuse(norm.result, "readers: another node reads a step of it")
+        return
     builder = EsGraphBuilder("quotient")
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     x = inputs[norm.x]
