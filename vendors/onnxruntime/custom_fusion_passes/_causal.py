@@ -46,15 +46,28 @@ class _Index:
 
 _Known = _Plane | _Index | None
 
+
+def _both(a: float, b: float) -> bool:
+    return bool(a) and bool(b)
+
+
+def _any(a: float, b: float) -> bool:
+    return bool(a) or bool(b)
+
+
+def _chosen(condition: float, a: float, b: float) -> float:
+    return a if condition else b
+
+
 _ELEMENTWISE: dict[str, Callable[..., float]] = {
     "Add": operator.add,
-    "And": lambda a, b: float(bool(a) and bool(b)),
-    "Equal": lambda a, b: float(a == b),
+    "And": _both,
+    "Equal": operator.eq,
     "Mul": operator.mul,
-    "Not": lambda a: float(not a),
-    "Or": lambda a, b: float(bool(a) or bool(b)),
+    "Not": operator.not_,
+    "Or": _any,
     "Sub": operator.sub,
-    "Where": lambda c, a, b: a if c else b,
+    "Where": _chosen,
 }
 _COMPARED = {
     "Greater": operator.gt,
@@ -130,7 +143,7 @@ class _Proof:
         compare = _COMPARED[node.op]
         left, right = (self.of(one) for one in node.inputs)
         if isinstance(left, _Plane) and isinstance(right, _Plane):
-            return self._elementwise(lambda a, b: float(compare(a, b)), node.inputs)
+            return self._elementwise(compare, node.inputs)
         if not isinstance(left, _Index) or not isinstance(right, _Index):
             return None
         row, column = (left, right) if left.is_row else (right, left)
@@ -150,7 +163,7 @@ class _Proof:
         if len(known) != len(planes) or len(dims) > 1:
             return None
         low, high = compute(*(one.low for one in known)), compute(*(one.high for one in known))
-        return _Plane(low, high, dims.pop() if dims else None)
+        return _Plane(float(low), float(high), dims.pop() if dims else None)
 
     def _moved(self, node: Node) -> _Known:
         """Return the result of an operator that keeps the last two axes."""

@@ -213,6 +213,7 @@ class OrtAttentionPass(FusionBasePass):
         new = context.replace(region, replacement, keep_shared=True)
         if not new:
             return
+        assert not isinstance(new, Rejection)
         (kernel,) = [node for node in new if node.op == "com.microsoft::MultiHeadAttention"]
         if rows is not None:
             _zero_rows(graph, kernel, rows)
@@ -344,6 +345,7 @@ class _Masks:
         dtype: DataType | None,
         after: Value | None = None,
     ) -> Value:
+        assert dtype is not None
         name = self._graph.model.fresh_name(f"OrtAttentionPass_{op}")
         read = [*inputs, *([] if after is None else [after])]
         producers = [value.producer for value in read if value.producer is not None]

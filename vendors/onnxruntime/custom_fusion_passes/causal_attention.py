@@ -130,10 +130,10 @@ class OrtCausalAttentionPass(FusionBasePass):
             if problem:
                 context.refuse(kernel, problem)
                 continue
-            dims = sizes.of(kernel.inputs[0]) or ()
-            made = lengths.of(dims[0], dims[1])
+            batch, rows = (sizes.of(kernel.inputs[0]) or (None, None))[:2]
+            made = lengths.of(batch, rows)
             if made is None:
-                context.refuse(kernel, f"batch: {dims[0]} or {dims[1]} is none of an input")
+                context.refuse(kernel, f"batch: {batch} or {rows} is none of an input")
                 continue
             _fuse(context, kernel, keys_and_values(kernel, sizes), *made)
         remove_dead(graph)
@@ -252,10 +252,11 @@ class _Lengths:
         """
         key = batch, rows
         if key not in self._made:
-            parts = self._size(batch), self._size(rows)
-            self._made[key] = (
-                None if parts[0] is None or parts[1] is None else self._computed(*parts)
-            )
+            sequences, length = self._size(batch), self._size(rows)
+            if sequences is None or length is None:
+                self._made[key] = None
+            else:
+                self._made[key] = self._computed(sequences, length)
         return self._made[key]
 
     def _computed(self, batch: Value, rows: Value) -> tuple[Value, Value]:

@@ -76,18 +76,19 @@ class OrtConvBatchNormPass(FusionBasePass):
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of one axis, with groups and a bias, and of two axes."""
-        norm = dict.fromkeys(("scale", "beta", "mean", "variance"), (4,))
-        for axes, conv, weights in (
-            ("L", "Conv <pads = [1, 1], group = 2> (x, w, b)", {"w": (4, 2, 3), "b": (4,)}),
-            ("L, 4", "Conv <strides = [2, 1]> (x, w)", {"w": (4, 4, 1, 3)}),
-        ):
+        one, two = "Conv <pads = [1, 1], group = 2> (x, w, b)", "Conv <strides = [2, 1]> (x, w)"
+        for axes, conv, weight in (("L", one, (4, 2, 3)), ("L, 4", two, (4, 4, 1, 3))):
             yield instance(
                 f"float[N, 4, {axes}] x",
                 f"c = {conv} y = BatchNormalization (c, scale, beta, mean, variance)",
                 result="float y",
                 constants="",
-                **norm,
-                **weights,
+                scale=(4,),
+                beta=(4,),
+                mean=(4,),
+                variance=(4,),
+                w=weight,
+                b=(4,),
             )
 
 

@@ -144,7 +144,7 @@ def _rows(
     tail = [size if isinstance(size, int) else 0 for size in given[front:]]
     if math.prod(tail) != rows or not all_same(made, (*given[:front], columns)):
         return f"rows: {list(made)} is not proven to be the rows of {list(given)}"
-    return None if len(tail) == 1 else [*[0] * front, rows]
+    return None if len(tail) == 1 else [*[0] * front, math.prod(tail)]
 
 
 def _only_reader(node: Node) -> Node | None:

@@ -262,7 +262,7 @@ def _fuse(
                 changed.append((reader, slot, angles))
     region = Region.of_nodes(nodes)
     problem = ""
-    if not region:
+    if isinstance(region, Rejection):
         problem = region.reason
     elif region.results != [found.result.outputs[0]]:
         problem = "shared: a tensor inside is read by others, too"

@@ -118,7 +118,9 @@ def _instance(lines: str) -> onnx.ModelProto:
         "float[B, S, 8] x, float[B, S, 8] z",
         lines,
         constants="float two = {2}, float eps = {1e-5}",
-        **dict.fromkeys("gbc", (8,)),
+        g=(8,),
+        b=(8,),
+        c=(8,),
     )
 
 
