@@ -103,6 +103,7 @@ def test_sizes_computed_by_torchscript(host: Host, run: Any) -> None:
     ("given", "reason"),
     [
         (model(mask="m = Add (w, free)"), "mask"),
+        (model(cut=CUT * np.float32(1e2)), "mask"),
         (model("a = Add (s, other)"), "bias"),
         (model(near=NEAR * np.float32(1e30)), "bias"),
         (model(near=NEAR * np.float32(np.nan)), "bias"),
@@ -112,6 +113,7 @@ def test_sizes_computed_by_torchscript(host: Host, run: Any) -> None:
     ],
     ids=[
         "mask of an input",
+        "mask of -1e4",
         "bias of an input",
         "large bias",
         "bias that is no number",

@@ -197,20 +197,11 @@ class _Finder:
         The product may have another rank.
         """
         both = (left, right)
-        direct = next((one for one in both if self._is_product(one)), None)
+        direct = next((one for one in both if is_product(one)), None)
         if direct is not None:
             return direct
         reshaped = [one for one in both if one.producer and one.producer.op == "Reshape"]
-        return next((one for one in reshaped if self._is_product(_input_of(one))), None)
-
-    def _is_product(self, value: Value) -> bool:
-        node = value.producer
-        while node is not None and node.op in ("Mul", "Div"):
-            factor = factor_of(node)
-            if factor is None:
-                return False
-            node = factor[0].producer
-        return node is not None and node.op == "MatMul"
+        return next((one for one in reshaped if is_product(_input_of(one))), None)
 
     def _unscaled(self, value: Value) -> tuple[Value, float]:
         """The tensor below multiplications by constant scalars, and their product."""
@@ -509,6 +500,15 @@ def factor_of(node: Node) -> tuple[Value, float] | None:
     return None
 
 
+def is_product(value: Value | None) -> bool:
+    """Whether a value is a matrix product, perhaps scaled."""
+    node = None if value is None else value.producer
+    while node is not None and node.op in ("Mul", "Div"):
+        factor = factor_of(node)
+        node = None if factor is None else factor[0].producer
+    return node is not None and node.op == "MatMul"
+
+
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
     """Operand and constant [width] of an Add, or None."""
     if node.op != "Add":
@@ -535,5 +535,6 @@ __all__ = [
     "added_constant",
     "factor_of",
     "find_attention",
+    "is_product",
     "joined",
 ]

@@ -61,6 +61,7 @@ _MOVED = frozenset(
         *("Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
     )
 )
+_WHOLE = frozenset((DataType.BOOL, DataType.INT32, DataType.INT64))
 _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
     "Add": lambda a, b: a + b,
     "Mul": lambda a, b: a * b,
@@ -111,3 +112,56 @@ def _combined(node: Node) -> Numbers | None:
         pairs = product(map(np.float32, left.known), map(np.float32, right.known))
         found = {float(compute(a, b)) for a, b in pairs}
     return Numbers.of(found, between=left.between or right.between)
+
+
+FAR = 1e30
+"""Of this magnitude, a float32 absorbs each score below 1e22."""
+NEAR = 256.0
+"""Up to this magnitude, sums in another order differ by at most 3e-5; up to 1e4 it shows (5e-4)."""
+
+
+def is_near(value: Value | None) -> bool:
+    """Proven to hold only numbers up to ``NEAR``."""
+    found = numbers(value)
+    return found is not None and found.known[0] >= -NEAR and found.known[-1] <= NEAR
+
+
+def is_near_or_far(value: Value | None) -> bool:
+    """Proven to hold only numbers that are added to scores in any order."""
+    found = numbers(value)
+    if found is not None:
+        ends = found.known
+        return is_near(value) or (
+            not found.between and all(abs(one) <= NEAR or abs(one) >= FAR for one in ends)
+        )
+    node = None if value is None else value.producer
+    if node is None:
+        return False
+    if node.op in _MOVED:
+        return is_near_or_far(node.inputs[0])
+    if node.op != "Mul":
+        return False
+    for slot in (0, 1):
+        factor = node.inputs[slot]
+        array = factor.array if factor is not None and factor.is_constant else None
+        if array is not None and bool(np.all(np.abs(array) >= FAR)):
+            return _is_whole(node.inputs[1 - slot])
+    return False
+
+
+def _is_whole(value: Value | None) -> bool:
+    """Proven to hold only whole numbers: casts of integers, and sums of them."""
+    if value is None:
+        return False
+    if value.is_constant:
+        array = value.array
+        return array is not None and bool(np.all(array == np.rint(array)))
+    node = value.producer
+    if node is None:
+        return False
+    if node.op == "Cast":
+        source = node.inputs[0]
+        return source is not None and source.dtype in _WHOLE
+    if node.op in {"Add", "Mul", "Sub"}:
+        return all(map(_is_whole, node.inputs))
+    return node.op in _MOVED and _is_whole(node.inputs[0])

@@ -368,6 +368,7 @@ def gehost_tune_kinds(registry: Any) -> None:
             "OrtProjectionPass",
             "OrtMaskedFillPass",
             "OrtWindowMaskPass",
+            "OrtMaskSumPass",
             "OrtRotaryPass",
             "OrtAttentionPass",
             "OrtPackedAttentionPass",

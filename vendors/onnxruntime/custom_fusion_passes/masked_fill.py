@@ -26,7 +26,7 @@ from gehost import (
     TensorType,
 )
 
-from ._attention import factor_of
+from ._attention import is_product
 from ._causal import EXCLUDED
 from ._instances import ATTENTION, KEEP, QKV, instance
 
@@ -52,7 +52,7 @@ class OrtMaskedFillPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         masks: dict[tuple[str, bool, float], Value] = {}
         for where in graph.nodes_of("Where"):
-            slot = next((slot for slot in (1, 2) if _is_product(where.inputs[slot])), None)
+            slot = next((slot for slot in (1, 2) if is_product(where.inputs[slot])), None)
             if slot is None or _reader_before_softmax(where) is None:
                 continue
             fill = where.inputs[3 - slot]
@@ -125,15 +125,6 @@ def _mask(graph: Graph, chosen: Value, fill: float, *, kept_first: bool) -> Valu
     assert made is not None
     graph.set_type(made, TensorType(DataType.FLOAT, chosen.shape))
     return made
-
-
-def _is_product(value: Value | None) -> bool:
-    """Whether a value is a matrix product, perhaps scaled."""
-    node = None if value is None else value.producer
-    while node is not None and node.op in ("Mul", "Div"):
-        factor = factor_of(node)
-        node = None if factor is None else factor[0].producer
-    return node is not None and node.op == "MatMul"
 
 
 def _reader_before_softmax(where: Node) -> Node | None:

@@ -31,6 +31,7 @@ from gehost import (
 )
 
 from ._instances import instance
+from ._numbers import FAR, NEAR, is_near, is_near_or_far
 from ._sizes import GraphSizes
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
-_MOST = 1e4
-"""Of a bias: the sum in another order then differs by less than 1e-3."""
-
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtWindowMaskPass(FusionBasePass):
@@ -50,9 +48,9 @@ class OrtWindowMaskPass(FusionBasePass):
 
     Forms: with and without bias; constants as either addend. Opset 13 and later.
     Keeps: the numbers, but for the rounding of a sum in another order.
-    Refuses: ``mask``: no constant [1, W, 1 or N, S, T]; ``bias``: no constant [1, N, S, T] up to
-    1e4; ``layout``: sizes that are not proven to be those of the picture; ``batch``: the number of
-    images is no size of an input; ``dtype``: not float32.
+    Refuses: ``mask``: no constant [1, W, 1 or N, S, T], or with numbers between 256 and 1e30;
+    ``bias``: no constant [1, N, S, T] up to 256; ``layout``: sizes that are not proven to be those
+    of the picture; ``batch``: the number of images is no size of an input; ``dtype``: not float32.
     Source: the definition of Reshape, which keeps the order of elements.
     """
 
@@ -143,11 +141,12 @@ def _refusal(windows: _Windows, sizes: GraphSizes) -> str | None:
     if not _fits(windows.mask, (1, *numbers)):
         return f"mask: no constant [1, {numbers[0]}, 1 or {numbers[1]}, {numbers[2]}, {numbers[3]}]"
     if windows.bias is not None:
-        array = windows.bias.array
-        if array is None or not _fits(windows.bias, (1, *numbers[1:])):
+        if not _fits(windows.bias, (1, *numbers[1:])):
             return f"bias: no constant {[1, *numbers[1:]]}"
-        if not bool(np.all(np.abs(array) <= _MOST)):
-            return f"bias: not all of it within {_MOST:g}"
+        if not is_near(windows.bias):
+            return f"bias: not all of it within {NEAR:g}"
+        if not is_near_or_far(windows.mask):
+            return f"mask: numbers between {NEAR:g} and {FAR:g}"
     batch = apart[0]
     if not isinstance(batch, int) and str(batch) not in sizes.sources:
         return f"batch: {batch} is no size of an input"
