@@ -158,6 +158,14 @@ def test_a_wrong_setting_stops_before_a_model_is_touched(vendors: Any) -> None:
         vendors.host(settings={"Counting.mots": 3})
 
 
+def test_settings_of_a_pass_that_is_off_are_reported(vendors: Any) -> None:
+    vendors.write("acme/a.py", MATCHING)
+    line = "Matching is off, so its settings have no effect; turn it on (--enable Matching)"
+    host = vendors.host(settings={"Matching.on": True}, disable=["Matching"])
+    assert host.run(MODEL)[1].notes.count(line) == 1
+    assert line not in host.with_options(disable=[]).run(MODEL)[1].notes
+
+
 def test_settings_are_in_the_report(vendors: Any) -> None:
     vendors.write("acme/a.py", MATCHING)
     _, report = vendors.host(settings={"Matching.on": True}).run(MODEL)

@@ -357,6 +357,15 @@ class Host:
             line += f"; {counted(len(self.skipped), 'file')} skipped (-v lists them)"
         return [line]
 
+    def _idle_settings(self) -> list[str]:
+        """Return a line for each pass that is off and has settings."""
+        owners = dict.fromkeys(key.rpartition(".")[0] for key in self.options.settings)
+        return [
+            f"{owner} is off, so its settings have no effect; turn it on (--enable {owner})"
+            for owner in owners
+            if owner in self._disabled
+        ]
+
     def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
         batches: list[list[str]] = []
         for collect in collectors.each("gehost_collect_passes"):
@@ -572,6 +581,7 @@ class Host:
 
     def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.notes.extend(self.notes)
+        report.notes.extend(self._idle_settings())
         for problem in self.problems:
             report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
