@@ -300,22 +300,26 @@ def compare_outputs(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> list[OutputDifference]:
-    """Compare the outputs of two runs, in order; ``feed`` is only recorded."""
+    """Compare the outputs of two runs, in order; ``feed`` is only recorded.
+
+    Raises:
+        UsageError: the memory does not suffice to compare an output.
+    """
     found: list[OutputDifference] = []
     for number, (name, other) in enumerate(itertools.zip_longest(expected, actual)):
         if name != other:
             reason = f"output {number} is {other!r}, wanted {name!r}"
             found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
-        else:
-            found.append(
-                _compare_arrays(
-                    expected[name],
-                    actual[name],
-                    OutputDifference(name, feed, equal=False),
-                    rtol,
-                    atol,
-                )
-            )
+            continue
+        wanted, blank = expected[name], OutputDifference(name, feed, equal=False)
+        try:
+            found.append(_compare_arrays(wanted, actual[name], blank, rtol, atol))
+        except MemoryError as error:
+            raise UsageError(
+                f"output {name!r}, {wanted.dtype}{list(wanted.shape)}, is too large to be compared"
+                " in this process's memory",
+                hint="give smaller inputs by --feeds",
+            ) from error
     return found
 
 

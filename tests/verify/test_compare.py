@@ -443,6 +443,13 @@ def test_a_library_that_does_not_load_is_named(tmp_path: Path) -> None:
             compare(parse(GOOD), parse(GOOD), libraries=[path])
 
 
+def test_an_output_too_large_for_the_memory_is_named() -> None:
+    huge = {"y": np.broadcast_to(np.float32(0), (1 << 45, 1))}
+    wanted = r"output 'y', float32\[35184372088832, 1\], is too large to be compared"
+    with pytest.raises(UsageError, match=wanted):
+        compare_outputs(huge, huge)
+
+
 def test_only_onnx_runtime_takes_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UsageError, match="only ONNX Runtime takes libraries of operators: "):
