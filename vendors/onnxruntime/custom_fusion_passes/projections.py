@@ -4,6 +4,9 @@
 
 Small models spend more time in the two reshapes than in the product. Attention then finds its
 projections, and the kernels behind take the bias: attention, Gelu, the residual normalization.
+
+gpt2.dynopt: 48 of 48 products, so that attention is fused in 12 of 12 layers. At width 768 and 128
+rows a matrix [128, 768] beside [1, 128, 768] changes nothing that shows: 1.02 (0.99, 1.06).
 """
 
 from __future__ import annotations
