@@ -157,6 +157,14 @@ def test_the_text_of_a_pass_from_a_place(tmp_path: Path) -> None:
     assert "allowzero=0" in text  # also an attribute that is left at its default
 
 
+def test_the_model_may_be_of_an_importers_kind(tmp_path: Path) -> None:
+    text = "HloModule m\nENTRY e { x = f32[2,3] parameter(0) ROOT y = f32[2,3] negate(x) }"
+    (tmp_path / "m.hlo").write_text(text)
+    arguments = ["--vendors", str(tmp_path / "v"), "--from", str(tmp_path / "m.hlo")]
+    assert run(["new", "acme/negation", *arguments, "--nodes", "y"]) == 0
+    assert "es.Neg" in (tmp_path / "v/acme/custom_fusion_passes/negation.py").read_text()
+
+
 def test_a_decompose_pass_writes_the_parts_that_onnx_defines(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     onnx.save(

@@ -37,7 +37,10 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
-from gehost.ir.dims import contradiction, fix_dims
+from gehost.infer.findings import type_findings
+from gehost.infer.local import Inferrer
+from gehost.infer.whole import infer_model
+from gehost.ir.dims import contradictions, fix_dims, refuse_contradiction
 from gehost.ir.files.validate import checker_finding, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.model import Model
@@ -637,12 +640,22 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
     Raises:
         UsageError: a name or size does not fit the model.
     """
+    before = _type_findings(model)
     model.close()
     try:
         fix_dims(model.proto, dims)
+        # ONNX's inference ends at an operator that it does not know, this one does not
+        after = _type_findings(Model(model.proto))
+        refuse_contradiction(dims, before, after)
     except UsageError as error:
         raise UsageError(str(error), where=model) from error
     return Model(model.proto, path=model.path)
+
+
+def _type_findings(model: Model) -> list[str]:
+    inferrer = Inferrer(model, OpRegistry())
+    infer_model(model, inferrer)
+    return type_findings(model, inferrer)
 
 
 def _with_opset(model: Model, version: int) -> Model:
@@ -655,7 +668,7 @@ def _with_opset(model: Model, version: int) -> Model:
     if version == model.opset():
         return model
     model.close()
-    before = contradiction(model.proto)
+    before = contradictions(model.proto)
     try:
         raise_opset(model.proto, version)
     except UsageError as error:
@@ -666,8 +679,7 @@ def _with_opset(model: Model, version: int) -> Model:
         converted = Model(model.proto, path=model.path)
         validate(converted)
         if not before:
-            finding = contradiction(converted.proto)
-            if finding:
+            for finding in contradictions(converted.proto):
                 raise ModelError(finding)
     except ModelError as error:
         raise ModelError(

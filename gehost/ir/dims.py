@@ -9,7 +9,7 @@ import ast
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import onnx
@@ -46,16 +46,27 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
         UsageError: the model's inputs do not have this name, or a size contradicts another one, an
             initializer, or shape inference. The model may then be partly fixed.
     """
-    before = "" if not dims else contradiction(proto)
+    before = contradictions(proto) if dims else []
     sizes = _sizes(proto.graph, dims)
     for name, shape in _shapes(proto.graph):
         for dim in shape.dim:
             _fix(dim, sizes, name)
     _check_initializers(proto.graph)
-    after = contradiction(proto)
-    if after and not before:
+    refuse_contradiction(dims, before, contradictions(proto) if dims else [])
+
+
+def refuse_contradiction(
+    dims: Mapping[str, int], before: Sequence[str], after: Sequence[str]
+) -> None:
+    """Refuse sizes with which inference has findings that the model did not have before.
+
+    Raises:
+        UsageError: names the first of them.
+    """
+    new = [line for line in after if line not in before]
+    if new:
         given = ", ".join(f"{name}={size}" for name, size in dims.items())
-        raise UsageError(f"the model contradicts it: {after}", subject=f"--dim {given}")
+        raise UsageError(f"the model contradicts it: {new[0]}", subject=f"--dim {given}")
 
 
 def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
@@ -76,6 +87,12 @@ def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
             if dim is None:
                 raise UsageError(f"--dim {name}={size}: {_unknown(name, inputs, symbols)}")
             symbol = dim.dim_param
+            parts = _symbols(symbol) & symbols - {symbol}
+            if parts:
+                raise UsageError(
+                    f'--dim {name}={size}: this dimension is "{symbol}"',
+                    hint=f"give {' and '.join(sorted(parts))}",
+                )
             if not symbol:
                 if dim.HasField("dim_value") and dim.dim_value != size:
                     raise UsageError(f"--dim {name}={size}: this dimension is {dim.dim_value}")
@@ -178,6 +195,12 @@ def _expression(text: str) -> ast.expr | None:
     return tree if all(isinstance(part, wanted) for part in ast.walk(tree)) else None
 
 
+def _symbols(text: str) -> set[str]:
+    """Return the names in a dimension's expression."""
+    tree = _expression(text)
+    return {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)} if tree else set()
+
+
 def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
     """Substitute sizes for symbols and evaluate as far as possible."""
     if isinstance(tree, ast.Name):
@@ -219,32 +242,61 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
                 _check_initializers(body)
 
 
-def contradiction(proto: onnx.ModelProto) -> str:
-    """Return where shape inference finds a contradiction, or ""."""
+def contradictions(proto: onnx.ModelProto) -> list[str]:
+    """Return what ONNX's shape inference finds wrong: at most one node, and Reshapes."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
+    found: list[str] = []
     try:
-        inferred = onnx.shape_inference.infer_shapes(lean, strict_mode=True, data_prop=True)
+        inferred = _inferred(lean)
     except onnx.shape_inference.InferenceError as error:
         lines = [line.strip() for line in str(error).splitlines() if "(op_type:" in line]
         line = " ".join((lines or [str(error)])[-1].split())
-        return re.sub(r"\[\w+Error\] |Inference error\(s\): ", "", line)
-    return next(_wrong_reshapes(inferred.graph, {}), "")
+        found.append(re.sub(r"\[\w+Error\] |Inference error\(s\): ", "", line))
+        inferred = onnx.shape_inference.infer_shapes(lean)
+    return [*found, *_wrong_reshapes(inferred.graph, {})]
 
 
-def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int]]) -> Iterator[str]:
-    """Yield Reshapes whose output has another number of elements than their input."""
+def _inferred(lean: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(lean, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        # two bodies may compute shapes of one name, which onnx's propagation of data refuses
+        if "already exists" not in str(error):
+            raise
+    return onnx.shape_inference.infer_shapes(lean, strict_mode=True)
+
+
+def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int | None]]) -> Iterator[str]:
+    """Yield Reshapes whose output cannot have the elements of their input."""
     shapes = {**outer, **{tensor.name: list(tensor.dims) for tensor in graph.initializer}}
     for entry in (*graph.input, *graph.output, *graph.value_info):
         kind = entry.type.tensor_type
-        if kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim):
-            shapes[entry.name] = [dim.dim_value for dim in kind.shape.dim]
+        if kind.HasField("shape"):
+            shapes[entry.name] = [
+                dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim
+            ]
     for node in graph.node:
         if node.op_type == "Reshape" and node.domain in ("", "ai.onnx"):
             old, new = shapes.get(node.input[0]), shapes.get(node.output[0])
-            if old is not None and new is not None and math.prod(old) != math.prod(new):
-                yield f'Reshape of "{node.input[0]}" from {old} to {new}'
+            if old is not None and new is not None and not _may_be_equal(old, new):
+                one, other = (
+                    f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+                    for shape in (old, new)
+                )
+                yield f'Reshape of "{node.input[0]}" from {one} to {other}'
         for body in _bodies(node.attribute):
             yield from _wrong_reshapes(body, shapes)
+
+
+def _may_be_equal(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
+    """Whether some sizes in the place of None give both shapes equally many elements."""
+    one, other = (math.prod(size for size in shape if size is not None) for shape in (old, new))
+    if None in old and None in new:
+        return True
+    if None in old or None in new:
+        whole, part = (other, one) if None in old else (one, other)
+        return whole == 0 if part == 0 else whole % part == 0
+    return one == other
 
 
 def _bodies(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.GraphProto]:

@@ -33,7 +33,8 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
     Raises:
         UsageError: the model has a newer opset, or the installed onnx does not know this one.
         ModelError: the model calls functions, an operator cannot be converted, one of another
-            domain has a body, or annotations would be lost. The model may be half converted then.
+            domain has a body, a Hardmax would change, or annotations would be lost. The model may
+            be half converted then.
     """
     imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
     current = max((entry.version for entry in imports), default=None)
@@ -48,12 +49,15 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
         return
     _refuse_calls(proto)
     _refuse_bodies(proto, current)
+    _refuse_hardmax(proto, current, version)
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:
         converted = onnx.version_converter.convert_version(lean, version)
     except (ConvertError, RuntimeError) as error:
         raise _refusal(lean, version, str(error)) from error
     _take_nodes(proto.graph, converted.graph)
+    if current <= 10 < version:
+        _keep_resizes(proto.graph)
     for entry in imports:
         entry.version = version
     least = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
@@ -87,6 +91,32 @@ def _refuse_bodies(proto: onnx.ModelProto, opset: int) -> None:
             raise ModelError(
                 f"node {_label(node)} ({node.domain}::{node.op_type}) has a body of opset {opset}, "
                 "which ONNX's version converter does not convert"
+            )
+
+
+def _refuse_hardmax(proto: onnx.ModelProto, current: int, version: int) -> None:
+    """Refuse a Hardmax from below 13, whose meaning there the converter does not keep.
+
+    It looked at all axes from ``axis`` on as one; since 13 it looks at one axis.
+    """
+    for node in _nodes(proto.graph) if current < 13 <= version else ():
+        if node.op_type == "Hardmax" and node.domain in ("", "ai.onnx"):
+            raise ModelError(
+                f"ONNX's version converter cannot convert node {_label(node)} (Hardmax): its "
+                "result changes at opset 13"
+            )
+
+
+def _keep_resizes(graph: onnx.GraphProto) -> None:
+    """Set what Upsample and Resize did up to opset 10, which later is no default."""
+    meant = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    for node in _nodes(graph):
+        if node.op_type == "Resize" and node.domain in ("", "ai.onnx"):
+            given = {entry.name for entry in node.attribute}
+            node.attribute.extend(
+                onnx.helper.make_attribute(name, value)
+                for name, value in meant.items()
+                if name not in given
             )
 
 

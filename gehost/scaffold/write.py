@@ -125,7 +125,7 @@ def write_pass_from(
     if chosen is None:
         meant = hint(style, styles) or f"; there are {', '.join(styles)}"
         raise UsageError(f"there is no style {style}{meant}", where="--style")
-    options = HostOptions(plugins=False)
+    options = HostOptions()
     place, replaced, notes = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
     plural = "node" if len(nodes) == 1 else "nodes"
     origin = (

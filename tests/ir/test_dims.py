@@ -86,6 +86,10 @@ def test_nested_bodies_are_fixed_too() -> None:
 
 MATMUL = "g (float[n, k] x) => (float[n, 5] y) <float[4, 5] w> { y = MatMul(x, w) }"
 RESHAPE = "g (float[n, 4] x) => (float[2, 8] y) <int64[2] s = {2, 8}> { y = Reshape(x, s) }"
+OPEN = "g (float[n, m] x) => (float[3, 4] y) <int64[2] s = {3, 4}> { y = Reshape(x, s) }"
+SHAPES = """g (float[n, m] x, bool c) => (float[3, 4] y, float[?, ?] z) <int64[2] t = {3, 4}> { y = Reshape(x, t)
+    z = If (c) <then_branch = p () => (float[?, ?] a) { s = Shape(x) a = Reshape(x, s) },
+                else_branch = q () => (float[?, ?] b) { s = Shape(x) b = Reshape(x, s) }> }"""
 SAME = "g (float[n] x, float[m] z) => (float[n] y) { y = Add(x, z) }"
 
 
@@ -109,6 +113,10 @@ def with_weight(text: str) -> onnx.ModelProto:
         (MODEL, {"batch": 2}, '--dim: "batch - 3", a dimension of "f", would be -1'),
         (MATMUL, {"k": 3}, "--dim k=3: the model contradicts it: (op_type:MatMul): Incompatible dimensions"),
         (RESHAPE, {"n": 3}, 'the model contradicts it: Reshape of "x" from [3, 4] to [2, 8]'),
+        (OPEN, {"n": 0}, 'the model contradicts it: Reshape of "x" from [0, ?] to [3, 4]'),
+        (OPEN, {"m": 5}, 'the model contradicts it: Reshape of "x" from [?, 5] to [3, 4]'),
+        (SHAPES, {"n": 2, "m": 3}, 'the model contradicts it: Reshape of "x" from [2, 3] to [3, 4]'),
+        (MODEL, {"z:0": 2}, "--dim z:0=2: no input has"),
         (SAME, {"n": 3, "m": 2}, "--dim n=3, m=2: the model contradicts it: (op_type:Add): Incompatible"),
     ],
 )  # fmt: skip
@@ -125,6 +133,24 @@ def test_sizes_that_fit_are_not_refused() -> None:
     fix_dims(load(RESHAPE), {"n": 4})
     fix_dims(load(SAME), {"n": 3, "m": 3})
     fix_dims(load(SAME), {"n": 3, "m": 1})
+    fix_dims(load(OPEN), {"m": 6})
+    fix_dims(load(SHAPES), {"n": 2, "m": 6})
+
+
+def test_a_dimension_that_is_an_expression_is_fixed_by_its_symbols() -> None:
+    model = load("g (float[n] x, float[B] z) => (float[n] y) { y = Neg(x) }")
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "2*n"
+    with pytest.raises(UsageError, match=r'--dim z:0=5: this dimension is "2\*n"; give n'):
+        fix_dims(model, {"z:0": 5})
+
+
+def test_an_operator_that_onnx_does_not_know_hides_no_contradiction() -> None:
+    text = HEAD.replace("17]", '17, "acme": 1]') + (
+        "g (float[n] x, float[m] z) => (float[n] y, float[?] w)"
+        "{ a = acme.F(x) w = Neg(a) y = Add(x, z) }"
+    )
+    with pytest.raises(UsageError, match=r"contradicts it: types of y \(Add\): "):
+        Host(HostOptions(dims={"n": 3, "m": 2}, plugins=False)).run(onnx.parser.parse_model(text))
 
 
 def test_an_initializer_has_the_size_that_its_symbol_gets() -> None:

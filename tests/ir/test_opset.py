@@ -200,6 +200,8 @@ def test_the_same_opset_changes_nothing():
          23, ModelError, '--opset 23: the converted model is not valid: tensor "y_intermediate" is defined twice'),
         ('"": 11, "f": 1]> g (float[2, 3] x) => (float[2, 3] y) { y = f.Map <body = b (float[2, 3] p) => (float[2, 3] q) { q = Softmax(p) }> (x) }',
          23, ModelError, 'node "y" (f::Map) has a body of opset 11, which ONNX\'s version converter does not convert'),
+        ('"": 11]> g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Hardmax(x) }',
+         13, ModelError, 'converter cannot convert node "y" (Hardmax): its result changes at opset 13'),
     ],
 )  # fmt: skip
 def test_refused_in_one_line(text, opset, error, message):
@@ -208,6 +210,31 @@ def test_refused_in_one_line(text, opset, error, message):
         Host(HostOptions(opset=opset, plugins=False)).run(model)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("opset", [7, 9, 10])
+def test_upsampling_keeps_its_numbers(opset: int, mode: str) -> None:
+    scales = "scales = [1.0, 1.0, 2.5, 1.5]" if opset == 7 else f'mode = "{mode}"'
+    op = "Resize" if opset == 10 else "Upsample"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[1, 1, 4, 6] x) => (float[1, 1, 10, 9] y)'
+        f" <float[4] s = {{1, 1, 2.5, 1.5}}> {{ y = {op}<{scales}>({'x' if opset == 7 else 'x, s'}) }}"
+    )
+    if opset == 7:
+        model.graph.node[0].attribute.add(name="mode", s=mode.encode(), type=3)
+        del model.graph.initializer[:]
+    options = HostOptions(opset=23, plugins=False, verify=True)
+    _, report = Host(options).run(model)
+    assert report.verify["equal"]
+
+
+def test_branches_that_compute_shapes_of_one_name_are_converted() -> None:
+    text = """<ir_version: 8, opset_import: ["": 11]> g (float[2, 3, 4] x, bool c) => (float[2, 3, 4] y) {
+        y = If(c) <then_branch = p () => (float[2, 3, 4] a) { a = Softmax(x) },
+                   else_branch = q () => (float[2, 3, 4] b) { b = LogSoftmax(x) }> }"""
+    options = HostOptions(opset=13, plugins=False, verify=True)
+    assert Host(options).run(onnx.parser.parse_model(text))[1].verify["equal"]
 
 
 def test_annotations_that_would_be_lost_are_refused(monkeypatch: pytest.MonkeyPatch):
