@@ -268,7 +268,8 @@ def _inferred(lean: onnx.ModelProto) -> onnx.ModelProto:
 
 def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int | None]]) -> Iterator[str]:
     """Yield Reshapes whose output cannot have the elements of their input."""
-    shapes = {**outer, **{tensor.name: list(tensor.dims) for tensor in graph.initializer}}
+    shapes: dict[str, list[int | None]] = dict(outer)
+    shapes.update((tensor.name, list(tensor.dims)) for tensor in graph.initializer)
     for entry in (*graph.input, *graph.output, *graph.value_info):
         kind = entry.type.tensor_type
         if kind.HasField("shape"):
