@@ -13,7 +13,7 @@ import click
 
 from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
 from gehost_linalg.affine import MlirError
-from gehost_linalg.control import Control, ControlError
+from gehost_linalg.control import Control, ControlError, control_named, multi_use_named
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.group import Group, Lowered, is_boundary
@@ -80,14 +80,12 @@ def fused_text(
         if not functions:
             raise UsageError("it has no func.func", where=path)
         controls = controls_of(Host(HostOptions(vendors=tuple(vendors))).passes)
+        control = control_named(settings["control"], controls)
+        multi_use = multi_use_named(settings["multi_use"])
+        companions = _companions(settings["companions"])
         for function in functions if not before else ():
             block = fuse_block(
-                function.ops,
-                settings["control"],
-                settings["multi_use"],
-                outputs=function.outputs,
-                companions=_companions(settings["companions"]),
-                controls=controls,
+                function.ops, control, multi_use, outputs=function.outputs, companions=companions
             )
             function.ops, function.outputs = block.ops, block.outputs
         return "\n".join(map(print_function, functions))

@@ -20,18 +20,9 @@ MULTI_USES: tuple[MultiUse, ...] = ("refuse", "duplicate", "share")
 TRANSCENDENTAL = frozenset(
     f"math.{name}"
     for name in (
-        "exp",
-        "log",
-        "log1p",
-        "tanh",
-        "erf",
-        "sin",
-        "cos",
-        "tan",
-        "powf",
-        "sqrt",
-        "rsqrt",
-        "atan",
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "powf", "sqrt", "rsqrt", "cbrt"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
+        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"),
     )
 )
 """Operations that cost more than a load."""

@@ -533,6 +533,8 @@ _SSA = re.compile(r"%[A-Za-z0-9_$.-]+(#[0-9]+)?")
 _OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 _ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
 _TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z])")
+_MOST_DIGITS = 66
+"""Of an integer; 64 bits have fewer in any base."""
 _INTEGER = re.compile(r"-?[0-9]+")
 _SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|true|false")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -772,7 +774,13 @@ class _Parser(Scanner):
             return float(shown)
         if not re.fullmatch(r"-?[0-9]+|0x[0-9A-Fa-f]+", shown):
             raise self.error(f"{shown} is no {dtype}", start)
-        return bool(int(shown, 0)) if dtype == "i1" else int(shown, 0)
+        digits = int(shown, 0) if len(shown) <= _MOST_DIGITS else 1 << 64
+        bits = 64 if dtype == "index" else int(dtype[1:])
+        if not -(1 << (bits - 1)) <= digits < 1 << bits:
+            raise self.error(f"{shown[:_MOST_DIGITS]} does not fit {dtype}", start)
+        if dtype == "i1":
+            return bool(digits)
+        return digits - (1 << bits) if digits >= 1 << (bits - 1) else digits
 
     def arith_constant(self, ssa: str) -> Value:
         """Its type stands behind it, and decides how its numbers are read."""

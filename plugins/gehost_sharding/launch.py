@@ -171,7 +171,10 @@ def _cause(messages: str, pids: str) -> str:
     reason = _REASON.search(messages)
     if file is not None and file.exists():
         rank = file.read_text(encoding="ascii")
-        return f"rank {rank} died: {reason[1].strip() if reason else 'no message'}"
+        why = reason[1].strip() if reason else "no message"
+        # mpiexec kills the others, and may name one of them
+        unsure = ", or another that mpiexec does not name," if "signal 9" in why else ""
+        return f"rank {rank}{unsure} died: {why}"
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
     return " ".join(lines[-3:]) or "no message"
 

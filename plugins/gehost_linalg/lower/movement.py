@@ -49,7 +49,7 @@ def _squeeze(op: OnnxOp) -> None:
     if given is None:
         raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
     dropped = set(op.axes(given, len(shape)))
-    if any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in dropped):
+    if any(is_known(shape[axis]) and int(shape[axis] or 0) != 1 for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
     kept = [axis for axis in range(len(shape)) if axis not in dropped]
     read: list[Expr] = [
@@ -111,7 +111,7 @@ def _slice(op: OnnxOp) -> None:
         size = shape[axis]
         if step < 1:
             raise NotLowered(f"not-lowered: Slice with step {step}")
-        whole = end >= 2**31 - 1 and (not isinstance(size, int) or end >= size)
+        whole = end >= 2**31 - 1 and (not is_known(size) or end >= int(size or 0))
         if start == 0 and step == 1 and whole:
             continue
         if start < 0:

@@ -299,3 +299,11 @@ def test_a_node_that_is_in_no_group_has_a_reason(model: str) -> None:
         result = run(model, "--vendors", str(Path(model).parent / "vendors"), "--node", name)
         assert isinstance(result.exception, UsageError)
         assert message in str(result.exception)
+
+
+def test_names_are_checked_although_nothing_is_fused() -> None:
+    file = str(CASES / "add_mul.mlir")
+    for option, name in (("--control", "alwys"), ("--multi-use", "dup"), ("--companions", "zz")):
+        result = run(file, "--before", option, name)
+        assert isinstance(result.exception, UsageError)
+        assert name in str(result.exception)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gehost_linalg import control, interpret
 from gehost_linalg.control import ControlError, asked, control_named
 from gehost_linalg.driver import Block, fuse_all
 from gehost_linalg.fusability import OpOperand
@@ -92,3 +93,9 @@ def test_a_function_that_raises_is_an_error_with_its_place() -> None:
 
 def test_false_is_a_refusal() -> None:
     assert len(fuse_all(Case("add_mul").function.ops, lambda _: False)) == 2
+
+
+def test_every_function_of_math_that_costs_is_known() -> None:
+    cheap = {"absf", "absi", "ceil", "copysign", "floor", "round", "roundeven", "trunc"}
+    known = {name for name in (*interpret._BINARY, *interpret._UNARY) if name.startswith("math.")}
+    assert known - {f"math.{name}" for name in cheap} <= control.TRANSCENDENTAL

@@ -94,6 +94,32 @@ module {
     assert signatures(parse(print_function(function))[0]) == signatures(function)
 
 
+CONSTANT = "func.func @f() -> {0} {{\n  %c = arith.constant {1} : {0}\n  return %c : {0}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "value"),
+    [
+        ("i8", "200", -56), ("i32", "4294967295", -1), ("i64", "18446744073709551615", -1),
+        ("i8", "-128", -128), ("index", "7", 7), ("i1", "1", True), ("i8", "0xFF", -1),
+    ],
+)  # fmt: skip
+def test_integers_are_read_as_their_bits(dtype: str, text: str, value: int) -> None:
+    (function,) = parse(CONSTANT.format(dtype, text))
+    (constant,) = function.outputs
+    assert constant.constant is not None
+    assert constant.constant.item() == value
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [("i8", "300"), ("i8", "-129"), ("i1", "2"), ("index", "1" + "0" * 21), ("i32", "9" * 5000)],
+)
+def test_an_integer_that_does_not_fit_has_its_place(dtype: str, text: str) -> None:
+    with pytest.raises(MlirError, match=f"line 2, column [0-9]+: [-0-9]+ does not fit {dtype}"):
+        parse(CONSTANT.format(dtype, text))
+
+
 GOOD = (CASES / "add_mul.mlir").read_text(encoding="utf-8")
 
 

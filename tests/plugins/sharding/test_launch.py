@@ -87,7 +87,7 @@ def test_a_run_ends_at_its_timeout(plan: Plan, split: Path) -> None:
     assert time.monotonic() - started < 60
 
 
-def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "die.py"
     script.write_text(
         "import os, pathlib, time\n"
@@ -99,7 +99,8 @@ def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     command = [launch._mpiexec(), "-n", "2", sys.executable, str(script)]
-    with pytest.raises(RankError, match="rank 1 died: Killed"):
+    wanted = r"rank [01], or another that mpiexec does not name, died: Killed"
+    with pytest.raises(RankError, match=wanted):
         launch._wait(command, "DIR", 50, str(tmp_path))
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gehost.infer.whole import infer_model
+from gehost.ir.model import Model
 from gehost.testing import parse
+from gehost_linalg.group import Lowered
 from tests.plugins.linalg.models import check, graph, lowered
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -71,6 +74,16 @@ def test_slice(starts: str, ends: str, axes: str, steps: str, shape: str) -> Non
         ),
         {"x": X / 24},
     )
+
+
+def test_a_slice_to_the_largest_int32_is_no_whole_longer_axis() -> None:
+    body = """b = Constant<value = int64[1] {0}>()
+e = Constant<value = int64[1] {2147483647}>()
+y = Slice(x, b, e)"""
+    model = Model(parse(graph(body, "float[3000000000] x", "float[2147483647] y")))
+    infer_model(model)
+    found = Lowered(model.graph, lambda _: None)
+    assert [value.shape for value in found.ops[-1].results] == [("2147483647",)]
 
 
 def test_rotary_halves() -> None:
