@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from gehost_linalg.companions import COMPANIONS, Change, Surroundings
@@ -224,43 +224,41 @@ class Driver:
         self.coverage = coverage
         self.limit = limit
         self.around = Surroundings(block.made_by.get, block.is_dead)
-        self._queued: dict[Op, None] = {}
-        self._next: list[Op] = []
+        self._work: dict[Op, None] = {}
+        """Taken from its end, as in MLIR; an operation that is added again keeps its place."""
+        self._changed: dict[Op, None] = {}
+        """What has changed since its last visit, for the next round."""
 
     def run(self) -> None:
         """Fuse until nothing qualifies; then through reshapes, if that is on."""
-        self._queued = dict.fromkeys(self.block.ops)
+        self._changed = dict.fromkeys(self.block.ops)
         self._settle()
         while self.reshapes and any(map(self._fuse_through_reshape, self.block.ops)):
             self._settle()
 
     def _settle(self) -> None:
-        while self._queued:
-            ordered = sorted(self._queued, key=self.block.place.__getitem__)
-            self._queued = {}
-            for op in ordered:
-                if op in self.block.place:
+        """Visit what has changed from inputs to outputs, round after round."""
+        place = self.block.place
+        while present := [op for op in self._changed if op in place]:
+            ordered = sorted(present, key=place.__getitem__, reverse=True)
+            self._work, self._changed = dict.fromkeys(ordered), {}
+            while self._work:
+                op, _ = self._work.popitem()
+                if op in place:
                     self._visit(op)
-            self._queued = {op: None for op in self._queued if op in self.block.place}
 
     def _visit(self, op: Op) -> None:
-        """Remove, fuse or change an operation, then what comes of it."""
+        """Remove, fuse or change an operation."""
         block = self.block
-        self._next.append(op)
-        while self._next:
-            current = self._next.pop()
-            if current not in block.place:
-                continue
-            is_generic = isinstance(current, Generic)
-            if all(map(block.is_dead, current.results)) and (
-                is_generic or current.name.startswith("tensor.")
-            ):
-                block.remove(current)
-                self._released((*current.operands, *current.scalars))
-            elif not is_generic:
-                self._note_boundary(current)
-            elif not self._fuse_first(current):
-                self._change(current)
+        self._changed.pop(op, None)
+        is_generic = isinstance(op, Generic)
+        if all(map(block.is_dead, op.results)) and (is_generic or op.name.startswith("tensor.")):
+            block.remove(op)
+            self._released((*op.operands, *op.scalars))
+        elif not is_generic:
+            self._note_boundary(op)
+        elif not self._fuse_first(op):
+            self._change(op)
 
     def _note_boundary(self, op: Op) -> None:
         """Note the Generics that are operands of another kind of operation."""
@@ -281,38 +279,43 @@ class Driver:
                 return
 
     def _swap(self, op: Op, change: Change) -> None:
-        """Do a change; its operations are visited next.
-
-        Those that it releases come before them.
-        """
+        """Do a change; the producers that it releases are visited next."""
         block = self.block
-        before = dict.fromkeys((*op.operands, *op.scalars))
         for value in change.replaced:
-            self._queue_readers(value)
+            self._note_readers(value)
+        self._visit_next(op, change.ops)
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
-            self._queue_readers(value)
-        self._next += reversed(change.ops)
+            self._note_readers(value)
         read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
-        self._released([value for value in before if value not in read])
+        self._released((*op.operands, *op.scalars), read)
 
-    def _queue_readers(self, value: Value) -> None:
-        self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
+    def _visit_next(self, old: Op, ops: tuple[Op, ...]) -> None:
+        """Visit the readers of ``old`` and then ``ops``, which replace it, unless they are due."""
+        self._work.update(dict.fromkeys(reversed(ops)))
+        for value in old.results:
+            for reader in reversed(self.block.readers[value]):
+                self._work.setdefault(reader)
 
-    def _released(self, values: Iterable[Value]) -> None:
-        """Visit the producers of values that have lost a reader.
+    def _note_readers(self, value: Value) -> None:
+        self._changed.update(dict.fromkeys(self.block.readers.get(value, ())))
 
-        A producer may be dead, or have one use now. As in MLIR, one with at most one reader left is
-        visited before anything else.
+    def _released(self, values: Iterable[Value], read: Container[Value] = ()) -> None:
+        """Note the producers of values that an operation reads no longer, unless in ``read``.
+
+        A producer may be dead, or have one use now. As in MLIR, one that has changed and has at
+        most one reader left is visited next.
         """
         for value in dict.fromkeys(values):
             maker = self.block.made_by.get(value)
-            if maker is not None:
-                self._queued[maker] = None
+            if maker is None:
+                continue
+            if value not in read:
+                self._changed[maker] = None
                 for result in maker.results:
-                    self._queue_readers(result)
-                if len(self.block.users(value)) < 2:
-                    self._next.append(maker)
+                    self._note_readers(result)
+            if maker in self._changed and len(self.block.users(value)) < 2:
+                self._work.setdefault(maker)
 
     def _fuse_first(self, consumer: Generic) -> bool:
         """Fuse the first operand that qualifies; returns whether one does."""
@@ -367,7 +370,7 @@ class Driver:
                     if not isinstance(fused, Refusal):
                         ops = (*moved.before, fused.generic, *moved.after)
                         self._swap(consumer, Change(ops, {}))
-                        self._queued.update(dict.fromkeys(ops))
+                        self._changed.update(self._work)
                         return True
                     reasons.append(Refusal(RESHAPE, str(fused)))
             noted = block.refusals.setdefault(consumer, [])
@@ -417,21 +420,21 @@ class Driver:
         share = self.multi_use == "share" and bool(operand.shared)
         if share:
             block.move_readers_behind(producer, consumer)
+        self._visit_next(consumer, (fused,))
         block.replace(consumer, (fused,), {})
-        self._next.append(fused)
         if share:
             moved = {old: new for old, new in replaced.items() if old is not new}
             for value in moved:
-                self._queue_readers(value)
+                self._note_readers(value)
             for old, new in moved.items():
                 block.redirect(old, new)
-                self._queue_readers(new)
+                self._note_readers(new)
         if all(map(block.is_dead, producer.results)):
             block.remove(producer)
-            self._released(producer.scalars)
+            self._released((*producer.ins, *producer.scalars), fused.ins)
         else:
             for result in producer.results:
-                self._queue_readers(result)
+                self._note_readers(result)
 
 
 def fuse_block(

@@ -76,29 +76,40 @@ class TestDiamond:
         ).refusals("always")
 
 
-def test_a_dead_reader_goes_before_later_operations_are_fused() -> None:
-    """As in MLIR: without it, exp is fused into tanh. Fused into the sum first, tanh would leave exp alone."""
-    one = '{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}'
+def _along(result: str, op: str, ins: str, maps: str = "(d0)") -> str:
+    """A Generic along one loop of 4; an in has the name of its argument of the payload."""
+    names = ins.split()
+    read = [f"affine_map<(d0) -> {maps}>", *["affine_map<(d0) -> (d0)>"] * len(names)]
+    types = ", ".join("tensor<7xf32>" if name == "a" else "tensor<4xf32>" for name in names)
+    arguments = ", ".join(f"%{result}{name}" for name in names)
+    return f"""
+  %{result} = linalg.generic {{indexing_maps = [{", ".join(read)}], iterator_types = ["parallel"]}}
+    ins({", ".join(f"%{name}" for name in names)} : {types}) outs(%e : tensor<4xf32>) {{
+  ^bb0({", ".join(f"%{result}{name}: f32" for name in names)}, %{result}out: f32):
+    %{result}r = {op} {arguments} : f32
+    linalg.yield %{result}r : f32
+  }} -> tensor<4xf32>"""
+
+
+@pytest.mark.parametrize(
+    ("between", "last", "wanted"),
+    [
+        # Without the dead reader, exp is fused into tanh; tanh in the sum would leave exp alone.
+        ("", "c", [["exp", "tanh"], ["addf"]]),
+        # Then both into erf, which was visited before the reader: it has a new producer.
+        (_along("d", "math.erf", "c"), "d", [["exp", "tanh", "erf"], ["addf"]]),
+    ],
+)
+def test_a_dead_reader_goes_before_later_operations_are_fused(
+    between: str, last: str, wanted: list[list[str]]
+) -> None:
+    """As in MLIR."""
     text = f"""func.func @f(%a: tensor<7xf32>, %s: tensor<f32>) -> tensor<f32> {{
   %e = tensor.empty() : tensor<4xf32>
-  %p = linalg.generic {one.replace("(d0)>", "(d0 * 2)>", 1)} ins(%a : tensor<7xf32>) outs(%e : tensor<4xf32>) {{
-  ^bb0(%x: f32, %o: f32):
-    %y = math.exp %x : f32
-    linalg.yield %y : f32
-  }} -> tensor<4xf32>
-  %c = linalg.generic {one} ins(%p : tensor<4xf32>) outs(%e : tensor<4xf32>) {{
-  ^bb0(%x1: f32, %o1: f32):
-    %y1 = math.tanh %x1 : f32
-    linalg.yield %y1 : f32
-  }} -> tensor<4xf32>
-  %dead = linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
-    iterator_types = ["parallel"]}} ins(%c, %p : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) {{
-  ^bb0(%x2: f32, %z2: f32, %o2: f32):
-    %y2 = arith.addf %x2, %z2 : f32
-    linalg.yield %y2 : f32
-  }} -> tensor<4xf32>
+  {_along("p", "math.exp", "a", "(d0 * 2)")}{_along("c", "math.tanh", "p")}{between}
+  {_along("dead", "arith.addf", "c p")}
   %r = linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]}}
-    ins(%c : tensor<4xf32>) outs(%s : tensor<f32>) {{
+    ins(%{last} : tensor<4xf32>) outs(%s : tensor<f32>) {{
   ^bb0(%x3: f32, %o3: f32):
     %y3 = arith.addf %x3, %o3 : f32
     linalg.yield %y3 : f32
@@ -107,7 +118,7 @@ def test_a_dead_reader_goes_before_later_operations_are_fused() -> None:
 }}"""
     function = parse(text)[0]
     block = fuse_block(function.ops, outputs=function.outputs)
-    assert [payload(op) for op in block.ops] == [["exp", "tanh"], ["addf"]]
+    assert [payload(op) for op in block.ops] == wanted
 
 
 def test_share_moves_other_readers_behind_the_fused_operation() -> None:
