@@ -167,6 +167,70 @@ def test_heads_that_are_no_projection_stay_apart(host: Host, run: Any) -> None:
     assert counts["Transpose"] == 4  # q, k, v apart; q together
 
 
+ROTATED = """qr = Neg (qh) kr = Neg (kh) qrt = Transpose <perm = [0, 2, 1, 3]> (qr) kk = Transpose <perm = [0, 2, 3, 1]> (kr)
+    m = MatMul (qrt, kk) s = Mul (m, scale)"""
+"""q and k are no projections while their heads are third, as where GPT-J rotates a part of each."""
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [MIX, f"vr = Neg (vh) vrt = Transpose <perm = [0, 2, 1, 3]> (vr) {MIX}".replace("vt)", "vrt)")],
+    ids=["v a projection", "v like q and k"],
+)
+def test_heads_that_are_third_are_put_together(host: Host, run: Any, mix: str) -> None:
+    counts = fused(host, run, model(ROTATED, mix=mix))
+    assert not counts["Transpose"]
+    fused(host, run, model(ROTATED, mix=mix, length="T"), columns=5)
+
+
+def test_keys_rotated_and_read_by_others_too(host: Host, run: Any) -> None:
+    keys = ROTATED.replace("kk =", "krt = Transpose <perm = [0, 2, 1, 3]> (kr) kk =")
+    keys = keys.replace("[0, 2, 3, 1]> (kr)", "[0, 1, 3, 2]> (krt)")
+    outputs = "float[B, S, 8] out, float[B, 2, S, 4] krt"
+    assert fused(host, run, model(keys, outputs=outputs))["Transpose"] == 1
+
+
+CUT = """eights = Concat <axis = 0> (i1, i1, i8, i8) full = Expand (scale, eights) tri = Trilu <upper = 0> (full)
+    below = Cast <to = 9> (tri) b0 = Slice (below, i0, least, i2) cut = Slice (b0, i0, least, last)"""
+LEAST = """of_q = Shape (q) one = Slice (of_q, i0, i1) two = Slice (of_q, i1, i2) r0 = Squeeze (two) most = Squeeze (i8) smaller = Min (r0, most)
+    least = Reshape (smaller, minus)"""
+
+
+def test_lengths_up_to_the_most_positions(host: Host, run: Any) -> None:
+    """The mask is a part of a constant [1, 1, 8, 8], and shapes hold min(8, S), as in GPT-Neo."""
+    scores = f"""{LEAST} four = Concat <axis = 0> (one, least, i2, i4) qx = Reshape (q, four)
+        qxt = Transpose <perm = [0, 2, 1, 3]> (qx) s = MatMul (qxt, turned_k)"""
+    mask = f"{CUT} w = Where (cut, s, lowest) a = Add (w, mask)"
+    joined = "three = Concat <axis = 0> (one, least, minus) out = Reshape (yt, three)"
+    given = model(scores, mask, mix=MIX.replace("out = Reshape (yt, joined)", joined))
+    fused(host, run, given)
+    for rows in (8, 9):  # of nine neither runs: the mask has eight
+        compiled, inputs = host.run(given)[0], feeds(rows=rows)
+        if rows == 9:
+            with pytest.raises(Exception, match="hape|broadcast|size"):
+                run(given, inputs)
+            with pytest.raises(Exception, match="hape|broadcast|size"):
+                run(compiled, inputs)
+        else:
+            expected, found = Runner(given).run(inputs), run(compiled, inputs)
+            assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"mask": "c = Tanh (s) d = Mul (c, scale) a = Add (d, mask)"},
+            "scores: Tanh and Where are added; wanted q·kᵀ and a mask",
+        ),
+        ({"mask": "a = Tanh (s)"}, "scores: Tanh between q·kᵀ and Softmax"),
+    ],
+)
+def test_a_refusal_names_the_operator_between(host: Host, changes: Any, reason: str) -> None:
+    findings = explain(model(**changes), "OrtAttentionPass", host.options).findings
+    assert [found.reason for found in findings] == [reason]
+
+
 @pytest.mark.parametrize("softmax", [SOFTMAX, GUARD], ids=["", "guard"])
 @pytest.mark.parametrize("added", ["a = Identity (w)", "a = Add (row_mask, w)"], ids=["", "mask"])
 @pytest.mark.parametrize(
@@ -372,6 +436,13 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
         },
     ),
     "unequal head counts": ("heads", {"heads": (2, 1, 1)}),
+    "heads of k third, those of v second and no projection": (
+        "layout",
+        {
+            "scores": ROTATED,
+            "mix": "vr = Neg (vt) " + MIX.replace("(p, vt)", "(p, vr)"),
+        },
+    ),
     "heads put together in another order": (
         "heads",
         {

@@ -40,11 +40,11 @@ class Attention:
 
     softmax: Node
     q: Value
-    """[B, N, S, H], or [B, S, N·H] where ``heads_apart`` does not hold it."""
+    """[B, N, S, H] or [B, S, N·H]; [B, S, N, H] where ``rows_first`` holds it."""
     k: Value
-    """[B, N, T, H], or [B, T, N·H] together with v."""
+    """[B, N, T, H]; or [B, T, N·H] or [B, T, N, H] together with v."""
     v: Value
-    """[B, N, T, V], or [B, T, N·V]."""
+    """[B, N, T, V], or [B, T, N·V] or [B, T, N, V]."""
     mask: Value | None
     mask_reader: Node | None
     scale: float
@@ -56,6 +56,8 @@ class Attention:
     """[2·N·H + N·V]: the biases added to q, k and v, all of rank 3."""
     result: Node
     """The last node: a Reshape, whose input is [B, S, N, V]."""
+    rows_first: set[Value]
+    """Those of q, k and v whose heads are the third axis: a Reshape puts them together."""
     nodes: list[Node] = field(default_factory=list["Node"])
 
 
@@ -82,6 +84,7 @@ class _Finder:
         self.nodes: list[Node] = []
         self._reshaped: list[Value] = []
         """Scores, after a Reshape between [B·N, S, T] and [B, N, S, T]."""
+        self._rows_first: set[Value] = set()
 
     def find(self, softmax: Node) -> Attention:
         scores = _input(softmax, 0)
@@ -116,7 +119,7 @@ class _Finder:
             raise NoMatch(
                 f"scale: {scale:g}; a kernel takes 0 for its default, and no negative one"
             )
-        joined = self.joined(q, heads) or q
+        joined = self.joined(q, heads) or self._untransposed_rows(q) or q
         k, v = self._joined_keys(keys, v, heads)
         (joined, k, v), bias = self._without_biases((joined, k, v))
         return Attention(
@@ -132,6 +135,7 @@ class _Finder:
             (batch, heads, rows, columns),
             bias,
             result,
+            self._rows_first,
             self.nodes,
         )
 
@@ -179,7 +183,8 @@ class _Finder:
             left, right = _input(top, 0), _input(top, 1)
             inner = self._product_of(left, right)
             if inner is None:
-                raise NoMatch("scores: no product of q and k below the mask")
+                first, second = _first_other(left), _first_other(right)
+                raise NoMatch(f"scores: {first} and {second} are added; wanted q·kᵀ and a mask")
             mask, reader = (right if inner is left else left), top
             self._take(top)
             self._own(scores, "the masked scores")
@@ -187,7 +192,7 @@ class _Finder:
         value, scale = self._unscaled(scores)
         product = value.producer
         if product is None or product.op != "MatMul":
-            raise NoMatch("scores: no product of q and k")
+            raise NoMatch(f"scores: {_first_other(value)} between q·kᵀ and Softmax")
         self._take(product)
         return product, mask, reader, scale
 
@@ -451,16 +456,33 @@ class _Finder:
         self, keys: tuple[Value, list[int]], v: Value, heads: int
     ) -> tuple[Value, Value]:
         """Return k and v of rank 3 where both have one, else of rank 4."""
-        taken = list(self.nodes)
+        taken, rows_first = list(self.nodes), set(self._rows_first)
         k, places = keys
-        joined = self.joined(k, heads) if places == [0, 1, 2, 3] else self._flat(k, heads)
-        values = self.joined(v, heads)
+        if places == [0, 1, 2, 3]:
+            joined = self.joined(k, heads) or self._untransposed_rows(k)
+        else:
+            joined = self._flat(k, heads) or self._as_rows(k)
+        values = self.joined(v, heads) or self._untransposed_rows(v)
         if joined is not None and values is not None:
             return joined, values
-        self.nodes = taken
+        self.nodes, self._rows_first = taken, rows_first
         if places != [0, 1, 2, 3]:
-            raise NoMatch("layout: the heads of k are not second, and k is no projection")
+            raise NoMatch("layout: the heads of k are third, and those of v are not")
         return k, v
+
+    def _untransposed_rows(self, value: Value) -> Value | None:
+        """Return [B, S, N, H] where a Transpose gives [B, N, S, H], as after a rotation."""
+        node = value.producer
+        if node is None or node.op != "Transpose":
+            return None
+        if list(node.attrs.get("perm") or ()) != HEADS_SECOND:
+            return None
+        self._take(node)
+        return self._as_rows(_input(node, 0))
+
+    def _as_rows(self, value: Value) -> Value:
+        self._rows_first.add(value)
+        return value
 
 
 Sizes4 = tuple[Size, int, Size, Size]
@@ -478,6 +500,18 @@ def _input_of(value: Value) -> Value:
     node = value.producer
     assert node is not None
     return _input(node, 0)
+
+
+def _first_other(value: Value) -> str:
+    """The first operator above a value that scales and reshapes nothing."""
+    node = value.producer
+    while node is not None:
+        factor = factor_of(node) if node.op in ("Mul", "Div") else None
+        below = factor[0] if factor else node.inputs[0] if node.op == "Reshape" else None
+        if below is None:
+            return node.op_type
+        node = below.producer
+    return "a tensor without producer"
 
 
 def _opset(node: Node) -> int:

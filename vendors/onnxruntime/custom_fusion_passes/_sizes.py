@@ -56,11 +56,13 @@ _BROADCAST = frozenset(
 class Cut(str):
     """The smaller of a size and a number that is at least 1."""
 
-    __slots__ = ("of",)
+    __slots__ = ("most", "of")
 
     def __new__(cls, of: str, most: int) -> Self:
+        if isinstance(of, Cut):  # cut off before
+            of, most = of.of, min(of.most, most)
         made = super().__new__(cls, f"min({of}, {most})")
-        made.of = of
+        made.of, made.most = of, most
         return made
 
 
@@ -234,6 +236,10 @@ def _reshape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
             found[axis] = given[axis]
     if -1 in found:
         found[found.index(-1)] = None if given is None else _rest(given, found)
+    elif given is not None:
+        # as many elements before as behind: nothing is cut off where only the whole fits
+        whole = [size.of if isinstance(size, Cut) else size for size in found]
+        return tuple(whole) if _rest(given, whole) == 1 else tuple(found)
     return tuple(found)
 
 
@@ -494,6 +500,19 @@ def _quotient(size: Size, divisor: int) -> Size:
     return size.of if factor == 1 else Times(size.of, factor)
 
 
+def _min_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    """The smaller of a size and a number, as of a length and the most positions."""
+    known = [sizes.contents(value) for value in node.inputs]
+    found = [one[1][0] for one in known if one is not None and one[0] == 0]
+    if len(found) != 2 or len(known) != 2:
+        return None
+    numbers = [size for size in found if isinstance(size, int)]
+    symbols = [size for size in found if isinstance(size, str)]
+    if len(numbers) == 2:
+        return 0, [min(numbers)]
+    return (0, [Cut(symbols[0], numbers[0])]) if numbers and symbols and numbers[0] >= 1 else None
+
+
 def _slice_contents(sizes: GraphSizes, node: Node) -> _Contents:
     given, *ends = (sizes.contents(value) for value in node.inputs)
     if given is None or given[0] != 1 or len(ends) < 2:
@@ -526,6 +545,7 @@ _CONTENTS: dict[str, Callable[[GraphSizes, Node], _Contents]] = {
     "Div": _div_contents,
     "Gather": _gather_contents,
     "Identity": _cast_contents,
+    "Min": _min_contents,
     "Reshape": _as_vector,
     "Shape": _shape_contents,
     "Slice": _slice_contents,

@@ -29,9 +29,9 @@ from gehost import (
     ops,
 )
 
-from ._attention import Attention, NoMatch, find_attention
+from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention
 from ._instances import ATTENTION, KEEP, QKV, instance
-from ._sizes import GraphSizes, all_same, remove_dead, same
+from ._sizes import GraphSizes, Sizes, all_same, remove_dead, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -122,14 +122,15 @@ class OrtAttentionPass(FusionBasePass):
     with its heads, or by Reshape, Transpose, Reshape; products over [B, N, S, H] or [B·N, S, H];
     with and without mask; with and without the guard ``Where(IsNaN(p), 0, p)``. q, k and v as
     projections, which the kernel splits into heads, or split already (rotary, repeated heads,
-    past); biases of projections go to the kernel.
+    past), with heads second or third; biases of projections go to the kernel.
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
-    Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
-    constant scalar, among others; ``scale``: not positive; ``mask``: not proven to be [B or 1, N
-    or 1, S or 1, T] or a tail of that, where a mask of one row is expanded, or of each head
-    where a guard makes rows 0; ``shared``: probabilities or others are read outside; ``heads``,
-    ``head size``, ``batch``, ``length``: not proven equal; ``dtype``: not float32.
+    Refuses: ``axis``: softmax over another axis than the last; ``scores``: another operator between
+    the product and Softmax, as a scale that is no constant scalar; ``scale``: not positive;
+    ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a tail of that, where a mask of one
+    row is expanded, or of each head where a guard makes rows 0; ``shared``: probabilities or others
+    are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal; ``layout``:
+    heads of k third, and those of v second; ``dtype``: not float32.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
@@ -191,14 +192,19 @@ class OrtAttentionPass(FusionBasePass):
             return
         builder = EsGraphBuilder("attention")
         inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-        query = inputs[found.q]
-        if found.q.rank == 4 or len(masks.sizes.of(found.q) or ()) == 4:
-            width = found.heads * int(_head_size(found, masks.sizes))
-            query = es.Reshape(es.Transpose(query, perm=[0, 2, 1, 3]), np.array([0, 0, width]))
+        query, key, value = (
+            _together(inputs[one], found.heads, masks.sizes.of(one))
+            if one in found.rows_first
+            else inputs[one]
+            for one in (found.q, found.k, found.v)
+        )
+        dims = masks.sizes.of(found.q)
+        if found.q not in found.rows_first and len(dims or ()) == 4:
+            query = _together(es.Transpose(query, perm=HEADS_SECOND), found.heads, dims)
         made = es.op("com.microsoft::MultiHeadAttention")(
             query,
-            inputs[found.k],
-            inputs[found.v],
+            key,
+            value,
             found.bias,
             None,
             None if found.mask is None else inputs[found.mask],
@@ -226,11 +232,11 @@ class OrtAttentionPass(FusionBasePass):
         return all_same(after, (*before[:2], found.heads * before[3]))
 
 
-def _head_size(found: Attention, sizes: GraphSizes) -> int:
-    dims = sizes.of(found.q)
+def _together(rows: EsTensor, heads: int, dims: Sizes | None) -> EsTensor:
+    """[B, S, N·H] of [B, S, N, H]; ``dims`` end with H."""
     assert dims is not None
     assert isinstance(dims[3], int)
-    return dims[3]
+    return es.Reshape(rows, np.array([0, 0, heads * dims[3]]))
 
 
 def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:

@@ -49,6 +49,9 @@ class OrtMaskedFillPass(FusionBasePass):
     Source: the definition of float32 sums.
     """
 
+    shape_proven = True
+    """Both broadcast the same tensors: condition, scores and mask."""
+
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         masks: dict[tuple[str, bool, float], Value] = {}
         for where in graph.nodes_of("Where"):
