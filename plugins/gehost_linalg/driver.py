@@ -429,7 +429,7 @@ class Driver:
             for old, new in moved.items():
                 block.redirect(old, new)
                 self._note_readers(new)
-        if all(map(block.is_dead, producer.results)):
+        if producer not in self._work and all(map(block.is_dead, producer.results)):
             block.remove(producer)
             self._released((*producer.ins, *producer.scalars), fused.ins)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gehost_linalg.affine import Binary, Const, Dim
+from gehost_linalg.affine import Binary, Const, Dim, Expr, binary
 from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Payload, Ref, Res
 from gehost_linalg.mlir import Function, parse
 
@@ -50,8 +50,20 @@ def signature(op: Generic) -> tuple[Any, ...]:
     """What must be equal: maps in order, iterator types, payload operations in order, the set of indices."""
     units = {loop for loop, size in enumerate(op.extents()) if size == 1}
     payload = op.payload.live()
-    indices = frozenset(str(each) for each in payload.indices if not _is_unit(each, units))
+    indices = frozenset(
+        str(_distributed(each)) for each in payload.indices if not _is_unit(each, units)
+    )
     return tuple(map(str, op.maps)), op.iterators, _payload(payload, units), indices
+
+
+def _distributed(expr: Expr) -> Expr:
+    """``d0 * 2 + 2`` for ``(d0 + 1) * 2``, as ``affine.apply`` folds it."""
+    if not isinstance(expr, Binary):
+        return expr
+    lhs, rhs = _distributed(expr.lhs), _distributed(expr.rhs)
+    if expr.op != "*" or not isinstance(lhs, Binary) or lhs.op != "+":
+        return binary(expr.op, lhs, rhs)
+    return binary("+", *[_distributed(binary("*", each, rhs)) for each in (lhs.lhs, lhs.rhs)])
 
 
 def _is_unit(expr: object, units: set[int]) -> bool:
@@ -71,7 +83,9 @@ def _payload(payload: Payload, units: set[int]) -> tuple[Any, ...]:
             if ref.index in folded:
                 return shown(folded[ref.index])
             op = payload.ops[ref.index]
-            return f"index {op.attribute}" if op.name == INDEX else f"r{places[ref.index]}"
+            if op.name == INDEX:
+                return f"index {_distributed(op.attribute)}"
+            return f"r{places[ref.index]}"
         return f"literal {float(ref.value)}" if isinstance(ref, Literal) else "outside"
 
     listed: list[tuple[Any, ...]] = []
