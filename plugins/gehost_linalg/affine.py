@@ -11,11 +11,15 @@ from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+_DIGITS = re.compile(r"[0-9]+")
+_BEYOND = 1 << 63
+
 
 class MlirError(ValueError):
     """Malformed text, with its place.
 
-    ``line`` and ``column`` count from 1; the message shows the line with a caret.
+    ``line`` and ``column`` count from 1; the message shows the line with a caret, of a long line
+    the part around it.
     """
 
     def __init__(self, message: str, text: str, position: int) -> None:
@@ -24,8 +28,9 @@ class MlirError(ValueError):
         self.column = position - begin + 1
         self.reason = message
         end = text.find("\n", position)
-        shown = text[begin : end if end >= 0 else len(text)]
-        caret = re.sub(r"[^\t]", " ", shown[: self.column - 1]) + "^"
+        begin, end = max(begin, position - 160), end if end >= 0 else len(text)
+        shown = text[begin : min(end, position + 160)]
+        caret = re.sub(r"[^\t]", " ", shown[: position - begin]) + "^"
         super().__init__(f"line {self.line}, column {self.column}: {message}\n{shown}\n{caret}")
 
 
@@ -35,7 +40,7 @@ class Scanner:
     It skips blanks and ``//`` comments before each item.
     """
 
-    _BLANK = re.compile(r"(?:\s+|//[^\n]*)*")
+    _BLANK = re.compile(r"(?:\s+|//[^\n]*)*", re.ASCII)
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -90,6 +95,18 @@ class Scanner:
         if found is None:
             raise self.error(f"expected {expected}, found {self.shown()}")
         return found
+
+    def integer(self, expected: str, pattern: re.Pattern[str] = _DIGITS) -> int:
+        """The number here; ``MlirError`` if there is none, or it has more than 64 bits."""
+        start = self.skip()
+        return self.bounded(self.take(pattern, expected), start)
+
+    def bounded(self, digits: str, start: int) -> int:
+        """The number of a text that begins at ``start``; ``MlirError`` beyond 64 bits."""
+        number = int(digits) if len(digits) < 20 else _BEYOND
+        if abs(number) >= _BEYOND:
+            raise self.error(f"{digits[:30]}{'…' * (len(digits) > 30)} does not fit 64 bits", start)
+        return number
 
     def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
         """Read items between two brackets, with commas between them.
@@ -359,7 +376,7 @@ class AffineMap:
             MlirError: the text is malformed; it names line and column.
         """
         scanner = Scanner(text)
-        map_ = parse_map(scanner)
+        map_, _ = parse_map(scanner)
         if not scanner.at_end():
             raise scanner.error(f"expected the end of the map, found {scanner.shown()}")
         return map_
@@ -451,18 +468,21 @@ def _identity(dims: int) -> AffineMap:
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"[0-9]+")
 _DEEPEST = 100
 _LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("*", "floordiv", "ceildiv", "mod"))
 
 
-def parse_map(scanner: Scanner, *, symbols: bool = False) -> AffineMap:
-    """Read a map, with or without ``affine_map<>``; ``symbols`` become further dims."""
+def parse_map(scanner: Scanner, *, symbols: bool = False) -> tuple[AffineMap, int]:
+    """Read a map, with or without ``affine_map<>``, and the number of its symbols.
+
+    They are its last dims.
+    """
     wrapped = scanner.accept("affine_map")
     if wrapped:
         scanner.expect("<")
     names: dict[str, int] = {}
     scanner.listed("(", ")", lambda: _parse_name(scanner, names))
+    dims = len(names)
     if scanner.peek("["):
         if not symbols:
             raise scanner.error("symbols are not supported")
@@ -471,7 +491,7 @@ def parse_map(scanner: Scanner, *, symbols: bool = False) -> AffineMap:
     results = scanner.listed("(", ")", lambda: _parse_expr(scanner, names, 0))
     if wrapped:
         scanner.expect(">")
-    return AffineMap(len(names), results)
+    return AffineMap(len(names), results), len(names) - dims
 
 
 def _parse_name(scanner: Scanner, names: dict[str, int]) -> None:
@@ -500,6 +520,9 @@ def _parse_expr(scanner: Scanner, names: dict[str, int], level: int) -> Expr:
             found = _add(found, _times(right, Const(-1))) if op == "-" else binary(op, found, right)
         except ValueError as error:
             raise scanner.error(str(error), start) from error
+        last = found.rhs if isinstance(found, Binary) else found
+        if isinstance(last, Const):
+            scanner.bounded(str(abs(last.value)), start)
 
 
 def _parse_primary(scanner: Scanner, names: dict[str, int]) -> Expr:
@@ -515,10 +538,10 @@ def _parse_primary(scanner: Scanner, names: dict[str, int]) -> Expr:
             inner = _times(_parse_primary(scanner, names), Const(-1))
         scanner.depth -= 1
         return inner
-    number = scanner.match(_NUMBER)
-    if number is not None:
-        return Const(int(number))
     start = scanner.skip()
+    number = scanner.match(_DIGITS)
+    if number is not None:
+        return Const(scanner.bounded(number, start))
     name = scanner.take(_NAME, "a loop, a number or '('")
     if name not in names:
         raise scanner.error(

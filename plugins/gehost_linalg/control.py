@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -147,7 +148,7 @@ def control_named(text: str, more: Mapping[str, Control] | None = None) -> Contr
     if name in known and not equals:
         return known[name]
     if name in NUMBERED:
-        if not number.isdecimal() or int(number) < 1:
+        if not re.fullmatch("0*[1-9][0-9]{0,8}", number, re.ASCII):
             raise ControlError(f"control {name} needs a positive number: {name}=8")
         return NUMBERED[name](int(number))
     if name in known:

@@ -52,8 +52,6 @@ CASTS = frozenset(
 )  # fmt: skip
 """Operations whose type is written ``from to to``."""
 
-COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi"})
-
 BINARY = frozenset(
     f"arith.{name}"
     for name in (
@@ -76,6 +74,13 @@ UNARY = frozenset({"arith.negf"}) | frozenset(
 SELECT = "arith.select"
 
 FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
+INDEX_TYPE = "index"
+ORDERED = ("eq", "gt", "ge", "lt", "le", "ne")
+PREDICATES = {
+    "arith.cmpf": {"ord", "uno", *[f"{kind}{each}" for kind in "ou" for each in ORDERED]},
+    "arith.cmpi": {"eq", "ne", *[f"{kind}{each}" for kind in "su" for each in ORDERED[1:5]]},
+}
+COMPARISONS = frozenset(PREDICATES)
 
 
 @dataclass(eq=False)
@@ -500,6 +505,8 @@ def _operation(op: ScalarOp, operands: str, types: Sequence[str]) -> str:
 
 
 _WIDTHS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_DIGITS_OF = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16}
+"""Hexadecimal."""
 
 
 def literal_text(literal: Literal) -> str:
@@ -516,8 +523,7 @@ def literal_text(literal: Literal) -> str:
     bits = int.from_bytes(wide.tobytes(), "little")
     if dtype == "bf16":
         bits >>= 16
-    digits = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16}[dtype]
-    return f"0x{bits:0{digits}X}"
+    return f"0x{bits:0{_DIGITS_OF[dtype]}X}"
 
 
 def _dense(array: np.ndarray[Any, Any], dtype: str) -> str:
@@ -535,8 +541,7 @@ _ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
 _TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z])")
 _MOST_DIGITS = 66
 """Of an integer; 64 bits have fewer in any base."""
-_INTEGER = re.compile(r"-?[0-9]+")
-_SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|true|false")
+_SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*([eE][+-]?[0-9]+)?)?|true|false")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _LABEL = re.compile(r"\^[A-Za-z0-9_]+")
 _SYMBOL = re.compile(r'@(?:[A-Za-z_][A-Za-z0-9_$.-]*|"(?:[^"\\\n]|\\.)*")')
@@ -554,7 +559,7 @@ def parse(text: str) -> list[Function]:
 class _Parser(Scanner):
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._maps: dict[str, AffineMap] = {}
+        self._maps: dict[str, tuple[AffineMap, int]] = {}
         self._known: dict[str, Value] = {}
         self._ops: list[Op] = []
 
@@ -562,10 +567,13 @@ class _Parser(Scanner):
         found: list[Function] = []
         closing = 0
         while not self.at_end():
+            start = self.skip()
             alias = self.match(_ALIAS)
             if alias is not None:
+                if alias in self._maps:
+                    raise self.error(f"map {alias} is defined twice", start)
                 self.expect("=")
-                self._maps[alias] = self.map()
+                self._maps[alias] = self.any_map()
             elif self.accept("module"):
                 self.match(_SYMBOL)
                 self.expect("{")
@@ -585,6 +593,15 @@ class _Parser(Scanner):
         return found
 
     def map(self) -> AffineMap:
+        """An indexing map, which has no symbols."""
+        start = self.skip()
+        map_, symbols = self.any_map()
+        if symbols:
+            raise self.error("an indexing map has no symbols", start)
+        return map_
+
+    def any_map(self) -> tuple[AffineMap, int]:
+        """A map or its alias, with the number of its symbols, which are its last dims."""
         start = self.skip()
         alias = self.match(_ALIAS)
         if alias is None:
@@ -601,16 +618,20 @@ class _Parser(Scanner):
             self.accept(word)
         name = self.take(_SYMBOL, "the function's name")[1:].strip('"')
         arguments = self.listed("(", ")", self._argument)
-        if self.accept("->"):
-            self._results(())
+        declared = [each.type_text for each in self._results(())] if self.accept("->") else []
         self.expect("{")
-        outputs: list[Value] = []
-        while True:
-            if self.accept("return") or self.accept("func.return"):
-                outputs = self._operands(until=("}",))
-                self.expect("}")
-                break
+        start = self.skip()
+        while not (self.accept("return") or self.accept("func.return")):
             self._statement()
+            start = self.skip()
+        outputs = self._operands(until=("}",))
+        returned = [each.type_text for each in outputs]
+        if returned != declared:
+            raise self.error(
+                f"@{name} returns ({', '.join(returned)}), its type has ({', '.join(declared)})",
+                start,
+            )
+        self.expect("}")
         return Function(name, arguments, self._ops, outputs)
 
     def _argument(self) -> Value:
@@ -638,13 +659,15 @@ class _Parser(Scanner):
         start = self.skip()
         if self.accept("tensor"):
             self.expect("<")
-            shape = self.match(_TENSOR) or ""
+            at = self.skip()
+            text = self.match(_TENSOR) or ""
             dtype = self._dtype()
             self.expect(">")
-            if shape.startswith("*"):
+            if text.startswith("*"):
                 return Value(name, dtype, None)
+            sizes = text.split("x")[:-1]
             return Value(
-                name, dtype, [None if size == "?" else int(size) for size in shape.split("x")[:-1]]
+                name, dtype, [None if each == "?" else self.bounded(each, at) for each in sizes]
             )
         if self.peek("memref") or self.peek("vector"):
             raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
@@ -699,7 +722,10 @@ class _Parser(Scanner):
         if self.peek("%"):
             names.append(self.take(_SSA, "a result"))
             if self.accept(":"):
-                count = int(self.take(_INTEGER, "the number of results"))
+                at = self.skip()
+                count = self.integer("the number of results")
+                if count > len(self.text):  # each has a type in the text
+                    raise self.error(f"too many results: {count}", at)
             while self.accept(","):
                 names.append(self.take(_SSA, "a result"))
             self.expect("=")
@@ -766,13 +792,13 @@ class _Parser(Scanner):
 
     def _number(self, dtype: str, start: int) -> bool | int | float:
         shown = self.take(_SCALAR, "a number")
-        if shown in {"true", "false"}:
+        if (shown in {"true", "false"}) and dtype == "i1":
             return shown == "true"
-        if shown.startswith("0x") and dtype in FLOATS:
+        if shown.startswith("0x") and dtype in FLOATS and len(shown) <= 2 + _DIGITS_OF[dtype]:
             return _from_bits(int(shown, 16), dtype)
-        if dtype in FLOATS:
+        if dtype in FLOATS and "." in shown:
             return float(shown)
-        if not re.fullmatch(r"-?[0-9]+|0x[0-9A-Fa-f]+", shown):
+        if dtype in FLOATS or not re.fullmatch(r"-?[0-9]+|0x[0-9A-Fa-f]+", shown):
             raise self.error(f"{shown} is no {dtype}", start)
         digits = int(shown, 0) if len(shown) <= _MOST_DIGITS else 1 << 64
         bits = 64 if dtype == "index" else int(dtype[1:])
@@ -796,13 +822,19 @@ class _Parser(Scanner):
         if self.accept(":"):
             value = self._type(ssa[1:])
         else:
+            if self.text[begin:end].strip() not in {"true", "false"}:
+                raise self.error(f"expected ':' and a type, found {self.shown()}")
             value = Value(ssa[1:], "i1", kind="scalar")
+        if (value.shape is None or not all(map(is_known, value.shape))) or dense == value.is_scalar:
+            form = "dense<…> has a tensor type with known sizes; without it, a scalar type"
+            raise self.error(f"{form}, not {value.type_text}", start)
         after, self.position = self.position, begin
         nested = self._nested(value.dtype, start)
         if self.skip() != end and self.position < end:
             raise self.error(f"expected a number, found {self.shown()}")
         self.position = after
-        array = np.asarray(nested, numpy_dtype(value.dtype))
+        with np.errstate(over="ignore"):  # beyond the type: infinite, as MLIR reads it
+            array = np.asarray(nested, numpy_dtype(value.dtype))
         shape = value.shape or ()
         if dense and array.size == 1 and array.ndim == 0:
             value.constant = array.reshape((1,) * len(shape))
@@ -830,13 +862,25 @@ class _Parser(Scanner):
             raise self.error("the elements of a constant are not nested evenly", start)
         return found
 
+    def _index(self) -> Value:
+        """A scalar of type ``index``."""
+        start = self.skip()
+        value = self._use()
+        if value.type_text != "index":
+            raise self.error(f"%{value.name} is {value.type_text}, not index", start)
+        return value
+
     def _empty(self, ssa: str) -> Value:
-        sizes = self.listed("(", ")", self._use)
+        sizes = self.listed("(", ")", self._index)
         self.expect(":")
         start = self.skip()
         value = self._type(ssa[1:])
-        unknown = sum(size is None for size in value.shape or ())
-        if value.shape is None or value.is_scalar or unknown != len(sizes):
+        if value.shape is None or value.is_scalar:
+            raise self.error(
+                f"tensor.empty makes a tensor with a rank, not {value.type_text}", start
+            )
+        unknown = sum(size is None for size in value.shape)
+        if unknown != len(sizes):
             raise self.error(f"{value.type_text} needs {unknown} sizes, got {len(sizes)}", start)
         value.kind, value.sizes = "empty", tuple(sizes)
         return value
@@ -845,7 +889,7 @@ class _Parser(Scanner):
         source = self._use()
         self.expect(",")
         start = self.skip()
-        number = self._use()
+        number = self._index()
         self.expect(":")
         self._check_type(source)
         if number.constant is None:
@@ -874,7 +918,7 @@ class _Parser(Scanner):
             raise self.error("linalg.fill takes one scalar and one tensor", start)
         self._check_type(outs[0])
         scalar, out = ins[0], outs[0]
-        if scalar.dtype != out.dtype:
+        if not scalar.is_scalar or scalar.dtype != out.dtype:
             raise self.error(f"linalg.fill of {out.type_text} with {scalar.type_text}", start)
         fill = scalar.splat or scalar
         name = results[0][1:] if results else "fill"
@@ -896,7 +940,10 @@ class _Parser(Scanner):
         self.expect(":")
         self._check_type(source)
         self.expect("to")
+        start = self.skip()
         made = self._type(results[0][1:] if results else "cast")
+        if not _agree(source, made):
+            raise self.error(f"{source.type_text} is not cast to {made.type_text}", start)
         self._ops.append(Opaque("tensor.cast", (source,), (made,)))
         return [made]
 
@@ -905,16 +952,22 @@ class _Parser(Scanner):
         source = self._use()
         start = self.skip()
         groups = self.listed("[", "]", lambda: self.listed("[", "]", self._axis))
-        if name == EXPAND and self.accept("output_shape"):
-            self._sizes()
+        given: list[int | Value] = []
+        if name == EXPAND:
+            self.expect("output_shape")
+            given = self._sizes()
         self.expect(":")
         self._check_type(source)
         self.expect("into")
         at = self.skip()
         made = self._type(results[0][1:] if results else "reshaped")
         few, many = (source, made) if name == EXPAND else (made, source)
-        if [axis for group in groups for axis in group] != list(range(many.rank or 0)) or (
-            len(groups) != few.rank or not all(groups)
+        if (
+            [axis for group in groups for axis in group] != list(range(many.rank or 0))
+            or len(groups) != few.rank
+            or not all(groups)
+            or few.is_scalar
+            or many.is_scalar
         ):
             raise self.error(
                 f"{groups} does not give each axis of {many.type_text} to one of {few.type_text}",
@@ -930,15 +983,22 @@ class _Parser(Scanner):
                 )
             if None not in sizes and prod([int(size or 0) for size in sizes]) != whole:
                 raise self.error(f"sizes {sizes} do not make {whole}", at)
+        stated = [each if isinstance(each, int) else None for each in given]
+        if source.dtype != made.dtype or (name == EXPAND and stated != list(made.shape or ())):
+            raise self.error(
+                f"sizes {stated} of {source.type_text} do not make {made.type_text}", at
+            )
         self._ops.append(Opaque(name, (source,), (made,), str(groups)))
         return [made]
 
     def _axis(self) -> int:
-        return int(self.take(_INTEGER, "an axis"))
+        return self.integer("an axis")
 
-    def _sizes(self) -> list[str | Value]:
+    def _sizes(self) -> list[int | Value]:
         """``[2, %n]``."""
-        return self.listed("[", "]", lambda: self.match(_INTEGER) or self._use())
+        return self.listed(
+            "[", "]", lambda: self._index() if self.peek("%") else self.integer("a size")
+        )
 
     def _of_sizes(self, name: str, results: Sequence[str]) -> list[Value]:
         """``arith.minsi %a, %b : index``: the size of a part, from other sizes."""
@@ -950,6 +1010,8 @@ class _Parser(Scanner):
         made = self._check_type(a)
         if b.type_text != made.type_text:
             raise self.error(f"%{b.name} is {b.type_text}, not {made.type_text}", start)
+        if not a.is_scalar or not _computes(name, made.dtype):
+            raise self.error(f"{name} of {made.type_text} is not supported here", start)
         made.name = results[0][1:] if results else "size"
         self._ops.append(Opaque(name, (a, b), (made,)))
         return [made]
@@ -964,18 +1026,24 @@ class _Parser(Scanner):
         self.expect("to")
         at = self.skip()
         made = self._type(results[0][1:] if results else "part")
-        if not all(isinstance(each, str) for each in begins) or set(steps) - {"1"}:
+        offsets = [each for each in begins if isinstance(each, int)]
+        if offsets != begins or any(each != 1 for each in steps):
             raise self.error(
                 "tensor.extract_slice is supported with constant offsets and strides of 1", start
             )
         if {len(begins), len(sizes), len(steps)} != {source.rank}:
             raise self.error(f"a part of {source.type_text} has {source.rank} of each list", start)
-        stated = [int(each) if isinstance(each, str) else None for each in sizes]
-        if list(made.shape or ()) != stated:
-            raise self.error(f"sizes {stated} do not make {made.type_text}", at)
+        stated = [each if isinstance(each, int) else None for each in sizes]
+        if list(made.shape or ()) != stated or made.dtype != source.dtype:
+            raise self.error(
+                f"sizes {stated} of {source.type_text} do not make {made.type_text}", at
+            )
+        for begin, size, whole in zip(offsets, stated, source.shape or (), strict=True):
+            if isinstance(whole, int) and begin + (size or 0) > whole:
+                raise self.error(f"{size} from {begin} is beyond {source.type_text}", start)
         unknown = tuple(each for each in sizes if isinstance(each, Value))
         self._ops.append(
-            Opaque("tensor.extract_slice", (source, *unknown), (made,), ",".join(map(str, begins)))
+            Opaque("tensor.extract_slice", (source, *unknown), (made,), ",".join(map(str, offsets)))
         )
         return [made]
 
@@ -992,13 +1060,25 @@ class _Parser(Scanner):
         self._check_types(operands)
         self.expect(")")
         self.expect("->")
+        at = self.skip()
         made = self._type(results[0][1:] if results else "concat")
+        rank = made.rank or 0
+        if axis >= rank or not all(_agree(each, made, but=axis) for each in operands):
+            raise self.error(f"these operands do not make {made.type_text} along {axis}", at)
+        lengths = [cast("tuple[Size, ...]", each.shape)[axis] for each in operands]
+        whole = cast("tuple[Size, ...]", made.shape)[axis]
+        known = [size for size in lengths if isinstance(size, int)]
+        if len(known) == len(lengths) and whole not in {None, sum(known)}:
+            raise self.error(f"sizes {known} do not make {whole}", at)
         self._ops.append(Opaque("tensor.concat", tuple(operands), (made,), axis))
         return [made]
 
     def _generic(self, names: Sequence[str], start: int) -> list[Value]:
         maps, iterators = self._attributes()
+        at = self.skip()
         ins, outs = self._listed("ins"), self._listed("outs")
+        if any(value.shape is None for value in (*ins, *outs)):
+            raise self.error("an operand has no rank", at)
         if self.accept("attrs"):
             self.expect("=")
             self._braces()
@@ -1017,8 +1097,13 @@ class _Parser(Scanner):
         self.expect("{")
         maps: list[AffineMap] = []
         iterators: list[str] = []
+        seen = set[str]()
         while not self.accept("}"):
+            start = self.skip()
             name = self.take(_OPERATION, "an attribute")
+            if name in seen:
+                raise self.error(f"{name} is given twice", start)
+            seen.add(name)
             if name == "indexing_maps":
                 self.expect("=")
                 maps = self.listed("[", "]", self.map)
@@ -1061,18 +1146,15 @@ class _PayloadParser:
         parser.expect(":")
         while not parser.accept("linalg.yield"):
             self._operation()
-        yields: list[Ref] = []
+        yields: list[tuple[Ref, str]] = []
         while parser.peek("%"):
-            yields.append(self._ref()[0])
+            yields.append(self._ref())
             parser.accept(",")
-        if yields:
-            parser.expect(":")
-            for place in range(len(yields)):
-                if place:
-                    parser.expect(",")
-                parser.take(_OPERATION, "an element type")
+        for place, (_, dtype) in enumerate(yields):
+            parser.expect("," if place else ":")
+            parser.expect(dtype)
         parser.expect("}")
-        return Payload(tuple(self._ops), tuple(yields))
+        return Payload(tuple(self._ops), tuple([ref for ref, _ in yields]))
 
     def _argument(self) -> None:
         parser, count = self._parser, len(self._refs)
@@ -1119,7 +1201,7 @@ class _PayloadParser:
             self._set(ssa, literal, literal.dtype, start)
             return
         if name == INDEX:
-            loop = int(parser.take(_INTEGER, "the number of a loop"))
+            loop = parser.integer("the number of a loop")
             self._typed("index")
             op = ScalarOp(INDEX, (), "index", Dim(loop))
         elif name == "affine.apply":
@@ -1136,13 +1218,14 @@ class _PayloadParser:
     def _apply(self) -> ScalarOp:
         """An expression over indices, which becomes the index of that expression."""
         parser = self._parser
-        map_ = parser.map()
-        exprs = parser.listed("(", ")", self._expr)
-        if parser.peek("["):
-            exprs += parser.listed("[", "]", self._expr)
-        if len(exprs) != map_.dims or len(map_.results) != 1:
-            raise parser.error(f"affine.apply of {map_} with {len(exprs)} indices")
-        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], exprs))
+        start = parser.skip()
+        map_, symbols = parser.any_map()
+        dims = parser.listed("(", ")", self._expr)
+        others = parser.listed("[", "]", self._expr) if parser.peek("[") else []
+        given = len(dims) + len(others)
+        if (given, len(others), len(map_.results)) != (map_.dims, symbols, 1):
+            raise parser.error(f"affine.apply of {map_} with {given} indices", start)
+        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], [*dims, *others]))
 
     def _expr(self) -> Expr:
         parser = self._parser
@@ -1159,7 +1242,11 @@ class _PayloadParser:
         parser = self._parser
         predicate = None
         if name in COMPARISONS:
+            start = parser.skip()
             predicate = parser.take(_OPERATION, "a predicate")
+            if predicate not in PREDICATES[name]:
+                known = ", ".join(sorted(PREDICATES[name]))
+                raise parser.error(f"{name} has the predicates {known}", start)
             parser.expect(",")
         count = 3 if name == SELECT else 2 if name in BINARY or name in COMPARISONS else 1
         if name != SELECT and not any(
@@ -1184,11 +1271,57 @@ class _PayloadParser:
             raise parser.error(
                 f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start
             )
-        given = [each for _, each in refs][1 if name == SELECT else 0 :]
-        if any(each != wanted for each in given):
+        types = [wanted] * count if name != SELECT else ["i1", wanted, wanted]
+        given = [each for _, each in refs]
+        if given != types:
             raise parser.error(f"{name} of {', '.join(given)}, its type is {wanted}", at)
+        if name in CASTS and not _casts(name, wanted, dtype):
+            raise parser.error(f"{name} does not take {wanted} to {dtype}", at)
+        if name not in CASTS and name != SELECT and not _computes(name, dtype):
+            raise parser.error(f"{name} does not compute with {dtype}", at)
         made = "i1" if name in COMPARISONS else dtype
         return ScalarOp(name, tuple([ref for ref, _ in refs]), made, predicate)
+
+
+def _agree(a: Value, b: Value, but: int = -1) -> bool:
+    """Whether two tensors may have one type, apart from the sizes of axis ``but``."""
+    if a.is_scalar or b.is_scalar or a.dtype != b.dtype:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    return len(a.shape) == len(b.shape) and all(
+        axis == but or None in {one, other} or one == other
+        for axis, (one, other) in enumerate(zip(a.shape, b.shape, strict=True))
+    )
+
+
+def _computes(name: str, dtype: str) -> bool:
+    """Whether an operation takes operands of an element type."""
+    of_floats = name.endswith("f") if name.startswith("arith.") else name != "math.absi"
+    return of_floats == (dtype in FLOATS)
+
+
+def _casts(name: str, source: str, target: str) -> bool:
+    """Whether a cast takes one element type to another."""
+    floats = source in FLOATS, target in FLOATS
+    bits = [64 if each == INDEX_TYPE else int(each.lstrip("bfi")) for each in (source, target)]
+    if name == "arith.index_cast":
+        return not any(floats) and (source == INDEX_TYPE) != (target == INDEX_TYPE)
+    if INDEX_TYPE in {source, target}:
+        return False
+    wider = bits[0] < bits[1]
+    return {
+        "arith.extf": all(floats) and wider,
+        "arith.truncf": all(floats) and bits[0] > bits[1],
+        "arith.sitofp": floats == (False, True),
+        "arith.uitofp": floats == (False, True),
+        "arith.fptosi": floats == (True, False),
+        "arith.fptoui": floats == (True, False),
+        "arith.extsi": not any(floats) and wider,
+        "arith.extui": not any(floats) and wider,
+        "arith.trunci": not any(floats) and bits[0] > bits[1],
+        "arith.bitcast": bits[0] == bits[1],
+    }[name]
 
 
 def _from_bits(bits: int, dtype: str) -> float:

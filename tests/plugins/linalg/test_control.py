@@ -51,6 +51,8 @@ def test_what_each_accepts(control: str, case: str, reason: str | None) -> None:
         ("max-operands", "control max-operands needs a positive number: max-operands=8"),
         ("max-operands=0", "needs a positive number"),
         ("max-live=x", "needs a positive number"),
+        ("max-live=\u0663", "needs a positive number"),
+        ("max-operands=" + "9" * 5000, "needs a positive number: max-operands=8"),
         ("one-use=3", "control one-use takes no number"),
         ("measured", "belongs to gehost kernels --measure"),
         ("allways", "no control is called 'allways'; nearest: always"),

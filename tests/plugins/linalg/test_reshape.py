@@ -298,7 +298,7 @@ def test_random_pairs_keep_their_numbers() -> None:
     ("old", "new", "reason"),
     [
         ("[[0], [1, 2]] output", "[[0], [1]] output", "does not give each axis of tensor<3x4x2xf32>"),
-        ("output_shape [3, 4, 2] : tensor<3x8xf32> into tensor<3x4x2xf32>", ": tensor<3x8xf32> into tensor<3x4x3xf32>", "sizes [4, 3] do not make 8"),
+        ("output_shape [3, 4, 2] : tensor<3x8xf32> into tensor<3x4x2xf32>", "output_shape [3, 4, 3] : tensor<3x8xf32> into tensor<3x4x3xf32>", "sizes [4, 3] do not make 8"),
         (": tensor<3x8xf32> into tensor<3x4x2xf32>", ": tensor<3x8xf32> into tensor<3x0x2xf32>", "sizes [0, 2] do not make 8"),
         (": tensor<3x8xf32> into tensor<3x4x2xf32>", ": tensor<3x8xf32> into tensor<3x?x?xf32>", "at most one size may be unknown"),
     ],
