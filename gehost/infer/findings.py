@@ -16,6 +16,8 @@ from gehost.ir.schemas import schema_at
 from gehost.ir.types import TensorType
 
 _MOST = 10
+_WITH_BODIES = ("If", "Loop", "Scan")
+"""Operators whose inputs inference does not check; of all others ONNX refuses a wrong type."""
 
 
 def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
@@ -31,35 +33,23 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
 
 
 def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
-    seen: dict[tuple[object, ...], str] = {}
     for graph in model.graphs:
         for info in (*graph.proto.input, *graph.proto.output, *graph.proto.value_info):
             sizes = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
             if any(size < 0 for size in sizes):
                 yield f'types: "{info.name}" has the negative size {min(sizes)}'
-        for node in graph.nodes:
-            refused = inferrer.failures.get(node)
-            if refused is not None:
-                yield f"types of {node.label} ({node.op}): {refused}"
-                continue
-            types = [None if value is None else value.type for value in node.inputs]
-            key = (
-                node.op,
-                *(known.dtype if isinstance(known, TensorType) else None for known in types),
-            )
-            if key not in seen:
-                seen[key] = _refusal(model, node)
-            if seen[key]:
-                yield f"types of {node.label} ({node.op}): {seen[key]}"
+    refused = dict(inferrer.failures)
+    for graph in model.graphs:
+        for op in _WITH_BODIES:
+            for node in graph.by_op.get(op, ()):
+                if node not in refused and (why := _refusal(model, node)):
+                    refused[node] = why
+    for node, why in refused.items():
+        yield f"types of {node.label} ({node.op}): {why}"
 
 
 def _refusal(model: Model, node: Node) -> str:
-    """Return why an operator refuses a node's input types.
-
-    The operator is ONNX's; "" if it accepts them.
-
-    "" also for operators that ONNX does not define.
-    """
+    """Return why an operator of ONNX refuses a node's input types; "" if it accepts them."""
     domain, op_type = split_op(node.op)
     version = model.opset(domain)
     if version is None or model.function(node.op) is not None:

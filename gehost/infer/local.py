@@ -133,7 +133,7 @@ class Inferrer:
             self._bodies[id(body)] = body
         key = (
             op,
-            _original(op, node.proto),
+            op if "::" not in op else _original(op, node.proto),
             id(body),
             opsets.get(split_op(op)[0]),
             node.encoded_attrs,

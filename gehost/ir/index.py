@@ -167,7 +167,10 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 value.index = slot
             outputs.append(value)
         node.outputs = tuple(outputs)
-        for attribute in proto.attribute[:]:
+        attributes = proto.attribute[:]
+        if not attributes:
+            node.encoded = ()
+        for attribute in attributes:
             kind = attribute.type
             if kind in PLAIN_KINDS:
                 continue

@@ -269,8 +269,8 @@ class Node(GNodeAccessors):
 
     __slots__ = (
         "_attrs",
-        "_encoded",
         "bodies",
+        "encoded",
         "generation",
         "graph",
         "inputs",
@@ -304,7 +304,8 @@ class Node(GNodeAccessors):
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
-        self._encoded: tuple[bytes, ...] | None = None
+        self.encoded: tuple[bytes, ...] | None = None
+        """``encoded_attrs`` if known; set by the index for a node without attributes."""
 
     def __reduce__(self) -> Any:
         from gehost.ir.copies import reduced_node
@@ -346,7 +347,7 @@ class Node(GNodeAccessors):
     def attrs(self) -> Attributes:
         """The attributes as a read-only mapping of Python values, decoded on access."""
         if self._attrs is None:
-            entries = self.proto.attribute[:]
+            entries = self.proto.attribute[:] if self.encoded != () else []
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
@@ -357,20 +358,20 @@ class Node(GNodeAccessors):
         Short ones, which many nodes share, are cached, except for bodies, which are edited
         in place.
         """
-        found = self._encoded
+        found = self.encoded
         if found is None:
             entries = self.proto.attribute[:]
             if not entries:
-                self._encoded = ()
+                self.encoded = ()
                 return ()
             found = tuple([entry.SerializeToString() for entry in entries])
             if not self.bodies and sum(map(len, found)) <= _SHORT:
-                found = self._encoded = _one_of_equal(found)
+                found = self.encoded = _one_of_equal(found)
         return found
 
     def forget_attrs(self) -> None:
         """Drop cached attributes, as the protobuf has changed."""
-        self._attrs = self._encoded = None
+        self._attrs = self.encoded = None
 
     @property
     def metadata(self) -> dict[str, str]:

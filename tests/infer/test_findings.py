@@ -30,6 +30,9 @@ def warnings_of(text: str, edit: tuple[str, int] | None = None) -> list[str]:
         ("g (float[2] x, string[2] s) => (float[2] y) { y = Add(x, s) }", "Add"),
         ("g (float[2] x) => (float[2] y) { a = Cast<to = 8>(x) y = Mul(x, a) }", "Mul"),
         ("g (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) }", "MatMul"),
+        ("g (int32[2] x) => (int32[2] y) { y = Sin(x) }", "Sin"),
+        ("g (float[2] x, float c) => (float[2] y) { y = If (c) <then_branch = t () => (float[2] u)"
+         " { u = Neg(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }> }", "If"),
         ("g (float[2] x, bool c) => (float[2] y) { y = If (c) <then_branch = t () => (float[2] u)"
          " { u = Not(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }> }", "Not"),
     ],
