@@ -69,12 +69,7 @@ def test_two_masks_are_one(host: Host, run: Any, sums: str, mask: str, far: floa
     given = model(sums, mask, far=far)
     compiled, _ = host.run(given)
     assert not any(node.op_type == "Softmax" for node in compiled.graph.node)
-    for sizes in ((3, 6), (2, 1), (1, 5)):
-        inputs = feeds(*sizes)
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
-                assert one.equal, one
+    assert_equal(given, compiled, run)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +106,105 @@ def test_near_misses(host: Host, run: Any, given: onnx.ModelProto, reason: str) 
     inputs = feeds(2, 4)
     expected, found = Runner(given).run(inputs), run(compiled, inputs)
     assert all(one.equal for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4))
+
+
+def folded(
+    masked: str = "m = Add (t4, mask)",
+    *,
+    bias: str = "alibi",
+    apart: str = "one, two, rows, minus",
+    far: float = LOWEST,
+    outputs: str = "",
+) -> onnx.ModelProto:
+    """Attention whose products and bias have batch and heads in one axis, as in BLOOM and DeBERTa."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[B, S, 8] q, int64[B, 1, 1, S] keep, int64[S, S] near, float[1, 2, S, S] free) => (float[B, S, 8] y {outputs})
+    <int64[4] heads = {{0, 0, 2, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] i0 = {{0}}, int64[1] i1 = {{1}},
+     int64[1] i2 = {{2}}, int64[1] minus = {{-1}}, int64[1] two = {{2}}, int64[1] four = {{4}},
+     float scale = {{0.5}}, float zero = {{0}}, float[2, 1] slopes = {{3e4, 0.25}}> {{
+        h = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (h)
+        of_q = Shape (q) one = Slice (of_q, i0, i1) rows = Slice (of_q, i1, i2) both = Mul (one, two)
+        flat = Concat <axis = 0> (both, rows, four) qf = Reshape (qt, flat) kk = Transpose <perm = [0, 2, 1]> (qf)
+        p = MatMul (qf, kk) s = Mul (p, scale)
+        c = Cast <to = 1> (keep) c3 = Squeeze (c, i1) wide = Mul (c3, slopes)
+        flat_bias = Concat <axis = 0> (both, i1, rows) alibi = Reshape (wide, flat_bias)
+        other = Neg (qf) turned = Transpose <perm = [0, 2, 1]> (other) positions = MatMul (qf, turned)
+        b = Cast <to = 9> (keep) mask = Where (b, zero, far) row = ReduceMax <axes = [0]> (positions)
+        t = Add (s, {bias}) shape = Concat <axis = 0> ({apart}) t4 = Reshape (t, shape) {masked}
+        o = Softmax <axis = -1> (m) back = Concat <axis = 0> (both, rows, minus) of = Reshape (o, back)
+        v = MatMul (of, qf) whole = Concat <axis = 0> (one, two, rows, four) v4 = Reshape (v, whole)
+        vt = Transpose <perm = [0, 2, 1, 3]> (v4) y = Reshape (vt, joined) }}"""
+    return parse(text, {"far": np.array(far, np.float32)})
+
+
+@pytest.mark.parametrize(
+    "masked", ["m = Add (t4, mask)", "m = Add (mask, t4)", "m = Where (b, t4, far)"]
+)
+@pytest.mark.parametrize("bias", ["alibi", "positions"])
+@pytest.mark.parametrize("far", [LOWEST, -1e30, -np.inf])
+def test_a_bias_before_heads_are_apart(
+    host: Host, run: Any, masked: str, bias: str, far: float
+) -> None:
+    """Of any size where the mask holds 0 and such numbers; also one that is computed from q."""
+    given = folded(masked, bias=bias, far=far)
+    compiled, report = host.run(given)
+    left = {node.op_type for node in compiled.graph.node}
+    assert "Softmax" not in left, [record.rejected for record in report.passes]
+    assert_equal(given, compiled, run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"far": -1e9}, {"OrtMaskSumPass": ["bias"]}),
+        ({"far": 1e30}, {"OrtMaskSumPass": ["bias"]}),
+        ({"masked": "m = Add (t4, free)"}, {"OrtMaskSumPass": ["bias"]}),
+        (
+            {"masked": "m = Where (b, t4, far)", "far": -1e4},
+            {"OrtMaskedFillPass": ["fill"]},
+        ),
+        ({"bias": "row"}, {}),
+        ({"apart": "rows, two, one, rows", "bias": "positions"}, {}),
+        ({"outputs": ", float[C, S, S] t"}, {"OrtMaskSumPass": ["shared"]}),
+    ],
+    ids=[
+        "-1e9, whose neighbours are 64 apart",
+        "1e30, which a bias may cancel",
+        "mask of an input",
+        "filled with -1e4",
+        "one bias for all heads and sequences",
+        "heads between rows and the batch",
+        "the biased scores are an output",
+    ],
+)
+def test_near_misses_before_heads_are_apart(
+    host: Host, run: Any, changes: Any, reason: dict[str, list[str]]
+) -> None:
+    given = folded(**changes)
+    compiled, report = host.run(given)
+    assert any(node.op_type == "Softmax" for node in compiled.graph.node)
+    found = {record.name: list(record.rejected) for record in report.passes}
+    assert {name: found[name] for name in ("OrtMaskSumPass", "OrtMaskedFillPass")} == {
+        "OrtMaskSumPass": [],
+        "OrtMaskedFillPass": [],
+        **reason,
+    }
+    assert found["OrtAttentionPass"]
+    if "apart" in changes:
+        assert_equal(given, compiled, run, [(1, 5)])  # of one sequence it runs
+    else:
+        assert_equal(given, compiled, run)
+
+
+def assert_equal(
+    given: onnx.ModelProto,
+    compiled: onnx.ModelProto,
+    run: Any,
+    sizes: Any = ((3, 6), (2, 1), (1, 5)),
+) -> None:
+    for size in sizes:
+        inputs = feeds(*size)
+        expected = Runner(given).run(inputs)
+        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+                assert one.equal, one

@@ -87,6 +87,13 @@ def numbers(value: Value | None) -> Numbers | None:
         return numbers(node.inputs[0])
     if node.op == "Where":
         return _either(numbers(node.inputs[1]), numbers(node.inputs[2]))
+    if node.op == "ScatterND" and node.attrs.get("reduction", "none") == "none":
+        return _either(numbers(node.inputs[0]), numbers(node.inputs[2]))
+    if node.op == "ConstantOfShape" and value.dtype == DataType.FLOAT:
+        given = node.attrs.get("value")
+        return Numbers.of({0.0 if given is None else float(np.asarray(given).reshape(-1)[0])})
+    if node.op == "Trilu":
+        return _either(numbers(node.inputs[0]), Numbers((0.0,), between=False))
     if node.op in _COMBINED and value.dtype == DataType.FLOAT:
         return _combined(node)
     is_float = node.op == "Cast" and node.attrs.get("to") == int(DataType.FLOAT)
@@ -124,6 +131,12 @@ def is_near(value: Value | None) -> bool:
     """Proven to hold only numbers up to ``NEAR``."""
     found = numbers(value)
     return found is not None and found.known[0] >= -NEAR and found.known[-1] <= NEAR
+
+
+def is_zero_or_far_below(value: Value | None) -> bool:
+    """Proven to hold only 0 and numbers that absorb whatever they are added to."""
+    found = numbers(value)
+    return found is not None and not found.between and all(n == 0 or n <= -FAR for n in found.known)
 
 
 def is_near_or_far(value: Value | None) -> bool:

@@ -254,8 +254,16 @@ def _rest(given: Sizes, target: list[Size]) -> Size:
             numbers *= size
         elif size is not None and size in left:
             left.remove(size)
+        elif isinstance(size, Times) and size.of in left:
+            left.remove(size.of)
+            numbers *= size.factor
         else:
-            return None
+            multiple = next(
+                (one for one in left if isinstance(one, Times) and one.of == size), None
+            )
+            if multiple is None:
+                return None
+            left[left.index(multiple)] = multiple.factor
     symbols = [size for size in left if not isinstance(size, int)]
     factors = [size for size in left if isinstance(size, int)]
     factors += [size.factor for size in symbols if isinstance(size, Times)]
@@ -395,6 +403,10 @@ def _reduce(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     return tuple(size for axis, size in enumerate(given) if axis not in gone)
 
 
+def _gather_elements(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    return sizes.of(node.inputs[1])
+
+
 def _gather_nd(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     data, indices = (sizes.of(value) for value in node.inputs)
     if data is None or indices is None or node.attrs.get("batch_dims"):
@@ -423,6 +435,7 @@ _RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "Gather": _gather,
+    "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "Gemm": _gemm,
     "MatMul": _matmul,
@@ -491,6 +504,26 @@ def _div_contents(sizes: GraphSizes, node: Node) -> _Contents:
     return max(given[0], by[0]), [_quotient(size, divisor) for size in given[1]]
 
 
+def _mul_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    """Multiples of a size, as of batch and heads in one axis."""
+    left, right = (sizes.contents(value) for value in node.inputs)
+    if left is None or right is None or len(left[1]) != 1 or len(right[1]) != 1:
+        return None
+    return max(left[0], right[0]), [_product(left[1][0], right[1][0])]
+
+
+def _product(left: Size, right: Size) -> Size:
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    for factor, size in ((left, right), (right, left)):
+        if not isinstance(factor, int) or not isinstance(size, str) or factor < 1:
+            continue
+        whole = size.of if isinstance(size, Times) else size
+        count = factor * size.factor if isinstance(size, Times) else factor
+        return whole if count == 1 else Times(whole, count)
+    return None
+
+
 def _quotient(size: Size, divisor: int) -> Size:
     if isinstance(size, int):
         return size // divisor if size >= 0 else None
@@ -546,6 +579,7 @@ _CONTENTS: dict[str, Callable[[GraphSizes, Node], _Contents]] = {
     "Gather": _gather_contents,
     "Identity": _cast_contents,
     "Min": _min_contents,
+    "Mul": _mul_contents,
     "Reshape": _as_vector,
     "Shape": _shape_contents,
     "Slice": _slice_contents,

@@ -181,7 +181,7 @@ class OrtAttentionPass(FusionBasePass):
                     context.refuse(found.softmax, "mask: of each head, where a guard makes rows 0")
                     return
                 rows = masks.rows(mask)
-        region = Region.of_nodes(found.nodes)
+        region = Region.of_nodes(_unshared(found))
         if not region:
             context.refuse(found.softmax, region.reason)
             return
@@ -190,8 +190,13 @@ class OrtAttentionPass(FusionBasePass):
         if result is None or region.results != [result]:
             context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
             return
+        target = found.result.inputs[1]
+        assert target is not None
+        read = [found.q, found.k, found.v, target, *([] if found.mask is None else [found.mask])]
+        given = list(dict.fromkeys([*region.inputs, *read]))
+        region = Region(region.graph, given, region.results, region.nodes)
         builder = EsGraphBuilder("attention")
-        inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+        inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
         query, key, value = (
             _together(inputs[one], found.heads, masks.sizes.of(one))
             if one in found.rows_first
@@ -211,8 +216,6 @@ class OrtAttentionPass(FusionBasePass):
             num_heads=found.heads,
             scale=found.scale,
         )
-        target = found.result.inputs[1]
-        assert target is not None
         if not self._is_joined(found, masks.sizes):
             made = es.Reshape(made, inputs[target])
         replacement = builder.BuildAndReset([made])
@@ -230,6 +233,17 @@ class OrtAttentionPass(FusionBasePass):
         if before is None or after is None or len(after) != 3 or not isinstance(before[3], int):
             return False
         return all_same(after, (*before[:2], found.heads * before[3]))
+
+
+def _unshared(found: Attention) -> list[Node]:
+    """The nodes that nothing else needs: of others, the kernel's inputs are read besides."""
+    inside = set(found.nodes)
+    for node in sorted(inside, key=lambda one: one.order, reverse=True):
+        outputs = [one for one in node.outputs if one is not None]
+        readers = {reader for one in outputs for reader, _ in one.consumers()}
+        if node is not found.result and not readers <= inside:
+            inside.remove(node)
+    return [node for node in found.nodes if node in inside]
 
 
 def _together(rows: EsTensor, heads: int, dims: Sizes | None) -> EsTensor:

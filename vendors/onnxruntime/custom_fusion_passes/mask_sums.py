@@ -4,11 +4,13 @@
 ``==>   a, m → Add → mask;  s, mask → Add → Softmax``
 
 MPNet adds the bias a of relative positions and the mask m of padding like this, with one bias for
-all layers. Both orders of float32 sums agree where a is at most 256 and m holds such numbers, too,
-or numbers of at least 1e30, which absorb scores and bias in either order. Of a number between,
-as −1e4 or −1e9, they do not (5e-4): a row of it throughout rounds the sums to its neighbours.
+all layers; BLOOM adds a before heads are put apart (``t → Reshape [B, N, S, T] → Add``), which
+then is done to s and a. Both orders of float32 sums agree where m holds 0 and numbers of at most
+−1e30, which absorb scores and bias in either order; or a is at most 256 and m holds such numbers,
+too, or numbers of at least 1e30. Of a number between, as −1e4 or −1e9, they do not (5e-4): a row
+of it throughout rounds the sums to its neighbours.
 
-mpnet (2 layers): attention in 2 of 2 layers, 0 without this pass, from both exporters.
+Attention in 2 of 2 layers of mpnet and bloom, 0 without this pass, from both exporters.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from gehost import (
     Rejection,
 )
 
-from ._attention import is_product
 from ._instances import ATTENTION, KEEP, QKV, instance
-from ._numbers import FAR, NEAR, is_near, is_near_or_far
+from ._numbers import FAR, NEAR, is_near, is_near_or_far, is_zero_or_far_below
+from ._scores import BiasedScores, biased_scores, read_once
+from ._sizes import GraphSizes, remove_dead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,32 +44,43 @@ if TYPE_CHECKING:
 class OrtMaskSumPass(FusionBasePass):
     """Add two masks before they are added to the scores of attention.
 
-    Forms: each operand of either Add, at any opset.
-    Keeps: the numbers for scores below 1e22, but for the rounding of a sum in another order.
-    Refuses: ``bias``: the inner one is not proven to be within 256; ``mask``: the outer one is not
-    proven to be within 256, or 0 or at least 1e30; ``dtype``: not float32; ``shared``: the inner
-    sum is read by others.
+    Forms: each operand of either Add, a Reshape from [B·N, S, T] between them, at any opset.
+    Keeps: the numbers for scores and biases below 1e22, but for the rounding of a sum in another
+    order.
+    Refuses: where the outer one is not proven to hold 0 and numbers of at most −1e30 alone:
+    ``bias``: the inner one is not proven to be within 256; ``mask``: the outer one is not proven
+    to be within 256, or 0 or at least 1e30 in magnitude. ``dtype``: not float32; ``shared``: the
+    inner sum is read by others.
     Source: the definition of float32 sums.
     """
 
+    shape_proven = True
+    """Both broadcast the same tensors; ``biased_scores`` proves the Reshape of one."""
+
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
+        sizes = GraphSizes(graph)
         for softmax in graph.nodes_of("Softmax"):
             outer = _add(softmax.inputs[0])
-            found = None if outer is None else _sums(outer)
+            found = None if outer is None else _sums(outer, sizes)
             if outer is None or found is None:
                 continue
-            inner, scores, bias, mask = found
-            between = inner.outputs[0]
-            if scores.dtype != DataType.FLOAT:
+            inner, mask = found
+            between = inner.add.outputs[0]
+            if inner.product.dtype != DataType.FLOAT:
                 context.refuse(outer, "dtype: float32 only")
-            elif between is None or between.is_graph_output or len(between.consumers()) != 1:
+            elif between is None or not read_once(between):
                 context.refuse(outer, "shared: the inner sum is read by others, too")
-            elif not is_near(bias):
+            elif is_zero_or_far_below(mask):
+                _fuse(context, outer, inner, mask)
+            elif not is_near(inner.bias):
                 context.refuse(outer, f"bias: not proven to be within {NEAR:g}")
             elif not is_near_or_far(mask):
                 context.refuse(outer, f"mask: may hold numbers between {NEAR:g} and {FAR:g}")
             else:
-                _fuse(context, [inner, outer], scores, bias, mask)
+                _fuse(context, outer, inner, mask)
+        remove_dead(graph)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model with a bias of positions and a mask of padding."""
@@ -84,27 +98,24 @@ def _add(value: Value | None) -> Node | None:
     return node if node is not None and node.op == "Add" else None
 
 
-def _sums(outer: Node) -> tuple[Node, Value, Value, Value] | None:
-    """Return the inner Add, the scores, the bias, and the mask."""
+def _sums(outer: Node, sizes: GraphSizes) -> tuple[BiasedScores, Value] | None:
+    """Return the inner sum, and the mask."""
     for slot in (0, 1):
-        inner, mask = _add(outer.inputs[slot]), outer.inputs[1 - slot]
-        if inner is None or mask is None:
-            continue
-        for place in (0, 1):
-            scores, bias = inner.inputs[place], inner.inputs[1 - place]
-            if scores is not None and bias is not None and is_product(scores):
-                return inner, scores, bias, mask
+        inner, mask = biased_scores(outer.inputs[slot], sizes), outer.inputs[1 - slot]
+        if inner is not None and mask is not None:
+            return inner, mask
     return None
 
 
-def _fuse(
-    context: CustomPassContext, nodes: list[Node], scores: Value, bias: Value, mask: Value
-) -> None:
-    region = Region.of_nodes(nodes)
+def _fuse(context: CustomPassContext, outer: Node, inner: BiasedScores, mask: Value) -> None:
+    region = Region.of_nodes([outer])
     if isinstance(region, Rejection):
-        context.refuse(nodes[-1], region.reason)
+        context.refuse(outer, region.reason)
         return
+    # the parts of the scores are read besides
+    given = [*(one for one in region.inputs if one is not None), *inner.read]
+    region = Region(region.graph, given, region.results, region.nodes)
     builder = EsGraphBuilder("mask_sum")
-    inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-    made = inputs[scores] + (inputs[bias] + inputs[mask])
-    context.replace(region, builder.BuildAndReset([made]))
+    inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
+    product, bias = inner.parts(inputs)
+    context.replace(region, builder.BuildAndReset([product + (bias + inputs[mask])]))

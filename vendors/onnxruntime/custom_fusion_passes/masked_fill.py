@@ -6,6 +6,10 @@
 ``masked_fill`` and ``torch.where`` export like this. The sum gives the same numbers for a fill of
 at most −1e30: s + 0 is s, and a float32 so large absorbs each score below 1e22. A mask that is
 added behind is added to m first, for the same reason. m is made once for all layers.
+
+Scores with a bias, also before heads are put apart, as in DeBERTa-v2: m is added to the bias.
+
+``s, b → Add → (Reshape) → t;  c, t, fill → Where → Softmax   ==>   s, b + m → Add → Softmax``
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from gehost import (
 from ._attention import is_product
 from ._causal import EXCLUDED
 from ._instances import ATTENTION, KEEP, QKV, instance
+from ._scores import BiasedScores, biased_scores
+from ._sizes import GraphSizes, remove_dead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +48,10 @@ if TYPE_CHECKING:
 class OrtMaskedFillPass(FusionBasePass):
     """Write a Where over the scores of attention as a sum with a mask.
 
-    Forms: the scores as second or third input of Where; a mask added behind it.
-    Keeps: the numbers for finite scores below 1e22. A Where also hides NaN in a score; the sum does
-    not.
+    Forms: the scores as second or third input of Where; a mask added behind it, or a bias added
+    before it.
+    Keeps: the numbers for finite scores and biases below 1e22. A Where also hides NaN in a
+    score; the sum does not.
     Refuses: ``fill``: no constant number of at most −1e30; ``dtype``: not float32.
     Source: the definition of float32 sums.
     """
@@ -53,9 +60,15 @@ class OrtMaskedFillPass(FusionBasePass):
     """Both broadcast the same tensors: condition, scores and mask."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
         masks: dict[tuple[str, bool, float], Value] = {}
+        sizes = GraphSizes(graph)
         for where in graph.nodes_of("Where"):
-            slot = next((slot for slot in (1, 2) if is_product(where.inputs[slot])), None)
+            biased = {slot: biased_scores(where.inputs[slot], sizes) for slot in (1, 2)}
+            slot = next(
+                (slot for slot in (1, 2) if biased[slot] or is_product(where.inputs[slot])), None
+            )
             if slot is None or _reader_before_softmax(where) is None:
                 continue
             fill = where.inputs[3 - slot]
@@ -67,10 +80,11 @@ class OrtMaskedFillPass(FusionBasePass):
             elif not number <= EXCLUDED:
                 context.refuse(where, f"fill: {number:g}, wanted a constant of at most -1e30")
             else:
-                _fuse(graph, context, where, slot, number, masks)
+                _fuse(graph, context, where, slot, number, masks, biased[slot])
         for mask in masks.values():  # of refused rewrites
             if mask.producer is not None and not mask.readers:
                 graph.remove_node(mask.producer)
+        remove_dead(graph)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with the scores kept, and filled, where the mask holds; one adds a mask."""
@@ -88,6 +102,7 @@ def _fuse(
     slot: int,
     fill: float,
     masks: dict[tuple[str, bool, float], Value],
+    biased: BiasedScores | None,
 ) -> None:
     chosen, scores = where.inputs[0], where.inputs[slot]
     assert chosen is not None
@@ -97,21 +112,29 @@ def _fuse(
         masks[key] = _mask(graph, chosen, fill, kept_first=slot == 1)
     mask = masks[key]
     reader = _reader_before_softmax(where)
-    region = Region.of_nodes([where] if reader is None or reader.op != "Add" else [where, reader])
+    if biased is not None or (reader is not None and reader.op != "Add"):
+        reader = None  # a mask behind a bias is left: the order of these sums shows
+    region = Region.of_nodes([where] if reader is None else [where, reader])
     if not region:
         context.refuse(where, region.reason)
         return
     assert not isinstance(region, Rejection)
-    given = [*region.inputs, mask]  # the mask is read besides
+    # the mask, and the parts of the scores, are read besides
+    read = [mask, *([] if biased is None else biased.read)]
+    given = [*(one for one in region.inputs if one is not None), *read]
     region = Region(region.graph, given, region.results, region.nodes)
     builder = EsGraphBuilder("masked_fill")
     inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
     total = inputs[mask]
-    if reader is not None and reader.op == "Add":
+    plain = inputs[scores]
+    if biased is not None:
+        plain, bias = biased.parts(inputs)
+        total = bias + total
+    if reader is not None:
         (other,) = [one for one in reader.inputs if one is not where.outputs[0]]
         assert other is not None
         total = total + inputs[other]
-    context.replace(region, builder.BuildAndReset([inputs[scores] + total]), keep_shared=True)
+    context.replace(region, builder.BuildAndReset([plain + total]), keep_shared=True)
 
 
 def _mask(graph: Graph, chosen: Value, fill: float, *, kept_first: bool) -> Value:
