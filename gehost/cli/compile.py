@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dump-format",
     type=click.Choice(get_args(DumpFormat)),
-    help=f"{HostOptions.dump_format} unless given; Netron opens both.",
+    help=f"{HostOptions.dump_format} unless given; Netron opens each.",
 )
 @click.option(
     "--dump-passes", is_flag=True, help="Also dump the graph after each pass that changed it."

@@ -36,11 +36,9 @@ def exclusive() -> Generator[None]:
 
 @contextmanager
 def process_state_restored() -> Generator[None]:
-    """Restore the process's state at the block's end, also on errors.
+    """Restore what vendor code may change, at the block's end and on errors.
 
-    It is the state that vendor code may change.
-
-    Restored: the working directory, ``sys.path``, modules that were loaded before, the standard
+    That is the working directory, ``sys.path``, modules that were loaded before, the standard
     streams, the recursion limit, warning filters, numpy's error state, the locale, the handlers of
     interrupts, and the state of the global random generators. Environment variables stay, because
     a library that sets them needs them in later calls, too. Threads and ``atexit`` handlers are

@@ -231,8 +231,8 @@ class VendorModules:
     def installed(self) -> Generator[None]:
         """Install the modules in ``sys.modules``, so that relative imports work.
 
-        Output goes to stderr; changes to the process are undone at the end. Inside the block it
-        does nothing more.
+        Output goes to stderr; changes to the process are undone at the end. A block inside such a
+        block changes nothing.
         """
         with exclusive():
             if self._installed:

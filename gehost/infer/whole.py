@@ -36,7 +36,7 @@ _Types: TypeAlias = Sequence[ValueType | None]
 _TRIALS = 3
 """Number of attempts to prove which sizes the states of a body keep."""
 _DEEPEST_TRIED = 2
-"""Deepest body for which it is tried, as each attempt repeats the bodies inside."""
+"""Deepest body for which sizes are proven, as each attempt repeats the bodies inside."""
 
 
 def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
@@ -75,7 +75,7 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
             continue
         if inferrer.failures:  # a body may be inferred again with other types
             inferrer.failures.pop(node, None)
-        for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
+        for value, known in zip(node.outputs, types):  # noqa: B905 - a body may return too few values
             if value is not None:
                 _learn(value, known, inferrer)
 
@@ -175,8 +175,8 @@ def _in_repeated(
 ) -> _Types:
     """Infer a body that runs repeatedly; return the types after ``skipped``.
 
-    States have the types with which they ``begin``, as far as an iteration keeps them; sizes that
-    it changes are dropped and tried again, and finally all shapes of states are dropped.
+    States begin with the types ``begin``. A size that an iteration changes becomes unknown, and the
+    body is inferred again; if that does not settle, the shapes of all states become unknown.
     """
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))

@@ -146,7 +146,7 @@ def add_node(
 ) -> Node:
     """Add a node after ``after`` (None: first).
 
-    Values among its outputs change their producer.
+    A value in ``outputs`` that has a producer changes it; ``record_producer`` has to come first.
 
     ``open_text`` is the metadata text that the template leaves open.
     """
@@ -256,7 +256,7 @@ def set_input(node: Node, slot: int, value: Value | None) -> None:
 
 def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
-    # an undo passes the arguments of the edit's caller
+    # the undo gets what the edit's caller passed, which may be no Value at all
     before = old if isinstance(old, Value) else None
     node.inputs = with_entry(node.inputs, slot, value)
     if node.slots is not None:

@@ -209,6 +209,8 @@ class _RuleRunner:
             except PassError as error:  # of an author's condition; it names the node
                 raise blamed_on(context, "Patterns", None, error) from error
             if binding is None:
+                # readers outside the match kept it from being replaced: a later rewrite may
+                # remove them
                 for value in dict.fromkeys(blocking):
                     blocked.setdefault(value, []).append(node)
                 continue

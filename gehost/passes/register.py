@@ -95,7 +95,7 @@ def REG_DECOMPOSE_PASS(
 ) -> Callable[[_Decompose], _Decompose]: ...
 def REG_DECOMPOSE_PASS(
     cls: Any = None,
-    op_types: Any = (),  # as above
+    op_types: Any = (),
     *,
     stage: CustomPassStage = CustomPassStage.kBeforeInferShape,
     name: str | None = None,
@@ -197,7 +197,7 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 hint="register a class once",
             )
         own = replace(mark, name=name)
-        # Marks go to the class's own module if it is being loaded, also from a helper elsewhere.
+        # A helper may mark a class of another file: the mark belongs to the file of the class.
         frame = _caller(cls.__module__)
         if frame is None:
             frame = _caller()

@@ -50,8 +50,8 @@ def trials_of(
     if not found:
         skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
         message = skipped or f"{file}: {REGISTERS_NOTHING}"
-        where = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
-        raise UsageError(f"{message}{where}")
+        place = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
+        raise UsageError(f"{message}{place}")
     names = [spec.name for spec in found]
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
