@@ -157,7 +157,7 @@ def numbers(
 def numbers_like(
     rng: np.random.Generator, array: np.ndarray[tuple[int, ...], Any]
 ) -> list[np.ndarray[Any, Any]]:
-    """Return other constants for the same place: inverse, negated, scaled, random."""
+    """Return other constants for the same place: inverse, negated, scaled, random, 1 / n."""
     if array.dtype.kind not in "fiu":
         return [array]
     wide: np.ndarray[Any, Any] = array.astype(np.float64)
@@ -170,6 +170,7 @@ def numbers_like(
         wide * wide,
         rng.standard_normal(array.shape),
         np.abs(wide) + 1,
+        np.full_like(wide, 1 / rng.integers(2, 7)),
     ]
     if np.all(np.isfinite(inverse)):
         found += [inverse, inverse]

@@ -7,9 +7,9 @@ dropped. The host decides whether the pass accepts an instance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -42,7 +42,7 @@ from gehost.infer.local import InferenceFailed, array_type
 from gehost.ir import tensors
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
-from gehost.ir.types import DataType, TensorType, ValueType
+from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.rewrite.functions import op_with_body
@@ -56,15 +56,22 @@ _CONSTANT = (0.3, 0.3, 0.6, 1.0)
 """Possible shares of constants among placeholders; an instance has one. 1.0 is for passes that
 compute new weights: all but the first placeholder are constants.
 """
+_OTHER_TYPE = 0.3
+"""Share of similar instances with another element type instead of other shapes."""
 _OTHER_DTYPE = 0.15
 """Probability of an operand's own dtype, where it may differ from the first one's."""
 _FITTING = 0.9
 """Probability that an operand has the shape that the operator needs beside the others."""
 _ONES = 0.5
 """Probability that the operand of an Expand is a single number."""
+_ONE = 0.25
+"""Probability that a constant beside other operands is a single number: an epsilon, a factor."""
 _VARIED = 0.3
 """Probability that a constant differs from the author's, where any constant matches."""
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
+
+
+Constants: TypeAlias = Mapping[int, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +101,59 @@ class Draw:
         operands: the value of each placeholder; None: to be drawn.
         parameters: those that the pattern does not constrain, by number of the operator and name;
             None: all to be drawn.
-        ops: the pattern's operators; the parameters are only valid for these.
+        ops: the pattern's operators; the parameters and constants are only valid for these.
+        constants: the numbers of the pattern's own constants that may differ from the author's,
+            by number of the tensor.
     """
 
     operands: tuple[Operand | None, ...] = ()
     parameters: Mapping[tuple[int, str], Any] | None = None
     ops: tuple[str, ...] = ()
+    constants: Mapping[int, np.ndarray[Any, Any]] = field(
+        default_factory=dict[int, np.ndarray[Any, Any]]
+    )
 
     @property
-    def ranks(self) -> tuple[int | None, ...]:
-        """The ranks of the operands."""
-        return tuple([None if operand is None else operand.type.rank for operand in self.operands])
+    def features(self) -> list[tuple[Any, ...]]:
+        """The ranks of all operands, their element types, and which of them are constants."""
+        known = [op for op in self.operands if op is not None]
+        return [
+            ("ranks", *[op.type.rank for op in known]),
+            ("dtypes", *[op.type.dtype for op in known]),
+            ("constants", *[op.constant for op in known]),
+        ]
+
+    def reopened(self, rng: np.random.Generator) -> Draw:
+        """Return the choices but one operand: open, or a constant instead of an input or back."""
+        operands = list(self.operands)
+        if operands:
+            number = int(rng.integers(len(operands)))
+            op = operands[number]
+            fixed = op is None or op.values is not None or op.type.size is None
+            if op is None or fixed or rng.random() < 0.5:
+                operands[number] = None
+            else:
+                operands[number] = replace(op, constant=not op.constant)
+        return replace(self, operands=tuple(operands))
+
+    def varied(self, rng: np.random.Generator) -> Draw:
+        """Return the choices with other shapes, or another element type, of all operands."""
+        operands = list(self.operands)
+        known = [op for op in operands if op is not None]
+        change = _other_shape(rng, [op.type.shape or () for op in known])
+        dtype = pick(rng, DTYPES)
+        other_type = rng.random() < _OTHER_TYPE
+        for number, op in enumerate(operands):
+            if op is None or op.values is not None:
+                continue
+            if not other_type:
+                kind = TensorType(op.type.dtype, change(op.type.shape or ()))
+            elif op.type.dtype is known[0].type.dtype:
+                kind = TensorType(dtype, op.type.shape)
+            else:
+                continue
+            operands[number] = replace(op, type=kind)
+        return replace(self, operands=tuple(operands))
 
 
 @dataclass(frozen=True)
@@ -184,6 +233,8 @@ class _Drawing:
         self._like = {index: operand for index, operand in remembered if operand is not None}
         self._ops = tuple(op.label for op in source.ops)
         self._parameters = Parameters(rng, like.parameters if like.ops == self._ops else None)
+        self._like_constants = like.constants if like.ops == self._ops else Draw().constants
+        self._constants: dict[int, np.ndarray[Any, Any]] = {}
         first = next(iter(self._like.values()), None)
         self._dtype = _dtype_for(source, rng) if first is None else first.type.dtype
         self._operands: dict[int, Operand] = {}
@@ -198,9 +249,8 @@ class _Drawing:
         for op, node in zip(self._source.ops, self._source.nodes, strict=True):
             self._build(op, node)
         operands = tuple([self._operands.get(index) for index in self._source.inputs])
-        return Instance(
-            self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops)
-        )
+        drawn = Draw(operands, self._parameters.chosen, self._ops, self._constants)
+        return Instance(self._proto(), self._opset, drawn)
 
     # one operator
 
@@ -221,7 +271,7 @@ class _Drawing:
                 refusal = error
                 self._operands, self._tensors, self._types, self._arrays, self._parameters = before
                 if self._rng.random() < 0.5:  # the reused choices may not fit this pattern
-                    self._like = {}
+                    self._like, self._like_constants = {}, Draw().constants
                     self._parameters.like = None
             else:
                 return
@@ -375,9 +425,10 @@ class _Drawing:
         assert wanted.constant is not None
         if wanted.constant.by_value or wanted.constant.array is not None:
             return given
-        array = given.array
+        array = self._like_constants.get(wanted.index, given.array)
         if self._rng.random() < _VARIED:
-            array = one_of(self._rng, numbers_like(self._rng, array))
+            array = one_of(self._rng, numbers_like(self._rng, given.array))
+        self._constants[wanted.index] = array
         cast = array if beside is None else in_dtype(array, beside.numpy)
         if cast is None:
             raise NoInstance(
@@ -442,6 +493,8 @@ class _Drawing:
         constant = rng.random() < (max(0.8, share) if index else share) and all(
             isinstance(size, int) for size in shape
         )
+        if constant and known and fitting is None and wanted.rank is None and rng.random() < _ONE:
+            shape = one_of(rng, [(), (1,)])
         return Operand(TensorType(dtype, shape), constant, is_positive(self._op, slot))
 
     def _shape(self, tensor: EsTensor) -> tuple[Any, ...] | None:
@@ -473,6 +526,22 @@ class _Drawing:
         shape = [size for size in operand.type.shape if isinstance(size, int)]
         array = numbers(self._rng, operand.type.dtype, shape)
         return np.abs(array) + array.dtype.type(0.1) if operand.positive else array
+
+
+def _other_shape(
+    rng: np.random.Generator, shapes: Sequence[tuple[Dim, ...]]
+) -> Callable[[tuple[Dim, ...]], tuple[Dim, ...]]:
+    """Return a change of the shapes of all operands that may keep them consistent."""
+    most = max([len(shape) for shape in shapes], default=0)
+    sizes = sorted({size for shape in shapes for size in shape if isinstance(size, int)})
+    new = int(rng.integers(1, 6))
+    way = rng.integers(3)
+    if way == 1 and sizes:
+        old = one_of(rng, sizes)
+        return lambda shape: tuple([new if size == old else size for size in shape])
+    if way == 2:
+        return lambda shape: shape[1:] if len(shape) == most else shape
+    return lambda shape: (new, *shape) if len(shape) == most else shape
 
 
 def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:

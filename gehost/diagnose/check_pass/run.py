@@ -8,14 +8,17 @@ or with random numbers, is reported as not checked.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx
 
+from gehost.diagnose.check_pass.candidates import one_of
 from gehost.diagnose.check_pass.instances import Draw, Instance, NoInstance, draw
 from gehost.diagnose.check_pass.mutations import (
     Mutation,
@@ -47,10 +50,14 @@ _PATIENCE = 12
 """Number of draws without a good instance after which the search varies earlier ones, and number of
 failures after which it ends.
 """
-_NOVELTY = 16
-"""For this many draws after a good instance, further ones with operands of the same ranks are
-skipped.
+_ALIKE = 4
+"""Number of instances without a new feature that are skipped for each good one; half as many if
+only the ranks of the operands are not new.
 """
+_INDEPENDENT = 0.4
+"""Share of draws that start from nothing although a good or refused instance is known."""
+_SAME_PARAMETERS = 0.7
+"""Share of the others that keep the parameters, too."""
 _PAIRS = 0.15
 """Share of double mutations."""
 _SHOWN_REASONS = 6
@@ -274,7 +281,10 @@ class _Check:
                         instance,
                     )
                 continue
-            if search.tries <= _NOVELTY and instance.drawn.ranks in search.ranks:
+            ranks, *others = features = instance.drawn.features
+            most = 0 if ranks not in search.features else _ALIKE
+            if search.alike < (most if search.features.issuperset(others) else most // 2):
+                search.alike += 1
                 continue
             try:
                 reference = Reference(instance.model, self._seed)
@@ -287,40 +297,29 @@ class _Check:
                 )
                 continue
             search.good.append(instance.drawn)
-            search.ranks.add(instance.drawn.ranks)
-            search.tries = 0
+            search.features.update(features)
+            search.tries = search.alike = 0
             self._good.append(instance.drawn)
             self._check_instance(instance, outcome, reference)
 
     def _like(self, search: _Search) -> Draw:
-        """Return choices to start from.
+        """Return choices to start from; none for an independent draw.
 
-        There are none as long as that leads to good instances.
-
-        After that the choices of a good instance, or of one refused for the rarest reason; one
-        operand may be drawn again.
+        They vary those of a good instance, or of one refused for a rare reason.
         """
-        if search.tries <= _PATIENCE and (not search.good or self._rng.random() < 0.7):
-            return Draw()
-        known = search.good or (
-            [search.refused[min(search.refused, key=search.keys.__getitem__)]]
-            if search.refused
-            else []
-        )
-        if self._good and (not known or self._rng.random() < 0.5):
+        rng = self._rng
+        known = search.good
+        if not known and search.tries > _PATIENCE:
             known = self._good
-        if not known or self._rng.random() < 0.5:
+            if search.refused and (not known or rng.random() < 0.5):
+                rare = [1 / search.kinds[kind] for kind in search.refused]
+                choice = rng.choice(len(rare), p=np.divide(rare, sum(rare)))
+                known = [list(search.refused.values())[choice]]
+        if not known or rng.random() < _INDEPENDENT:
             return Draw()
-        like = known[self._rng.integers(len(known))]
-        redrawn = self._rng.integers(2 * len(like.operands))
-        operands = tuple(
-            None if number == redrawn else operand for number, operand in enumerate(like.operands)
-        )
-        return replace(
-            like,
-            operands=operands,
-            parameters=like.parameters if self._rng.random() < 0.7 else None,
-        )
+        like = one_of(rng, known)
+        like = like.varied(rng) if search.good and rng.random() < 0.5 else like.reopened(rng)
+        return like if rng.random() < _SAME_PARAMETERS else replace(like, parameters=None)
 
     # checking instances
 
@@ -481,13 +480,15 @@ class _Search:
         self.most = most
         """Draws without a good instance after which the search is given up."""
         self.good: list[Draw] = []
-        self.ranks: set[tuple[int | None, ...]] = set()
-        """Ranks of the operands of good instances."""
+        self.features: set[tuple[Any, ...]] = set()
+        """Features of good instances."""
         self.tries = 0
         """Draws since the last good instance."""
+        self.alike = 0
+        """The number of them on which the pass fires, skipped for the lack of new features."""
         self.reasons: Counter[str] = Counter()
         """Reasons why instances were not good, with counts."""
-        self.keys: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
         self.left: list[onnx.ModelProto] = []
         """Instances on which the pass did not fire."""
         self.fired = self.unsteady = False
@@ -504,9 +505,9 @@ class _Search:
     def note(self, reason: str, instance: Instance) -> None:
         """Record why an instance was not good, and its choices."""
         self.reasons[reason] += 1
-        key = _key(reason)
-        self.keys[key] += 1
-        self.refused[key] = instance.drawn
+        kind = _kind(reason)
+        self.kinds[kind] += 1
+        self.refused[kind] = instance.drawn
 
     def reasons_text(self) -> str:
         """Return the kinds of reasons, most frequent first, each with an example."""
@@ -531,6 +532,11 @@ def _key(reason: str) -> str:
     It is the text before the second colon.
     """
     return ":".join(reason.split(":")[:2])
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its lists, numbers and names."""
+    return re.sub(r"\[[^]]*\]|\d+|\"[^\"]*\"", "#", reason)
 
 
 def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
 from gehost import DataType, EsGraphBuilder, Model, Pattern, PatternMatcher, es
 from gehost.diagnose.check_pass.candidates import attribute_values
-from gehost.diagnose.check_pass.instances import NoInstance, draw, empty_model
+from gehost.diagnose.check_pass.instances import (
+    Draw,
+    NoInstance,
+    Operand,
+    draw,
+    empty_model,
+)
 from gehost.diagnose.check_pass.mutations import mutated, mutations
 from gehost.infer import infer_model
+from gehost.ir.types import TensorType
 from gehost.ops import OpRegistry
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import PatternMatcherConfig
@@ -93,6 +102,39 @@ def test_what_was_drawn_can_be_used_again():
     (first,) = instances(found, 17, 1)
     again = draw(source, 13, OpRegistry(), np.random.default_rng(5), first.drawn)
     assert again.drawn.operands == first.drawn.operands
+
+
+def test_the_constants_of_an_instance_are_used_again():
+    found = pattern(lambda b: es.Mul(b.CreateInput(0), b.CreateScalar(2.0)))
+    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
+    (given, first) = next(
+        (array, each)
+        for each in instances(found, 17, 30)
+        for array in each.drawn.constants.values()
+        if array != 2.0
+    )
+    seeds = [np.random.default_rng(seed) for seed in range(20)]
+    again = [draw(source, 17, OpRegistry(), rng, first.drawn).drawn.constants for rng in seeds]
+    assert sum(float(array) == float(given) for (array,) in map(dict.values, again)) > 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_similar_choices_keep_lists_and_change_all_shapes_or_types_or_one_operand(seed):
+    rng = np.random.default_rng(seed)
+    listed = Operand(TensorType(DataType.INT64, (2,)), constant=True, values=(3, 4))
+    whole = Operand(TensorType(DataType.FLOAT, (2, 3, 4)), constant=False)
+    like = Draw((whole, replace(whole, constant=True), listed))
+    first, second, third = like.varied(rng).operands
+    assert first.type == second.type
+    assert (first.constant, second.constant, third) == (False, True, listed)
+    changed = [
+        (old, new)
+        for old, new in zip(like.operands, like.reopened(rng).operands, strict=True)
+        if old is not new
+    ]
+    assert len(changed) == 1
+    ((old, new),) = changed
+    assert new is None or (new == replace(old, constant=not old.constant) and old is not listed)
 
 
 def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():

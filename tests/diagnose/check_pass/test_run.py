@@ -351,8 +351,20 @@ class Unsatisfiable(planted.NegatedDifference):
         return es.constrain(es.Concat(a, b, axis=0), axis=lambda axis: axis == 77)
 
 
+class NeedsNonZeros(planted.Rewrites):
+    """Right. Inference accepts models that no engine runs on the operands that are drawn."""
+
+    inputs = 1
+
+    def before(self, x):
+        return es.Neg(es.Cast(es.Reshape(es.NonZero(x), [7, 1009]), to=1))
+
+    def after(self, _match, x):
+        return es.Mul(es.Cast(es.Reshape(es.NonZero(x), [7, 1009]), to=1), -1.0)
+
+
 class NeedsScalars(planted.Rewrites):
-    """Right. Inference lets operands through that no engine takes, and so few are scalars that none is drawn."""
+    """Right. Inference accepts operands that no engine runs: all three must be single numbers."""
 
     inputs = 3
 
@@ -431,8 +443,8 @@ class Walking(FusionBasePass):
             r"not checked: pattern 1 of 1: no runnable instance was found: \d+ × Concat cannot be built",
         ),
         (
-            NeedsScalars,
-            r"not checked: pattern 1 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
+            NeedsNonZeros,
+            r"not checked: pattern 1 of 1: no runnable instance was found: \d+ × it does not run: .*Reshape",
         ),
         (
             Random,
@@ -458,6 +470,10 @@ class Walking(FusionBasePass):
 )
 def test_what_is_wrong_is_said(cls, told):
     assert re.search(told, findings(cls, mutations=2))
+
+
+def test_a_pass_of_single_numbers_is_checked():
+    assert check_pass(NeedsScalars, mutations=2).instances == 4
 
 
 def test_a_pass_that_fires_endlessly_is_told_as_that_and_soon():
