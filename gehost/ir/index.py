@@ -169,7 +169,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         node.outputs = tuple(outputs)
         attributes = proto.attribute[:]
         if not attributes:
-            node.encoded = ()
+            node._encoded = ()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         for attribute in attributes:
             kind = attribute.type
             if kind in PLAIN_KINDS:

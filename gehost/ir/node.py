@@ -269,8 +269,8 @@ class Node(GNodeAccessors):
 
     __slots__ = (
         "_attrs",
+        "_encoded",
         "bodies",
-        "encoded",
         "generation",
         "graph",
         "inputs",
@@ -304,8 +304,8 @@ class Node(GNodeAccessors):
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
-        self.encoded: tuple[bytes, ...] | None = None
-        """``encoded_attrs`` if known; set by the index for a node without attributes."""
+        self._encoded: tuple[bytes, ...] | None = None
+        """``encoded_attrs`` if known; the index sets it for a node without attributes."""
 
     def __reduce__(self) -> Any:
         from gehost.ir.copies import reduced_node
@@ -347,7 +347,7 @@ class Node(GNodeAccessors):
     def attrs(self) -> Attributes:
         """The attributes as a read-only mapping of Python values, decoded on access."""
         if self._attrs is None:
-            entries = self.proto.attribute[:] if self.encoded != () else []
+            entries = self.proto.attribute[:] if self._encoded != () else []
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
@@ -358,20 +358,20 @@ class Node(GNodeAccessors):
         Short ones, which many nodes share, are cached, except for bodies, which are edited
         in place.
         """
-        found = self.encoded
+        found = self._encoded
         if found is None:
             entries = self.proto.attribute[:]
             if not entries:
-                self.encoded = ()
+                self._encoded = ()
                 return ()
             found = tuple([entry.SerializeToString() for entry in entries])
             if not self.bodies and sum(map(len, found)) <= _SHORT:
-                found = self.encoded = _one_of_equal(found)
+                found = self._encoded = _one_of_equal(found)
         return found
 
     def forget_attrs(self) -> None:
         """Drop cached attributes, as the protobuf has changed."""
-        self._attrs = self.encoded = None
+        self._attrs = self._encoded = None
 
     @property
     def metadata(self) -> dict[str, str]:
