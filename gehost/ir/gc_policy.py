@@ -14,10 +14,10 @@ LARGE: Final = 10_000
 """Number of nodes from which the collector costs more than its garbage; memory grows with nodes."""
 
 _YOUNG = 20_000
-"""New objects per collection of the youngest, while a large model is in memory; Python's is 700."""
+"""New objects per collection of the youngest during a compile; Python's is 700."""
 
 _SELDOM = 100
-"""Collections of the middle generation per full collection, while a large model is in memory."""
+"""Collections of the middle generation per full collection during a compile."""
 
 
 @contextmanager
@@ -42,9 +42,9 @@ def gc_unfrozen() -> bool:
 
 @contextmanager
 def gc_frozen_models(*, own_process: bool) -> Generator[Callable[[Model], None]]:
-    """Keep the collector from walking large models repeatedly.
+    """Keep the collector from walking models repeatedly.
 
-    The models live until the end.
+    Inside the block it runs seldom, as a model's objects live until the end.
 
     Yields a function to call with each loaded model; it freezes a large one.
 
@@ -53,7 +53,7 @@ def gc_frozen_models(*, own_process: bool) -> Generator[Callable[[Model], None]]
             a large model is frozen only if nothing is: counting frozen objects walks them all, so
             a small model does not ask.
     """
-    thresholds = gc.get_threshold()
+    thresholds = young, middle, old = gc.get_threshold()
     is_frozen = False
 
     def freeze(model: Model) -> None:
@@ -61,15 +61,13 @@ def gc_frozen_models(*, own_process: bool) -> Generator[Callable[[Model], None]]
         if len(model.graph) >= LARGE and (own_process or gc_unfrozen()):
             gc.freeze()
             is_frozen = True
-            # garbage of a compile grows with the model
-            young, middle, old = thresholds
-            young = max(young, _YOUNG) if young else 0  # 0 turns the collector off
-            gc.set_threshold(young, middle, max(old, _SELDOM))
 
+    # 0 turns the collector off
+    gc.set_threshold(max(young, _YOUNG) if young else 0, middle, max(old, _SELDOM))
     try:
         yield freeze
     finally:
+        gc.set_threshold(*thresholds)
         if is_frozen:
-            gc.set_threshold(*thresholds)
             gc.unfreeze()
             gc.collect()  # frozen objects do not count towards the next collection
