@@ -31,7 +31,10 @@ from gehost.errors import OutputError, one_line
     "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads per operator."
 )
 @click.option(
-    "--budget", default="60s", show_default=True, help="Time for all comparisons, as 90s or 2m."
+    "--budget",
+    default="60s",
+    show_default=True,
+    help="Time for loading, compiling and all comparisons, as 90s or 2m.",
 )
 def tune(
     model: str, output: str, feeds: str | None, threads: int, budget: str, **given: Any

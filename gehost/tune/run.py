@@ -165,8 +165,8 @@ def tune(
         feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
         libraries: shared libraries of custom operators.
         threads: of an operator.
-        budget: seconds for all comparisons. Kinds for which no time is left are unmeasured and
-            off; ``Tuning.short`` states the budget that measures all.
+        budget: seconds for loading, compiling and all comparisons. Kinds for which no time is left
+            are unmeasured and off; ``Tuning.short`` states the budget that measures all.
         progress: called with a line before each comparison.
 
     Raises:
@@ -194,6 +194,7 @@ class _Tuner:
         directory: str,
         progress: Callable[[str], None],
     ) -> None:
+        self._started = time.perf_counter()
         self._model, self._options, self._threads = model, options, threads
         self._directory, self._progress = directory, progress
         host = Host(replace(options, dims={}))
@@ -229,7 +230,7 @@ class _Tuner:
         sizes = {name: list(array.shape) for name, array in self._feeds.items()}
         found = Tuning(self._model, self._threads, sizes)
         self._count = len(self._kinds) + len(_SWITCHES) + 2
-        self._ends, self._left = time.perf_counter() + budget, self._count
+        self._ends, self._left = self._started + budget, self._count
         self._needed = (
             0.0  # seconds of a comparison of the fewest runs that is longer than its share
         )

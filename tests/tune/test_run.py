@@ -311,8 +311,8 @@ def test_a_file_that_is_no_model_is_the_models_fault(tmp_path: Path, text: str |
         tune(path)
 
 
-def takes(monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Any) -> None:
-    """Let each comparison of three pairs take so long, on a clock of its own."""
+def takes(monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Any) -> list[float]:
+    """Let each comparison of three pairs take so long, on a clock of its own; returns that."""
     now = [0.0]
     monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
 
@@ -321,6 +321,25 @@ def takes(monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Any) -> None:
         return answer(first, second)
 
     monkeypatch.setattr(tuning, "measure_pairs", measured)
+    return now
+
+
+def test_a_budget_begins_with_loading(
+    monkeypatch: pytest.MonkeyPatch, model: Path, vendors: Any
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("A", "Abs", "Relu"))
+    now = takes(monkeypatch, 10.0, lambda *_: SAME)
+    make_feeds = tuning.make_feeds
+
+    def slowly(proto: onnx.ModelProto) -> Any:
+        now[0] += 6
+        return make_feeds(proto)
+
+    monkeypatch.setattr(tuning, "make_feeds", slowly)
+    monkeypatch.setattr(tuning, "_SWITCHES", ())
+    with pytest.raises(UsageError, match="budget of 35 s: no time for 1 of 3 comparisons"):
+        tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
+    assert now == [16.0]
 
 
 def test_a_short_budget_leaves_kinds_unmeasured_and_states_a_longer_one(
