@@ -179,8 +179,11 @@ class Lowered:
 def _named(size: Size) -> Size:
     """A known size as a name, other than 1.
 
-    Lowering depends on sizes that are equal or statically 1, and on no other size.
+    Lowering depends on sizes that are equal or statically 1, and on no other size. A name of the
+    model that could be a number is changed.
     """
+    if isinstance(size, str) and (size.isdecimal() or size.startswith("dim ")):
+        return f"dim {size}"
     return str(size) if isinstance(size, int) and size != 1 else size
 
 

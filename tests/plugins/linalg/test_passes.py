@@ -14,7 +14,7 @@ from gehost import Host, HostOptions, UsageError
 from gehost.host.report import Report
 from gehost.testing import parse
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.models import graph, run_runtime
+from tests.plugins.linalg.models import graph, run_lowered, run_runtime
 
 X = np.random.default_rng(5).normal(size=(2, 3, 4)).astype(np.float32)
 
@@ -324,3 +324,26 @@ def test_a_group_has_at_most_256_nodes(fuse: Any) -> None:
     sizes = {function.name: len(function.node) for function in made.functions}
     assert sum(sizes[node.op_type] for node in fused_nodes(made)) >= 590
     assert record.rejected["too-large"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "sizes"),
+    [("4", 4, (1, 4)), ("1", 5, (5, 5)), ("dim 4", "4", (1, 3))],
+)
+def test_names_of_sizes_may_look_like_numbers(x: str, y: str | int, sizes: tuple[int, int]) -> None:
+    """They may stand for any size."""
+    value = onnx.helper.make_tensor_value_info
+    nodes = [
+        onnx.helper.make_node("Exp", ["x"], ["e"]),
+        onnx.helper.make_node("Add", ["e", "y"], ["z"]),
+    ]
+    made = onnx.helper.make_graph(
+        nodes, "g", [value("x", 1, [x]), value("y", 1, [y])], [value("z", 1, [None])]
+    )
+    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 20)])
+    model.ir_version = 10
+    feeds = {name: X.reshape(-1)[:size] for name, size in zip("xy", sizes, strict=True)}
+    (wanted,) = run_runtime(model, feeds)
+    for fuse in (False, True):
+        (given,) = run_lowered(model, feeds, fuse=fuse)
+        np.testing.assert_allclose(given, wanted, rtol=1e-6)
