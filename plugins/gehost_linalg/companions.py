@@ -43,7 +43,7 @@ class Change:
 
 
 Companion = Callable[[Generic, Surroundings], "Generic | Change | None"]
-"""Returns the Generic that stands in place of one, or None where the pattern does not apply."""
+"""Returns the Generic as it is changed in place, what replaces it, or None."""
 
 
 def _without(
@@ -101,7 +101,7 @@ def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
     return replace(op, payload=op.payload.renumbered(args)) if args else None
 
 
-def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
+def fold_splat(op: Generic, around: Surroundings) -> Change | None:
     """Put the first in that has one value throughout into the payload.
 
     It stays where a loop would lose its size.
@@ -110,7 +110,7 @@ def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
     for index, value in enumerate(op.ins):
         literal = value.splat if value.kind != "fill" else None
         if literal is not None and bounds_remain(op, {index}):
-            return _without(op, {index}, {index: literal})
+            return Change((_without(op, {index}, {index: literal}),), {})
     return None
 
 

@@ -275,25 +275,28 @@ class Driver:
         for companion in self.companions:
             made = companion(op, self.around)
             if made is not None:
-                self._swap(op, made if isinstance(made, Change) else Change((made,), {}))
+                if isinstance(made, Change):
+                    self._swap(op, made)
+                else:  # MLIR changes it in place, and does not visit its readers
+                    self._swap(op, Change((made,), {}), readers=False)
                 return
 
-    def _swap(self, op: Op, change: Change) -> None:
+    def _swap(self, op: Op, change: Change, *, readers: bool = True) -> None:
         """Do a change; the producers that it releases are visited next."""
         block = self.block
         for value in change.replaced:
             self._note_readers(value)
-        self._visit_next(op, change.ops)
+        self._visit_next(change.ops, op.results if readers else ())
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self._note_readers(value)
         read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
         self._released((*op.operands, *op.scalars), read)
 
-    def _visit_next(self, old: Op, ops: tuple[Op, ...]) -> None:
-        """Visit the readers of ``old`` and then ``ops``, which replace it, unless they are due."""
+    def _visit_next(self, ops: tuple[Op, ...], read: Iterable[Value]) -> None:
+        """Visit the readers of values and then ``ops``, unless they are due anyway."""
         self._work.update(dict.fromkeys(reversed(ops)))
-        for value in old.results:
+        for value in read:
             for reader in reversed(self.block.readers[value]):
                 self._work.setdefault(reader)
 
@@ -420,7 +423,7 @@ class Driver:
         share = self.multi_use == "share" and bool(operand.shared)
         if share:
             block.move_readers_behind(producer, consumer)
-        self._visit_next(consumer, (fused,))
+        self._visit_next((fused,), consumer.results)
         block.replace(consumer, (fused,), {})
         if share:
             moved = {old: new for old, new in replaced.items() if old is not new}

@@ -8,7 +8,7 @@ import pytest
 from gehost.testing import parse as parse_onnx
 from gehost_linalg.control import ControlError
 from gehost_linalg.driver import MOST_SCALAR_OPS, Block, fuse_all, fuse_block
-from gehost_linalg.generic import Generic, Opaque
+from gehost_linalg.generic import INDEX, Generic, Opaque, Res
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from tests.plugins.linalg.conftest import Case, maps, payload
@@ -119,6 +119,23 @@ def test_a_dead_reader_goes_before_later_operations_are_fused(
     function = parse(text)[0]
     block = fuse_block(function.ops, outputs=function.outputs)
     assert [payload(op) for op in block.ops] == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        # The dead producer of the product still reads erf's result, which has two readers then.
+        ("dead_producer", [1, 12, 5, 2]),
+        # An out that only carries itself is dropped before a reader is fused.
+        ("unused_cycle_order", [1, 14]),
+    ],
+)
+def test_operations_are_visited_in_the_order_of_mlir(name: str, operations: list[int]) -> None:
+    """The numbers are those of ``linalg-fuse-elementwise-ops``."""
+    fused = Case(name).fused(coverage="upstream")
+    counts = [sum(each.name != INDEX for each in op.payload.ops) for op in fused]
+    assert counts == operations
+    assert all(isinstance(each, Res) for op in fused for each in op.payload.yields)
 
 
 def test_share_moves_other_readers_behind_the_fused_operation() -> None:
