@@ -63,6 +63,7 @@ typedef struct Op {
   int (*end_version)(const struct Op *);
   const struct Kernel *kernel; /* ours, behind ONNX Runtime's */
   const Slot *api;
+  int newer; /* 1.24 or later: GetTensorElementTypeAndShapeDataReference is in the table */
 } Op;
 
 typedef struct Kernel {
@@ -225,10 +226,11 @@ static void task(void *user, size_t number) {
     __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
     return;
   }
-  char *p[MOST_VIEWS], *held[MOST_VIEWS] = {0};
+  char *p[MOST_VIEWS], *held[MOST_VIEWS];
   ptrdiff_t step[MOST_VIEWS];
   size_t at[MOST_LOOPS] = {0};
   Rows w = {1, 0, j->size, at, p, step, scratch, j->buffer};
+  for (int v = 0; v < part->views; v++) held[v] = NULL;
   while (unit < last) {
     size_t row = unit / j->pieces, start = unit % j->pieces * j->piece, left = row;
     for (int loop = j->loops - 1; loop >= 0; loop--) {
@@ -299,8 +301,10 @@ static void merge(Job *j) {
 }
 
 static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const size_t *size,
-                      int64_t (*shape)[MOST_LOOPS], char *const *data) {
-  Job j = {.part = part, .size = size, .loops = op->kernel->loops - 1, .total = 1};
+                      const int64_t *const *shape, char *const *data) {
+  Job j; /* 6 KB: only what is used is set */
+  j.part = part, j.size = size, j.loops = op->kernel->loops - 1, j.total = 1;
+  j.row = j.gathers = j.failed = 0;
   int row = j.loops;
   for (int loop = 0; loop < row; loop++) j.total *= j.outer[loop] = size[part->outer[loop]];
   for (int v = 0; v < part->views; v++) {
@@ -308,6 +312,8 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
     ptrdiff_t natural = view->bytes;
     j.width[v] = view->along_row ? size[view->extents[row]] : 1;
     j.base[v] = data[view->tensor];
+    j.along[v] = 0;
+    for (int loop = 0; loop < row; loop++) j.stride[v][loop] = 0;
     for (int a = view->rank - 1; a >= 0; a--) {
       const Axis *axis = &view->axes[a];
       size_t have = (size_t)shape[view->tensor][a];
@@ -349,7 +355,7 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
   return j.failed ? fail(op, "there is no memory for the rows") : NULL;
 }
 
-static OrtStatus *sizes(const Op *op, int64_t (*shape)[MOST_LOOPS], size_t *size) {
+static OrtStatus *sizes(const Op *op, const int64_t *const *shape, size_t *size) {
   for (int k = 0; k < op->kernel->sizes; k++) {
     const Size *s = &op->kernel->size[k];
     if (s->kind == NUMBER) size[k] = (size_t)s->start;
@@ -366,20 +372,29 @@ static OrtStatus *sizes(const Op *op, int64_t (*shape)[MOST_LOOPS], size_t *size
   return NULL;
 }
 
-static OrtStatus *tensor(const Op *op, const OrtValue *value, int number, int64_t *shape,
-                         char **data) {
+/* Points shape at the sizes of an input, of which held has a copy before ONNX Runtime 1.24. */
+static OrtStatus *tensor(const Op *op, const OrtValue *value, int number, const int64_t **shape,
+                         int64_t *held, char **data) {
   static char empty[64];
-  OrtInfo *info;
-  size_t rank = 0;
-  OrtStatus *status = API(op, 65, OrtStatus *, const OrtValue *, OrtInfo **)(value, &info);
+  size_t rank = 0, wanted = (size_t)op->kernel->ranks[number];
+  OrtStatus *status;
+  if (op->newer) {
+    int type;
+    status = API(op, 414, OrtStatus *, const OrtValue *, int *, const int64_t **, size_t *)(
+        value, &type, shape, &rank);
+  } else {
+    OrtInfo *info;
+    status = API(op, 65, OrtStatus *, const OrtValue *, OrtInfo **)(value, &info);
+    if (status != NULL) return status;
+    status = API(op, 61, OrtStatus *, const OrtInfo *, size_t *)(info, &rank);
+    if (status == NULL && rank == wanted)
+      status = API(op, 62, OrtStatus *, const OrtInfo *, int64_t *, size_t)(info, held, rank);
+    API(op, 99, void, OrtInfo *)(info);
+    *shape = held;
+  }
   if (status != NULL) return status;
-  status = API(op, 61, OrtStatus *, const OrtInfo *, size_t *)(info, &rank);
-  if (status == NULL && rank == (size_t)op->kernel->ranks[number])
-    status = API(op, 62, OrtStatus *, const OrtInfo *, int64_t *, size_t)(info, shape, rank);
-  API(op, 99, void, OrtInfo *)(info);
-  if (status != NULL) return status;
-  if (rank != (size_t)op->kernel->ranks[number])
-    return fail(op, "input %d has rank %zu, wanted %d", number, rank, op->kernel->ranks[number]);
+  if (rank != wanted)
+    return fail(op, "input %d has rank %zu, wanted %zu", number, rank, wanted);
   status = API(op, 51, OrtStatus *, OrtValue *, void **)((OrtValue *)value, (void **)data);
   if (status == NULL && *data == NULL) *data = empty; /* no elements */
   return status;
@@ -388,7 +403,8 @@ static OrtStatus *tensor(const Op *op, const OrtValue *value, int number, int64_
 OrtStatus *gehost_compute(void *kernel, OrtContext *context) {
   const Op *op = kernel;
   const Kernel *k = op->kernel;
-  int64_t shape[MOST_VIEWS][MOST_LOOPS];
+  int64_t held[MOST_VIEWS][MOST_LOOPS];
+  const int64_t *shape[MOST_VIEWS];
   char *data[MOST_VIEWS];
   size_t size[MOST_SIZES];
   static char empty[64];
@@ -397,13 +413,14 @@ OrtStatus *gehost_compute(void *kernel, OrtContext *context) {
     const OrtValue *value = NULL;
     status = API(op, 90, OrtStatus *, const OrtContext *, size_t, const OrtValue **)(
         context, (size_t)n, &value);
-    if (status == NULL) status = tensor(op, value, n, shape[n], &data[n]);
+    if (status == NULL) status = tensor(op, value, n, &shape[n], held[n], &data[n]);
   }
   if (status == NULL) status = sizes(op, shape, size);
   for (int n = 0; n < k->outputs && status == NULL; n++) {
     OrtValue *value = NULL;
     int at = k->inputs + n, rank = k->ranks[at];
-    for (int a = 0; a < rank; a++) shape[at][a] = (int64_t)size[k->shapes[n][a]];
+    for (int a = 0; a < rank; a++) held[at][a] = (int64_t)size[k->shapes[n][a]];
+    shape[at] = held[at];
     status = API(op, 91, OrtStatus *, OrtContext *, size_t, const int64_t *, size_t, OrtValue **)(
         context, (size_t)n, shape[at], (size_t)rank, &value);
     if (status == NULL)
@@ -484,7 +501,10 @@ static OrtStatus *refuse(const Slot *api, const char *reason) {
 
 /* A domain stays for the life of the process, as sessions may. */
 EXPORT OrtStatus *RegisterCustomOps(void *options, const OrtApiBase *base) {
-  const Slot *api = base->get_api(ORT_API_VERSION);
+  int major = 0, minor = 0;
+  sscanf(base->version(), "%d.%d", &major, &minor); /* asking for a later version prints an error */
+  int newer = major > 1 || minor >= 24;
+  const Slot *api = base->get_api(newer ? 24 : ORT_API_VERSION);
   if (api == NULL)
     return refuse(base->get_api(1), "kernels of gehost.linalg need ONNX Runtime 1.17 or newer");
   const char *feature = missing();
@@ -508,7 +528,7 @@ EXPORT OrtStatus *RegisterCustomOps(void *options, const OrtApiBase *base) {
         .variadic_output_least = least, .variadic_output_homogeneous = homogeneous,
         .create_kernel = create, .compute = gehost_compute, .destroy = destroy,
         .start_version = first_version, .end_version = last_version,
-        .kernel = gehost_kernel[k], .api = api};
+        .kernel = gehost_kernel[k], .api = api, .newer = newer};
     status = API(27, OrtStatus *, void *, const Op *)(domain, &op[k]);
   }
   return status != NULL ? status : API(28, OrtStatus *, void *, void *)(options, domain);

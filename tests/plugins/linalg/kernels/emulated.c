@@ -28,6 +28,10 @@ static void *get_data(Tensor *t, void **out) { *out = t->data; return NULL; }
 static void *get_rank(Tensor *t, size_t *out) { *out = t->rank; return NULL; }
 static void *get_shape(Tensor *t, int64_t *out, size_t n) { memcpy(out, t->shape, n * 8); return NULL; }
 static void *get_info(Tensor *t, Tensor **out) { *out = t; return NULL; }
+static void *get_both(Tensor *t, int *type, const int64_t **shape, size_t *rank) {
+  *type = 0, *shape = t->shape, *rank = t->rank;
+  return NULL;
+}
 static void *get_input(void *context, size_t n, Tensor **out) { (void)context; *out = &input[n]; return NULL; }
 static void *get_output(void *context, size_t n, const int64_t *shape, size_t rank, Tensor **out) {
   const Op *op = registered[now];
@@ -45,17 +49,27 @@ static void *parallel(void *context, void (*run)(void *, size_t), size_t total, 
   return NULL;
 }
 
-static Slot table[300];
-static const Slot *get_api(uint32_t version) { (void)version; return table; }
+static Slot table[415];
+/* Only the places that a version has. */
+static const Slot *get_api(uint32_t version) {
+  if (version >= 24) table[414] = (Slot)get_both;
+  return table;
+}
+
+static const char *version_text;
+static const char *version(void) { return version_text; }
 
 static void take(void *to, size_t bytes) { if (bytes && fread(to, bytes, 1, stdin) != 1) exit(0); }
 static void give(const void *from, size_t bytes) { if (bytes) fwrite(from, bytes, 1, stdout); }
 
-int main(void) {
+/* The argument is the version of ONNX Runtime: "1.17.0". */
+int main(int count_of_arguments, char **arguments) {
+  if (count_of_arguments != 2) return 2;
+  version_text = arguments[1];
   table[0] = (Slot)create_status, table[26] = (Slot)create_domain, table[27] = (Slot)add_op, table[28] = (Slot)add_domain;
   table[51] = (Slot)get_data, table[61] = (Slot)get_rank, table[62] = (Slot)get_shape, table[65] = (Slot)get_info;
   table[90] = (Slot)get_input, table[91] = (Slot)get_output, table[99] = (Slot)release, table[274] = (Slot)parallel;
-  OrtApiBase base = {get_api, NULL};
+  OrtApiBase base = {get_api, version};
   const char *problem = (const char *)RegisterCustomOps(NULL, &base);
   if (problem != NULL) return fprintf(stderr, "%s\n", problem), 1;
   for (;;) {

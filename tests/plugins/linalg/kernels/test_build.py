@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -15,6 +17,7 @@ from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build, compiler
 from gehost_linalg.kernels.emit import source
 from gehost_linalg.kernels.library import fused, names_in
+from tests.plugins.linalg.kernels.emulated import VERSIONS, Emulator, program
 from tests.plugins.linalg.kernels.fused_models import Case, fused_model, run, session
 
 CASE = Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)")
@@ -115,3 +118,20 @@ def test_two_sessions_share_a_library(cc: str, text: str, tmp_path: Path) -> Non
     first, second = session(model, tmp_path / "a.so"), session(model, tmp_path / "a.so")
     feeds = {value.name: np.ones(3, np.float32) for value in model.graph.input}
     assert str(run(first, feeds)) == str(run(second, feeds)) == str(run(session(model), feeds))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_shapes_before_and_after_1_24(cc: str, tmp_path: Path, version: str) -> None:
+    """Both ways to read a shape, in a program that stands for ONNX Runtime."""
+    onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
+    kernels = fused(str(tmp_path / "fused.onnx")).kernels
+    made = program(kernels, shlex.split(cc), "", tmp_path)
+    emulator = Emulator([str(made), version])
+    x, z = np.array([0, 1, 2], np.float32), np.array([0.5, 0, 1], np.float32)
+    found = emulator(0, [x, z], [x.dtype])
+    assert not isinstance(found, str)
+    np.testing.assert_allclose(found[0], np.tanh(x + z), rtol=1e-6)
+    refused = emulator(0, [x[None], z], [x.dtype])
+    assert isinstance(refused, str)
+    assert "input 0 has rank 2, wanted 1" in refused
+    emulator.close()
