@@ -47,7 +47,7 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
     """
-    kinds = (_attributes, _constants, _readers, _shapes, _dtypes, _operands, _places)
+    kinds = (_attributes, _constants, readers, _shapes, _dtypes, _operands, _places)
     found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
     equal = Mutation(
         "attribute",
@@ -231,8 +231,8 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
 # users and places
 
 
-def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield inner tensors with another user, or as a graph output."""
+def readers(model: onnx.ModelProto, rng: np.random.Generator | None = None) -> Iterator[Mutation]:
+    """Yield inner tensors with another user, or as a graph output; ``rng`` is not used."""
     del rng
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:

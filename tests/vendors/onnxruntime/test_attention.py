@@ -259,6 +259,13 @@ def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
     ("key", "changes"),
     [
         ("fill", {"mask": "a = Where (keep, s, low)"}),
+        (
+            "scale",
+            {
+                "scores": FORMS["scale at the product"].replace("scale", "lowest"),
+                "mask": "a = Where (keep, s, lowest)",
+            },
+        ),
         ("fill", {"mask": "tops = ReduceMax <keepdims = 0> (q) a = Where (keep, s, tops)"}),
         (
             "dtype",

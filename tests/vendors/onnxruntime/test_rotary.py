@@ -63,6 +63,7 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
     "angles that differ in the batch": ("batch", {"frequencies": "B, S, 4"}),
     "angles of another length": ("batch", {"frequencies": "1, T, 4"}),
     "slices that are no halves": ("slices", {"rotation": ROTATION.replace("i0, i4", "i1, i5")}),
+    "no angles": ("halves", {"rotation": ROTATION.replace("Mul (x, cos)", "Mul (x, x)")}),
     "no projection": ("layout", {"split": "xn = Reshape (q, heads) xs = Neg (xn)"}),
 }
 

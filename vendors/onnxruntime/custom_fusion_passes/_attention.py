@@ -536,11 +536,18 @@ def factor_of(node: Node) -> tuple[Value, float] | None:
 
 def is_product(value: Value | None) -> bool:
     """Whether a value is a matrix product, perhaps scaled."""
+    return product_factor(value) is not None
+
+
+def product_factor(value: Value | None) -> float | None:
+    """The constant that scales a matrix product, 1 without one; None for another value."""
     node = None if value is None else value.producer
+    total = 1.0
     while node is not None and node.op in ("Mul", "Div"):
         factor = factor_of(node)
         node = None if factor is None else factor[0].producer
-    return node is not None and node.op == "MatMul"
+        total *= 1.0 if factor is None else factor[1]
+    return total if node is not None and node.op == "MatMul" else None
 
 
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
@@ -571,4 +578,5 @@ __all__ = [
     "find_attention",
     "is_product",
     "joined",
+    "product_factor",
 ]

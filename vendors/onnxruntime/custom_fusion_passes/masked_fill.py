@@ -30,7 +30,7 @@ from gehost import (
     TensorType,
 )
 
-from ._attention import is_product
+from ._attention import is_product, product_factor
 from ._causal import EXCLUDED
 from ._instances import ATTENTION, KEEP, QKV, instance
 from ._scores import BiasedScores, biased_scores
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from gehost import CustomPassContext, Graph, Node, Value
 
+_LARGEST_SCALE = 1e6
+
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtMaskedFillPass(FusionBasePass):
@@ -52,7 +54,8 @@ class OrtMaskedFillPass(FusionBasePass):
     before it.
     Keeps: the numbers for finite scores and biases below 1e22. A Where also hides NaN in a
     score; the sum does not.
-    Refuses: ``fill``: no constant number of at most −1e30; ``dtype``: not float32.
+    Refuses: ``fill``: no constant number of at most −1e30; ``dtype``: not float32; ``scale``: the
+    product is scaled by more than 1e6, so that its scores may be infinite.
     Source: the definition of float32 sums.
     """
 
@@ -75,12 +78,16 @@ class OrtMaskedFillPass(FusionBasePass):
             array = None if fill is None else fill.array
             number = math.nan if array is None or array.size != 1 else float(array.reshape(-1)[0])
             scores = where.inputs[slot]
+            parts = biased[slot]
+            factor = product_factor(scores if parts is None else parts.product) or 0.0
             if scores is None or scores.dtype != DataType.FLOAT:
                 context.refuse(where, "dtype: float32 only")
             elif not number <= EXCLUDED:
                 context.refuse(where, f"fill: {number:g}, wanted a constant of at most -1e30")
+            elif abs(factor) > _LARGEST_SCALE:
+                context.refuse(where, f"scale: {factor:g}, wanted at most {_LARGEST_SCALE:g}")
             else:
-                _fuse(graph, context, where, slot, number, masks, biased[slot])
+                _fuse(graph, context, where, slot, number, masks, parts)
         for mask in masks.values():  # of refused rewrites
             if mask.producer is not None and not mask.readers:
                 graph.remove_node(mask.producer)

@@ -183,7 +183,7 @@ def _checked(
     halves = _slice(low, 0, size // 2, sizes) and _slice(high, size // 2, last, sizes, size)
     if size % 2 or axis not in (-1, 3) or not halves:
         raise NoMatch("slices: not the two halves of the last axis")
-    cos = next(one for one in straight.inputs if one is not x)
+    cos = next((one for one in straight.inputs if one is not x), None)
     sin = next(one for one in turned.inputs if one is not rotated)
     for angles, function in ((cos, "Cos"), (sin, "Sin")):
         shape = sizes.of(angles)

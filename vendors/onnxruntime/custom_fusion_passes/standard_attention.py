@@ -75,9 +75,10 @@ class OrtStandardAttentionPass(FusionBasePass):
     Forms: all that ``OrtAttentionPass`` fuses; heads of k and v that Unsqueeze, Expand and Reshape
     repeat are read by several heads of q.
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
-    Keeps: the numbers. A mask that may hold the lowest float32 gets the next larger number there.
-    Refuses: ``mask``: not proven to hold no -inf, where no guard makes rows without positions 0:
-    ``--assume no-empty-rows`` takes it for granted.
+    Keeps: the numbers, for at least one key. A mask that may hold the lowest float32 gets the next
+    larger number there.
+    Refuses: ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
+    no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
     """
 
@@ -87,6 +88,9 @@ class OrtStandardAttentionPass(FusionBasePass):
         sizes = GraphSizes(graph)
         masks: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
+            if 0 in (sizes.of(kernel.inputs[1]) or ()):
+                context.refuse(kernel, "length: there are no keys, and the kernel takes none such")
+                continue
             guard = _guard(kernel)
             mask = kernel.input(5)
             if mask is not None:
