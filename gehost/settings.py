@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from gehost.errors import UsageError, VendorError
-from gehost.spelling import hint
+from gehost.spelling import hint, nearest
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -129,12 +128,12 @@ def check_settings(
         if not dot:
             raise UsageError(f"setting {key}: wanted NAME.option=value, the name of a {owners}")
         if owner not in declared:
-            near = difflib.get_close_matches(owner, list(declared), 3)
+            near = nearest(owner, declared, 3)
             hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes -v` lists them"
             raise UsageError(f"setting {key}: there is no {owners} {owner}; {hint}")
         names = [option.name for option in declared[owner]]
         if name not in names:
-            near = difflib.get_close_matches(name, names, 3)
+            near = nearest(name, names, 3)
             listed = f"its options are {', '.join(names)}" if names else "it has none"
             hint = f"did you mean {' or '.join(near)}?" if near else listed
             raise UsageError(f"setting {key}: {owner} has no option {name}; {hint}")

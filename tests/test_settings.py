@@ -98,6 +98,8 @@ def test_values_are_what_is_set_else_the_defaults() -> None:
             1,
             "setting Fuze.most: there is no pass or importer Fuze; did you mean Fuse?",
         ),
+        ("fUSE.most", 1, "there is no pass or importer fUSE; did you mean Fuse?"),
+        ("Fuse.MOST", 1, "Fuse has no option MOST; did you mean most?"),
         ("Zzz.most", 1, "there is no pass or importer Zzz; `gehost passes -v` lists them"),
         ("Fuse.mots", 1, "setting Fuse.mots: Fuse has no option mots; did you mean most?"),
         ("Fuse.zzzz", 1, "its options are control, most, ratio, deep, unset"),

@@ -706,11 +706,20 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
         cause, where = failure, f"the refused model was not kept: {failure}"
     error = NumbersDifferError(
         f"the numbers differ from those of {path}: {report.verify['summary']}; {where}; "
-        "gehost bisect finds the rewrite",
+        f"{_suspects(report)}",
         where=output,
     )
     error.report, error.__cause__ = report, cause
     return error
+
+
+def _suspects(report: Report) -> str:
+    """Return what may have changed the numbers, or how to find it."""
+    if any(record.replaced for record in report.passes):
+        return "gehost bisect finds the rewrite"
+    opset = report.options["opset"]
+    converted = "" if opset is None else f"the conversion to opset {opset} or "
+    return f"no pass rewrote anything: {converted}the clean-up did it (try --no-cleanup)"
 
 
 def _path(given: Any, what: str) -> str:

@@ -6,7 +6,6 @@ Each occurrence of a symbol gets the same size.
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import onnx.shape_inference
 
 from gehost.errors import UsageError
 from gehost.ir.files.skeleton import skeleton
+from gehost.spelling import nearest
 
 _SMALL = 1024
 """Largest number of elements of initializers that may be shapes, whose data inference needs."""
@@ -129,7 +129,7 @@ def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: se
         if not dim.HasField("dim_value") and not dim.dim_param
     ]
     listed = [*sorted(symbols), *unnamed]
-    near = difflib.get_close_matches(name, [*listed, *inputs], 2)
+    near = nearest(name, [*listed, *inputs], 2)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     else:
@@ -245,6 +245,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 def contradictions(proto: onnx.ModelProto) -> list[str]:
     """Return what ONNX's shape inference finds wrong: at most one node, and Reshapes."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
+    _name_nodes(lean.graph)
     found: list[str] = []
     try:
         inferred = _inferred(lean)
@@ -254,6 +255,14 @@ def contradictions(proto: onnx.ModelProto) -> list[str]:
         found.append(re.sub(r"\[\w+Error\] |Inference error\(s\): ", "", line))
         inferred = onnx.shape_inference.infer_shapes(lean)
     return [*found, *_wrong_reshapes(inferred.graph, {})]
+
+
+def _name_nodes(graph: onnx.GraphProto) -> None:
+    """Name nameless nodes by their first outputs, which ONNX's errors show."""
+    for node in graph.node:
+        node.name = node.name or next(filter(None, node.output), "")
+        for body in _bodies(node.attribute):
+            _name_nodes(body)
 
 
 def _inferred(lean: onnx.ModelProto) -> onnx.ModelProto:

@@ -72,8 +72,15 @@ class Region:
             A ``Rejection`` if there is no node, one was removed, they belong to several graphs
             (``graphs: …``), no result is used outside (``dead: …``), or a path leaves the nodes and
             comes back (``not convex: through …``).
+
+        Raises:
+            PassError: ``nodes`` is no iterable of nodes.
         """
-        inside = dict.fromkeys(nodes)
+        given: Any = nodes  # an author may pass anything
+        listed: list[Any] = list(given) if isinstance(given, Iterable) else []  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(given, Iterable) or not all(isinstance(node, Node) for node in listed):
+            raise PassError(f"Region.of_nodes wants a list of nodes, got {given!r}")
+        inside: dict[Node, None] = dict.fromkeys(listed)
         if not inside:
             return Rejection("empty: a region needs a node")
         removed = next((node for node in inside if not node.in_graph), None)

@@ -284,6 +284,21 @@ def test_a_model_of_other_numbers_never_gets_the_outputs_name(
     assert caught.value.model is None
 
 
+def test_a_conversion_that_changes_numbers_is_named_where_no_pass_rewrote(
+    model_file: Path, old_output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(model: onnx.ModelProto, version: int) -> None:
+        model.opset_import[0].version = version
+        next(node for node in model.graph.node if node.op_type == "Neg").op_type = "Abs"
+
+    monkeypatch.setattr("gehost.host.host.raise_opset", wrong)
+    options = HostOptions(verify=True, opset=23, plugins=False)
+    with pytest.raises(
+        NumbersDifferError, match="no pass rewrote anything: the conversion to opset 23 or"
+    ):
+        Host(options).compile(model_file, old_output)
+
+
 def test_a_model_in_memory_of_other_numbers_comes_with_the_error(vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     with pytest.raises(

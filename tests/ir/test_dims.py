@@ -111,13 +111,13 @@ def with_weight(text: str) -> onnx.ModelProto:
         (MODEL, {"c:0": 2}, "--dim c:0=2: this dimension is 3"),
         (MODEL, {"seq": 2, "x:1": 3}, '--dim x:1=3: --dim seq=2 makes "seq" 2'),
         (MODEL, {"batch": 2}, '--dim: "batch - 3", a dimension of "f", would be -1'),
-        (MATMUL, {"k": 3}, "--dim k=3: the model contradicts it: (op_type:MatMul): Incompatible dimensions"),
+        (MATMUL, {"k": 3}, "--dim k=3: the model contradicts it: (op_type:MatMul, node name: y): Incompatible dimensions"),
         (RESHAPE, {"n": 3}, 'the model contradicts it: Reshape of "x" from [3, 4] to [2, 8]'),
         (OPEN, {"n": 0}, 'the model contradicts it: Reshape of "x" from [0, ?] to [3, 4]'),
         (OPEN, {"m": 5}, 'the model contradicts it: Reshape of "x" from [?, 5] to [3, 4]'),
         (SHAPES, {"n": 2, "m": 3}, 'the model contradicts it: Reshape of "x" from [2, 3] to [3, 4]'),
         (MODEL, {"z:0": 2}, "--dim z:0=2: no input has"),
-        (SAME, {"n": 3, "m": 2}, "--dim n=3, m=2: the model contradicts it: (op_type:Add): Incompatible"),
+        (SAME, {"n": 3, "m": 2}, "--dim n=3, m=2: the model contradicts it: (op_type:Add, node name: y): Incompatible"),
     ],
 )  # fmt: skip
 def test_a_name_or_size_that_does_not_fit_is_refused(text: str, dims: Any, told: str) -> None:

@@ -360,3 +360,11 @@ def test_a_region_knows_that_it_is_out_of_date() -> None:
     assert found.stale() == 'no node of the region produces "b" any more'
     graph.model.undo(mark)
     assert found.stale() == ""
+
+
+@pytest.mark.parametrize(
+    "given", [lambda node: node, lambda _: [3], lambda node: [[node]], lambda _: 5]
+)
+def test_a_region_of_anything_but_nodes_is_refused_in_one_line(given):
+    with pytest.raises(PassError, match="of_nodes wants a list of nodes, got "):
+        Region.of_nodes(given(node(load(CHAIN), "a")))
