@@ -44,8 +44,7 @@ class Block:
         }
         self.made_by: dict[Value, Op] = {}
         self.readers: dict[Value, dict[Op, int]] = {}
-        self._scalar_readers: dict[Value, dict[Op, None]] = {}
-        """The operations that read a value as a size, a fill or in their payload."""
+        """How often an operation reads a value; a scalar also as a size, a fill or in a payload."""
         self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
         read: set[Value] = set()
         for op in self.place:
@@ -70,13 +69,7 @@ class Block:
         return [op for op in self.at if op is not None]
 
     def is_dead(self, value: Value) -> bool:
-        read = self.readers.get(value) or self._scalar_readers.get(value)
-        return value not in self._kept and not read
-
-    def users(self, value: Value) -> dict[Op, None]:
-        """The operations that read a value, as operand or as scalar."""
-        readers = dict.fromkeys(self.readers.get(value, ()))
-        return readers | self._scalar_readers.get(value, {})
+        return value not in self._kept and not self.readers.get(value)
 
     def operand(self, consumer: Op, index: int) -> OpOperand:
         """An operand with its producer and the uses of that."""
@@ -143,19 +136,14 @@ class Block:
             del self.made_by[result]
 
     def _read(self, op: Op) -> None:
-        for value in op.operands:
+        for value in (*op.operands, *op.scalars):
             if value in self.made_by:
                 readers = self.readers[value]
                 readers[op] = readers.get(op, 0) + 1
-        for value in op.scalars:
-            if value in self.made_by:
-                self._scalar_readers.setdefault(value, {})[op] = None
 
     def _unread(self, op: Op) -> None:
-        for value in op.operands:
+        for value in (*op.operands, *op.scalars):
             self.readers.get(value, {}).pop(op, None)
-        for value in op.scalars:
-            self._scalar_readers.get(value, {}).pop(op, None)
 
     def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
         """The operations on a path from ``producer`` to ``consumer``, without the two."""
@@ -164,7 +152,9 @@ class Block:
         stack = [producer]
         while stack:
             op = stack.pop()
-            for reader in dict.fromkeys(each for value in op.results for each in self.users(value)):
+            for reader in dict.fromkeys(
+                each for value in op.results for each in self.readers[value]
+            ):
                 if reader is consumer and op is not producer:
                     path = [op]
                     while (before := came[path[-1]]) is not producer:
@@ -317,7 +307,7 @@ class Driver:
                 self._changed[maker] = None
                 for result in maker.results:
                     self._note_readers(result)
-            if maker in self._changed and len(self.block.users(value)) < 2:
+            if maker in self._changed and len(self.block.readers[value]) < 2:
                 self._work.setdefault(maker)
 
     def _fuse_first(self, consumer: Generic) -> bool:

@@ -243,8 +243,12 @@ def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
     producer, consumer = operand.generics()
     if not any(map(producer.reads_out, range(len(producer.outs)))):
         return None
-    missing = not_permuted(consumer, operand.index)
-    return None if missing is None else Refusal("out-updated-again", missing)
+    read = _loops_of(consumer, operand.index)
+    if read is not None and all(
+        loop in read or size == 1 for loop, size in enumerate(consumer.extents())
+    ):
+        return None
+    return Refusal("out-updated-again", f"read by {consumer.maps[operand.index].body()}")
 
 
 def results_are_complete(operand: OpOperand) -> Refusal | None:
@@ -254,24 +258,15 @@ def results_are_complete(operand: OpOperand) -> Refusal | None:
     ``share``.
     """
     _, consumer = operand.generics()
-    map_ = consumer.maps[operand.index]
-    shape = operand.value.shape or (None,) * len(map_.results)
-    bare = [each for each in map_.results if isinstance(each, Dim)]
-    for axis, each in enumerate(map_.results):
-        is_single = isinstance(each, Const) and shape[axis] == 1
-        if not is_single and (
-            not isinstance(each, Dim)
-            or bare.count(each) > 1
-            or axis in consumer.axes_maybe[operand.index]
-        ):
-            return Refusal("result-incomplete", f"read by {map_.body()}")
-    return None
+    if _loops_of(consumer, operand.index) is not None:
+        return None
+    return Refusal("result-incomplete", f"read by {consumer.maps[operand.index].body()}")
 
 
-def not_permuted(consumer: Generic, index: int) -> str | None:
-    """Why an operand is not read once at each point, or None.
+def _loops_of(consumer: Generic, index: int) -> set[int] | None:
+    """The loops that walk along an operand, None unless each axis has one of its own.
 
-    Loops and axes of size 1 do not count.
+    Axes of size 1 do not count.
     """
     map_ = consumer.maps[index]
     shape = consumer.operands[index].shape or (None,) * len(map_.results)
@@ -280,15 +275,8 @@ def not_permuted(consumer: Generic, index: int) -> str | None:
         for axis, each in enumerate(map_.results)
         if not (isinstance(each, Const) and shape[axis] == 1)
     ]
-    loops = {loop for loop, size in enumerate(consumer.extents()) if size != 1}
-    bare = [each.index for each in rest if isinstance(each, Dim)]
-    if (
-        len(bare) == len(rest) == len(set(bare))
-        and loops <= set(bare)
-        and not consumer.axes_maybe[index]
-    ):
-        return None
-    return f"read by {map_.body()}"
+    loops = {each.index for each in rest if isinstance(each, Dim)}
+    return loops if len(loops) == len(rest) and not consumer.axes_maybe[index] else None
 
 
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:

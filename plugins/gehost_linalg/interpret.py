@@ -63,13 +63,16 @@ class Broadcast(NamedTuple):
 
 
 def size_of(
-    size: Size, sizes: Mapping[str, int], rules: Mapping[str, Part | Broadcast]
+    size: Size, sizes: Mapping[str, int], rules: Mapping[str, Part | Broadcast] | None = None
 ) -> int | None:
     """The number of a size, by its name or from others."""
-    known = named_size(size, sizes)
-    rule = rules.get(size) if isinstance(size, str) else None
-    if known is not None or rule is None:
-        return known
+    if not isinstance(size, str):
+        return size
+    if size.isdecimal() or size in sizes:
+        return int(size) if size.isdecimal() else sizes[size]
+    rule = (rules or {}).get(size)
+    if rule is None:
+        return None
     if isinstance(rule, Part):
         whole = size_of(rule.whole, sizes, rules)
         return (
@@ -86,18 +89,6 @@ def size_of(
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The numpy dtype of an element type."""
     return np.dtype(_NUMPY[dtype])
-
-
-def _f(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """A function of ``math``, in double precision, else NaN."""
-
-    def apply(x: Any) -> Any:
-        try:
-            return type(x)(function(float(x)))
-        except (ValueError, OverflowError):
-            return type(x)(math.nan)
-
-    return apply
 
 
 def _nan_first(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -168,7 +159,7 @@ _UNARY: Mapping[str, Callable[[Any], Any]] = {
     "math.ceil": np.ceil,
     "math.cos": np.cos,
     "math.cosh": np.cosh,
-    "math.erf": _f(math.erf),
+    "math.erf": lambda x: type(x)(math.erf(float(x))),
     "math.exp": np.exp,
     "math.exp2": np.exp2,
     "math.expm1": np.expm1,
@@ -326,14 +317,7 @@ def _shape(
         return list(array.shape)
     value = op.operands[position]
     shape = value.shape or (None,) * len(op.maps[position].results)
-    return [named_size(size, sizes) for size in shape]
-
-
-def named_size(size: Size, sizes: Mapping[str, int]) -> int | None:
-    """The number that a size or its name stands for."""
-    if isinstance(size, str):
-        return int(size) if size.isdecimal() else sizes.get(size)
-    return size
+    return [size_of(size, sizes) for size in shape]
 
 
 def _made(op: Generic, position: int, array: Array | None, extents: Sequence[int]) -> Array:
@@ -344,7 +328,7 @@ def _made(op: Generic, position: int, array: Array | None, extents: Sequence[int
     shape: list[int] = []
     for axis, result in enumerate(op.maps[position].results):
         size = value.shape[axis] if value.shape is not None else None
-        known = extents[result.index] if isinstance(result, Dim) else named_size(size, {})
+        known = extents[result.index] if isinstance(result, Dim) else size_of(size, {})
         if known is None:
             raise ValueError(f"{op.name}: the size of axis {axis} of {value!r} is not known")
         shape.append(known)
@@ -414,7 +398,7 @@ def interpret(
         if value.kind == "extent" and value.name in sizes:
             return np.asarray(sizes[value.name])
         if value.constant is not None:
-            shape = [named_size(size, sizes) or 0 for size in value.shape or ()]
+            shape = [size_of(size, sizes) or 0 for size in value.shape or ()]
             return np.broadcast_to(value.constant, shape).astype(numpy_dtype(value.dtype))
         raise ValueError(f"%{value.name} has no value")
 
@@ -431,7 +415,7 @@ def interpret(
             else None
             for size in value.shape or ()
         ]
-        numbers = [named_size(size, sizes) for size in shape]
+        numbers = [size_of(size, sizes) for size in shape]
         if any(size is None for size in numbers):
             return None
         fill = (
@@ -463,7 +447,7 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         return np.concatenate(arrays, int(op.attribute))
     if op.name == "tensor.extract_slice":
         begins = [int(each) for each in str(op.attribute).split(",")]
-        lengths = [named_size(size, sizes) for size in op.results[0].shape or ()]
+        lengths = [size_of(size, sizes) for size in op.results[0].shape or ()]
         if None in lengths:
             raise ValueError(f"{op.label}: the size of a part is not known")
         pairs = zip(begins, lengths, strict=True)
@@ -486,7 +470,7 @@ def _reshaped(op: Opaque, array: Array, sizes: Mapping[str, int]) -> Array:
     groups = axes_of(op)
     if op.name == COLLAPSE:
         return array.reshape([math.prod([array.shape[axis] for axis in group]) for group in groups])
-    shape = [named_size(size, sizes) for size in op.results[0].shape or ()]
+    shape = [size_of(size, sizes) for size in op.results[0].shape or ()]
     for whole, group in zip(array.shape, groups, strict=True):
         unknown = [axis for axis in group if shape[axis] is None]
         known = math.prod([shape[axis] or 1 for axis in group if axis not in unknown])
