@@ -147,7 +147,9 @@ def test_older_opsets_do_not_apply(standard: Host) -> None:
     assert record.status == "not applicable"
 
 
-def grouped(times: str = "{1, 1, 2, 1, 1}", repeat: str = REPEATED) -> onnx.ModelProto:
+def grouped(
+    times: str = "{1, 1, 2, 1, 1}", repeat: str = REPEATED, scores: str = "s = MatMul (qt, kk)"
+) -> onnx.ModelProto:
     """Two heads of q for each of k and v."""
     return parse(f"""<ir_version: 8, opset_import: ["" : 23]>
     main (float[B, S, 16] q, float[B, S, 8] k, float[B, S, 8] v, bool[B, 1, S, S] keep) => (float[B, S, 16] out)
@@ -157,7 +159,7 @@ def grouped(times: str = "{1, 1, 2, 1, 1}", repeat: str = REPEATED) -> onnx.Mode
         kh = Reshape (k, few) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
         vh = Reshape (v, few) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
         {repeat}
-        kk = Transpose <perm = [0, 1, 3, 2]> (kr) s = MatMul (qt, kk)
+        kk = Transpose <perm = [0, 1, 3, 2]> (kr) {scores}
         mask = Where (keep, zero, lowest) a = Add (s, mask) {SOFTMAX}
         y = MatMul (p, vr) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)
     }}""")
@@ -167,7 +169,7 @@ def grouped_feeds() -> Any:
     given = feeds()
     rng = np.random.default_rng(1)
     return {
-        "q": rng.normal(size=(2, 3, 16)).astype(np.float32),
+        "q": rng.normal(size=(2, 3, 16)).astype(np.float32) * 3,
         **{name: given[name] for name in ("k", "v", "keep")},
     }
 
@@ -203,6 +205,86 @@ def test_heads_that_are_repeated_otherwise_stay(standard: Host, run: Any, repeat
     assert operators(compiled)["Attention"] == 1
     assert operators(compiled)["Expand"] == 2
     inputs = grouped_feeds()
+    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+
+
+PRODUCT = FORMS["no scale"].replace("s = ", "m = ")
+CAPS = {
+    "a scale before the cap": f"{PRODUCT} n = Mul (m, scale) d = Div (n, inverse) t = Tanh (d) s = Mul (t, inverse)",
+    "the cap on the left": f"{PRODUCT} d = Mul (root, m) t = Tanh (d) s = Mul (inverse, t)",
+    "both factors negative": f"{PRODUCT} d = Mul (m, negative) t = Tanh (d) s = Mul (t, negative)",
+    "no factor behind": f"{PRODUCT} s = Tanh (m)",
+    "k by Reshape, Transpose, Reshape": FORMS["k by Reshape, Transpose, Reshape"].replace(
+        "s = Mul (m, scale)", "t = Tanh (m) s = Mul (t, inverse)"
+    ),
+    "heads that are no projection": """qr = Neg (qt) kr = Neg (kt) kk = Transpose <perm = [0, 1, 3, 2]> (kr)
+        m = MatMul (qr, kk) t = Tanh (m) s = Mul (t, inverse)""",
+    "heads that are third": """qr = Neg (qh) kr = Neg (kh) qrt = Transpose <perm = [0, 2, 1, 3]> (qr)
+        kk = Transpose <perm = [0, 2, 3, 1]> (kr) m = MatMul (qrt, kk) t = Tanh (m) s = Mul (t, inverse)""",
+}
+
+
+@pytest.mark.parametrize("scores", CAPS.values(), ids=CAPS)
+@pytest.mark.parametrize("mask", ["", "B1ST", "B11T"])
+def test_capped_scores_are_the_kernels(standard: Host, run: Any, scores: str, mask: str) -> None:
+    """Tanh of the scores, as in Gemma 2; the mask is added behind it."""
+    counts = fused(standard, run, model(scores, MASKS[mask], opset=23))
+    assert not counts["Tanh"] + counts["MatMul"]
+
+
+@pytest.mark.parametrize("opset", [23, 24])
+@pytest.mark.parametrize("mask", ["B1ST", "B11T"])
+def test_capped_scores_behind_a_guard(standard: Host, run: Any, opset: int, mask: str) -> None:
+    given = model(CAPS["no factor behind"], MASKS[mask], GUARD, fill="far", opset=opset)
+    assert not fused(standard, run, given)["IsNaN"]
+
+
+def test_capped_scores_of_repeated_heads(standard: Host, run: Any) -> None:
+    given = grouped(scores="m = MatMul (qt, kk) s = Tanh (m)")
+    compiled, _ = standard.run(given)
+    assert operators(compiled)["Attention"] == 1
+    assert not operators(compiled)["Expand"] + operators(compiled)["Tanh"]
+    inputs = grouped_feeds()
+    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(given).run(inputs), Runner(compiled, engine="reference").run(inputs))
+
+
+CAPPED = CAPS["the cap on the left"]
+CAPPED_NEAR_MISSES: dict[str, tuple[str, Any]] = {
+    "the mask inside the cap": (
+        "scores",
+        {"scores": PRODUCT, "mask": "x = Add (m, mask) s = Tanh (x) a = Add (s, mask)"},
+    ),
+    "one factor negative": (
+        "scale",
+        {"scores": f"{PRODUCT} t = Tanh (m) s = Mul (t, negative)"},
+    ),
+    "-inf without a guard": ("mask", {"scores": CAPPED, "fill": "far"}),
+    "unequal head counts": ("heads", {"scores": CAPPED, "heads": (2, 1, 1)}),
+    "no keys": ("length", {"scores": CAPPED, "mask": MASKS[""], "length": "0"}),
+    "probabilities that are an output": (
+        "shared",
+        {"scores": CAPPED, "outputs": "float[B, S, 8] out, float[B, 2, S, S] p"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"), CAPPED_NEAR_MISSES.values(), ids=list(CAPPED_NEAR_MISSES)
+)
+def test_capped_near_misses(standard: Host, run: Any, key: str, changes: Any) -> None:
+    given = model(opset=23, **changes)
+    compiled, report = standard.run(given)
+    (record,) = [one for one in report.passes if one.name == "OrtStandardAttentionPass"]
+    assert operators(compiled)["Softmax"] == 1
+    if key == "scores":  # it is no cap of a product: the pass leaves it to OrtAttentionPass
+        (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
+    assert list(record.rejected) == [key]
+    if key == "length":
+        return  # the feeds have keys
+    inputs = feeds()
+    for name, heads in zip("kv", changes.get("heads", (2, 2, 2))[1:], strict=True):
+        inputs[name] = inputs[name][..., : 4 * heads]
     assert_equal(Runner(given).run(inputs), run(compiled, inputs))
 
 

@@ -48,6 +48,8 @@ class Attention:
     mask: Value | None
     mask_reader: Node | None
     scale: float
+    softcap: float
+    """c of ``c · tanh(scores / c)``, which are the scores below the mask; 0 without it."""
     guarded: bool
     heads: int
     sizes: tuple[Size, Size, Size, Size]
@@ -61,13 +63,18 @@ class Attention:
     nodes: list[Node] = field(default_factory=list["Node"])
 
 
-def find_attention(softmax: Node, sizes: GraphSizes) -> Attention:
+def find_attention(softmax: Node, sizes: GraphSizes, *, capped: bool = False) -> Attention:
     """Find the attention around a Softmax.
+
+    Args:
+        softmax: the node.
+        sizes: of its graph.
+        capped: scores may be capped by Tanh, as few kernels can.
 
     Raises:
         NoMatch: with the reason.
     """
-    finder = _Finder(sizes)
+    finder = _Finder(sizes, capped=capped)
     return finder.find(softmax)
 
 
@@ -79,8 +86,9 @@ def joined(value: Value, heads: int, sizes: GraphSizes) -> tuple[Value, list[Nod
 
 
 class _Finder:
-    def __init__(self, sizes: GraphSizes) -> None:
+    def __init__(self, sizes: GraphSizes, *, capped: bool = False) -> None:
         self._sizes = sizes
+        self._capped = capped
         self.nodes: list[Node] = []
         self._reshaped: list[Value] = []
         """Scores, after a Reshape between [B·N, S, T] and [B, N, S, T]."""
@@ -97,7 +105,7 @@ class _Finder:
         if scores.dtype != DataType.FLOAT:
             raise NoMatch(f"dtype: float32 only, got {scores.dtype}")
         self._take(softmax)
-        product, mask, mask_reader, scale = self._above(scores)
+        product, mask, mask_reader, scale, softcap = self._above(scores)
         q_read, k_read = _input(product, 0), _input(product, 1)
         q, q_scale = self._unscaled(q_read)
         k, k_scale = self._unscaled(k_read)
@@ -130,6 +138,7 @@ class _Finder:
             mask,
             mask_reader,
             scale,
+            softcap,
             guarded,
             heads,
             (batch, heads, rows, columns),
@@ -173,8 +182,8 @@ class _Finder:
         if node not in self.nodes:
             self.nodes.append(node)
 
-    def _above(self, scores: Value) -> tuple[Node, Value | None, Node | None, float]:
-        """Return q·kᵀ, the mask and its Add, and the scale between them."""
+    def _above(self, scores: Value) -> tuple[Node, Value | None, Node | None, float, float]:
+        """Return q·kᵀ, the mask and its Add, and scale and cap between them."""
         mask: Value | None = None
         reader: Node | None = None
         scores = self._unreshaped(scores)
@@ -190,11 +199,15 @@ class _Finder:
             self._own(scores, "the masked scores")
             scores = self._unreshaped(inner)
         value, scale = self._unscaled(scores)
-        product = value.producer
+        product, softcap = value.producer, 0.0
+        if self._capped and product is not None and product.op == "Tanh":
+            self._take(product)
+            value, inner = self._unscaled(_input(product, 0))
+            product, softcap, scale = value.producer, abs(scale), scale * inner  # Tanh is odd
         if product is None or product.op != "MatMul":
             raise NoMatch(f"scores: {_first_other(value)} between q·kᵀ and Softmax")
         self._take(product)
-        return product, mask, reader, scale
+        return product, mask, reader, scale, softcap
 
     def _product_of(self, left: Value, right: Value) -> Value | None:
         """Return the addend that is a product; the other is the mask.
@@ -203,6 +216,8 @@ class _Finder:
         """
         both = (left, right)
         direct = next((one for one in both if is_product(one)), None)
+        if direct is None and self._capped:
+            direct = next((one for one in both if is_capped(one)), None)
         if direct is not None:
             return direct
         reshaped = [one for one in both if one.producer and one.producer.op == "Reshape"]
@@ -550,6 +565,15 @@ def product_factor(value: Value | None) -> float | None:
     return total if node is not None and node.op == "MatMul" else None
 
 
+def is_capped(value: Value | None) -> bool:
+    """Whether a value is Tanh of a matrix product, both perhaps scaled."""
+    node = None if value is None else value.producer
+    while node is not None and node.op in ("Mul", "Div"):
+        factor = factor_of(node)
+        node = None if factor is None else factor[0].producer
+    return node is not None and node.op == "Tanh" and is_product(node.inputs[0])
+
+
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
     """Operand and constant [width] of an Add, or None."""
     if node.op != "Add":
@@ -576,6 +600,7 @@ __all__ = [
     "added_constant",
     "factor_of",
     "find_attention",
+    "is_capped",
     "is_product",
     "joined",
     "product_factor",

@@ -25,12 +25,15 @@ class Heads:
 
 def keys_and_values(kernel: Node, sizes: GraphSizes) -> tuple[Heads, Heads]:
     """Return k and v of a MultiHeadAttention without the repeats of heads."""
-    heads = int(kernel.attrs["num_heads"])
-    keys, values = (
-        Heads(value, heads, len(sizes.of(value) or ()) == 4)
-        for value in kernel.inputs[1:3]
-        if value is not None
-    )
+    keys, values = kernel.inputs[1:3]
+    assert keys is not None
+    assert values is not None
+    return fewest_heads(keys, values, int(kernel.attrs["num_heads"]), sizes)
+
+
+def fewest_heads(k: Value, v: Value, heads: int, sizes: GraphSizes) -> tuple[Heads, Heads]:
+    """Return k and v, of rank 3 or [B, N, T, H], without the repeats of heads."""
+    keys, values = (Heads(value, heads, len(sizes.of(value) or ()) == 4) for value in (k, v))
     few = _unrepeated(keys, sizes), _unrepeated(values, sizes)
     return few if few[0].count == few[1].count else (keys, values)
 

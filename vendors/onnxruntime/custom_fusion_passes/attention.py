@@ -140,7 +140,7 @@ class OrtAttentionPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        masks = _Masks(graph)
+        masks = Masks(graph)
         for softmax in graph.nodes_of("Softmax"):
             sizes = masks.sizes
             try:
@@ -162,26 +162,19 @@ class OrtAttentionPass(FusionBasePass):
         yield instance(f"{QKV}, {KEEP}", guarded.format(masked=mask))
 
     def _fuse(
-        self, graph: Graph, context: CustomPassContext, found: Attention, masks: _Masks
+        self, graph: Graph, context: CustomPassContext, found: Attention, masks: Masks
     ) -> None:
         rows = None
-        if found.mask is not None and found.mask_reader is not None:
-            mask = masks.expanded(found)
-            if mask is None:
-                context.refuse(
-                    found.softmax, "mask: to be expanded to a size that is none of an input"
-                )
+        problem = masks.attach(graph, found)
+        if problem:
+            context.refuse(found.softmax, problem)
+            return
+        if found.mask is not None and found.guarded and not masks.is_finite(found.mask):
+            if (masks.sizes.of(found.mask) or ())[1:2] != (1,):
+                context.refuse(found.softmax, "mask: of each head, where a guard makes rows 0")
                 return
-            if mask is not found.mask:
-                (slot,) = found.mask_reader.slots_of(found.mask)
-                graph.set_input(found.mask_reader, slot, mask)
-                found.mask = mask
-            if found.guarded and not masks.is_finite(mask):
-                if (masks.sizes.of(mask) or ())[1:2] != (1,):
-                    context.refuse(found.softmax, "mask: of each head, where a guard makes rows 0")
-                    return
-                rows = masks.rows(mask)
-        region = Region.of_nodes(_unshared(found))
+            rows = masks.rows(found.mask)
+        region = Region.of_nodes(unshared(found))
         if not region:
             context.refuse(found.softmax, region.reason)
             return
@@ -198,14 +191,14 @@ class OrtAttentionPass(FusionBasePass):
         builder = EsGraphBuilder("attention")
         inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
         query, key, value = (
-            _together(inputs[one], found.heads, masks.sizes.of(one))
+            together(inputs[one], found.heads, masks.sizes.of(one))
             if one in found.rows_first
             else inputs[one]
             for one in (found.q, found.k, found.v)
         )
         dims = masks.sizes.of(found.q)
         if found.q not in found.rows_first and len(dims or ()) == 4:
-            query = _together(es.Transpose(query, perm=HEADS_SECOND), found.heads, dims)
+            query = together(es.Transpose(query, perm=HEADS_SECOND), found.heads, dims)
         made = es.op("com.microsoft::MultiHeadAttention")(
             query,
             key,
@@ -235,7 +228,7 @@ class OrtAttentionPass(FusionBasePass):
         return all_same(after, (*before[:2], found.heads * before[3]))
 
 
-def _unshared(found: Attention) -> list[Node]:
+def unshared(found: Attention) -> list[Node]:
     """The nodes that nothing else needs: of others, the kernel's inputs are read besides."""
     inside = set(found.nodes)
     for node in sorted(inside, key=lambda one: one.order, reverse=True):
@@ -246,7 +239,7 @@ def _unshared(found: Attention) -> list[Node]:
     return [node for node in found.nodes if node in inside]
 
 
-def _together(rows: EsTensor, heads: int, dims: Sizes | None) -> EsTensor:
+def together(rows: EsTensor, heads: int, dims: Sizes | None) -> EsTensor:
     """[B, S, N·H] of [B, S, N, H]; ``dims`` end with H."""
     assert dims is not None
     assert isinstance(dims[3], int)
@@ -265,7 +258,7 @@ def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
     graph.add_node("Where", [rows, inner, zero], [made], name=name, after=kernel)
 
 
-class _Masks:
+class Masks:
     """Masks as the kernel takes them, each made once, with the original sizes."""
 
     def __init__(self, graph: Graph) -> None:
@@ -274,6 +267,19 @@ class _Masks:
         self._expanded: dict[tuple[str, object], Value] = {}
         self._rows: dict[str, Value] = {}
         self._padded: dict[str, Value] = {}
+
+    def attach(self, graph: Graph, found: Attention) -> str:
+        """Give an attention its mask with all axes; return why that cannot be, or ""."""
+        if found.mask is None or found.mask_reader is None:
+            return ""
+        mask = self.expanded(found)
+        if mask is None:
+            return "mask: to be expanded to a size that is none of an input"
+        if mask is not found.mask:
+            (slot,) = found.mask_reader.slots_of(found.mask)
+            graph.set_input(found.mask_reader, slot, mask)
+            found.mask = mask
+        return ""
 
     def expanded(self, found: Attention) -> Value | None:
         """Return the mask with all axes, None where sizes cannot be read."""
@@ -373,8 +379,10 @@ class _Masks:
         node = self._graph.add_node(op, inputs, [name], attributes, name=name, after=behind)
         made = node.outputs[0]
         assert made is not None
-        self._graph.set_type(made, TensorType(dtype, None))
         self.sizes.visit(node)
+        dims = self.sizes.of(made)
+        shape = dims and tuple(size if isinstance(size, int) else None for size in dims)
+        self._graph.set_type(made, TensorType(dtype, shape))
         return made
 
 

@@ -6,6 +6,10 @@
 ``k → Unsqueeze → Expand → Reshape → k'`` and the same for v, which repeat heads, are absorbed: the
 kernel reads each head of k and v for several of q.
 
+Scores that are capped (Gemma 2), for which MultiHeadAttention has no input:
+
+``q, kᵀ → MatMul → (Mul) → Tanh → Mul c → (Add mask) → Softmax → …   ==>   Attention <softcap = c>``
+
 The kernel (1.31) leaves a position out where the mask is -inf or the lowest float32, and a row
 without positions becomes 0. Elsewhere such a row averages v over the lowest fill, and is NaN over
 -inf, or 0 behind a guard. So ``mask'`` has the next larger number in place of the lowest, the 0 of
@@ -35,15 +39,16 @@ from gehost import (
     hookimpl,
 )
 
-from ._attention import HEADS_SECOND
-from ._heads import keys_and_values
+from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention, is_capped
+from ._heads import Heads, fewest_heads, keys_and_values
 from ._instances import CONSTANTS, KEEP, QKV, instance
 from ._instances import KERNEL as CALL
 from ._numbers import numbers
 from ._sizes import GraphSizes, remove_dead
+from .attention import Masks, together, unshared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx
 
@@ -53,6 +58,8 @@ KERNEL = "com.microsoft::MultiHeadAttention"
 LOWEST = np.finfo(np.float32).min
 NEXT = np.nextafter(LOWEST, np.float32(0))
 """It leaves nothing of a score, as the lowest, and the kernel computes with it."""
+
+NO_KEYS = "length: there are no keys, and the kernel takes none such"
 
 
 @REG_FUSION_PASS(
@@ -72,13 +79,14 @@ NEXT = np.nextafter(LOWEST, np.float32(0))
 class OrtStandardAttentionPass(FusionBasePass):
     """Fuse attention into ``Attention`` of opset 23.
 
-    Forms: all that ``OrtAttentionPass`` fuses; heads of k and v that Unsqueeze, Expand and Reshape
-    repeat are read by several heads of q.
+    Forms: all that ``OrtAttentionPass`` fuses, and the same with scores capped by Tanh; heads of k
+    and v that Unsqueeze, Expand and Reshape repeat are read by several heads of q.
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
     Keeps: the numbers, for at least one key. A mask that may hold the lowest float32 gets the next
     larger number there.
     Refuses: ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
-    no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted.
+    no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted; of
+    capped scores as ``OrtAttentionPass``.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
     """
 
@@ -86,29 +94,75 @@ class OrtStandardAttentionPass(FusionBasePass):
         if graph.depth:
             return
         sizes = GraphSizes(graph)
-        masks: dict[str, Value] = {}
+        raised: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
             if 0 in (sizes.of(kernel.inputs[1]) or ()):
-                context.refuse(kernel, "length: there are no keys, and the kernel takes none such")
+                context.refuse(kernel, NO_KEYS)
                 continue
             guard = _guard(kernel)
             mask = kernel.input(5)
             if mask is not None:
-                held = numbers(mask)
-                never_infinite = held is not None and not held.may_be(-np.inf)
-                if not (guard or never_infinite or context.options["no_empty_rows"]):
-                    context.refuse(
-                        kernel,
-                        "mask: a row may hold -inf throughout, which gives NaN and here 0; "
-                        "--assume no-empty-rows takes it for granted that none does",
-                    )
+                exact = self._exact_mask(graph, context, kernel, mask, raised, zero=bool(guard))
+                if exact is None:
                     continue
-                if held is None or held.may_be(float(LOWEST)):
-                    if mask.name not in masks:
-                        masks[mask.name] = _raised(graph, mask)
-                    _replace_input(kernel, mask, masks[mask.name])
+                if exact is not mask:
+                    _replace_input(kernel, mask, exact)
             _fuse(context, kernel, guard, sizes)
+        masks = Masks(graph)
+        for softmax in graph.nodes_of("Softmax"):
+            top = softmax.inputs[0] and softmax.inputs[0].producer
+            below = top.inputs if top is not None and top.op == "Add" else softmax.inputs
+            if not any(map(is_capped, below)):
+                continue  # without a cap it is what OrtAttentionPass fuses, or refuses
+            try:
+                found = find_attention(softmax, masks.sizes, capped=True)
+            except NoMatch as reason:
+                context.refuse(softmax, str(reason))
+                continue
+            problem = masks.attach(graph, found)
+            if 0 in (masks.sizes.of(found.k) or ()):
+                problem = NO_KEYS
+            if problem:
+                context.refuse(softmax, problem)
+                continue
+            if found.mask is not None:
+                exact = self._exact_mask(
+                    graph, context, softmax, found.mask, raised, zero=found.guarded
+                )
+                if exact is None:
+                    continue
+                found.mask = exact
+            _fuse_capped(context, found, masks.sizes)
         remove_dead(graph)
+
+    def _exact_mask(
+        self,
+        graph: Graph,
+        context: CustomPassContext,
+        node: Node,
+        mask: Value,
+        raised: dict[str, Value],
+        *,
+        zero: bool,
+    ) -> Value | None:
+        """Return the mask without the lowest number, None where it is refused.
+
+        ``zero``: a row without positions is 0, as the kernel makes it.
+        """
+        held = numbers(mask)
+        never_infinite = held is not None and not held.may_be(-np.inf)
+        if not (zero or never_infinite or context.options["no_empty_rows"]):
+            context.refuse(
+                node,
+                "mask: a row may hold -inf throughout, which gives NaN and here 0; "
+                "--assume no-empty-rows takes it for granted that none does",
+            )
+            return None
+        if held is not None and not held.may_be(float(LOWEST)):
+            return mask
+        if mask.name not in raised:
+            raised[mask.name] = _raised(graph, mask)
+        return raised[mask.name]
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with a bias and a mask, and with repeated heads, at opset 23."""
@@ -206,35 +260,100 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
     parts = [inputs[query], inputs[keys.value], inputs[values.value]]
     bias = kernel.input(3)
     if bias is not None and bias.array is not None:
-        added = _split(bias.array, kernel, sizes)
+        added = _split(bias.array, query, sizes)
         parts = [one + part for one, part in zip(parts, added, strict=True)]
     mask = kernel.input(5)
-    made: EsTensor = parts[0]
-    if keys.apart:
-        split = np.array([0, 0, heads, -1])
-        made = es.Transpose(es.Reshape(made, split), perm=HEADS_SECOND)
-    counts: dict[str, int] = {} if keys.apart else {"q_num_heads": heads, "kv_num_heads": heads}
-    made = es.op("Attention")(
-        made,
-        *parts[1:],
+    made = _kernel(
+        parts,
         None if mask is None else inputs[mask],
+        heads=heads,
+        apart=keys.apart,
         scale=kernel.attrs["scale"],
-        **counts,
     )
-    if keys.apart:
+    _replace(context, region, builder.BuildAndReset([made]))
+
+
+def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes) -> None:
+    """Fuse attention whose scores are capped by Tanh: no kernel but this one does."""
+    rows_first = found.k in found.rows_first or found.v in found.rows_first
+    keys, values = (
+        (Heads(found.k, found.heads, apart=False), Heads(found.v, found.heads, apart=False))
+        if rows_first
+        else fewest_heads(found.k, found.v, found.heads, sizes)
+    )
+    region = Region.of_nodes(dict.fromkeys([*keys.nodes, *values.nodes, *unshared(found)]))
+    if isinstance(region, Rejection):
+        context.refuse(found.softmax, region.reason)
+        return
+    result, target = found.result.outputs[0], found.result.inputs[1]
+    assert target is not None
+    if result is None or region.results != [result]:
+        context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
+        return
+    read = [found.q, keys.value, values.value, target]
+    read += [] if found.mask is None else [found.mask]
+    given = list(dict.fromkeys([*(one for one in region.inputs if one is not None), *read]))
+    region = Region(region.graph, given, region.results, region.nodes)
+    builder = EsGraphBuilder("standard_attention")
+    inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
+    parts = [
+        together(inputs[one], found.heads, sizes.of(one))
+        if one in found.rows_first
+        else inputs[one]
+        for one in (found.q, keys.value, values.value)
+    ]
+    dims = sizes.of(found.q)
+    if found.q not in found.rows_first and dims is not None and len(dims) == 4:
+        parts[0] = together(es.Transpose(parts[0], perm=HEADS_SECOND), found.heads, dims)
+    if found.bias is not None:
+        parts = [one + b for one, b in zip(parts, _split(found.bias, found.q, sizes), strict=True)]
+    made = _kernel(
+        parts,
+        None if found.mask is None else inputs[found.mask],
+        heads=found.heads,
+        apart=keys.apart,
+        scale=found.scale,
+        softcap=found.softcap,
+    )
+    _replace(context, region, builder.BuildAndReset([es.Reshape(made, inputs[target])]))
+
+
+def _kernel(
+    parts: Sequence[EsTensor],
+    mask: EsTensor | None,
+    *,
+    heads: int,
+    apart: bool,
+    scale: float,
+    softcap: float = 0.0,
+) -> EsTensor:
+    """Attention [B, S, N·V] of q [B, S, N·H], k and v; ``apart``: these are [B, M, T, H]."""
+    query, key, value = parts
+    if apart:
+        split = np.array([0, 0, heads, -1])
+        query = es.Transpose(es.Reshape(query, split), perm=HEADS_SECOND)
+    attributes: dict[str, Any] = {} if apart else {"q_num_heads": heads, "kv_num_heads": heads}
+    if softcap:
+        attributes["softcap"] = softcap
+    made = es.op("Attention")(query, key, value, mask, scale=scale, **attributes)
+    if apart:
         made = es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
-    new = context.replace(region, builder.BuildAndReset([made]), keep_shared=True)
+    return made
+
+
+def _replace(context: CustomPassContext, region: Region, replacement: Any) -> None:
+    new = context.replace(region, replacement, keep_shared=True)
     for node in () if isinstance(new, Rejection) else new:
         if node.op == "Attention":  # other runtimes may do otherwise with rows without positions
             node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.31")
 
 
-def _split(bias: np.ndarray, kernel: Node, sizes: GraphSizes) -> list[np.ndarray]:
+def _split(bias: np.ndarray, query: Value, sizes: GraphSizes) -> list[np.ndarray]:
     """Return the biases of q, k and v, which the kernel takes in one.
 
     k is as wide as q.
     """
-    dims = sizes.of(kernel.inputs[0])
+    dims = sizes.of(query)
     width = None if dims is None else dims[-1]
     assert isinstance(width, int)
     return [bias[:width], bias[width : 2 * width], bias[2 * width :]]
