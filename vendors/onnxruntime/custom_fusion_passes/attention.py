@@ -7,6 +7,11 @@
 A row without a position to attend to: over a finite fill (−3.4e38) the operators average v, and so
 does the kernel. Over −inf both give NaN, unless a guard replaces it: then the result is 0 there,
 which a Where puts back (``rows``: the row of the mask has a finite entry).
+
+All 164 layers of the 13 transformers of the corpus. Kept by ``gehost tune``, with the packed
+projections: bert.ts 1.24 (1.16, 1.32), gpt2.ts 1.37 (1.13, 1.57), vit.ts 1.24 (1.15, 1.33),
+llama.ts with rotary embedding 1.21 (1.17, 1.25) times as fast (CPU time of one thread, 95 %
+intervals).
 """
 
 from __future__ import annotations

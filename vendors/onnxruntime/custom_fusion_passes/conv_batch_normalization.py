@@ -2,6 +2,10 @@
 
 ``x, w, (b) → Conv → BatchNormalization scale, β, mean, var``
 ``==>   x, w·k, (b − mean)·k + β → Conv``   with k = scale / √(var + ε)
+
+resnet50.dyn: 53 of 53, 174 nodes → 121; mobilenetv2.dyn: 52 of 52, 209 → 157. ONNX Runtime folds
+them itself when it loads a model: no gain in its runs, 1.01 (0.95, 1.06) and 1.00 (0.98, 1.04) (CPU
+time of one thread, 5 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ then is done to s and a. Both orders of float32 sums agree where m holds 0 and n
 too, or numbers of at least 1e30. Of a number between, as −1e4 or −1e9, they do not (5e-4): a row
 of it throughout rounds the sums to its neighbours.
 
-Attention in 2 of 2 layers of mpnet and bloom, 0 without this pass, from both exporters.
+Attention in 2 of 2 layers of mpnet and bloom, 0 without this pass, from both exporters. Of width 32
+from TorchScript: mpnet 136 nodes → 95, 1.17 (1.12, 1.27) times as fast; bloom 160 → 129, 1.06
+(1.02, 1.09) (CPU time of one thread, 5 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@ added behind is added to m first, for the same reason. m is made once for all la
 Scores with a bias, also before heads are put apart, as in DeBERTa-v2: m is added to the bias.
 
 ``s, b → Add → (Reshape) → t;  c, t, fill → Where → Softmax   ==>   s, b + m → Add → Softmax``
+
+Attention in 2 of 2 layers of gptneo and deberta (dynamo exports of width 32), 0 without this pass:
+110 nodes → 89, 1.12 (1.08, 1.15) times as fast, and 162 → 134, 0.97 (0.89, 1.04) (CPU time of one
+thread, 5 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@
 ``==>   x, [wq wk wv], bias, (mask) → com.microsoft::Attention``
 
 The weights are put side by side when the model is compiled, so that the kernel reads x once.
+
+bert.ts (width 64): 12 of 12 layers, 274 nodes → 238, 1.16 (1.12, 1.19)
+times as fast as MultiHeadAttention; of width 768 at 128 the same, 0.99 (0.98, 1.02) (CPU time of
+one thread, 5 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations

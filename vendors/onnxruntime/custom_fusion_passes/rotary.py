@@ -7,6 +7,10 @@
 
 cos and sin hold each angle twice; the kernel wants it once. x is taken before its heads were split:
 the split goes behind the rotation, where attention absorbs it.
+
+llama.ts: 32 of 32 rotations, 940 nodes → 686, 1.22 (1.14, 1.39) times as fast as attention without
+it; at width 768, where products take most of the time, 1.01 (1.00, 1.02) at length 128 and
+1.01 (0.98, 1.04) at 512 (CPU time of one thread, 5 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations

@@ -12,9 +12,12 @@ its quotient in the form that the runtime fuses itself:
 ``s → Pow 2 → ReduceMean → Add ε → Sqrt → Reciprocal → r;  s, r → Mul``
 ``==>  … → Sqrt → r;  1, r → Div → q;  s, q → Mul``
 
-On a CPU the residual kernels are slower than Add and the normalization by itself (width 64: 23 µs
-against 14 µs, ONNX Runtime 1.31.1), so that ``gehost tune`` often leaves them off, and the
-runtime's own SkipLayerNormFusion, too.
+On a CPU the residual kernels are slower than Add and the normalization by itself ([2, 16, 64]: 12
+µs against 3.3; [1, 128, 768]: 506 against 89; ONNX Runtime 1.31.1), so that ``gehost tune`` often
+leaves them off, and the runtime's own SkipLayerNormFusion, too. Whole models with them, other
+passes equal: bert.ts 238 nodes → 190, 0.86 (0.82, 0.89) of the speed; of width 768 at 128 bert 68 →
+52, 0.96 (0.95, 0.99), llama 207 → 151, 1.00 (0.97, 1.06) (CPU time of one thread, 5 session pairs,
+95 % intervals).
 """
 
 from __future__ import annotations
