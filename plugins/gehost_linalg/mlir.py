@@ -535,7 +535,8 @@ def _dense(array: np.ndarray[Any, Any], dtype: str) -> str:
 # -- reading
 # --------------------------------------------------------------------------------------------------
 
-_SSA = re.compile(r"%[A-Za-z0-9_$.-]+(#[0-9]+)?")
+_NAME = r"([0-9]+|[A-Za-z_$.-][A-Za-z0-9_$.-]*)"
+_SSA = re.compile(rf"%{_NAME}(#[0-9]+)?(?![A-Za-z0-9_$.-])")
 _OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 _ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
 _TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z])")
@@ -543,8 +544,8 @@ _MOST_DIGITS = 66
 """Of an integer; 64 bits have fewer in any base."""
 _SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*([eE][+-]?[0-9]+)?)?|true|false")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_LABEL = re.compile(r"\^[A-Za-z0-9_]+")
-_SYMBOL = re.compile(r'@(?:[A-Za-z_][A-Za-z0-9_$.-]*|"(?:[^"\\\n]|\\.)*")')
+_LABEL = re.compile(rf"\^{_NAME}(?![A-Za-z0-9_$.-])")
+_SYMBOL = re.compile(r'@(?:[A-Za-z_][A-Za-z0-9_$.]*|"(?:[^"\\\n]|\\.)*")')
 
 
 def parse(text: str) -> list[Function]:
@@ -1099,6 +1100,8 @@ class _Parser(Scanner):
         iterators: list[str] = []
         seen = set[str]()
         while not self.accept("}"):
+            if seen:
+                self.expect(",")
             start = self.skip()
             name = self.take(_OPERATION, "an attribute")
             if name in seen:
@@ -1112,7 +1115,6 @@ class _Parser(Scanner):
                 iterators = self.listed("[", "]", self._iterator)
             else:
                 raise self.error(f"attribute {name} is not supported")
-            self.accept(",")
         return maps, iterators
 
     def _iterator(self) -> str:
@@ -1147,9 +1149,8 @@ class _PayloadParser:
         while not parser.accept("linalg.yield"):
             self._operation()
         yields: list[tuple[Ref, str]] = []
-        while parser.peek("%"):
+        while parser.accept(",") if yields else parser.peek("%"):
             yields.append(self._ref())
-            parser.accept(",")
         for place, (_, dtype) in enumerate(yields):
             parser.expect("," if place else ":")
             parser.expect(dtype)
