@@ -127,7 +127,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     avoids calls.
     """
     values, by_op, with_tensors = graph.values, graph.by_op, graph.model.ops_with_tensors
-    known = values.get
+    known, name_seen = values.get, graph.table.names.append
     is_nameless = "" in values
     """Whether an input or initializer has an empty name, the name of absent inputs."""
     interned: dict[tuple[str, str, str] | str, str] = {}
@@ -140,6 +140,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         if op is None:
             op = interned[key] = sys.intern(op_name(domain, op_type, overload))
         node = Node(graph, place, op)
+        name_seen(proto.name)
         names = proto.input[:]
         inputs = tuple(map(known, names))
         if is_nameless or None in inputs:  # absent, or not defined so far

@@ -60,8 +60,10 @@ class Names:
                     [info.name for info in graph.proto.value_info if info.name[-1:].isdigit()]
                 )
                 # names of removed nodes are free
-                protos = [node.proto for node in graph.nodes] if graph.dirty else graph.protos
-                used.update([name for proto in protos if (name := proto.name)[-1:].isdigit()])
+                names = graph.table.names
+                if graph.dirty or len(names) < len(graph.protos):
+                    names = [node.name for node in graph.nodes]
+                used.update([name for name in names if name[-1:].isdigit()])
             self._used = used
         return self._used
 

@@ -340,7 +340,8 @@ class Node(GNodeAccessors):
     @property
     def label(self) -> str:
         """The node's name, else its first output's, for messages and provenance."""
-        name: str = self.table.protos[self.place].name  # each replaced node's label is read
+        names, place = self.table.names, self.place  # each replaced node's label is read
+        name = names[place] if place < len(names) else self.name
         return name or next((value.name for value in self.outputs if value is not None), self.op)
 
     @property
