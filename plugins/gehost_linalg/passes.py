@@ -51,6 +51,7 @@ from gehost_linalg.group import (
     left_to_runtime,
     splat_of,
 )
+from gehost_linalg.inline import inline_calls
 from gehost_linalg.lower import NotLowered
 from gehost_linalg.reshape import RESHAPE
 
@@ -161,6 +162,7 @@ class FuseElementwisePass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Replace each group of one graph."""
+        inline_calls(graph, context)
         with gc_disabled():  # the plan is freed inside: a collection would visit all of it
             return self._replace_all(graph, Plan(graph, context.options, self._controls), context)
 

@@ -347,3 +347,62 @@ def test_names_of_sizes_may_look_like_numbers(x: str, y: str | int, sizes: tuple
     for fuse in (False, True):
         (given,) = run_lowered(model, feeds, fuse=fuse)
         np.testing.assert_allclose(given, wanted, rtol=1e-6)
+
+
+def rms(residual: str) -> str:
+    """A residual and RMS normalization as exporters write it, at an opset without the operator."""
+    body = (
+        f"s = {residual}\ntwo = Constant<value = float {{2}}>()\np = Pow(s, two)\nm = ReduceMean<axes = [-1]>(p)\n"
+        "eps = Constant<value = float {0.00001}>()\ne = Add(m, eps)\nq = Sqrt(e)\nd = Div(s, q)\n"
+        "y = Mul(g, d)"
+    )
+    return graph(body, "float[n,3,4] x, float[n,3,4] r, float[4] g", "float[n,3,4] y", 17)
+
+
+def test_a_call_of_a_later_operator_is_part_of_a_group(fuse: Any) -> None:
+    """The vendor of the ONNX passes makes it ``gehost::RMSNormalization`` first."""
+    made, _, report = fuse(rms("Add(x, r)"), vendors=["gehost:onnx"])
+    first = next(done for done in report.passes if done.name == "RMSNormalizationFusionPass")
+    assert first.replaced == 1
+    assert [each.domain for each in made.graph.node] == ["gehost.linalg"]
+    assert [each.domain for each in made.functions] == ["gehost.linalg"]
+    feeds = {"x": X, "r": X[::-1].copy(), "g": X[0, 0]}
+    (given,) = run_runtime(made, feeds)
+    (wanted,) = run_runtime(parse(rms("Add(x, r)")), feeds)
+    np.testing.assert_allclose(given, wanted, rtol=1e-6)
+
+
+CALL = """<ir_version: 10, opset_import: ["" : 20, "gehost" : 1]>
+main (float[n,4] x, float[4,4] w) => (float[n,4] y) {
+  s = Sigmoid(x)
+  t = gehost.F<k = 2>(s, w)
+  y = Tanh(t)
+}
+"""
+
+
+def test_a_call_is_replaced_by_what_its_function_computes(fuse: Any) -> None:
+    """The name says nothing: a file may bring any function under it."""
+    function = """<domain: "gehost", opset_import: ["" : 20]> F <k: int = 1> (a, b) => (c) {
+  i = Identity(a)
+  f = Constant<value_int: int = @k>()
+  n = CastLike(f, a)
+  c = Mul(i, n)
+}"""
+    made, _, _ = fuse(CALL + function)
+    (node,) = made.graph.node
+    assert node.op_type.startswith("Sigmoid_Mul_Tanh")
+    feeds = {"x": X[0], "w": np.eye(4, dtype=np.float32)}
+    (given,) = run_runtime(made, feeds)
+    np.testing.assert_allclose(given, np.tanh(2 / (1 + np.exp(-X[0]))), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [(20, "c = MatMul(a, b)"), (18, "c = Mul(a, a)")],
+    ids=["operator", "opset"],
+)
+def test_a_call_that_cannot_be_lowered_stays(fuse: Any, version: int, body: str) -> None:
+    head = f'<domain: "gehost", opset_import: ["" : {version}]> F <k: int = 1> (a, b) => (c)'
+    made, _, _ = fuse(f"{CALL}{head} {{ {body} }}")
+    assert [each.op_type for each in made.graph.node] == ["Sigmoid", "F", "Tanh"]
