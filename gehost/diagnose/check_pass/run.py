@@ -54,7 +54,7 @@ _ALIKE = 4
 """Number of instances without a new feature that are skipped for each good one; half as many if
 only the ranks of the operands are not new.
 """
-_INDEPENDENT = 0.4
+_INDEPENDENT = 0.25
 """Share of draws that start from nothing although a good or refused instance is known."""
 _SAME_PARAMETERS = 0.7
 """Share of the others that keep the parameters, too."""
