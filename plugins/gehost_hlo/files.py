@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from gehost_hlo.context import Settings
 from gehost_hlo.errors import HloSyntaxError, UntranslatableError
 from gehost_hlo.importer import import_module
 from gehost_hlo.literals import Array
-from gehost_hlo.module import HloModule
+from gehost_hlo.module import HloComputation, HloModule
 from gehost_hlo.reader import parse
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def import_file(
         computation: the one to import in place of the entry.
 
     Raises:
-        UsageError: ``fusions`` is neither of the two.
+        UsageError: ``fusions`` is neither of the two; an array of ``constants`` has the name of no
+            elided constant; or calls become too many instructions when they are inlined.
         ModelError: the text or the constants cannot be read, or instructions have no translation.
     """
     if fusions not in {"functions", "inline"}:
@@ -78,11 +80,42 @@ def import_file(
                 where=os.fspath(path),
             )
     arrays = None if constants in {"", RANDOM} else _arrays(constants)
+    if arrays is not None:
+        _check_names(arrays, module, constants)
     settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions)
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:
         raise UntranslatableError(error.problems, os.fspath(path)) from None
+    except UsageError as error:
+        raise UsageError(error.message, where=os.fspath(path), hint=error.hint) from None
+
+
+def _check_names(arrays: Mapping[str, Array], module: HloModule, path: str) -> None:
+    """Raise an error for arrays that are for no elided constant."""
+    elided = {name for computation in module.computations for name in _elided(computation)}
+    unknown = [name for name in arrays if name not in elided]
+    if unknown:
+        named = ", ".join([f'"{name}"{_meant(name, elided)}' for name in unknown])
+        raise UsageError(f"the text has no elided constant {named}", where=path)
+
+
+def _elided(computation: HloComputation) -> Iterator[str]:
+    """Yield the names of the constants whose values are not in the text."""
+    waiting = list(computation.instructions)
+    for instruction in waiting:  # grows during the loop
+        for operand in instruction.operands:
+            if operand.instruction is not None:
+                waiting.append(operand.instruction)
+            if operand.literal is not None and operand.literal.is_elided:
+                yield instruction.name
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, known, 1)
+    return f' (did you mean "{found[0]}"?)' if found else ""
 
 
 def near(name: str, module: HloModule) -> str:

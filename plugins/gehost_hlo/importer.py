@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import onnx
 
+from gehost import UsageError
 from gehost_hlo import translate
 from gehost_hlo.attributes import AttributeFormError, metadata
 from gehost_hlo.context import Context, Settings, array_shape
@@ -23,6 +24,9 @@ OPSET = 21
 IR_VERSION = 10
 _DEPTH = 60
 """Computations that call each other, at most."""
+_INLINED = 200_000
+"""Instructions that calls may be inlined to, unless the text itself has a twentieth of it."""
+_TIMES = 20
 
 
 def import_module(
@@ -41,6 +45,7 @@ def import_module(
 
     Raises:
         UntranslatableError: instructions have no translation; the error has all of them.
+        UsageError: calls would be inlined to too many instructions.
     """
     return _Importer(module, settings or Settings()).model(entry or module.entry)
 
@@ -52,6 +57,10 @@ class _Importer:
         self._computations = {computation.name: computation for computation in module.computations}
         self._functions: dict[str, onnx.FunctionProto] = {}
         self._problems: dict[tuple[str, str, str], None] = {}
+        count = sum(len(computation.instructions) for computation in module.computations)
+        self._most = max(_INLINED, _TIMES * count)
+        self._translated = 0
+        """Instructions so far, those of a computation for each of its calls."""
 
     def model(self, entry: HloComputation) -> onnx.ModelProto:
         reserved = frozenset(instruction.name for instruction in entry.instructions)
@@ -192,6 +201,13 @@ class _Importer:
         return value
 
     def _translate(self, c: Context, args: Sequence[Value]) -> Value:
+        self._translated += len(c.computation.instructions)
+        if self._translated > self._most:
+            raise UsageError(
+                f"calls of {c.computation.name} and others become more than {self._most:,} "
+                "instructions when they are inlined",
+                hint="import a smaller part with --computation",
+            )
         c.defined = {instruction.name: instruction for instruction in c.computation.instructions}
         values: dict[str, Value] = {}
         root: Value = ()

@@ -46,7 +46,7 @@ def _vendors_option(command: _Command) -> _Command:
     )(command)
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def shard() -> None:
     """Plan, annotate, check, split and run a model on several devices."""
 

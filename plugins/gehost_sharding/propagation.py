@@ -257,6 +257,14 @@ class Propagation:
             if kept:
                 touched = self._operators_of(pin.tensor)
                 conflict = self._shrink(state, touched, events, latest)
+            elif previous is None:  # it cannot hold by itself; the chain shows where it comes first
+                state = self._start()
+                allowed = [each for each in state.domains[pin.tensor] if pin.allows(each)]
+                state.domains[pin.tensor] = frozenset(allowed)
+                del events[:-1]
+                latest[pin.tensor] = 0
+                found = self._shrink(state, range(len(state.rows)), events, latest)
+                conflict = found or pin.tensor
             if conflict is not None:
                 raise ConflictError(self._explain(conflict, events, latest))
 
@@ -336,9 +344,9 @@ class Propagation:
             f"{pin}{' through ' + ', '.join(_shortened(chain)) if chain else ''}"
             for pin, chain in named
         ]
-        verb = "contradict each other" if len(parts) > 1 else "cannot hold"
+        problem = "pins contradict each other" if len(parts) > 1 else "the pin cannot hold"
         return (
-            f"{self.graph}: pins {verb}: no sharding without communication is left for tensor"
+            f"{self.graph}: {problem}: no sharding without communication is left for tensor"
             f' "{tensor}": {"; ".join(parts)}'
         )
 

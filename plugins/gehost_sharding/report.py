@@ -183,7 +183,7 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
     cost_graph = solved.cost_graph
     hardware = cost_graph.hardware
     yield (
-        f"mesh {cost_graph.mesh}, {cost_graph.mesh.devices} devices; hardware:"
+        f"mesh {cost_graph.mesh}, {_counted(cost_graph.mesh.devices, 'device')}; hardware:"
         f" {hardware.flops:.3g} flop/s, memory {hardware.memory_bandwidth:.3g} B/s,"
         f" link {hardware.link_bandwidth:.3g} B/s, latency {hardware.latency:.3g} s"
     )
@@ -195,8 +195,9 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
         yield f"operators without a rule, replicated: {names}"
     proof = "proven optimal" if plan.is_proven else f"not proven (bound {plan.bound:.6g})"
     yield (
-        f"{len(cost_graph.graph.operators)} operators, {len(cost_graph.vertices)} vertices,"
-        f" {len(cost_graph.edges)} edges, width {solved.minimum.width}: {proof}"
+        f"{_counted(len(cost_graph.graph.operators), 'operator')},"
+        f" {_counted(len(cost_graph.vertices), 'vertex', 'vertices')},"
+        f" {_counted(len(cost_graph.edges), 'edge')}, width {solved.minimum.width}: {proof}"
     )
     if solved.minimum.held:
         held = [cost_graph.label(number) for number in solved.minimum.held]
@@ -204,8 +205,7 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
     if verbose:
         yield from _verbose_lines(solved)
     rows = [_row("this plan", solved)]
-    for label, found in plan.compared.items():
-        rows.append([label, found] if isinstance(found, str) else _row(label, found))
+    rows += [_row(label, each) for label, each in plan.compared.items() if isinstance(each, Solved)]
     heads = [
         "plan",
         "ms",
@@ -216,7 +216,14 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
         "collectives",
     ]
     yield from tabulate(rows, headers=heads, tablefmt="simple", floatfmt=".4g").splitlines()
+    for label, each in plan.compared.items():
+        if isinstance(each, str):
+            yield f"no plan for {label}: {each}"
     yield f"gathering the outputs sends {solved.output_bytes} B more per device"
+
+
+def _counted(count: int, noun: str, plural: str = "") -> str:
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def _row(label: str, solved: Solved) -> list[Any]:

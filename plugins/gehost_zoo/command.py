@@ -62,6 +62,12 @@ def _seconds(
     return value
 
 
+def _budget(_context: click.Context, _option: click.Parameter, text: str) -> float:
+    from gehost import tune
+
+    return tune.seconds_of(text)
+
+
 def _note(line: str) -> None:
     click.echo(f"gehost: {line}", err=True)
 
@@ -285,12 +291,10 @@ def tune_command(compile_: click.Command) -> click.Command:
         ),
         click.Option(
             ["--budget"],
-            type=float,
-            callback=_seconds,
-            default=60.0,
+            callback=_budget,
+            default="60s",
             show_default=True,
-            metavar="SECONDS",
-            help="Time for the comparisons of each model.",
+            help="Time for loading, compiling and all comparisons of each model, as 90s or 2m.",
         ),
     ]
     return _command(

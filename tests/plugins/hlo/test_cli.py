@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from gehost.cli import run
+from gehost.verify import save_feeds
 from tests.plugins.hlo.recorded import programs
 
 TEXT = "ENTRY %e { %x = f32[2]{0} parameter(0) ROOT %y = f32[2]{0} negate(%x) }\n"
@@ -133,6 +134,45 @@ def test_constants(here: Path) -> None:
     np.savez("c.npz", c=np.ones(2, np.float32))
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 0
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "none.npz"]) == 3
+
+
+def test_arrays_for_no_constant_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "c.hlo").write_text(
+        "ENTRY e { w.1 = f32[2] constant({...}) ROOT y = f32[2] add(w.1, f32[2] constant({1, 2})) }"
+    )
+    held = np.ones(2, np.float32)
+    Path("c.npz").write_bytes(save_feeds({"w.1": held, "w_1": held, "b": held}))
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 2
+    wanted = 'c.npz: the text has no elided constant "w_1" (did you mean "w.1"?), "b"'
+    assert capsys.readouterr().err == f"gehost: {wanted}\n"
+    assert not Path("c.onnx").exists()
+    set_ = ["--set", "hlo.constants=c.npz"]
+    (here / "vendors").mkdir()
+    assert run(["compile", "c.hlo", "-o", "c.onnx", "--vendors", "vendors", *set_]) == 2
+    assert wanted in capsys.readouterr().err
+    Path("c.npz").write_bytes(save_feeds({"w.1": held}))
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 0
+
+
+def test_calls_that_double_at_each_level_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gehost_hlo.importer._INLINED", 2_000)
+    calls = "a = f32[4] call(p), to_apply=c{0} b = f32[4] call(p), to_apply=c{0}"
+    texts = ["c0 { p = f32[4] parameter(0) ROOT r = f32[4] add(p, p) }"] + [
+        f"c{level} {{ p = f32[4] parameter(0) {calls.format(level - 1)} ROOT r = f32[4] add(a, b) }}"
+        for level in range(1, 40)
+    ]
+    for level, code in ((39, 2), (7, 0)):
+        entry = f"ENTRY e {{ x = f32[4] parameter(0) ROOT y = f32[4] call(x), to_apply=c{level} }}"
+        (here / "d.hlo").write_text("\n".join([*texts, entry]))
+        assert run(["hlo", "import", "d.hlo", "-o", "d.onnx"]) == code
+        assert Path("d.onnx").exists() == (code == 0)
+        message = capsys.readouterr().err
+        if code:
+            assert message.startswith("gehost: d.hlo: calls of c")
+            assert "more than 3,200 instructions when they are inlined" in message
+            assert message.count("\n") == 1
 
 
 def test_options_of_the_importer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import ModelError
+from gehost import ModelError, UsageError
 from gehost_hlo import Settings, UntranslatableError, import_file, import_module, parse
 from tests.plugins.hlo.recorded import difference, imported, programs, run
 
@@ -301,7 +301,10 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
     assert np.array_equal(run(model, [values])[0], 2 * values)
     drawn = import_file(file, constants="random")
     assert drawn.SerializeToString() == import_file(file, constants="random").SerializeToString()
-    np.savez(tmp_path / "d.npz", other=values)
+    np.savez(tmp_path / "o.npz", **{"c.2": values})
+    with pytest.raises(UsageError, match=r'no elided constant "c\.2" \(did you mean "c\.1"\?\)'):
+        import_file(file, constants=str(tmp_path / "o.npz"))
+    np.savez(tmp_path / "d.npz")
     with pytest.raises(UntranslatableError, match="no array of its name"):
         import_file(file, constants=str(tmp_path / "d.npz"))
     np.savez(tmp_path / "e.npz", **{"c.1": values[:1]})

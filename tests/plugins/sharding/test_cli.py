@@ -222,6 +222,21 @@ def test_bad_input_to_plan(work: Path, arguments: list[str], code: int, reason: 
     assert not Path("out.onnx").exists()
 
 
+def test_a_compared_plan_that_cannot_be_has_a_line_of_its_own(work: Path) -> None:
+    one = "main (float[4,8] x) => (float[4,8] y) { y = Relu (x) }"
+    onnx.save(parse(f'<ir_version: 10, opset_import: ["": 20]> {one}'), "one.onnx")
+    compared = ("--compare", "both=x=0:x,x=1:x", "--compare", "rows=x=0:x")
+    lines = shard_command("plan", "one.onnx", "--mesh", "x=2", "-o", "out.onnx", *compared)
+    assert "1 operator, 2 vertices, 1 edge, width" in lines
+    assert max(len(line) for line in lines.splitlines() if line.startswith(("plan", "---"))) < 110
+    (row,) = [line for line in lines.splitlines() if "contradict" in line]
+    assert row.startswith("no plan for both: one.onnx: pin ")
+
+
+def test_no_command_is_one_short_line(work: Path) -> None:
+    assert CliRunner().invoke(shard, []).output.endswith("Error: Missing command.\n")
+
+
 def test_contradicting_pins_have_one_exit_code(work: Path) -> None:
     arguments = ("fused.onnx", "--mesh", "x=5", "--pin", "p0=1:x", "--pin", "p0=-1:x")
     for error in (refused("plan", *arguments, "-o", "out.onnx"), refused("propagate", *arguments)):

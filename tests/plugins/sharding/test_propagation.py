@@ -68,6 +68,22 @@ def test_contradicting_pins_are_both_named_with_the_operators_between(fused: Mod
     assert "contradict each other" in message
 
 
+@pytest.mark.parametrize(
+    ("pin", "chain"),
+    [
+        ("x=1:x", 'x=1:x through Relu "r", Neg "m", MatMul "h"'),
+        ("r=1:x", 'r=1:x through Neg "m", MatMul "h"'),
+    ],
+)
+def test_a_pin_that_cannot_hold_names_the_operators_to_the_conflict(pin: str, chain: str) -> None:
+    """The product over the split dimension would be partial."""
+    model = parse("""<ir_version: 10, opset_import: ["": 20]> main (float[4,8] x, float[8,8] w) => (float[4,8] y)
+        { r = Relu (x) m = Neg (r) h = MatMul (m, w) y = Relu (h) }""")
+    with pytest.raises(ConflictError, match="the pin cannot hold: no sharding without") as error:
+        solutions(ModelGraph(model), Mesh.symbolic(), pin)
+    assert str(error.value).endswith(f": {chain}")
+
+
 def test_two_pins_of_one_tensor_and_axis_contradict_each_other(fused: ModelGraph) -> None:
     with pytest.raises(ConflictError, match="p0=1:x.*p0=0:x|p0=0:x.*p0=1:x"):
         solutions(fused, Mesh.symbolic(), "p0=0:x", "p0=1:x")

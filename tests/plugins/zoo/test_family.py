@@ -51,10 +51,16 @@ def test_the_command_writes_a_file_that_a_host_takes(place: Any) -> None:
     place.model("b.onnx", "kept")
     Path("models/bad.onnx").write_bytes(b"no model")
     # a budget that a busy machine does not use up before the first comparison
-    assert run(["tune-zoo", "models", "-o", "s.json", "--budget", "4"]) == 3
+    assert run(["tune-zoo", "models", "-o", "s.json", "--budget", "4s"]) == 3
     printed = place.capsys.readouterr()
     assert "failed: models/bad.onnx: " in printed.err
     assert " Treat: " in printed.out
     content = json.loads(Path("s.json").read_text(encoding="utf-8"))
     assert set(content["Evidence"]["models"]) == {"models/a.onnx", "models/b.onnx"}
     Host(HostOptions(vendors=["vendors"], fusion_switch_file="s.json"))
+
+
+def test_a_budget_is_a_time(place: Any) -> None:
+    place.model("a.onnx")
+    assert run(["tune-zoo", "models", "-o", "s.json", "--budget", "1h"]) == 2
+    assert "budget 1h: wanted seconds or minutes" in place.capsys.readouterr().err
