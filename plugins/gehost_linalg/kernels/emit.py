@@ -127,6 +127,22 @@ def _read(expr: Expr, *, maybe: bool) -> Read:
     return Read(loops[0], evaluate(expr, point) - offset, offset, maybe=False, whole=False)
 
 
+def _order(edge: Edge | Literal, outer: int) -> tuple[int, ...] | None:
+    """The loops by which a value's outer axes are read whole, None unless permuted."""
+    if not isinstance(edge, Edge) or not all(read.whole for read in edge.axes[:outer]):
+        return None
+    loops = tuple([read.loop for read in edge.axes[:outer] if read.loop is not None])
+    if loops == tuple(range(outer)) or sorted(loops) != list(range(outer)):
+        return None
+    last = edge.axes[outer].loop if len(edge.axes) > outer else None
+    return loops if last in {None, outer} else None
+
+
+def _reads_index(step: Step) -> bool:
+    """Whether a step reads the value of a loop."""
+    return step.payload is not None and any(op.name == INDEX for op in step.payload.ops)
+
+
 _COPY = Payload((), (Arg(0),))
 
 
@@ -154,6 +170,38 @@ class Steps:
         for op in group.ops:
             step = self._generic(op) if isinstance(op, Generic) else self._opaque(op)
             self.made_by[step.result] = step
+        self._follow_readers()
+
+    def _follow_readers(self) -> None:
+        """Walk the outer loops of a step in the order in which all its readers read it.
+
+        A sum before a Transpose is taken row by row of the transposed tensor.
+        """
+        readers: dict[Value, list[tuple[Step, int]]] = {}
+        for step in self.made_by.values():
+            for place, edge in enumerate(step.edges):
+                if isinstance(edge, Edge):
+                    readers.setdefault(edge.value, []).append((step, place))
+        for step in reversed(self.made_by.values()):
+            found = readers.get(step.result, [])
+            orders = {_order(reader.edges[place], self.loops - 1) for reader, place in found}
+            order = orders.pop() if len(orders) == 1 else None
+            if order is None or step.result in self.group.outputs or _reads_index(step):
+                continue
+            loops = (*order, self.loops - 1)
+            step.extents = tuple([step.extents[loops.index(at)] for at in range(self.loops)])
+            for place, edge in enumerate(step.edges):
+                if isinstance(edge, Edge):
+                    axes = [
+                        read if read.loop is None else read._replace(loop=loops[read.loop])
+                        for read in edge.axes
+                    ]
+                    step.edges[place] = Edge(edge.value, tuple(axes))
+            for reader, place in found:
+                edge = reader.edges[place]
+                assert isinstance(edge, Edge)
+                outer = [edge.axes[order.index(at)] for at in range(self.loops - 1)]
+                reader.edges[place] = Edge(edge.value, (*outer, *edge.axes[self.loops - 1 :]))
 
     def _generic(self, op: Generic) -> Step:
         if len(op.results) != 1:
@@ -256,8 +304,10 @@ class Steps:
         shape: tuple[Size, ...] = tuple(result.shape or ())
         if op.name == "tensor.extract_slice":
             begins = [int(each) for each in str(op.attribute).split(",")]
+            given = op.operands[0].shape or ()
             axes = [
-                Read(axis, 1, begin, maybe=False, whole=False) for axis, begin in enumerate(begins)
+                Read(axis, 1, begin, maybe=False, whole=size is not None and size == source)
+                for axis, (begin, size, source) in enumerate(zip(begins, shape, given, strict=True))
             ]
             edge = self._seen_through(Edge(op.operands[0], tuple(axes)))
             self._through[result] = edge

@@ -116,6 +116,15 @@ LAYOUTS = {
                    "e = Constant<value = int64[1] {9223372036854775807}>()\na = Constant<value = int64[1] {3}>()\n"
                    "one = Constant<value = int64[1] {1}>()\nu = Slice(t, z, h, a, one)\nv = Slice(t, h, e, a, one)\nn = Neg(v)\n"
                    "c = Concat<axis = -1>(n, u)\ni = Mul(t, q)\nj = Mul(c, r)\ny = Add(i, j)"),
+    "norm then rotary": Case("float[A, S, H, D] p, float[D] g, float[1, 1, S, D] q, float[1, 1, S, D] r",
+                   "k = Constant<value = int64[1] {-1}>()\nm = Mul(p, p)\nw = ReduceMean(m, k)\nx = Sqrt(w)\nf = Div(p, x)\nb = Mul(f, g)\n"
+                   "t = Transpose<perm = [0, 2, 1, 3]>(b)\nz = Constant<value = int64[1] {0}>()\nh = Constant<value = int64[1] {4}>()\n"
+                   "e = Constant<value = int64[1] {9223372036854775807}>()\na = Constant<value = int64[1] {3}>()\n"
+                   "one = Constant<value = int64[1] {1}>()\nu = Slice(t, z, h, a, one)\nv = Slice(t, h, e, a, one)\nn = Neg(v)\n"
+                   "c = Concat<axis = -1>(n, u)\ni = Mul(t, q)\nj = Mul(c, r)\ny = Add(i, j)"),
+    "three axes turned": Case("float[A, B, C, N] p, float[D, E, F, M] q",
+                              "k = Constant<value = int64[1] {-1}>()\nm = ReduceMax(p, k)\nf = Sub(p, m)\ng = Exp(f)\n"
+                              "t = Transpose<perm = [1, 2, 0, 3]>(g)\ny = Add(t, q)"),
     "transposed": Case("float[A, B, N] p, float[N, B] q", "t = Transpose<perm = [1, 0]>(q)\ns = Add(p, t)\ny = Tanh(s)"),
     "strided": Case("float[A, N] p", "b = Constant<value = int64[1] {1}>()\ne = Constant<value = int64[1] {9223372036854775807}>()\n"
                     "a = Constant<value = int64[1] {1}>()\nt = Constant<value = int64[1] {2}>()\ns = Slice(p, b, e, a, t)\n"

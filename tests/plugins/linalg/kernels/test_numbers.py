@@ -199,6 +199,22 @@ def test_rotary(built: Built, rows: int, size: int) -> None:
     Pair(built, "rotary").check(drawn(2, rows, 3, size), table, table + 1)
 
 
+@pytest.mark.parametrize(("rows", "size"), [(5, 8), (1, 8), (40, 8)])
+def test_a_reduction_before_a_transposition(built: Built, rows: int, size: int) -> None:
+    table = drawn(1, 1, rows, size)
+    Pair(built, "norm then rotary").check(
+        drawn(2, rows, 3, size), drawn(size, seed=1), table, table + 1
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2, 9), (1, 1, 1, 9), (1, 4, 2, 9), (3, 1, 2, 1)])
+def test_outer_axes_in_another_order(built: Built, shape: tuple[int, ...]) -> None:
+    """A permutation that is not its own inverse, with axes that may be broadcast."""
+    Pair(built, "three axes turned").check(drawn(2, 3, 4, 9), drawn(3, 4, 2, 9))
+    p = drawn(*shape[2:3], *shape[:2], shape[3], seed=1)
+    Pair(built, "three axes turned").check(p, drawn(3, 4, 2, 9))
+
+
 def test_rows_that_are_not_contiguous(built: Built) -> None:
     Pair(built, "transposed").check(drawn(2, 5, 33), drawn(33, 5))
     Pair(built, "strided").check(drawn(3, 12))
