@@ -216,6 +216,36 @@ def test_lengths_up_to_the_most_positions(host: Host, run: Any) -> None:
             assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
 
 
+SUFFIX = """wide = Concat <axis = 0> (i1, i1, i8, i1) table = Expand (scale, wide) begin = Reshape (start, minus)
+    end = Constant <value_ints = [9223372036854775807]> () of_rows = Slice (table, begin, end, i2)
+    t = Add (s, of_rows) a = Add (t, mask)"""
+SUFFIXES = {
+    "Sub": "over = Sub (most, r0) start = Max (j0, over)",
+    "Add of a product with -1": """less = Squeeze (minus) negated = Mul (r0, less) over = Add (most, negated)
+        start = Max (over, j0)""",
+}
+
+
+@pytest.mark.parametrize("start", SUFFIXES.values(), ids=SUFFIXES)
+def test_a_bias_cut_from_its_end(host: Host, run: Any, start: str) -> None:
+    """Of min(8, S) rows, as in MPT."""
+    fused(host, run, model(mask=f"{LEAST} {start} {SUFFIX}"))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "seven = Sub (most, j1) over = Sub (seven, r0) start = Max (j0, over)",
+        "over = Sub (r0, most) start = Max (j0, over)",
+        "over = Sub (most, r0) start = Max (j1, over)",
+    ],
+    ids=["of another size", "the other way round", "at least 1"],
+)
+def test_a_bias_cut_otherwise_is_refused(host: Host, start: str) -> None:
+    given = model(mask=f"{LEAST} j1 = Squeeze (i1) {start} {SUFFIX}")
+    assert refusal(host, given) == "mask"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

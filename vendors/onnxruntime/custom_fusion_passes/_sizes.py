@@ -346,12 +346,11 @@ def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     starts, ends = sizes.contents(node.inputs[1]), sizes.contents(node.inputs[2])
     steps = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1] * count)
     found = list(given)
-    last = _last(sizes, node)
     for place, axis in enumerate(axes[1]):
         assert isinstance(axis, int)
         size, found[axis] = given[axis], None
-        if last is not None and same(last, size):
-            found[axis] = size
+        if count == 1:
+            found[axis] = _last(sizes, node, size)
         if starts is None or ends is None or steps is None:
             continue
         start, end, step = starts[1][place], ends[1][place], steps[1][place]
@@ -364,19 +363,56 @@ def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     return tuple(found)
 
 
-def _last(sizes: GraphSizes, node: Node) -> Size:
-    """Return n of a Slice ``[-n:]`` of one axis: all of an axis of n elements."""
-    start, end = node.inputs[1], sizes.contents(node.inputs[2])
+def _last(sizes: GraphSizes, node: Node, size: Size) -> Size:
+    """Return what a Slice of one axis keeps of its end, None where it is none such.
+
+    ``[-n:]`` of n elements keeps all; ``[max(0, size - n):]`` keeps the smaller of n and size.
+    """
+    end = sizes.contents(node.inputs[2])
     steps = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1])
-    maker = None if start is None else start.producer
-    if maker is not None and maker.op in {"Reshape", "Unsqueeze"}:
-        first = maker.inputs[0]
-        maker = None if first is None else first.producer
-    if maker is None or maker.op != "Neg" or end is None or steps is None or steps[1] != [1]:
+    if end is None or steps is None or steps[1] != [1] or len(end[1]) != 1:
         return None
-    count = sizes.contents(maker.inputs[0])
-    whole = len(end[1]) == 1 and isinstance(end[1][0], int) and end[1][0] >= _ENDLESS
-    return count[1][0] if count is not None and whole and len(count[1]) == 1 else None
+    start, last = _scalar(node.inputs[1]), end[1][0]
+    maker = None if start is None else start.producer
+    if maker is None or not isinstance(last, int) or last < _ENDLESS:
+        return None
+    if maker.op == "Neg":
+        count = _only(sizes, maker.inputs[0])
+        return size if same(count, size) else None
+    if maker.op != "Max" or len(maker.inputs) != 2 or not isinstance(size, int) or size < 1:
+        return None
+    for slot in (0, 1):
+        if _only(sizes, maker.inputs[slot]) == 0:
+            count = _subtracted(sizes, maker.inputs[1 - slot], size)
+            return Cut(count, size) if isinstance(count, str) else None
+    return None
+
+
+def _subtracted(sizes: GraphSizes, value: Value | None, size: int) -> Size:
+    """Return n where a value is ``size - n`` or ``size + n · -1``."""
+    maker = None if value is None else value.producer
+    if maker is None or maker.op not in {"Add", "Sub"} or _only(sizes, maker.inputs[0]) != size:
+        return None
+    other = maker.inputs[1]
+    if maker.op == "Sub":
+        return _only(sizes, other)
+    minus = None if other is None else other.producer
+    if minus is None or minus.op != "Mul":
+        return None
+    left, right = (_only(sizes, one) for one in minus.inputs)
+    return right if left == -1 else left if right == -1 else None
+
+
+def _scalar(value: Value | None) -> Value | None:
+    """The number that a Reshape or Unsqueeze makes a vector; as given without one."""
+    maker = None if value is None else value.producer
+    return maker.inputs[0] if maker is not None and maker.op in {"Reshape", "Unsqueeze"} else value
+
+
+def _only(sizes: GraphSizes, value: Value | None) -> Size:
+    """The one element of a tensor that is followed."""
+    found = sizes.contents(value)
+    return found[1][0] if found is not None and len(found[1]) == 1 else None
 
 
 def _range(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
