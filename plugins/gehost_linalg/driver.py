@@ -216,6 +216,8 @@ class Driver:
         self.around = Surroundings(block.made_by.get, block.is_dead)
         self._work: dict[Op, None] = {}
         """Taken from its end, as in MLIR; an operation that is added again keeps its place."""
+        self._furthest = 0
+        """The last place that was visited in this round; the readers of what is there are due."""
         self._changed: dict[Op, None] = {}
         """What has changed since its last visit, for the next round."""
 
@@ -231,7 +233,7 @@ class Driver:
         place = self.block.place
         while present := [op for op in self._changed if op in place]:
             ordered = sorted(present, key=place.__getitem__, reverse=True)
-            self._work, self._changed = dict.fromkeys(ordered), {}
+            self._work, self._changed, self._furthest = dict.fromkeys(ordered), {}, 0
             while self._work:
                 op, _ = self._work.popitem()
                 if op in place:
@@ -241,6 +243,7 @@ class Driver:
         """Remove, fuse or change an operation."""
         block = self.block
         self._changed.pop(op, None)
+        self._furthest = max(self._furthest, block.place[op])
         is_generic = isinstance(op, Generic)
         if all(map(block.is_dead, op.results)) and (is_generic or op.name.startswith("tensor.")):
             block.remove(op)
@@ -276,19 +279,20 @@ class Driver:
         block = self.block
         for value in change.replaced:
             self._note_readers(value)
-        self._visit_next(change.ops, op.results if readers else ())
+        self._visit_next(op, change.ops, readers=readers)
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self._note_readers(value)
         read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
         self._released((*op.operands, *op.scalars), read)
 
-    def _visit_next(self, ops: tuple[Op, ...], read: Iterable[Value]) -> None:
-        """Visit the readers of values and then ``ops``, unless they are due anyway."""
+    def _visit_next(self, old: Op, ops: tuple[Op, ...], *, readers: bool = True) -> None:
+        """Visit the readers of ``old`` and then ``ops``, which replace it, unless they are due."""
         self._work.update(dict.fromkeys(reversed(ops)))
-        for value in read:
-            for reader in reversed(self.block.readers[value]):
-                self._work.setdefault(reader)
+        if readers and self.block.place[old] < self._furthest:
+            for value in old.results:
+                for reader in reversed(self.block.readers[value]):
+                    self._work.setdefault(reader)
 
     def _note_readers(self, value: Value) -> None:
         self._changed.update(dict.fromkeys(self.block.readers.get(value, ())))
@@ -413,7 +417,7 @@ class Driver:
         share = self.multi_use == "share" and bool(operand.shared)
         if share:
             block.move_readers_behind(producer, consumer)
-        self._visit_next((fused,), consumer.results)
+        self._visit_next(consumer, (fused,))
         block.replace(consumer, (fused,), {})
         if share:
             moved = {old: new for old, new in replaced.items() if old is not new}
