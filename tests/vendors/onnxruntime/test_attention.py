@@ -441,7 +441,10 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
         {"mask": "e = Transpose <perm = [2, 1, 0, 3]> (mask) a = Add (s, e)"},
     ),
     "a mask of rank 3": ("mask", {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"}),
-    "scale after the mask": ("scores", {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)"}),
+    "scale after a mask that may hold any number": (
+        "scores",
+        {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)", "fill": "low"},
+    ),
     "a mask of each head, whose rows a guard makes 0": (
         "mask",
         {

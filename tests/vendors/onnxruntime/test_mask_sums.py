@@ -34,7 +34,7 @@ def model(
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main (float[B, S, 8] q, int64[B, 1, 1, S] keep, int64[S, S] near, float[1, 2, S, S] free) => (float[B, S, 8] y {outputs})
     <int64[4] heads = {{0, 0, 2, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] first = {{0}}, float scale = {{0.5}},
-     float one = {{1}}, float zero = {{0}}> {{
+     float one = {{1}}, float zero = {{0}}, float slope = {{3}}> {{
         h = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (h) kt = Transpose <perm = [0, 2, 3, 1]> (h)
         p = MatMul (qt, kt) s = Mul (p, scale) {mask}
         g = Gather (table, near) gt = Transpose <perm = [2, 0, 1]> (g) a = Unsqueeze (gt, first)
@@ -106,6 +106,44 @@ def test_near_misses(host: Host, run: Any, given: onnx.ModelProto, reason: str) 
     inputs = feeds(2, 4)
     expected, found = Runner(given).run(inputs), run(compiled, inputs)
     assert all(one.equal for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4))
+
+
+SCALED = {
+    "Mul": "t = Add (s, mask) m = Mul (t, scale)",
+    "Mul on the left": "t = Add (mask, s) m = Mul (scale, t)",
+    "Div": "t = Add (p, mask) m = Div (t, scale)",
+    "Div, a scale below it, too": "t = Add (mask, s) m = Div (t, slope)",
+}
+
+
+@pytest.mark.parametrize("sums", SCALED.values(), ids=SCALED)
+@pytest.mark.parametrize("far", [LOWEST, -1e30, -np.inf, 0.0])
+def test_a_scale_behind_the_mask(host: Host, run: Any, sums: str, far: float) -> None:
+    """As in CodeGen; -3.4e38 / 0.5 is -inf, fused and not."""
+    given = model(sums, CHOSEN, far=far)
+    compiled, report = host.run(given)
+    left = {node.op_type for node in compiled.graph.node}
+    assert "Softmax" not in left, [record.rejected for record in report.passes]
+    assert_equal(given, compiled, run)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (model(SCALED["Div"], CHOSEN, far=-1e9), "mask"),
+        (model(SCALED["Div"], CHOSEN, far=-1e4), "mask"),
+        (model("t = Add (s, free) m = Mul (t, scale)"), "mask"),
+        (model(SCALED["Mul"], CHOSEN, outputs=", float[B, 2, S, S] t"), "shared"),
+    ],
+    ids=["-1e9", "-1e4, of which a score shows", "mask of an input", "the sum is an output"],
+)
+def test_a_scale_behind_another_mask_stays(
+    host: Host, run: Any, given: onnx.ModelProto, reason: str
+) -> None:
+    compiled, report = host.run(given)
+    (record,) = [record for record in report.passes if record.name == "OrtMaskSumPass"]
+    assert list(record.rejected) == [reason]
+    assert_equal(given, compiled, run)
 
 
 def folded(
