@@ -1137,6 +1137,7 @@ class _PayloadParser:
         self._refs: dict[str, Ref] = {}
         self._dtypes: dict[str, str] = {}
         self._ops: list[ScalarOp] = []
+        self._has_apply = False
 
     def read(self) -> Payload:
         parser = self._parser
@@ -1155,7 +1156,9 @@ class _PayloadParser:
             parser.expect("," if place else ":")
             parser.expect(dtype)
         parser.expect("}")
-        return Payload(tuple(self._ops), tuple([ref for ref, _ in yields]))
+        payload = Payload(tuple(self._ops), tuple([ref for ref, _ in yields]))
+        # affine.apply was read as an index of its own: those that it takes are not needed
+        return payload.live() if self._has_apply else payload
 
     def _argument(self) -> None:
         parser, count = self._parser, len(self._refs)
@@ -1219,6 +1222,7 @@ class _PayloadParser:
     def _apply(self) -> ScalarOp:
         """An expression over indices, which becomes the index of that expression."""
         parser = self._parser
+        self._has_apply = True
         start = parser.skip()
         map_, symbols = parser.any_map()
         dims = parser.listed("(", ")", self._expr)

@@ -89,7 +89,7 @@ module {
     (function,) = parse(text)
     op = function.ops[-1]
     assert isinstance(op, Generic)
-    assert [str(each) for each in op.payload.indices] == ["d0", "d0 * 2"]
+    assert [str(each) for each in op.payload.indices] == ["d0 * 2"]
     assert op.ins[1].kind == "fill"
     assert signatures(parse(print_function(function))[0]) == signatures(function)
 

@@ -141,7 +141,9 @@ def test_symbols_of_affine_apply_are_read() -> None:
         "i32", "i32",
     )  # fmt: skip
     (function,) = parse("#m = affine_map<(d0)[s0] -> (d0 + s0 * 2)>\n" + text)
-    assert "affine.apply affine_map<(d0) -> (d0 * 3)>" in print_function(function)
+    printed = print_function(function)
+    assert "affine.apply affine_map<(d0) -> (d0 * 3)>" in printed
+    assert print_function(parse(printed)[0]).count("linalg.index") == 1
     refused(
         "#m = affine_map<(d0)[s0] -> (d0 + s0 * 2)>\n" + text.replace("#m(%q)[%q]", "#m(%q, %q)"),
         "line 6, column 23", "affine.apply of affine_map<(d0, d1) -> (d0 + d1 * 2)> with 2 indices",
