@@ -254,6 +254,8 @@ def left_to_runtime() -> Callable[[Node], str | None]:
             return f"matmul-scale: ONNX Runtime folds {node.op} into the matrix product"
         if node.op == "Transpose" and _is_transposed_operand(node):
             return "matmul-transpose: ONNX Runtime folds Transpose into the matrix product"
+        if node.op in {"Unsqueeze", "Squeeze"} and _ends_in_view(node):
+            return f"view: only nodes outside of groups read it, and {node.op} moves no data"
         return None
 
     return reason
@@ -289,6 +291,20 @@ def _is_single(value: Tensor) -> bool:
 def _only_reader(value: Tensor) -> str:
     readers = list(value.readers)
     return readers[0].op if len(readers) == 1 and isinstance(readers[0], Node) else ""
+
+
+def _ends_in_view(node: Node) -> bool:
+    """Whether no group reads the result; another rank would keep its rows apart from theirs."""
+    out = node.outputs[0] if node.outputs else None
+    if out is None or out.is_graph_output or not out.readers:
+        return False
+    for reader in out.readers:
+        if not isinstance(reader, Node):
+            return False
+        of_shape = reader.op in {"Expand", "Reshape"} and _array(reader.input(1)) is None
+        if reader.op in lowerings() and not of_shape:
+            return False
+    return True
 
 
 def _is_transposed_operand(node: Node) -> bool:

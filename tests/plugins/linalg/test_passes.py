@@ -406,3 +406,20 @@ def test_a_call_that_cannot_be_lowered_stays(fuse: Any, version: int, body: str)
     head = f'<domain: "gehost", opset_import: ["" : {version}]> F <k: int = 1> (a, b) => (c)'
     made, _, _ = fuse(f"{CALL}{head} {{ {body} }}")
     assert [each.op_type for each in made.graph.node] == ["Sigmoid", "F", "Tanh"]
+
+
+def test_a_view_keeps_no_rows_apart(fuse: Any) -> None:
+    """The rotary embedding of keys, whose heads are repeated then."""
+    body = (
+        "f = Constant<value = int64[2] {2, 2}>()\no = Constant<value = int64[1] {1}>()\n"
+        "a, b = Split<axis = 2>(x, f)\nn = Neg(b)\nc = Concat<axis = 2>(n, a)\n"
+        "i = Mul(x, q)\nj = Mul(c, r)\ns = Add(i, j)\nu = Unsqueeze(s, o)\n"
+    )
+    inputs = "float[2,3,4] x, float[3,4] q, float[3,4] r, int64[4] k"
+    made, _, _ = fuse(graph(body + "y = Expand(u, k)", inputs, "float[a,b,c,d] y"))
+    found = [each.op_type.rpartition("_")[0] or each.op_type for each in made.graph.node]
+    assert found == ["Constant", "Neg_Mul_Mul_Add", "Unsqueeze", "Expand"]
+
+    read = f"{body}v = Relu(u)\ny = Expand(v, k)"
+    made, _, _ = fuse(graph(read, inputs, "float[a,b,c,d] y"))
+    assert "Unsqueeze" not in [each.op_type for each in made.graph.node]
