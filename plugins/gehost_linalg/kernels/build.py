@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,9 +59,10 @@ def cache_folder() -> Path:
 
 
 def build(source: str, output: Path, *, cc: str | None = None, march: str = "native") -> bool:
-    """Write the library; returns whether it was compiled now, and not taken from the cache.
+    """Write the library; return whether it was compiled, not cached.
 
     The file appears complete under its name, or not at all, also where processes build it at once.
+    Where the cache cannot be written, nothing is cached.
 
     Args:
         source: C, as ``emit.source`` gives it.
@@ -77,12 +79,14 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
     try:
         cached = cache_folder() / f"{_key(source, command, flags, march)}{output.suffix or '.so'}"
         with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
-            is_new = not cached.is_file()
+            is_new = not os.path.isfile(cached)
+            made = cached
             if is_new:
                 made = _compile(source, Path(folder), command, flags, output)
-                cached.parent.mkdir(parents=True, exist_ok=True)
-                _put(made, cached)
-            _put(cached, output)
+                with suppress(OSError):  # a read-only home: the next build compiles again
+                    cached.parent.mkdir(parents=True, exist_ok=True)
+                    _put(made, cached)
+            _put(made, output)
         return is_new
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror or error}", where=output) from error
@@ -129,17 +133,25 @@ def _compile(
         ["-shared", kernels, register, "-lm", "-o", library],
     ):
         done = subprocess.run([*command, *map(str, arguments)], capture_output=True, check=False)  # noqa: S603
-        if done.returncode:
+        made = Path(arguments[-1])
+        if done.returncode or not made.is_file():
             kept = output.with_suffix(".c")
             shutil.copyfile(code, kept)
             text = done.stderr.decode("utf-8", "replace")
             lines = (
                 [line for line in text.splitlines() if "error" in line]
                 or text.splitlines()
-                or ["no message"]
+                or [_end(done.returncode)]
             )
             raise UsageError(f"{' '.join(command)} fails: {lines[0]}; the C file is {kept}")
     return library
+
+
+def _end(code: int) -> str:
+    """How a compiler ended that printed nothing."""
+    if code < 0:
+        return f"it was ended by signal {-code}"
+    return f"it ended with code {code} and no message" if code else "it wrote no file"
 
 
 def _put(made: Path, target: Path) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
-from gehost import Model, Node, OutputError, UsageError
+from gehost import Model, Node, UsageError
 from gehost.host.switches import read_switch_file
 from gehost.infer import infer_model
+from gehost.ir.files.save import write_bytes_atomic
 from gehost_linalg.group import DOMAIN, Body, Signature, derive
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
@@ -142,10 +143,7 @@ def write_library(
             )
     text = source(found.kernels)
     if emit_c is not None:
-        try:
-            Path(emit_c).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=emit_c) from error
+        write_bytes_atomic(emit_c, text.encode())
     if switch_file is not None and os.path.exists(switch_file):
         read_switch_file(switch_file)
     build(text, Path(output), cc=cc, march=march)

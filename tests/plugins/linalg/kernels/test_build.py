@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,6 +66,45 @@ def test_a_compiler_that_fails(cc: str, tmp_path: Path) -> None:
         build("int x = ;", tmp_path / "a.so")
     assert (tmp_path / "a.c").read_text() == "int x = ;"
     assert not (tmp_path / "a.so").exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("kill -SEGV $$", "it was ended by signal 11"),
+        ("exit 3", "it ended with code 3 and no message"),
+        ("exit 0", "it wrote no file"),
+    ],
+)
+def test_a_compiler_without_a_message(tmp_path: Path, end: str, message: str) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(f"#!/bin/sh\n{end}\n")
+    compiler.chmod(0o755)
+    with pytest.raises(UsageError, match=f"cc fails: {message}; the C file is .*a\\.c"):
+        build("int x;", tmp_path / "a.so", cc=str(compiler))
+    assert not (tmp_path / "a.so").exists()
+
+
+def test_a_cache_that_cannot_be_written(
+    cc: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert build(text, tmp_path / "a.so")
+    assert len(names_in(str(tmp_path / "a.so"))) == 1
+
+
+def test_a_disk_that_is_full(cc: str, tmp_path: Path) -> None:
+    """A limit of the size of files stands for it; neither file is left in part."""
+    onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
+    command = f"ulimit -f 8; {sys.executable} -m gehost kernels fused.onnx -o a.so --emit-c a.c"
+    done = subprocess.run(
+        ["sh", "-c", command], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("gehost: cannot write 'a.c': File too large")
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["fused.onnx"]
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
