@@ -100,7 +100,7 @@ def shape_beside(
 
     Operands of one operator often have the same shape, broadcast, are multiplied (the last axis of
     one is the last but one of the other), are the weights of a convolution (the second axes agree),
-    or hold one number for each index of an axis.
+    or hold one number for each index of an axis or for each channel ([C, 1, 1]).
     """
     shape = one_of(rng, known) if known else ()
     if not shape or rng.random() < 0.1:
@@ -128,6 +128,8 @@ def shape_beside(
     if len(shape) > 2:
         kernel = [int(rng.integers(1, 4))] * (len(shape) - 2)
         ways += [(new, _part(rng, shape[1]), *kernel)] * 4
+        channels = (shape[1], *[1] * (len(shape) - 2))
+        ways += [channels, channels, (1, *channels)]
     return one_of(rng, ways)
 
 

@@ -219,6 +219,73 @@ def test_a_fold_of_weights_is_checked_where_all_of_them_are_constant():
     assert "numbers differ: opset" in findings(WrongShift, instances=2, mutations=0)
 
 
+class FoldFactor(planted.Rewrites):
+    """Conv times one constant for each channel becomes a Conv of other weights."""
+
+    inputs = 3
+
+    def Patterns(self):
+        builder = EsGraphBuilder("conv_mul")
+        x, w, c = builder.CreateInputs(3)
+        self.conv = es.Conv(x, w)
+        made = es.Mul(self.conv, c)
+        return [Pattern(builder.BuildAndReset([made])).CaptureTensor(w).CaptureTensor(c)]
+
+    def MeetRequirements(self, match):
+        w, c = (match.GetCapturedTensor(place).value.array for place in range(2))
+        if w is None or c is None:
+            return match.reject("constant: w and c")
+        per_channel = (w.shape[0], *[1] * (w.ndim - 2))
+        return c.shape == per_channel or match.reject("shape: c is not per channel")
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("conv")
+        x, *_ = builder.CreateInputs(3)
+        w, c = (match.GetCapturedTensor(place).value.array for place in range(2))
+        weight = builder.CreateConst(self.scaled(w, c))
+        return builder.BuildAndReset([es.Conv(x, weight, **match.GetMatchedNode(self.conv).attrs)])
+
+    def scaled(self, w, c):
+        return w * c.reshape(-1, *[1] * (w.ndim - 1))
+
+
+class WrongFactor(FoldFactor):
+    """Scales all channels by the factor of the first one."""
+
+    def scaled(self, w, c):
+        return w * c.reshape(-1)[0]
+
+
+class FoldShift(FoldFactor):
+    """Conv plus one constant for each channel becomes a Conv with a bias."""
+
+    def Patterns(self):
+        builder = EsGraphBuilder("conv_add")
+        x, w, c = builder.CreateInputs(3)
+        self.conv = es.Conv(x, w)
+        made = es.Add(self.conv, c)
+        return [Pattern(builder.BuildAndReset([made])).CaptureTensor(w).CaptureTensor(c)]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("conv")
+        x, w, _ = builder.CreateInputs(3)
+        bias = builder.CreateConst(match.GetCapturedTensor(1).value.array.reshape(-1))
+        attributes = match.GetMatchedNode(self.conv).attrs
+        return builder.BuildAndReset([es.Conv(x, w, bias, **attributes)])
+
+
+@pytest.mark.parametrize("fold", [FoldFactor, FoldShift])
+def test_a_fold_of_one_constant_for_each_channel_is_checked(fold):
+    for seed in range(2):
+        result = check_pass(fold, mutations=4, seed=seed)
+        assert (result.patterns, result.instances, result.notes) == ((1, 1), 4, [])
+    assert result.equal > 0
+
+
+def test_a_fold_that_scales_all_channels_alike_is_found():
+    assert "numbers differ: opset" in findings(WrongFactor, instances=3, mutations=0)
+
+
 class Sevens(planted.NegatedDifference):
     """Takes only what is hardly ever drawn, and offers an instance of it."""
 
