@@ -34,7 +34,7 @@ def model(
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main (float[B, S, 8] q, int64[B, 1, 1, S] keep, int64[S, S] near, float[1, 2, S, S] free) => (float[B, S, 8] y {outputs})
     <int64[4] heads = {{0, 0, 2, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] first = {{0}}, float scale = {{0.5}},
-     float one = {{1}}, float zero = {{0}}, float slope = {{3}}> {{
+     float one = {{1}}, float zero = {{0}}, float slope = {{3}}, float huge = {{1e7}}> {{
         h = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (h) kt = Transpose <perm = [0, 2, 3, 1]> (h)
         p = MatMul (qt, kt) s = Mul (p, scale) {mask}
         g = Gather (table, near) gt = Transpose <perm = [2, 0, 1]> (g) a = Unsqueeze (gt, first)
@@ -133,9 +133,10 @@ def test_a_scale_behind_the_mask(host: Host, run: Any, sums: str, far: float) ->
         (model(SCALED["Div"], CHOSEN, far=-1e9), "mask"),
         (model(SCALED["Div"], CHOSEN, far=-1e4), "mask"),
         (model("t = Add (s, free) m = Mul (t, scale)"), "mask"),
+        (model("t = Add (s, mask) m = Mul (t, huge)", CHOSEN), "scale"),
         (model(SCALED["Mul"], CHOSEN, outputs=", float[B, 2, S, S] t"), "shared"),
     ],
-    ids=["-1e9", "-1e4, of which a score shows", "mask of an input", "the sum is an output"],
+    ids=["-1e9", "-1e4, of which a score shows", "mask of an input", "1e7", "the sum is an output"],
 )
 def test_a_scale_behind_another_mask_stays(
     host: Host, run: Any, given: onnx.ModelProto, reason: str

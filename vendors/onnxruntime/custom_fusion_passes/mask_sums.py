@@ -21,6 +21,7 @@ from TorchScript: mpnet 136 nodes → 95, 1.17 (1.12, 1.27) times as fast; bloom
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gehost import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
     from gehost import CustomPassContext, Graph, Node, Value
 
+_LARGEST_SCALE = 1e6
+
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtMaskSumPass(FusionBasePass):
@@ -59,7 +62,8 @@ class OrtMaskSumPass(FusionBasePass):
     Refuses: where the outer one is not proven to hold 0 and numbers of at most −1e30 alone:
     ``bias``: the inner one is not proven to be within 256; ``mask``: the outer one is not proven
     to be within 256, or 0 or at least 1e30 in magnitude, or a scale is behind it. ``dtype``: not
-    float32; ``shared``: the inner sum is read by others.
+    float32; ``shared``: the inner sum is read by others; ``scale``: one behind the mask is
+    more than 1e6, so that scores may be infinite, which a scaled mask makes NaN.
     Source: the definition of float32 sums.
     """
 
@@ -141,6 +145,8 @@ def _scale_before(context: CustomPassContext, scale: Node, total: Node, slot: in
     assert between is not None
     if scores.dtype != DataType.FLOAT:
         context.refuse(scale, "dtype: float32 only")
+    elif abs((factor_of(scale) or (None, math.inf))[1]) > _LARGEST_SCALE:
+        context.refuse(scale, f"scale: more than {_LARGEST_SCALE:g}, scores may be infinite")
     elif not read_once(between):
         context.refuse(scale, "shared: the sum is read by others, too")
     elif not is_zero_or_far_below(mask):
