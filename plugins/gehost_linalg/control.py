@@ -149,7 +149,7 @@ def control_named(text: str, more: Mapping[str, Control] | None = None) -> Contr
         return known[name]
     if name in NUMBERED:
         if not re.fullmatch("0*[1-9][0-9]{0,8}", number, re.ASCII):
-            raise ControlError(f"control {name} needs a positive number: {name}=8")
+            raise ControlError(f"control {name} needs a number from 1 to 999999999: {name}=8")
         return NUMBERED[name](int(number))
     if name in known:
         raise ControlError(f"control {name} takes no number, got {text!r}")

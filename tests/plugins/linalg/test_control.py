@@ -48,11 +48,11 @@ def test_what_each_accepts(control: str, case: str, reason: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("max-operands", "control max-operands needs a positive number: max-operands=8"),
-        ("max-operands=0", "needs a positive number"),
-        ("max-live=x", "needs a positive number"),
-        ("max-live=\u0663", "needs a positive number"),
-        ("max-operands=" + "9" * 5000, "needs a positive number: max-operands=8"),
+        ("max-operands", "control max-operands needs a number from 1 to 999999999: max-operands=8"),
+        ("max-operands=0", "needs a number from 1 to 999999999"),
+        ("max-live=x", "needs a number from 1 to 999999999"),
+        ("max-live=\u0663", "needs a number from 1 to 999999999"),
+        ("max-operands=" + "9" * 5000, "needs a number from 1 to 999999999: max-operands=8"),
         ("one-use=3", "control one-use takes no number"),
         ("measured", "belongs to gehost kernels --measure"),
         ("allways", "no control is called 'allways'; nearest: always"),

@@ -262,7 +262,7 @@ def test_bodies_of_control_flow_are_fused_too(fuse: Any) -> None:
     ("setting", "value", "message"),
     [
         ("control", "one-used", "no control is called 'one-used'; nearest: one-use"),
-        ("control", "max-operands=none", "needs a positive number"),
+        ("control", "max-operands=none", "needs a number from 1 to 999999999"),
         ("multi_use", "shared", "no multi-use is called 'shared'; nearest: share"),
         ("companions", "dedupe", "no companion is called 'dedupe'; nearest: dedup"),
     ],
