@@ -230,13 +230,13 @@ class Driver:
 
     def _settle(self) -> None:
         """Visit what has changed from inputs to outputs, round after round."""
-        place = self.block.place
-        while present := [op for op in self._changed if op in place]:
-            ordered = sorted(present, key=place.__getitem__, reverse=True)
+        block = self.block
+        while present := [op for op in self._changed if op in block.place]:
+            ordered = sorted(present, key=block.place.__getitem__, reverse=True)
             self._work, self._changed, self._furthest = dict.fromkeys(ordered), {}, 0
             while self._work:
                 op, _ = self._work.popitem()
-                if op in place:
+                if op in block.place:
                     self._visit(op)
 
     def _visit(self, op: Op) -> None:

@@ -258,3 +258,11 @@ def test_duplication_ends_before_payloads_double_without_end() -> None:
     before = interpret(found.ops, {value: x}, found.outputs, found.names.rules)
     after = interpret(block.ops, {value: x}, block.outputs, found.names.rules)
     np.testing.assert_allclose(after[0], before[0], rtol=1e-5)
+
+
+def test_the_parts_of_a_split_operation_are_fused() -> None:
+    body = "c = Concat<axis = 0>(x, y)\ne = Exp(c)\nz = Add(e, c)"
+    _, found = lowered(parse_onnx(graph(body, "float[1] x, float[1] y", "float[2] z")))
+    block = fuse_block(found.ops, outputs=found.outputs)
+    fused = [payload(op) for op in block.ops if isinstance(op, Generic)]
+    assert fused == [["exp", "addf"]] * 2
