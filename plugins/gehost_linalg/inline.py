@@ -20,7 +20,7 @@ _DTYPES = {"value_int": "q", "value_ints": "q", "value_float": "f", "value_float
 
 
 def inline_calls(graph: Graph, context: CustomPassContext) -> None:
-    """Replace each call of a ``gehost`` function whose operators can all be lowered."""
+    """Replace calls of ``gehost`` functions whose operators can all be lowered."""
     for node in [node for node in graph.nodes if node.op.startswith(_PREFIX)]:
         function = node.graph.model.function(node.op)
         if function is None or len(node.inputs) != len(function.input):

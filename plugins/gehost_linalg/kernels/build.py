@@ -1,4 +1,4 @@
-"""Compile a C file of kernels to a shared library; equal builds are cached."""
+"""Compile a C file of kernels to a cached shared library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLAGS = (
 
 
 def compiler(given: str | None = None) -> list[str]:
-    """Find a C compiler: the given one, else $CC, cc, gcc, clang, ``python -m ziglang cc``.
+    """Find a C compiler: given, $CC, cc, gcc, clang, or ziglang.
 
     Raises:
         UsageError: there is none, or the given one does not exist.

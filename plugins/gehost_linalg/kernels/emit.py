@@ -1,4 +1,4 @@
-"""C for the kernels of fused groups, from the functions of a file alone.
+"""Emit C for fused groups from a file's functions alone.
 
 A kernel is a C function that walks along rows (the last loop), in stages: a stage is one loop over
 the row, and a reduction is read in a later stage. Sizes, outer loops, broadcasting and tasks are
@@ -128,7 +128,7 @@ def _read(expr: Expr, *, maybe: bool) -> Read:
 
 
 def _order(edge: Edge | Literal, outer: int) -> tuple[int, ...] | None:
-    """The loops by which a value's outer axes are read whole, None unless permuted."""
+    """The permuted loops by which a value's outer axes are read whole."""
     if not isinstance(edge, Edge) or not all(read.whole for read in edge.axes[:outer]):
         return None
     loops = tuple([read.loop for read in edge.axes[:outer] if read.loop is not None])
@@ -147,7 +147,7 @@ _COPY = Payload((), (Arg(0),))
 
 
 class Steps:
-    """The operations of a group as steps over the same loops; copies are read through.
+    """The operations of a group as steps over the same loops.
 
     Attributes:
         loops: how many, the row included.
@@ -173,7 +173,7 @@ class Steps:
         self._follow_readers()
 
     def _follow_readers(self) -> None:
-        """Walk the outer loops of a step in the order in which all its readers read it.
+        """Walk a step's outer loops in the order of all its readers.
 
         A sum before a Transpose is taken row by row of the transposed tensor.
         """
@@ -229,7 +229,7 @@ class Steps:
         return step
 
     def _extents(self, op: Generic) -> tuple[Size, ...]:
-        """The sizes of the loops; an operation without the row has a row of 1."""
+        """The sizes of the loops; a missing row has size 1."""
         found = op.extents()
         for axis, each in enumerate(op.out_map(0).results):
             shape = op.results[0].shape
@@ -276,7 +276,7 @@ class Steps:
         )
 
     def _seen_through(self, edge: Edge) -> Edge:
-        """The edge with copies removed: it reads the source of a copy instead."""
+        """The edge that reads the sources of copies instead."""
         while edge.value in self._through:
             source = self._through[edge.value]
             axes: list[Read] = []
@@ -352,7 +352,7 @@ class Sizes:
                     self._axes.setdefault(size, (number, axis))
 
     def key(self, size: Size) -> Key:
-        """The key of a size, made of the sizes that it is computed from."""
+        """The key of a size, made of the sizes behind it."""
         if size is None:
             raise NotEmitted("a size that nothing gives")
         if isinstance(size, int) or size.isdecimal():
@@ -573,7 +573,7 @@ class Stage:
 
 
 class Rows:
-    """The C function that computes some outputs of a group along a row, and its tables.
+    """The C function of some outputs along a row, and its tables.
 
     Attributes:
         views: the operands, each with its number.
@@ -662,7 +662,7 @@ class Rows:
         self.stage_of[step.result] = len(self.stages) - 1
 
     def _places_in_concatenations(self) -> dict[Value, tuple[Step, str]]:
-        """The concatenation and offset of each piece, and of each row that only a piece reads."""
+        """The concatenation and offset of each piece, and of moved rows."""
         found: dict[Value, tuple[Step, str]] = {}
         for step in self.order:
             if step.payload is not None:
@@ -767,7 +767,7 @@ class Rows:
         return Scalar(self._stored_at(edge, made, step), varies=True, short=True)
 
     def _check_outer(self, edge: Edge, made: Step, step: Step) -> None:
-        """Check that a computed value is read at its own outer indices, or along axes of size 1."""
+        """Check that a computed value is read at its own outer indices."""
         for axis, read in enumerate(edge.axes[: self.loops - 1]):
             own = self.sizes.key(made.extents[axis])
             if read.loop is None and read.offset == 0 and own == 1:
@@ -896,7 +896,7 @@ class Rows:
         return self.stage_of[reader.result] != number or not edge.axes[-1].whole
 
     def _accumulate(self, step: Step, stage: Stage, element: Scalar) -> None:
-        """Sums and products in any order; a maximum or minimum that keeps a NaN."""
+        """Sums and products in any order; maxima and minima keep a NaN."""
         c, sign, name = _type(step.result.dtype).c, _REDUCTIONS[step.reduces], self._name("s")
         assert step.start is not None
         wide = "double" if step.in_double else c
@@ -923,7 +923,7 @@ class Rows:
         )
 
     def _payload(self, step: Step, fixed: list[str], varying: list[str]) -> Scalar:
-        """The payload's operations as statements; those constant along the row precede the loop."""
+        """The payload's operations as statements, before the loop or in it."""
         payload = step.payload
         assert payload is not None
         args = [self._operand(edge, step) for edge in step.edges]
@@ -980,7 +980,7 @@ class Rows:
         return before_the_row(result, _dtype_of(payload.yields[0], step, payload))
 
     def _index(self, op: ScalarOp, step: Step) -> Scalar:
-        """The value of a loop; 0 where the step has one point along it."""
+        """The value of a loop; 0 along a size of 1."""
         if isinstance(op.attribute, str | None):
             raise NotEmitted("an index without a loop")
         self.ordered, self.flat = True, False
@@ -1147,7 +1147,7 @@ def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
 
 
 def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
-    """All outputs together; if their outer sizes may differ, also each group of equal sizes."""
+    """All outputs together; if sizes may differ, also those of equal sizes."""
     found: dict[tuple[Key, ...], list[Value]] = {}
     for value in dict.fromkeys(steps.group.outputs):
         found.setdefault(
@@ -1183,7 +1183,7 @@ def _comment(name: str, body: Body) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """A text of a model as it may stand in a comment of C."""
+    """Escape a model's text for a comment of C."""
     return re.sub(r"[^\w .,:=()\[\]'+-]", "_", text, flags=re.ASCII)
 
 

@@ -28,7 +28,7 @@ def polynomial(target: Callable[[Array], Array], low: float, high: float, degree
 def rational(
     target: Callable[[Array], Array], low: float, high: float, above: int, below: int
 ) -> tuple[Array, Array]:
-    """Coefficients of P and Q with P / Q near ``target``; Q begins with 1."""
+    """Coefficients of P and Q with P / Q near ``target``."""
     nodes = np.cos(np.linspace(math.pi, 0.0, _POINTS))
     x = (low + high) / 2 + (high - low) / 2 * nodes
     wanted = target(x)

@@ -1,4 +1,4 @@
-"""Build a library for the fused nodes of a file, and check which nodes have a kernel."""
+"""Build a library for a file's fused nodes, and check it."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def names_in(library: str) -> list[str]:
 
 
 def check_lines(path: str, library: str) -> list[str]:
-    """One line for each kernel of a file: how many nodes have it, or why its body runs."""
+    """One line for each kernel: its nodes, or why bodies run."""
     found, names = fused(path), set(names_in(library))
     reasons = dict(found.left)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Scalar functions in C that compilers vectorize, with ONNX's results for NaN, infinities and -0.0.
+"""Scalar functions in C that compilers vectorize, with ONNX's special values.
 
 The polynomials come from ``fit.py``. Largest error, on all exponents
 (``tests/plugins/linalg/kernels``): exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and

@@ -1,4 +1,4 @@
-"""Time the kernel of each fused function against its body on given feeds."""
+"""Time each fused function's kernel against its body on given feeds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Gain(NamedTuple):
 def gains(
     path: str, library: Path, names: list[str], feeds: Feeds, seconds: float = SECONDS
 ) -> dict[str, Gain]:
-    """Measure the first node of each kernel alone, on its inputs in the model, with one thread.
+    """Measure the first node of each kernel alone, with one thread.
 
     Raises:
         UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
@@ -78,7 +78,7 @@ def gains(
 
 
 def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> Gain:
-    """Measure the whole model with a library against the model with its bodies."""
+    """Measure the model with a library against that with bodies."""
     loader: Any = onnx
     model: onnx.ModelProto = loader.load(path)
     given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
@@ -86,7 +86,7 @@ def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> G
 
 
 def check_original(original: str, path: str, feeds: Feeds) -> None:
-    """Compare a model's outputs with those of the file that was compiled from it.
+    """Compare a model's outputs with those of its compiled file.
 
     Raises:
         UsageError: one of them does not run on the feeds, or their outputs differ.
@@ -115,7 +115,7 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
 def over_original(
     original: str, path: str, library: Path, feeds: Feeds, seconds: float = ORIGINAL_SECONDS
 ) -> Gain:
-    """Measure a fused model with a library against the model that it was compiled from."""
+    """Measure a fused model with a library against its original."""
     loader: Any = onnx
     model: onnx.ModelProto = loader.load(path)
     given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
@@ -129,7 +129,7 @@ def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS)
 
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
-    """Return the inputs of nodes: feeds, weights and values that the graph computes."""
+    """Return the inputs of nodes: feeds, weights and computed values."""
     known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     known |= feeds
     computed = [name for name in dict.fromkeys(names) if name and name not in known]

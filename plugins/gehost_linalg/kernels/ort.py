@@ -1,4 +1,4 @@
-"""The C that all libraries share: ONNX Runtime's interface, and the loops around rows.
+"""The C of all libraries: ONNX Runtime's interface, loops around rows.
 
 ONNX Runtime's functions are a table to which versions only append, so their places and types are
 all that is declared here; no header is needed. ``RUNTIME`` fills outputs from the tables that
