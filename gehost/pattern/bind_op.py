@@ -87,12 +87,15 @@ class Bind:
         count = len(operands)
 
         def bind(binding: Binding, node: Node, inputs: Inputs) -> bool:
-            if len(inputs) != count:
-                if len(inputs) > count and not no_more(node):
-                    return False
-                inputs = (*inputs, *[None] * (count - len(inputs)))
+            size = len(inputs)
+            if size > count and not no_more(node):
+                return False
+            if size == count and isinstance(inputs, tuple):
+                exact = inputs
+            else:  # a wide node is not copied
+                exact = tuple([inputs[slot] if slot < size else None for slot in range(count)])
             values = binding.values
-            for operand, value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
+            for operand, value in zip(operands, exact):  # noqa: B905 - mypyc makes a loop of this form
                 index, producer, _, constrained = operand
                 if not constrained and producer < 0 and value is not None and values[index] is None:
                     values[index] = value  # as ``holds`` does, without the call
@@ -170,11 +173,16 @@ def _bind_node(
     index, parameters_hold = op.index, _parameters(op)
     outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
     count, counted = len(op.outputs), counted_ops(op)
-    if count == 1 and not is_linked and len(rivals) == 1 and not counted:
+    others = [rival for rival in rivals if rival != index]
+    if count == 1 and not is_linked and not counted:
 
         def bind_only_output(binding: Binding, node: Node) -> bool:
             """Bind a node that was reached through its only output."""
-            binding.nodes[index] = node
+            nodes = binding.nodes
+            for other in others:
+                if nodes[other] is node:
+                    return False
+            nodes[index] = node
             return node.graph is binding.graph and (
                 parameters_hold is None or parameters_hold(binding, node)
             )
@@ -185,8 +193,8 @@ def _bind_node(
         nodes, values, given = binding.nodes, binding.values, node.outputs
         if node.graph is not binding.graph or (node.op in counted and len(given) != count):
             return False
-        for rival in rivals:
-            if rival != index and nodes[rival] is node:
+        for other in others:
+            if nodes[other] is node:
                 return False
         nodes[index] = node
         for slot, tensor, wanted in outputs:
