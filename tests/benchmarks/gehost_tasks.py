@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from unittest.mock import patch
 
 from gehost import (
     CompileContext,
@@ -178,6 +177,9 @@ def _plain(name: str, path: str, out: str) -> Measured:
 
 def _explained(name: str, path: str, out: str) -> Measured:
     """The same pass in ``gehost explain``; what that costs beside it, before and after, is not in it."""
+    # it loads 48 modules, and each one adds to process_state_restored of every pass
+    from unittest.mock import patch
+
     clock = _ExplainedClock(name)
     with patch.object(explaining, "_Watch", lambda *_: clock):
         explaining.explain(path, name, _VENDORS)
