@@ -16,10 +16,10 @@ import onnx
 from gehost import DataType, Graph, Node, TensorType
 from gehost import Value as Tensor
 from gehost_linalg.affine import Const, Dim
-from gehost_linalg.control import Control, MultiUse, one_use
+from gehost_linalg.control import TRANSCENDENTAL, Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
-from gehost_linalg.generic import PARALLEL, Op, Opaque, Size, Value, is_known
+from gehost_linalg.generic import PARALLEL, REDUCTION, Op, Opaque, Size, Value, is_known
 from gehost_linalg.interpret import Broadcast, Part
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 
@@ -43,7 +43,7 @@ GROUP_COMPANIONS = tuple(
 """A node is replaced as a whole: it must not be split, nor vanish."""
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Trilu", "OneHot"), (1,)),
+    **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Gather", "Trilu", "OneHot"), (1,)),
     "Slice": (1, 2, 3, 4),
     "Range": (0, 1, 2),
     "Reshape": (1,),
@@ -63,6 +63,7 @@ MOVEMENT = frozenset(
         "Slice",
         "Split",
         "Concat",
+        "Gather",
         "Reshape",
         "Identity",
         "Cast",
@@ -407,6 +408,9 @@ def reads_rows(consumer: Op, index: int) -> Refusal | None:
     return None
 
 
+_DEAR = TRANSCENDENTAL - {"math.sqrt", "math.rsqrt"}
+
+
 @dataclass(eq=False)
 class Group:
     """Operations that become one kernel.
@@ -425,6 +429,15 @@ class Group:
     def computes(self) -> int:
         """How many of its nodes compute something."""
         return sum(node.op not in MOVEMENT for node in self.nodes)
+
+    def dear_numbers(self) -> str | None:
+        """An operation dearer than a call of another kernel, if no row is reduced before it."""
+        found: str | None = None
+        for op in self.ops:
+            if isinstance(op, Opaque) or REDUCTION in op.iterators:
+                return None
+            found = next((each.name for each in op.payload.ops if each.name in _DEAR), found)
+        return found
 
 
 class Grouping:
@@ -528,6 +541,9 @@ class Grouping:
         rows = joined(first.rows, second.rows, parts=parts)
         if isinstance(rows, Refusal):
             return rows
+        dear = first.dear_numbers() if first.rows.row == 1 != rows.row else None
+        if dear is not None:
+            return Refusal("per-row", f"{dear} of one number per row is vectorized by itself")
         if len(first.nodes) + len(second.nodes) > MOST_NODES:
             return Refusal("too-large", f"more than {MOST_NODES} nodes")
         between = self._path_back(first, second)

@@ -716,13 +716,8 @@ class Rows:
     def _view(self, edge: Edge, extents: Sequence[Size], tensor: int, *, along_row: bool) -> int:
         axes: list[str] = []
         for axis, read in enumerate(edge.axes):
-            fits = "OR_ONE" if read.maybe else "EQUAL" if read.whole else "INSIDE"
-            if (
-                read.loop is None
-                and read.offset == 0
-                and not self._has_other_constant(edge.value, axis)
-            ):
-                fits = "EQUAL"
+            dropped = read.loop is None and (edge.value.shape or ())[axis] == 1
+            fits = "OR_ONE" if read.maybe else "EQUAL" if read.whole or dropped else "INSIDE"
             axes.append(
                 f"{{{-1 if read.loop is None else read.loop}, {read.scale}, {read.offset}, {fits}}}"
             )
@@ -733,12 +728,6 @@ class Rows:
         if len(self.views) == MOST_VIEWS:
             raise NotEmitted(f"more than {MOST_VIEWS} operands")
         return self.views.setdefault(text, len(self.views))
-
-    def _has_other_constant(self, value: Value, axis: int) -> bool:
-        return any(
-            edge.axes[axis].loop is None and edge.axes[axis].offset
-            for _, edge in self.readers.get(value, ())
-        )
 
     def _operand(self, edge: Edge | Literal, step: Step) -> Scalar:
         """The element that an edge reads at place ``i`` of the row."""

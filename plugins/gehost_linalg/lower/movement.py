@@ -1,4 +1,4 @@
-"""Operators that move elements: transposition, inserted and dropped axes, slices, concatenation."""
+"""Operators that move elements: transposition, inserted and dropped axes, parts, concatenation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _squeeze(op: OnnxOp) -> None:
     if given is None:
         raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
     dropped = set(op.axes(given, len(shape)))
-    if any(is_known(shape[axis]) and int(shape[axis] or 0) != 1 for axis in dropped):
+    if any(shape[axis] != 1 for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
     kept = [axis for axis in range(len(shape)) if axis not in dropped]
     read: list[Expr] = [
@@ -150,6 +150,25 @@ def _part(op: OnnxOp, out: Value, begins: Sequence[int], sizes: Sequence[Size]) 
     op.made.append(Opaque("tensor.extract_slice", (x,), (out,), attribute, op.label, (op.origin,)))
 
 
+def _gather(op: OnnxOp) -> None:
+    """One place of an axis, which disappears.
+
+    Where the size is unknown, the kernel checks the place when it runs.
+    """
+    shape, at = op.shape(), op.constants.get(1)
+    if at is None or at.ndim != 0:
+        raise NotLowered("not-lowered: Gather, but for one constant index")
+    axis, place = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0], int(at)
+    size = shape[axis]
+    if place < 0 or (is_known(size) and place >= int(size or 0)):
+        raise NotLowered(f"not-lowered: Gather of {place} from an axis of {size}")
+    if axis == len(shape) - 1:
+        raise NotLowered("strided: Gather along the last axis")
+    read: list[Expr] = [Dim(each - (each > axis)) for each in range(len(shape))]
+    read[axis] = Const(place)
+    _moved(op, [*shape[:axis], *shape[axis + 1 :]], read)
+
+
 def _named(size: int) -> Size:
     return size if size == 1 else str(size)
 
@@ -230,5 +249,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Slice": _slice,
     "Split": _split,
     "Concat": _concat,
+    "Gather": _gather,
     "Reshape": _reshape,
 }

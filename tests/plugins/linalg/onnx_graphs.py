@@ -97,6 +97,10 @@ def _call(
         return f"Reshape(n{number}, s{number})", shape
     if kind < 0.95:
         return f"Softmax<axis=-1>({x})", shape
+    if kind < 0.97 and len(shape) > 1:
+        axis = random.randrange(len(shape) - 1)
+        lines.append(f"i{number} = Constant<value = int64 {{{random.randrange(shape[axis])}}}>()")
+        return f"Gather<axis={axis}>({x}, i{number})", (*shape[:axis], *shape[axis + 1 :])
     start = random.randrange(shape[-1])
     for letter, value in (
         ("b", start),

@@ -86,6 +86,19 @@ def test_rows_along_another_axis_stay_apart() -> None:
     ]
 
 
+@pytest.mark.parametrize(("call", "count"), [("Softplus", 3), ("Sqrt", 1)])
+def test_a_dear_number_for_each_row_stays_apart(call: str, count: int) -> None:
+    body = f"c = {call}(x)\nd = Neg(c)\ns = Mul(d, w)\ny = Exp(s)\nt = Sub(d, w)\nz = Tanh(t)"
+    found = groups(graph(body, "float[64,1] x, float[64,8] w", "float[64,8] y, float[64,8] z"))
+    assert len(found) == count
+
+
+def test_a_dear_number_after_a_reduction_stays_with_it() -> None:
+    body = "a = Constant<value = int64[1] {1}>()\nr = ReduceSum(x, a)\ne = Exp(r)\ny = Div(x, e)"
+    found = groups(graph(body, "float[64,8] x", "float[64,8] y"))
+    assert found == [["ReduceSum", "Exp", "Div"]]
+
+
 def test_transposed_rows_are_strided() -> None:
     body = "e = Exp(x)\nf = Tanh(e)\nr = ReduceMax<keepdims=1>(f, a)\nu = Transpose<perm=[1,0]>(f)\nv = Sqrt(u)\nw = Neg(v)\ny = Sub(f, r)"
     body = "a = Constant<value = int64[1] {1}>()\n" + body

@@ -129,6 +129,11 @@ LAYOUTS = {
     "strided": Case("float[A, N] p", "b = Constant<value = int64[1] {1}>()\ne = Constant<value = int64[1] {9223372036854775807}>()\n"
                     "a = Constant<value = int64[1] {1}>()\nt = Constant<value = int64[1] {2}>()\ns = Slice(p, b, e, a, t)\n"
                     "u = Exp(s)\ny = Add(u, s)"),
+    "recurrence": Case("float[A, B, T, N] p, float[A, B, T, N] q, float[A, B, N] h",
+                       "".join(f"i{n} = Constant<value = int64 {{{n}}}>()\np{n} = Gather<axis = 2>(p, i{n})\n"
+                               f"q{n} = Gather<axis = 2>(q, i{n})\nm{n} = Mul(p{n}, {f'h{n - 1}' if n else 'h'})\n"
+                               f"h{n} = Add(m{n}, q{n})\n" for n in range(3)), "float[…] h0, float[…] h1, float[…] h2"),
+    "first place": Case("float[A, B, N] p", "i = Constant<value = int64 {0}>()\ns = Gather<axis = 1>(p, i)\nt = Exp(s)\ny = Neg(t)"),
     "triangle": Case("float[A, B, N] p", "s = Exp(p)\nt = Trilu(s)\ny = Mul(t, p)"),
     "numbers": Case("int64 i, int64 j", "s = Mul(i, j)\nt = Div(s, i)\ny = Sub(t, j)", "int64[…] y"),
     "shape": Case("int64 i, int64 j", "o = Constant<value = int64[1] {0}>()\nu = Unsqueeze(i, o)\nv = Unsqueeze(j, o)\n"

@@ -221,6 +221,25 @@ def test_rows_that_are_not_contiguous(built: Built) -> None:
     Pair(built, "strided").check(drawn(3, 13))
 
 
+def test_places_of_an_axis(built: Built) -> None:
+    Pair(built, "recurrence").check(drawn(2, 5, 3, 9), drawn(2, 5, 4, 9, seed=1), drawn(2, 5, 9))
+    Pair(built, "recurrence").check(drawn(1, 1, 7, 1), drawn(1, 1, 3, 1, seed=1), drawn(1, 1, 1))
+    for size in (1, 4):
+        Pair(built, "first place").check(drawn(3, size, 9))
+
+
+def test_a_place_behind_the_end_is_an_error(built: Built) -> None:
+    pair = Pair(built, "recurrence")
+    feeds = dict(
+        zip(pair.names, (drawn(2, 5, 2, 9), drawn(2, 5, 3, 9), drawn(2, 5, 9)), strict=True)
+    )
+    with pytest.raises(Exception, match="axis 2 of input 0 has size 2, which does not fit"):
+        run(pair.kernel, feeds)
+    pair = Pair(built, "first place")
+    with pytest.raises(Exception, match="axis 1 of input 0 has size 0, which does not fit"):
+        run(pair.kernel, dict(zip(pair.names, (drawn(3, 0, 9),), strict=True)))
+
+
 def test_positions(built: Built) -> None:
     Pair(built, "triangle").check(drawn(2, 7, 9))
 

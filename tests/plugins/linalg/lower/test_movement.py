@@ -86,6 +86,33 @@ y = Slice(x, b, e)"""
     assert [value.shape for value in found.ops[-1].results] == [("2147483647",)]
 
 
+@pytest.mark.parametrize(("axis", "place", "shape"), [(1, 2, "2,4"), (0, 0, "3,4"), (-2, 1, "2,4")])
+def test_one_place_of_an_axis(axis: int, place: int, shape: str) -> None:
+    body = f"i = Constant<value = int64 {{{place}}}>()\np = Gather<axis={axis}>(x, i)\ny = Exp(p)"
+    check(graph(body, INPUT, f"float[{shape}] y"), {"x": X / 24})
+
+
+@pytest.mark.parametrize(
+    ("axis", "index", "reason"),
+    [
+        (2, "int64 {1}", "strided: Gather along the last axis"),
+        (1, "int64 {3}", "not-lowered: Gather of 3 from an axis of 3"),
+        (1, "int64 {-1}", "not-lowered: Gather of -1 from an axis of 3"),
+        (1, "int64[1] {1}", "not-lowered: Gather, but for one constant index"),
+    ],
+)
+def test_gathers_that_are_not_lowered(axis: int, index: str, reason: str) -> None:
+    body = f"i = Constant<value = {index}>()\ny = Gather<axis={axis}>(x, i)"
+    _, found = lowered(parse(graph(body, INPUT, "float[a,b] y")))
+    assert list(found.reasons.values()) == [reason]
+
+
+def test_squeeze_of_an_axis_of_unknown_size() -> None:
+    body = "a = Constant<value = int64[1] {0}>()\ny = Squeeze(x, a)"
+    _, found = lowered(parse(graph(body, "float[n,3] x", "float[3] y")))
+    assert list(found.reasons.values()) == ["not-lowered: Squeeze of axes [0] of ['n', '3']"]
+
+
 def test_rotary_halves() -> None:
     body = """z = Constant<value = int64[1] {0}>()
 h = Constant<value = int64[1] {2}>()
