@@ -684,7 +684,11 @@ class Body:
                 else node.op_type
             )
             if op == "Constant":
-                held = [entry.t for entry in node.attribute if entry.name == "value"]
+                held = [
+                    entry.t
+                    for entry in node.attribute
+                    if entry.name == "value" and entry.type == onnx.AttributeProto.TENSOR
+                ]
                 if len(held) != 1:
                     raise ValueError(f"function {function.name}: a constant without a value")
                 tensors[node.output[0]] = held[0]

@@ -492,7 +492,7 @@ def _operation(
     if name in _INTEGER:
         return f"{_INTEGER[name]}_{_integer(dtype)}({', '.join(texts)})"
     if name in {"arith.maximumf", "arith.minimumf"}:
-        return f"{kind[:3]}_{dtype}({', '.join(sorted(texts, key=_is_number, reverse=True))})"
+        return f"{kind[:3]}_{dtype}({', '.join(texts)})"
     if name == "arith.negf":
         return f"(-{texts[0]})"
     if name == "arith.select":
@@ -509,14 +509,6 @@ def _operation(
             return f"{kind}_{dtype}({texts[0]})"
         return f"{_LIBM[kind]}{'f' if dtype == 'f32' else ''}({texts[0]})"
     return _cast(name, texts[0], dtypes[0], dtype)
-
-
-def _is_number(text: str) -> bool:
-    """Whether an expression is a constant.
-
-    It goes first, as max and min take the second of equal operands (-0.0 of Relu).
-    """
-    return re.match(r"\(?-?[\dIN]", text) is not None
 
 
 def _integer(dtype: str) -> str:

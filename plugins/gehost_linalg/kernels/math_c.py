@@ -19,6 +19,13 @@ PRELUDE = r"""
 
 FN uint32_t bits_f32(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
 FN float f32_bits(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
+
+/* a b + c in one instruction, where the CPU has it. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define MAD(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define MAD(a, b, c) ((a) * (b) + (c))
+#endif
 """
 
 FUNCTIONS: dict[str, str] = {
@@ -27,19 +34,18 @@ FUNCTIONS: dict[str, str] = {
 FN float exp_f32(float x) {
   float c = x < -104.0f ? -104.0f : x;
   c = c > 89.0f ? 89.0f : c;
-  float k = c * 0x1.715476p0f + 0x1.8p23f;
-  uint32_t n = bits_f32(k) - 0x4b400000u;
+  float k = MAD(c, 0x1.715476p0f, 0x1.8p23f);
+  uint32_t n = bits_f32(k) << 23; /* as an exponent, of 9 bits */
   k -= 0x1.8p23f;
-  float r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  float r = MAD(-k, 0x1.7f7d1cp-20f, MAD(-k, 0x1.62e4p-1f, c));
   float p = 0.0013901533f;
-  p = p * r + 0.00836374f;
-  p = p * r + 0.04166686f;
-  p = p * r + 0.16666573f;
-  p = p * r + 0.5f;
-  p = p * (r * r) + r + 1.0f;
-  uint32_t half = (uint32_t)((int32_t)n >> 1);
-  float y = p * f32_bits((half + 127u) << 23) * f32_bits((n - half + 127u) << 23);
-  return x != x ? x : y;
+  p = MAD(p, r, 0.00836374f);
+  p = MAD(p, r, 0.04166686f);
+  p = MAD(p, r, 0.16666573f);
+  p = MAD(p, r, 0.5f);
+  p = MAD(p, r * r, r) + 1.0f;
+  uint32_t half = (uint32_t)((int32_t)n >> 24) << 23;
+  return f32_bits(bits_f32(p) + half) * f32_bits(n - half + 0x3f800000u);
 }
 """,
     "log_f32": r"""
@@ -50,16 +56,17 @@ FN float log_f32(float x) {
   float e = (float)((int32_t)b >> 23) - (x < FLT_MIN ? 25.0f : 0.0f);
   float f = f32_bits((b & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
   float p = 0.07037678f;
-  p = p * f - 0.11514611f;
-  p = p * f + 0.11677001f;
-  p = p * f - 0.12420141f;
-  p = p * f + 0.14249323f;
-  p = p * f - 0.16668057f;
-  p = p * f + 0.20000714f;
-  p = p * f - 0.24999994f;
-  p = p * f + 0.3333333f;
+  p = MAD(p, f, -0.11514611f);
+  p = MAD(p, f, 0.11677001f);
+  p = MAD(p, f, -0.12420141f);
+  p = MAD(p, f, 0.14249323f);
+  p = MAD(p, f, -0.16668057f);
+  p = MAD(p, f, 0.20000714f);
+  p = MAD(p, f, -0.24999994f);
+  p = MAD(p, f, 0.3333333f);
   float ff = f * f;
-  float y = (p * f * ff + e * -0x1.bd0106p-13f) - 0.5f * ff + f + e * 0x1.63p-1f;
+  float y = MAD(e, -0x1.bd0106p-13f, p * f * ff);
+  y = MAD(e, 0x1.63p-1f, MAD(-0.5f, ff, y) + f);
   y = x == 0.0f ? -INFINITY : y;
   y = x < 0.0f ? NAN : y;
   y = x == INFINITY ? x : y;
@@ -80,17 +87,17 @@ FN float tanh_f32(float x) {
   c = c > 9.0f ? 9.0f : c;
   float u = c * c;
   float p = 2.5791354e-14f;
-  p = p * u - 3.1748514e-11f;
-  p = p * u + 4.5737078e-08f;
-  p = p * u + 3.300381e-05f;
-  p = p * u + 0.004094273f;
-  p = p * u + 0.13855912f;
-  p = p * u + 1.0f;
+  p = MAD(p, u, -3.1748514e-11f);
+  p = MAD(p, u, 4.5737078e-08f);
+  p = MAD(p, u, 3.300381e-05f);
+  p = MAD(p, u, 0.004094273f);
+  p = MAD(p, u, 0.13855912f);
+  p = MAD(p, u, 1.0f);
   float q = 1.6699998e-06f;
-  q = q * u + 0.0004350711f;
-  q = q * u + 0.028058426f;
-  q = q * u + 0.47189245f;
-  q = q * u + 1.0f;
+  q = MAD(q, u, 0.0004350711f);
+  q = MAD(q, u, 0.028058426f);
+  q = MAD(q, u, 0.47189245f);
+  q = MAD(q, u, 1.0f);
   float y = c * p / q;
   y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
   return x != x ? x : y;
@@ -102,18 +109,18 @@ FN float erf_f32(float x) {
   c = c > 4.0f ? 4.0f : c;
   float u = c * c;
   float p = -1.3202219e-08f;
-  p = p * u + 4.684775e-06f;
-  p = p * u + 0.0003796088f;
-  p = p * u + 0.0038496132f;
-  p = p * u + 0.054316916f;
-  p = p * u + 0.18520327f;
-  p = p * u + 1.1283792f;
+  p = MAD(p, u, 4.684775e-06f);
+  p = MAD(p, u, 0.0003796088f);
+  p = MAD(p, u, 0.0038496132f);
+  p = MAD(p, u, 0.054316916f);
+  p = MAD(p, u, 0.18520327f);
+  p = MAD(p, u, 1.1283792f);
   float q = 6.311056e-05f;
-  q = q * u + 0.0013075701f;
-  q = q * u + 0.015462093f;
-  q = q * u + 0.11395843f;
-  q = q * u + 0.49746552f;
-  q = q * u + 1.0f;
+  q = MAD(q, u, 0.0013075701f);
+  q = MAD(q, u, 0.015462093f);
+  q = MAD(q, u, 0.11395843f);
+  q = MAD(q, u, 0.49746552f);
+  q = MAD(q, u, 1.0f);
   float y = c * p / q;
   y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
   return x != x ? x : y;
@@ -132,7 +139,8 @@ COMMON = r"""
 CHOOSE(float, f32)
 CHOOSE(double, f64)
 
-/* Integers wrap around; a division by 0 gives 0. */
+/* Integers wrap around; a division by 0 gives 0. A cast to an integer and back is no truncation,
+   which would keep the sign of -0.5. */
 #define WRAP(T, U, S, LEAST) \
   FN T add_##S(T a, T b) { return (T)((U)a + (U)b); } \
   FN T sub_##S(T a, T b) { return (T)((U)a - (U)b); } \
@@ -142,7 +150,9 @@ CHOOSE(double, f64)
   FN T rem_##S(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; } \
   FN T max_##S(T a, T b) { return a > b ? a : b; } \
   FN T min_##S(T a, T b) { return a < b ? a : b; } \
-  FN T to_##S(double x) { return x >= (double)LEAST && x < -(double)LEAST ? (T)x : LEAST; }
+  FN T to_##S(double x) { \
+    x = x > -1 && x < 1 ? 0 : x; \
+    return x >= (double)LEAST && x < -(double)LEAST ? (T)x : LEAST; }
 WRAP(int32_t, uint32_t, i32, INT32_MIN)
 WRAP(int64_t, uint64_t, i64, INT64_MIN)
 

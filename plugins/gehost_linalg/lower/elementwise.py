@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from gehost import DataType
 from gehost_linalg.affine import Dim
 from gehost_linalg.generic import Arg, Literal, Ref, Value
@@ -96,7 +98,7 @@ FLOAT_UNARY: Mapping[str, Unary] = {
     "Softplus": softplus,
     "Sign": _sign,
     "Reciprocal": lambda s, x, dtype: div(s, number(1, dtype), x, dtype),
-    "Relu": lambda s, x, dtype: s.add("arith.maximumf", x, number(0, dtype), dtype=dtype),
+    "Relu": lambda s, x, dtype: s.add("arith.maximumf", number(0, dtype), x, dtype=dtype),
     "Softsign": _softsign,
     "Mish": _mish,
 }  # fmt: skip
@@ -125,7 +127,7 @@ def _unary(op: OnnxOp) -> None:
 
 
 def _attribute(op: OnnxOp, name: str, default: float) -> float:
-    return float(op.attributes.get(name, default))
+    return float(np.float32(op.attributes.get(name, default)))
 
 
 def _select_negative(s: Scalars, dtype: str, below: Ref) -> Ref:
@@ -177,8 +179,8 @@ def _activation(op: OnnxOp) -> None:
             number(_attribute(op, "beta", 0.5), dtype),
             dtype,
         )
-        made = s.add("arith.maximumf", scaled, number(0, dtype), dtype=dtype)
-        made = s.add("arith.minimumf", made, number(1, dtype), dtype=dtype)
+        made = s.add("arith.maximumf", number(0, dtype), scaled, dtype=dtype)
+        made = s.add("arith.minimumf", number(1, dtype), made, dtype=dtype)
         made = mul(s, Arg(0), made, dtype) if op.op == "HardSwish" else made
     else:
         made = _gelu(op, s, dtype)
@@ -220,9 +222,13 @@ def _arithmetic(op: OnnxOp) -> None:
     name = _ARITHMETIC[op.op][0 if dtype in FLOAT_DTYPES else 1]
     if not name or dtype == "i1" or any(value.dtype != dtype for value in values):
         raise NotLowered(f"not-lowered: {op.op} of {dtype}")
-    made: Ref = Arg(0)
-    for other in args(len(values))[1:]:
-        made = s.add(name, made, other, dtype=dtype)
+    made, *others = args(len(values))
+    for other in others:
+        pair = (made, other)
+        # of 0.0 and -0.0 ONNX Runtime takes the second, or the one that is a number
+        if op.op in {"Max", "Min"} and made == Arg(0) and values[0].constant is not None:
+            pair = (other, made)
+        made = s.add(name, *pair, dtype=dtype)
     if op.op == "Mean":
         made = div(s, made, number(len(values), dtype), dtype)
     out.dtype = dtype
@@ -267,10 +273,16 @@ def _comparison(op: OnnxOp) -> None:
     op.same_loops([a, b], out, s.payload(made))
 
 
+_EXACT = 2**24
+"""Up to here f32 holds each integer."""
+
+
 def _pow(op: OnnxOp) -> None:
     x, y, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     exponent: Ref = Arg(1)
+    if y.dtype in {"i32", "i64"} and not (y.splat and abs(int(y.splat.value)) <= _EXACT):
+        raise NotLowered(f"not-lowered: Pow by {y.dtype} numbers that {dtype} may not hold")
     if y.dtype != dtype:
         exponent = cast_scalar(s, Arg(1), y.dtype, dtype)
     op.same_loops([x, y], out, s.payload(s.add("math.powf", Arg(0), exponent, dtype=dtype)))
@@ -328,7 +340,7 @@ def _clip(op: OnnxOp) -> None:
             bound = number(_LARGEST[dtype] * (-1 if position == 0 else 1), dtype)
         if bound is not None:
             made = s.add(
-                f"arith.{name}imumf" if is_float else f"arith.{name}si", made, bound, dtype=dtype
+                f"arith.{name}imumf" if is_float else f"arith.{name}si", bound, made, dtype=dtype
             )
     op.same_loops(ins, out, s.payload(made))
 

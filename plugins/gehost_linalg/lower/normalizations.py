@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from gehost_linalg.generic import Arg, Value
 from gehost_linalg.lower import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import add, cast_scalar, div, mul, number, sub
@@ -73,7 +75,7 @@ def _scaled(op: OnnxOp, x: Value, centred: Value, power: Value, *, bias: Value |
     out, scale, s = op.outputs[0], op.input(1), Scalars()
     assert out is not None
     wide, dtype = centred.dtype, x.dtype
-    epsilon = number(float(op.attributes.get("epsilon", 1e-5)), wide)
+    epsilon = number(float(np.float32(op.attributes.get("epsilon", 1e-5))), wide)
     root = s.add("math.sqrt", add(s, Arg(1), epsilon, wide), dtype=wide)
     made = mul(s, cast_scalar(s, div(s, Arg(0), root, wide), wide, dtype), Arg(2), dtype)
     ins = [centred, power, scale]

@@ -66,6 +66,18 @@ ELEMENT_WISE = {
         "l = Constant<value = float {-1.0}>()\nh = Constant<value = float {2.0}>()\ny = Clip(x, l, h)",
     ),
     "Clip at 0": Case("float[N] x", "l = Constant<value = float {0.0}>()\ny = Clip(x, l)"),
+    **{
+        name: Case("float[N] x", f"c = Constant<value = float {{{value}}}>()\ny = {call}")
+        for name, value, call in (
+            ("Max with 0", "0.0", "Max(x, c)"),
+            ("Max of -0", "-0.0", "Max(c, x)"),
+            ("Min with 0", "0.0", "Min(c, x)"),
+            ("Min with -0", "-0.0", "Min(x, c)"),
+        )
+    },
+    "Cast to int64 and back": Case("float[N] x", "i = Cast<to = 7>(x)\ny = Cast<to = 1>(i)"),
+    "Cast to int32 and back": Case("float[N] x", "i = Cast<to = 6>(x)\ny = Cast<to = 1>(i)"),
+    "Pow 3 as an integer": Case("float[N] x", "e = Constant<value = int64 {3}>()\ny = Pow(x, e)"),
     "IsNaN": Case("float[N] x", "y = IsNaN(x)", "bool[…] y"),
     "IsInf": Case("float[N] x", "y = IsInf(x)", "bool[…] y"),
     "Cast to double": Case("float[N] x", "y = Cast<to = 11>(x)", "double[…] y"),
@@ -108,6 +120,7 @@ LAYOUTS = {
                      "float[…] y, float[…] h"),
     "broadcast": Case("float[A, B, N] p, float[C, D, E] q, float[F] r", "s = Add(p, q)\nt = Mul(s, r)\ny = Sub(t, p)"),
     "masked softmax": Case("float[A, H, S, T] p, float[B, 1, S2, T2] q", "s = Add(p, q)\ny = Softmax(s)"),
+    "norm of doubles": Case("double[M, N] d", "g = Constant<value = double {1.0}>()\ns = LayerNormalization(d, g)\ny = Neg(s)", "double[…] y"),
     "outputs of two sizes": Case("bool[A, B, C] m, float[D, E, F] q",
                                  "f = Constant<value = float {1.0}>()\ng = Constant<value = float {-9.0}>()\nw = Where(m, f, g)\n"
                                  "s = Add(w, q)\ny = Softmax(s)", "float[…] w, float[…] y"),

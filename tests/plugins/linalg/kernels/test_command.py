@@ -85,6 +85,13 @@ def test_a_function_that_is_missing_or_damaged(tmp_path: Path) -> None:
     assert left(saved(model, tmp_path)) != []
 
 
+def test_a_constant_whose_type_was_changed(tmp_path: Path) -> None:
+    model = fused_model([Case("float[M, N] x", "a = Constant<value = int64[1] {-1}>()\nr = ReduceSum(x, a)\ny = Sub(x, r)")])  # fmt: skip
+    (constant,) = [node for node in model.functions[0].node if node.op_type == "Constant"]
+    constant.attribute[0].type = onnx.AttributeProto.INTS
+    assert left(saved(model, tmp_path))[0].endswith("a constant without a value")
+
+
 def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
     model = fused_model([GOOD])
     model.functions[0].node[1].op_type = "*/ system(0); /*"

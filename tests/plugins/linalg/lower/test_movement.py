@@ -152,6 +152,11 @@ y = Concat<axis=2>(e, a)"""
             "not-lowered: Slice with starts that are computed",
         ),
         ("y = Add(x, x)", "uint8[2] x", "dtype: x is uint8"),
+        (
+            "y = Pow(x, k)",
+            "float[2] x, int64[2] k",
+            "not-lowered: Pow by i64 numbers that f32 may not hold",
+        ),
         ("y = Abs(x)", "bfloat16[2] x, float z", ""),
     ],
 )
