@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import platform
 import shlex
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gehost import OutputError, UsageError
+from gehost_linalg.kernels import ort
 
 FLAGS = (
     "-O3",
@@ -37,7 +39,10 @@ def compiler(given: str | None = None) -> list[str]:
     """
     for text in (given, os.environ.get("CC")):
         if text:
-            command = shlex.split(text)
+            try:
+                command = shlex.split(text)
+            except ValueError as error:
+                raise UsageError(f"C compiler {text!r}: {error}") from error
             if not command or shutil.which(command[0]) is None:
                 raise UsageError(f"C compiler {text!r} is not there")
             return command
@@ -93,11 +98,20 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
 
 
 def _key(source: str, command: Sequence[str], flags: Sequence[str], march: str) -> str:
-    version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout  # noqa: S603 - the user's compiler
+    version = _run([*command, "--version"]).stdout
     parts = [source, *command, *flags, version.decode("utf-8", "replace"), platform.machine()]
     if march == "native":
         parts.append(_cpu())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - the user's compiler
+    except OSError as error:
+        raise UsageError(
+            f"C compiler {command[0]} cannot be run: {error.strerror or error}"
+        ) from error
 
 
 def _cpu() -> str:
@@ -132,10 +146,10 @@ def _compile(
         ],
         ["-shared", kernels, register, "-lm", "-o", library],
     ):
-        done = subprocess.run([*command, *map(str, arguments)], capture_output=True, check=False)  # noqa: S603
+        done = _run([*command, *map(str, arguments)])
         made = Path(arguments[-1])
-        if done.returncode or not made.is_file():
-            kept = output.with_suffix(".c")
+        if done.returncode or not made.is_file() or (made == library and not _is_library(made)):
+            kept = _unused(output.with_suffix(".c"))
             shutil.copyfile(code, kept)
             text = done.stderr.decode("utf-8", "replace")
             lines = (
@@ -151,7 +165,17 @@ def _end(code: int) -> str:
     """How a compiler ended that printed nothing."""
     if code < 0:
         return f"it was ended by signal {-code}"
-    return f"it ended with code {code} and no message" if code else "it wrote no file"
+    return f"it ended with code {code} and no message" if code else "it wrote no library"
+
+
+def _is_library(file: Path) -> bool:
+    return ort.MARK.encode() in file.read_bytes()
+
+
+def _unused(path: Path) -> Path:
+    """The path itself, or one with a number that is free."""
+    names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
+    return next(each for each in itertools.chain([path], names) if not each.exists())
 
 
 def _put(made: Path, target: Path) -> None:

@@ -131,6 +131,7 @@ def write_library(
             kernels together lose, or do not gain over the original; the switch file is none.
         OutputError: a file cannot be written.
     """
+    _check_paths((path, measure, original), (output, emit_c, switch_file))
     found = fused(path)
     if not found.kernels:
         name, reason = found.left[0]
@@ -152,6 +153,17 @@ def write_library(
 
         add_library(switch_file, output, found.gains, found.over_original)
     return found
+
+
+def _check_paths(read: Sequence[str | None], written: Sequence[str | None]) -> None:
+    """Refuse to write over a file that is read, or twice to one file."""
+    taken = {os.path.realpath(path) for path in read if path is not None}
+    for path in written:
+        if path is None:
+            continue
+        if os.path.realpath(path) in taken:
+            raise UsageError("is given twice; name another file to write", where=path)
+        taken.add(os.path.realpath(path))
 
 
 def _gaining(

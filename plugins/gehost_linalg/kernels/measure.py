@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from gehost import UsageError
+from gehost import GehostError, Model, UsageError
 from gehost.errors import one_line
 from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
 from gehost.tune.sessions import outputs_of
@@ -89,15 +89,19 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
     """Compare a model's outputs with those of its compiled file.
 
     Raises:
+        ModelError: one of them is no model.
         UsageError: one of them does not run on the feeds, or their outputs differ.
     """
     found: list[dict[str, NDArray[Any]]] = []
     for file in (original, path):
         try:
+            Model.load(file)
             session = _session(file, None)
-            given = {each.name: feeds[each.name] for each in session.get_inputs()}
-            found.append(outputs_of(session, given))
-        except UsageError:
+            names = [each.name for each in session.get_inputs()]
+            if missing := [name for name in names if name not in feeds]:
+                raise UsageError(f'the feeds have no input "{missing[0]}"', where=file)
+            found.append(outputs_of(session, {name: feeds[name] for name in names}))
+        except GehostError:
             raise
         except Exception as error:  # of ONNX Runtime, of any type
             raise UsageError(
@@ -123,8 +127,15 @@ def over_original(
 
 
 def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS) -> Gain:
-    same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
-    compared = measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
+    try:
+        same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
+        compared = measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
+    except GehostError:
+        raise
+    except Exception as error:  # of ONNX Runtime, of any type
+        raise UsageError(
+            f"the model does not run on the feeds: {one_line(str(error))}", subject="--measure"
+        ) from error
     return Gain(compared.median, verdict_of(compared, same), compared, same)
 
 

@@ -73,7 +73,8 @@ def test_a_compiler_that_fails(cc: str, tmp_path: Path) -> None:
     [
         ("kill -SEGV $$", "it was ended by signal 11"),
         ("exit 3", "it ended with code 3 and no message"),
-        ("exit 0", "it wrote no file"),
+        ("exit 0", "it wrote no library"),
+        ('for last; do :; done; echo junk > "$last"', "it wrote no library"),
     ],
 )
 def test_a_compiler_without_a_message(tmp_path: Path, end: str, message: str) -> None:
@@ -83,6 +84,25 @@ def test_a_compiler_without_a_message(tmp_path: Path, end: str, message: str) ->
     with pytest.raises(UsageError, match=f"cc fails: {message}; the C file is .*a\\.c"):
         build("int x;", tmp_path / "a.so", cc=str(compiler))
     assert not (tmp_path / "a.so").exists()
+
+
+def test_the_c_file_of_the_user_stays(cc: str, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("mine")
+    for number in (1, 2):
+        with pytest.raises(UsageError, match=rf"the C file is .*a\.{number}\.c"):
+            build("int x = ;", tmp_path / "a.so")
+    assert (tmp_path / "a.c").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["echo", "#!/no/such/shell"])
+def test_a_compiler_that_cannot_be_run(tmp_path: Path, text: str) -> None:
+    compiler = tmp_path / "mycc"
+    compiler.write_text(text)
+    compiler.chmod(0o755)
+    with pytest.raises(UsageError, match="C compiler .*mycc cannot be run: "):
+        build("int x;", tmp_path / "a.so", cc=str(compiler))
+    with pytest.raises(UsageError, match='C compiler "gcc \'": No closing quotation'):
+        build("int x;", tmp_path / "a.so", cc="gcc '")
 
 
 def test_a_cache_that_cannot_be_written(

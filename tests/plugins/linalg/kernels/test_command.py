@@ -70,6 +70,23 @@ def test_wrong_options(tmp_path: Path) -> None:
         assert isinstance(CliRunner().invoke(command, arguments).exception, UsageError), arguments
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["-o", "fused.onnx"], ["-o", "a.so", "--emit-c", "fused.onnx"], ["-o", "a.so", "--emit-c", "./a.so"],
+     ["-o", "a.so", "--measure", "f.npz", "--fusion-switch-file", "f.npz"]],
+)  # fmt: skip
+def test_no_file_is_written_over(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = Path(saved(fused_model([GOOD]), tmp_path)).read_bytes()
+    done = CliRunner().invoke(command, ["fused.onnx", *arguments])
+    assert isinstance(done.exception, UsageError)
+    assert "is given twice; name another file to write" in str(done.exception)
+    assert (tmp_path / "fused.onnx").read_bytes() == content
+    assert not (tmp_path / "a.so").exists()
+
+
 def test_another_body_under_a_known_name(tmp_path: Path) -> None:
     model = fused_model([GOOD])
     model.functions[0].node[0].op_type = "Sub"

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import gehost
-from gehost import HostOptions, UsageError
+from gehost import HostOptions, ModelError, UsageError
 from gehost.host.switches import read_switch_file
 from gehost.tune import run
 from gehost.tune.measure import Comparison
@@ -134,7 +134,7 @@ def test_another_model_is_not_the_original(
     onnx.save(other, original)
     with pytest.raises(UsageError, match=r"original\.onnx: does not run on the feeds"):
         write_library(path, str(tmp_path / "a.so"), measure=feeds, original=original)
-    with pytest.raises(UsageError, match="does not run on the feeds: .*none.onnx"):
+    with pytest.raises(ModelError, match=r"none\.onnx: cannot read the model"):
         write_library(
             path, str(tmp_path / "a.so"), measure=feeds, original=str(tmp_path / "none.onnx")
         )
@@ -222,6 +222,22 @@ def test_feeds_that_do_not_fit(tmp_path: Path) -> None:
             {"other": np.ones(3)},
             seconds=0,
         )
+
+
+def test_feeds_of_another_type(cc: str, tmp_path: Path) -> None:
+    model, path, feeds = files(tmp_path)
+    np.savez(feeds, **{value.name: np.ones(8) for value in model.graph.input})
+    with pytest.raises(UsageError, match="the model does not run on the feeds: .*invalid"):
+        write_library(path, str(tmp_path / "a.so"), measure=feeds)
+
+
+def test_an_original_whose_inputs_are_not_fed(tmp_path: Path) -> None:
+    model, path, _ = files(tmp_path)
+    first = model.graph.input[0].name
+    with pytest.raises(UsageError, match=f'{path}: the feeds have no input "{first}"'):
+        measure.check_original(path, path, {})
+    with pytest.raises(ModelError):
+        measure.check_original(str(tmp_path / "none.onnx"), path, {})
 
 
 def test_tune_measures_the_pass_with_its_kernels(
