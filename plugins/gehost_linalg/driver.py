@@ -338,6 +338,8 @@ class Driver:
                 self._commit(operand, fused.generic, fused.replaced)
                 return True
             refusals.append((operand, fused))
+            if fused.key == "bounds-lost" and self.coverage == "upstream":
+                break  # MLIR tries no further operand once a fusion has failed
         block.refusals[consumer] = refusals
         return False
 

@@ -128,6 +128,8 @@ def test_a_dead_reader_goes_before_later_operations_are_fused(
         ("dead_producer", [1, 12, 5, 2]),
         # An out that only carries itself is dropped before a reader is fused.
         ("unused_cycle_order", [1, 14]),
+        # The fusion of the first operand fails, and no other is tried.
+        ("lost_bounds_first", [1, 1, 1]),
     ],
 )
 def test_operations_are_visited_in_the_order_of_mlir(name: str, operations: list[int]) -> None:
@@ -136,6 +138,11 @@ def test_operations_are_visited_in_the_order_of_mlir(name: str, operations: list
     counts = [sum(each.name != INDEX for each in op.payload.ops) for op in fused]
     assert counts == operations
     assert all(isinstance(each, Res) for op in fused for each in op.payload.yields)
+
+
+def test_operands_behind_one_that_loses_bounds_are_fused() -> None:
+    """MLIR leaves them."""
+    assert [payload(op) for op in Case("lost_bounds_first").fused()] == [["exp"], ["tanh", "mulf"]]
 
 
 def test_share_moves_other_readers_behind_the_fused_operation() -> None:
