@@ -41,6 +41,9 @@ ShapeFunction: TypeAlias = Callable[
 
 _LIST = re.compile(r"[\w.]*\b(?:list|List|tuple|Sequence)\[(?P<entry>\w+)(?:, \.\.\.)?\]")
 """An annotation of a list."""
+_OPTIONAL = re.compile(
+    r"[\w.]*\bOptional\[(?P<plain>.*)\]|None \| (?P<second>.*)|(?P<first>.*) \| None"
+)
 
 _FLAG: tuple[type[Any], ...] = (bool, np.bool_)
 _INTEGER: tuple[type[Any], ...] = (int, np.integer, *_FLAG)
@@ -101,8 +104,10 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of a plain or list annotation, None for others."""
+    """Return the kind of a plain, list or optional annotation, None for others."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    if optional := _OPTIONAL.fullmatch(name):
+        name = optional["plain"] or optional["first"] or optional["second"]
     found = _LIST.fullmatch(name)
     entry = found["entry"] if found else name
     kind = next((kind for base, kind in _SCALARS.items() if base.__name__ == entry), None)
@@ -246,6 +251,12 @@ def register(
         if isinstance(names, str):
             raise VendorError(
                 f'{kind} must be a list, as in ["{names}"]',
+                where=origin,
+                subject=f'operator "{name}"',
+            )
+        if not isinstance(names, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise VendorError(
+                f"{kind} must be a list of names, got {names!r}",
                 where=origin,
                 subject=f'operator "{name}"',
             )

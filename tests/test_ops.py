@@ -161,3 +161,26 @@ def test_an_annotation_of_a_list_checks_its_entries(annotation):
     assert found.problem({"perm": [0, 1]}) == ""
     assert "must be a list, each entry an integer, got" in found.problem({"perm": [0.0, 1.0]})
     assert "must be a list" in found.problem({"perm": 1})
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["int | None", "None | int", "typing.Optional[int]", "Optional[int]", "t.Optional[int]"],
+)
+def test_an_optional_annotation_checks_what_is_given(annotation):
+    found = definition(
+        "import typing\n@ops.register('acme::Maybe')\n"
+        f"def maybe(x, *, k: {annotation} = None):\n    return x\n"
+    )
+    assert found.problem({"k": 1}) == found.problem({"k": None}) == ""
+    assert 'attribute "k" must be an integer' in found.problem({"k": "1"})
+    lists = definition(
+        "import typing\n@ops.register('acme::Maybe')\n"
+        "def maybe(x, *, k: typing.Optional[list[int]] = None):\n    return x\n"
+    )
+    assert "must be a list, each entry an integer" in lists.problem({"k": 1})
+
+
+def test_outputs_that_are_no_list():
+    with pytest.raises(VendorError, match="outputs must be a list of names, got 2"):
+        definition("ops.register('acme::Two', outputs=2)\n")

@@ -13,7 +13,7 @@ from gehost.infer.local import Inferrer
 from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.types import TensorType
+from gehost.ir.types import TensorType, decode_type
 
 _MOST = 10
 _WITH_BODIES = ("If", "Loop", "Scan")
@@ -21,7 +21,7 @@ _WITH_BODIES = ("If", "Loop", "Scan")
 
 
 def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
-    """Return nodes that inference refused, unsupported types, and negative sizes.
+    """Return nodes that inference refused, impossible types, and stated types that it contradicts.
 
     ``onnx.checker`` with full checks refuses such models. One line each, at most 10, then the
     number of the others.
@@ -38,6 +38,12 @@ def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
             sizes = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
             if any(size < 0 for size in sizes):
                 yield f'types: "{info.name}" has the negative size {min(sizes)}'
+        for info in (*graph.proto.output, *graph.proto.value_info):
+            value = graph.values.get(info.name)
+            known = None if value is None else value.type
+            if isinstance(known, TensorType) and _contradicts(info.type, known):
+                stated = decode_type(info.type)
+                yield f'types: "{info.name}" is stated as {stated}, and inferred as {known}'
     refused = dict(inferrer.failures)
     for graph in model.graphs:
         for op in _WITH_BODIES:
@@ -46,6 +52,19 @@ def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
                     refused[node] = why
     for node, why in refused.items():
         yield f"types of {node.label} ({node.op}): {why}"
+
+
+def _contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
+    tensor = stated.tensor_type
+    if tensor.elem_type and known.dtype and tensor.elem_type != known.dtype:
+        return True
+    if known.shape is None or not tensor.HasField("shape"):
+        return False
+    sizes = tensor.shape.dim
+    return len(sizes) != len(known.shape) or any(
+        dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size
+        for dim, size in zip(sizes, known.shape, strict=True)
+    )
 
 
 def _refusal(model: Model, node: Node) -> str:

@@ -8,13 +8,15 @@ A pass gets a ``GraphOperation``. It has Paddle's methods, and hands everything 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 import onnx
 
-from gehost import Graph, Node, Value
+from gehost import Graph, Node, Value, ops
 
 
 class OpResult:
@@ -108,7 +110,12 @@ class Operation:
         """
         if name.startswith("_") or name == "node":
             raise AttributeError(name)
-        inputs, outputs = declared_names(self.node.domain, self.node.op_type)
+        registry = _declared.get()
+        custom = None if registry is None else registry.get(self.node.op)
+        if custom is not None:
+            inputs, outputs = _small(custom.inputs), _small(custom.outputs)
+        else:
+            inputs, outputs = declared_names(self.node.domain, self.node.op_type)
         for names, values in ((inputs, self.node.inputs), (outputs, self.node.outputs)):
             if name.lower() in names:
                 place = names.index(name.lower())
@@ -116,6 +123,23 @@ class Operation:
                 return lambda: None if value is None else OpResult(value)
         known = ", ".join((*inputs, *outputs)) or "none"
         raise AttributeError(f"{self.node.op} declares no {name!r}; it declares {known}")
+
+
+_declared: ContextVar[ops.OpRegistry | None] = ContextVar("gehost_drr_declared", default=None)
+
+
+@contextmanager
+def declared_in(registry: ops.OpRegistry) -> Generator[None]:
+    """Give operations the input and output names of registered operators, too."""
+    token = _declared.set(registry)
+    try:
+        yield
+    finally:
+        _declared.reset(token)
+
+
+def _small(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
 
 
 @lru_cache(maxsize=1024)
@@ -128,9 +152,8 @@ def declared_names(domain: str, op_type: str) -> tuple[tuple[str, ...], tuple[st
         schema = onnx.defs.get_schema(op_type, domain)
     except onnx.defs.SchemaError:
         return (), ()
-    return (
-        tuple(given.name.lower() for given in schema.inputs),
-        tuple(given.name.lower() for given in schema.outputs),
+    return _small([each.name for each in schema.inputs]), _small(
+        [each.name for each in schema.outputs]
     )
 
 

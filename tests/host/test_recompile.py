@@ -20,7 +20,23 @@ SEEDS = range(30)
 CLEANED = (
     "an Identity or a constant not yet computed hides the pattern, until the clean-up removes it"
 )
+STATED = (
+    "it runs before inference, so that normalizations find its result, and reads the element types"
+    " that files state (as those of HLO do): of the inputs alone, once the nodes before it are gone"
+)
 MATCHES_A_LATER_RESULT = {
+    "MeanOfSumPass": (
+        STATED,
+        """(float[2, 4, 4] x) => (float[2, 4, 1] y) {
+            a = Transpose<perm = [0, 2, 1]>(x) b = Transpose<perm = [0, 2, 1]>(a)
+            s = ReduceSum(b, flat) y = Div(s, four) }""",
+    ),
+    "SoftmaxFusionPass": (
+        STATED,
+        """(float[3, 4] x) => (float[3, 4] y) {
+            a = Add(x, zeros) m = ReduceMax<axes = [-1]>(a) d = Sub(a, m) e = Exp(d)
+            s = ReduceSum(e, flat) y = Div(e, s) }""",
+    ),
     "RemoveTransposePairAroundConvPass": (
         CLEANED,
         """(float[1, 4, 4, 2] x) => (float[1, 4, 4, 3] y) {
@@ -135,6 +151,8 @@ def constants() -> dict[str, np.ndarray]:
         "root": np.float32(2**0.5),
         "one": np.float32(1),
         "two": np.float32(2),
+        "four": np.float32(4),
+        "zeros": np.zeros(4, np.float32),
         "half": np.float32(0.5),
         "quarter": np.float32(0.25),
         "cubic": np.float32(0.044715),

@@ -57,6 +57,18 @@ def test_a_negative_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (tmp_path / "out.onnx").exists()
 
 
+@pytest.mark.parametrize(
+    ("stated", "inferred"),
+    [("int64[2]", "float[2]"), ("float[3]", "float[2]"), ("float[2,1]", "float[2]")],
+)
+def test_a_stated_type_that_inference_contradicts(stated: str, inferred: str) -> None:
+    (line,) = warnings_of(f"g (float[2] x) => ({stated} y) {{ y = Relu(x) }}")
+    assert line == f'types: "y" is stated as {stated}, and inferred as {inferred}'
+    inner = f"g (float[2] x) => (float[2] y) <{stated} t> {{ t = Relu(x) y = Relu(t) }}"
+    (line,) = warnings_of(inner)
+    assert line == f'types: "t" is stated as {stated}, and inferred as {inferred}'
+
+
 def test_what_is_right_has_no_warning() -> None:
     text = HEAD + "g (float[N] x, float[?] z) => (float[?] y) { y = Concat<axis = 0>(x, z) }"
     assert Host(HostOptions(plugins=False)).run(onnx.parser.parse_model(text))[1].warnings == []

@@ -84,7 +84,7 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
     try:
         cached = cache_folder() / f"{_key(source, command, flags, march)}{output.suffix or '.so'}"
         with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
-            is_new = not os.path.isfile(cached)
+            is_new = not (cached.is_file() and _is_library(cached))
             made = cached
             if is_new:
                 made = _compile(source, Path(folder), command, flags, output)

@@ -59,8 +59,8 @@ def command(
     from gehost_linalg.kernels.library import check_lines, summary, write_library
 
     if check:
-        if library is None or output is not None:
-            raise UsageError("gehost kernels --check wants MODEL and LIBRARY")
+        if library is None or any((output, cc, emit_c, measure, original, switch_file)):
+            raise UsageError("gehost kernels --check wants MODEL and LIBRARY, and no other option")
         click.echo("\n".join(check_lines(model, library)))
         return
     if output is None or library is not None:

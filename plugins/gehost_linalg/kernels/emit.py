@@ -165,6 +165,9 @@ class Steps:
         self.loops = max(1, *ranks)
         if self.loops > MOST_LOOPS:
             raise NotEmitted(f"{self.loops} loops")
+        for value in (*group.inputs, *group.outputs):
+            if (value.rank or 0) > MOST_LOOPS:
+                raise NotEmitted(f"a tensor of rank {value.rank}")
         self.made_by: dict[Value, Step] = {}
         self._through: dict[Value, Edge] = {}
         for op in group.ops:

@@ -98,10 +98,26 @@ FEATURES = (
     ("__AVX512BF16__", "avx512bf16", 71, "a", 5),
     ("__AVX512VP2INTERSECT__", "avx512vp2intersect", 7, "d", 8),
     ("__GFNI__", "gfni", 7, "c", 8),
+    ("__POPCNT__", "popcnt", 1, "c", 23),
+    ("__MOVBE__", "movbe", 1, "c", 22),
+    ("__F16C__", "f16c", 1, "c", 29),
+    ("__BMI__", "bmi", 7, "b", 3),
+    ("__AVX512CD__", "avx512cd", 7, "b", 28),
+    ("__AVX512IFMA__", "avx512ifma", 7, "b", 21),
+    ("__AVX512ER__", "avx512er", 7, "b", 27),
+    ("__AVX512PF__", "avx512pf", 7, "b", 26),
+    ("__AVX512BITALG__", "avx512bitalg", 7, "c", 12),
+    ("__AVX512VPOPCNTDQ__", "avx512vpopcntdq", 7, "c", 14),
+    ("__AVX512FP16__", "avx512fp16", 7, "d", 23),
+    ("__AVXVNNI__", "avxvnni", 71, "a", 4),
+    ("__LZCNT__", "lzcnt", 81, "c", 5),
+    ("__XOP__", "xop", 81, "c", 11),
+    ("__FMA4__", "fma4", 81, "c", 16),
+    ("__TBM__", "tbm", 81, "c", 21),
 )
 """Instructions that a compiler may use: macro, name, and where cpuid has their bit.
 
-That is the leaf (71: leaf 7, sub-leaf 1), the register and the bit.
+That is the leaf (71: leaf 7, sub-leaf 1; 81: leaf 0x80000001), the register and the bit.
 """
 
 RUNTIME = r"""
@@ -473,9 +489,9 @@ static uint32_t cpuid(uint32_t leaf, uint32_t sub, char reg) {
 }
 
 static int has(uint32_t leaf, char reg, int bit) {
-  uint32_t sub = leaf == 71;
-  if (sub) leaf = 7;
-  if (cpuid(0, 0, 'a') < leaf || (sub && cpuid(7, 0, 'a') < 1)) return 0;
+  uint32_t sub = leaf == 71, first = leaf == 81 ? 0x80000000u : 0;
+  leaf = sub ? 7 : first ? 0x80000001u : leaf;
+  if (cpuid(first, 0, 'a') < leaf || (sub && cpuid(7, 0, 'a') < 1)) return 0;
   return cpuid(leaf, sub, reg) >> bit & 1;
 }
 

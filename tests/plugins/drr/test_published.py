@@ -154,6 +154,33 @@ def test_operands_and_results_by_declared_name():
     assert seen == [("x", "w", True), 2, ("x", "v", False), 2]
 
 
+REGISTERED = """
+from gehost import es, ops
+from gehost_drr import REG_IR_PASS, Pass
+
+@ops.register("acme::Gate", outputs=["out", "aux"])
+def gate(x, scale):
+    return es.Mul(x, scale), es.Neg(x)
+
+@REG_IR_PASS("look")
+class Look(Pass):
+    def Run(self, op):
+        (inner,) = op.region(0).front()
+        assert (inner.x().name, inner.scale().name) == ("a", "b")
+        assert (inner.out().name, inner.aux()) == ("y", None)
+"""
+
+
+def test_names_of_a_registered_operator(tmp_path):
+    folder = tmp_path / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "a.py").write_text(REGISTERED)
+    text = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[4] a, float[4] b)'
+    model = parse(f"{text} => (float[4] y) {{ y = acme.Gate(a, b) }}")
+    _, report = Host(HostOptions(vendors=[tmp_path])).run(model)
+    assert [each.status for each in report.passes if each.name == "look"] == ["not changed"]
+
+
 CONSTANTS = (
     HEAD
     + """g (float[4] x, float[4] z) => (float[4] y) <float[4] two = {2, 2, 2, 2}> {

@@ -46,6 +46,14 @@ def test_a_library_is_compiled_once(
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
 
 
+def test_a_damaged_library_in_the_cache_is_built_again(cc: str, text: str, tmp_path: Path) -> None:
+    build(text, tmp_path / "a.so")
+    (cached,) = (tmp_path / "cache" / "gehost" / "kernels").iterdir()
+    cached.write_bytes(b"")
+    assert build(text, tmp_path / "b.so")
+    assert len(names_in(str(tmp_path / "b.so"))) == 1
+
+
 def test_other_flags_are_another_library(cc: str, text: str, tmp_path: Path) -> None:
     assert build(text, tmp_path / "a.so", march="native")
     assert build(text, tmp_path / "b.so", march="")
@@ -153,6 +161,17 @@ def test_a_cpu_that_lacks_instructions(cc: str, text: str, tmp_path: Path) -> No
             match=r"instructions that this CPU lacks \(sse4.2\)",
         ):
             session(fused_model([CASE]), tmp_path / "a.so")
+
+
+def test_instructions_that_no_cpu_has_together(cc: str, text: str, tmp_path: Path) -> None:
+    """AMD's XOP and Intel's AVX-512 ER: one of them is refused by each CPU."""
+    if not _is_x86():
+        pytest.skip("x86-64 only")
+    for march in ("bdver4", "knl"):
+        build(text, tmp_path / f"{march}.so", march=march)
+    with pytest.raises(Exception, match=r"instructions that this CPU lacks \("):  # noqa: PT012
+        for march in ("bdver4", "knl"):
+            session(fused_model([CASE]), tmp_path / f"{march}.so")
 
 
 def _is_x86() -> bool:

@@ -63,6 +63,7 @@ def test_wrong_options(tmp_path: Path) -> None:
     for arguments in (
         [path],
         ["--check", path],
+        ["--check", path, "a.so", "--measure", "f.npz"],
         [path, "a.so", "-o", "b.so"],
         [path, "-o", "a.so", "--original", "b.onnx"],
         [path, "a.so", "-o", "b.so"],
@@ -120,6 +121,7 @@ def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
     [
         (Case("float16[N] x", "s = Exp(x)\ny = Neg(s)", "float16[…] y"), "element type f16"),
         (Case("float[M, N] x", "a = Constant<value = int64[1] {0}>()\ns = Exp(x)\ny = ReduceSum(s, a)"), "a reduction along axis 0 of 2"),
+        (Case("float[1, A, B, C, D, E, F, G, H, I, J, K, L] x", "a = Constant<value = int64[1] {0}>()\ns = Squeeze(x, a)\nt = Exp(s)\ny = Neg(t)"), "a tensor of rank 13"),
         (Case("int8[N] x, int8[N] z", "s = Add(x, z)\ny = Mul(s, z)", "int8[…] y"), "element type i8"),
         (Case("float[M, N] x", "s = Exp(x)\nt = Transpose(s)\ny = Softmax(t)", "float[…] y, float[…] s"), "is computed in one order and read in another"),
     ],
