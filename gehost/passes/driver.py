@@ -122,8 +122,8 @@ class PatternRules:
         """Apply the rules in order to a graph; return the rewrites' number.
 
         Raises:
-            PassError: an author's hook failed, or the pass did more than 1000 rewrites plus 10 per
-                node.
+            PassError: an author's hook failed, or the pass grew the graph more than 1000 times
+                plus 10 per node.
         """
         bound = _Bound(10 * len(graph) + 1000)
         count = 0
@@ -152,27 +152,30 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """Limit of a pass's rewrites of its own new nodes, per graph."""
+    """Limit of a pass's rewrites that grow the graph from its own new nodes, per graph.
+
+    Others end by themselves, or at ``MAX_GENERATIONS``.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._done = 0
 
-    def count(self, node: Node, made: Sequence[Node]) -> None:
-        """Count a rewrite at ``node``.
+    def count(self, node: Node, made: Sequence[Node], growth: int) -> None:
+        """Count a rewrite at ``node`` that added ``growth`` nodes.
 
         Rewrites of original nodes, which are finite, are free.
 
         Raises:
             PassError: there were too many.
         """
-        if not made or made[0].generation <= 1:
+        if growth <= 0 or made[0].generation <= 1:
             return
         self._done += 1
         if self._done > self._most:
             raise PassError(
-                f"stopped after {self._most} rewrites at {node.label} ({node.op}): they "
-                "feed each other without end"
+                f"stopped after {self._most} rewrites that grow the graph, at {node.label} "
+                f"({node.op}): they feed each other without end"
             )
 
 
@@ -223,13 +226,14 @@ class _RuleRunner:
                     for value in matched.inputs
                     if value is not None
                 )
+            size = len(graph)
             replaced = _offer(
                 context, owner.MeetRequirements, owner.Replacement, match, node, _at_match
             )
             if replaced is None:
                 continue
             count += 1
-            bound.count(node, replaced.nodes)
+            bound.count(node, replaced.nodes, len(graph) - size)
             worklist.extend(replaced.nodes, node, rewired=replaced.rewired)
             if blocked:
                 for value in read & blocked.keys():

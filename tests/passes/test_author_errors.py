@@ -18,6 +18,7 @@ from gehost import (
     PatternFusionPass,
     es,
 )
+from gehost.passes import driver
 from gehost.testing import run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -245,7 +246,7 @@ def test_a_rewrite_that_multiplies_is_stopped_by_its_number() -> None:
     assert run_pass(CHAIN, doubled("Relu", 8))[1].replaced == 511
     text = told(doubled("Relu", 10))
     assert re.search(
-        r"stopped after 1020 rewrites at Double_Relu_\d+ \(Relu\): they feed each other without end",
+        r"stopped after 1020 rewrites that grow the graph, at Double_Relu_\d+ \(Relu\): they feed each other",
         text,
     )
 
@@ -254,11 +255,33 @@ def test_the_number_is_that_of_the_pass_and_not_of_each_pattern() -> None:
     ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Relu", "Abs"] * 40))
     model = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t80) {{ {ops} }}"""
     assert (
-        run_pass(model, doubled("Relu", 4))[1].replaced
-        == run_pass(model, doubled("Abs", 4))[1].replaced
-        == 1240
+        run_pass(model, doubled("Relu", 5))[1].replaced
+        == run_pass(model, doubled("Abs", 5))[1].replaced
+        == 2520
     )
-    assert "stopped after 1800 rewrites at Double_Abs_" in told(doubled("Relu Abs", 4), model)
+    text = told(doubled("Relu Abs", 5), model)
+    assert "stopped after 1800 rewrites that grow the graph, at Double_Abs_" in text
+
+
+def test_rewrites_that_do_not_grow_the_graph_end_by_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each Relu goes before each Neg: 225 rewrites of 30 nodes."""
+
+    class Sink(Relus):
+        def Patterns(self) -> Any:
+            return [Pattern(unary("Neg", "Relu"))]
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Relu", "Neg")
+
+    bound = driver._Bound
+    monkeypatch.setattr(driver, "_Bound", lambda _: bound(0))
+    ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Neg"] * 15 + ["Relu"] * 15))
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t30) {{ {ops} }}"""
+    model, record = run_pass(text, Sink)
+    assert record.replaced == 225
+    assert [node.op_type for node in model.graph.node] == ["Relu"] * 15 + ["Neg"] * 15
 
 
 def test_a_chain_that_takes_in_one_node_after_the_other_ends() -> None:
