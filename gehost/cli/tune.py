@@ -73,8 +73,11 @@ def tune(
         if found.short:
             click.echo(one_line(found.short))
         passes = sum(found.passes.values())
+        runtime = found.runtime
+        alone = not passes and runtime.level == "all" and not runtime.disabled_optimizers
         click.echo(
             f"{one_line(output)}: {passes} of {len(found.passes)} passes on"
+            f"{'; the clean-up alone pays' if alone else ''}"
             if found.pays
             else f"{one_line(output)}: nothing{' measured' if found.short else ''} pays on this "
             "machine; all passes are off"

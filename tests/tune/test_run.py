@@ -106,6 +106,22 @@ def test_a_loss_and_noise_are_off(
     assert scales.compared == [[], ["A"]]
 
 
+def test_the_clean_up_alone_is_compared_with_the_original(
+    monkeypatch: Any, model: Path, equal_vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Neg that is computed twice; [] stands for the model against itself and for the whole."""
+    onnx.save(
+        parse(MODEL.replace("b = Abs(a)", "c = Neg(a) d = Neg(a) e = Mul(c, d) b = Abs(e)")), model
+    )
+    ratios = iter([SAME, SAME, GAIN])
+    monkeypatch.setattr(tuning._Tuner, "_measure", lambda *_: next(ratios))
+    output = str(model.with_suffix(".json"))
+    assert command(["tune", str(model), "-o", output, "--vendors", str(equal_vendors.root)]) == 0
+    assert " passes on; the clean-up alone pays" in capsys.readouterr().out
+    switched = json.loads(Path(output).read_text())
+    assert switched["Evidence"]["whole"]["verdict"] == "keep"
+
+
 def test_passes_of_one_kind_are_measured_together(
     monkeypatch: Any, model: Path, vendors: Any
 ) -> None:

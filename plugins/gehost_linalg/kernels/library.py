@@ -58,20 +58,18 @@ def fused(path: str) -> Fused:
         function.name: function for function in model.proto.functions if function.domain == DOMAIN
     }
     found = Fused([], [], [])
-    seen: set[str] = set()
+    calls: dict[str, list[Node]] = {}
     for graph in model.graphs:
         for node in graph.nodes:
-            if not node.op.startswith(f"{DOMAIN}::"):
-                continue
-            name = node.op.partition("::")[2]
-            found.nodes.append(name)
-            if name in seen:
-                continue
-            seen.add(name)
-            try:
-                found.kernels.append(_emitted(node, name, functions.get(name), len(found.kernels)))
-            except (NotEmitted, NotLowered) as refused:
-                found.left.append((name, str(refused)))
+            if node.op.startswith(f"{DOMAIN}::"):
+                name = node.op.partition("::")[2]
+                found.nodes.append(name)
+                calls.setdefault(name, []).append(node)
+    for name, nodes in calls.items():
+        try:
+            found.kernels.append(_emitted(nodes, name, functions.get(name), len(found.kernels)))
+        except (NotEmitted, NotLowered) as refused:
+            found.left.append((name, str(refused)))
     if not found.nodes:
         raise UsageError(
             f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass", where=path
@@ -79,27 +77,41 @@ def fused(path: str) -> Fused:
     return found
 
 
-def _emitted(node: Node, name: str, function: onnx.FunctionProto | None, number: int) -> Kernel:
+def _emitted(
+    nodes: Sequence[Node], name: str, function: onnx.FunctionProto | None, number: int
+) -> Kernel:
+    """The kernel of a function, for all nodes that call it."""
     if function is None:
         raise NotEmitted("the file has no function of that name")
-    signature: list[Signature] = []
+    try:
+        body = Body.of_function(function)
+        groups = {
+            signature: derive(body, signature)
+            for signature in dict.fromkeys([_signature(node, body) for node in nodes])
+        }
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError) as error:
+        raise NotEmitted(f"its function cannot be read: {error}") from error
+    for group in groups.values():
+        if group.name != name:
+            raise NotEmitted(
+                f"its function computes {group.name}; the file was changed after the compile "
+                "(types, ranks and sizes of 1 count, too): compile the model again"
+            )
+    return emit(next(iter(groups.values())), body, number)
+
+
+def _signature(node: Node, body: Body) -> tuple[Signature, ...]:
+    found: list[Signature] = []
     for value in node.inputs:
         known = Signature.of(value.type) if value is not None else None
         if known is None:
             raise NotEmitted(
                 f'the type of input "{value.name if value is not None else ""}" is not known'
             )
-        signature.append(known)
-    try:
-        body = Body.of_function(function)
-        if len(signature) != body.inputs or len(node.outputs) != len(body.outputs):
-            raise NotEmitted("the node has not the inputs and outputs of its function")
-        group = derive(body, signature)
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError) as error:
-        raise NotEmitted(f"its function cannot be read: {error}") from error
-    if group.name != name:
-        raise NotEmitted(f"its function computes {group.name}")
-    return emit(group, body, number)
+        found.append(known)
+    if len(found) != body.inputs or len(node.outputs) != len(body.outputs):
+        raise NotEmitted("the node has not the inputs and outputs of its function")
+    return tuple(found)
 
 
 def write_library(
@@ -202,7 +214,7 @@ def _gaining(
                 if compared.verdict != "keep":
                     raise UsageError(
                         f"with its kernels it has {speed(compared)} of {original}; "
-                        f"less than {compared.dead_zone:.2f} is noise here",
+                        f"less than {compared.dead_zone:.3f} is noise here",
                         where=path,
                         hint="run the original",
                     )
@@ -245,13 +257,24 @@ def names_in(library: str) -> list[str]:
 
 
 def check_lines(path: str, library: str) -> list[str]:
-    """One line for each kernel: its nodes, or why bodies run."""
+    """One line for each kernel: its nodes, or why bodies run.
+
+    Raises:
+        UsageError: a kernel of the library would run in place of a function that computes
+            something else; ONNX Runtime takes kernels by name.
+    """
     found, names = fused(path), set(names_in(library))
     reasons = dict(found.left)
     lines: list[str] = []
     have = 0
     for name in dict.fromkeys(found.nodes):
         count = found.nodes.count(name)
+        if name in reasons and name in names:
+            raise UsageError(
+                f"ONNX Runtime takes the kernel {name} of {os.path.basename(library)}, but in "
+                f"this file {reasons[name]}",
+                where=path,
+            )
         if name in reasons:
             lines.append(f"{name}: {_nodes(count)} by the body: {reasons[name]}")
         elif name in names:

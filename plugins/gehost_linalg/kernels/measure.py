@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from gehost import GehostError, Model, UsageError
+from gehost import GehostError, Model, ModelError, UsageError
 from gehost.errors import one_line
 from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
 from gehost.tune.sessions import outputs_of
@@ -62,8 +62,7 @@ def gains(
     Raises:
         UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
     """
-    loader: Any = onnx  # its types are not complete
-    model: onnx.ModelProto = loader.load(path)
+    model = _load(path)
     wanted = {node.op_type: node for node in reversed(model.graph.node) if node.domain == DOMAIN}
     values = _values(
         model, [name for each in names if each in wanted for name in wanted[each].input], feeds
@@ -79,8 +78,7 @@ def gains(
 
 def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> Gain:
     """Measure the model with a library against that with bodies."""
-    loader: Any = onnx
-    model: onnx.ModelProto = loader.load(path)
+    model = _load(path)
     given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
     return _gain(_maker(model, given, None), _maker(model, given, library), seconds)
 
@@ -120,10 +118,18 @@ def over_original(
     original: str, path: str, library: Path, feeds: Feeds, seconds: float = ORIGINAL_SECONDS
 ) -> Gain:
     """Measure a fused model with a library against its original."""
-    loader: Any = onnx
-    model: onnx.ModelProto = loader.load(path)
+    model = _load(path)
     given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
     return _gain(_maker(original, given, None), _maker(model, given, library), seconds, pairs=5)
+
+
+def _load(path: str) -> onnx.ModelProto:
+    """Read a model with its external data."""
+    loader: Any = onnx  # its types are not complete
+    try:
+        return loader.load(path)
+    except Exception as error:  # of onnx, of any type
+        raise ModelError(f"cannot be read: {one_line(str(error))}", where=path) from error
 
 
 def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS) -> Gain:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gehost.host.switches import machine, read_switch_file
 from gehost.ir.files.save import write_bytes_atomic
+from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.measure import Gain
 from gehost_linalg.passes import NAME
 
@@ -22,7 +24,8 @@ def add_library(
 
     Args:
         path: the switch file.
-        library: its absolute path is written, in place of an equal one.
+        library: its absolute path is written, in place of the file's other libraries of kernels,
+            as ONNX Runtime loads one of them into a session.
         gains: the measurement of each kernel, by name.
         over_original: the model with its kernels against the original.
 
@@ -38,10 +41,8 @@ def add_library(
     content["Switch"]["GraphFusion"][NAME] = "on"
     runtime = content["Switch"].setdefault("Runtime", {})
     place = os.path.abspath(library)
-    runtime["libraries"] = [
-        *[each for each in runtime.get("libraries", []) if each != place],
-        place,
-    ]
+    others = [each for each in runtime.get("libraries", []) if each != place]
+    runtime["libraries"] = [*[each for each in others if not _has_kernels(each)], place]
     here = machine(_PACKAGES)
     evidence = content.setdefault("Evidence", {})
     evidence.setdefault("cpu", here.pop("cpu"))
@@ -52,3 +53,10 @@ def add_library(
     if kinds:
         evidence["kinds"] = {**evidence.get("kinds", {}), **kinds}
     write_bytes_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def _has_kernels(library: str) -> bool:
+    try:
+        return ort.MARK.encode() in Path(library).read_bytes()
+    except OSError:
+        return False

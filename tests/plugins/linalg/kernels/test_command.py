@@ -14,6 +14,7 @@ from gehost_linalg.group import DOMAIN
 from gehost_linalg.kernels.cli import command
 from gehost_linalg.kernels.emit import source
 from gehost_linalg.kernels.library import check_lines, fused
+from tests.plugins.linalg.kernels.cases import CASES
 from tests.plugins.linalg.kernels.conftest import Built
 from tests.plugins.linalg.kernels.fused_models import Case, fused_model
 
@@ -45,6 +46,29 @@ def test_check_of_a_library_without_the_kernel(built: Built, tmp_path: Path) -> 
         f"{name}: 1 node by the body: kernels.so has no kernel of that name",
         "0 of 1 node by kernels",
     ]
+
+
+def test_check_of_a_function_that_the_kernel_does_not_compute(built: Built, tmp_path: Path) -> None:
+    """ONNX Runtime takes the kernel by its name."""
+    model = fused_model([CASES["Exp"]])
+    model.functions[0].node[0].op_type = "Sin"
+    path = saved(model, tmp_path)
+    with pytest.raises(
+        UsageError, match=r"takes the kernel Exp_\w+ of kernels.so, but in this file"
+    ):
+        check_lines(path, str(built.library))
+
+
+def test_a_second_node_with_other_types(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    names = [f"{value.name}_double" for value in model.graph.input]
+    for name in names:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, 11, ["N"]))
+    model.graph.node.append(
+        onnx.helper.make_node(model.functions[0].name, names, ["second"], domain=DOMAIN)
+    )
+    (reason,) = left(saved(model, tmp_path))
+    assert "compile the model again" in reason
 
 
 def test_no_fused_node(tmp_path: Path) -> None:
