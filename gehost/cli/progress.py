@@ -47,7 +47,7 @@ class Progress:
         if not is_terminal(sys.stderr):
             yield
             return
-        from rich.console import Console  # much to import, for those who watch
+        from rich.console import Console  # slow to import, and needed on a terminal only
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,

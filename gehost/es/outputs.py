@@ -8,7 +8,7 @@ from gehost.es.graph import EsTensor
 
 
 class EsOutputs(tuple[EsTensor, ...]):
-    """Several outputs of one operator; their names in its schema are attributes."""
+    """Several outputs of one operator; ``outputs.Y`` is the one that its schema calls Y."""
 
     _by_name: dict[str, EsTensor]
 

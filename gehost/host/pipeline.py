@@ -1,7 +1,8 @@
 """The stages of a compile: one row each, in order.
 
 A new stage needs a row here, its hook in ``hookspecs.py`` and its name in ``CustomPassStage``. The
-host, the executor, the dumper, ``bisect`` and reproducers read this table.
+host, the executor, the dumper, ``bisect`` and reproducers read this table. docs/architecture.md
+lists the pages and tests that name stages.
 """
 
 from __future__ import annotations

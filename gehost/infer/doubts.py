@@ -1,6 +1,4 @@
-"""Sizes that ONNX's inference states and that may be wrong.
-
-The computed tensor may have others.
+"""Sizes that ONNX's inference states and that the computed tensor may not have.
 
 A doubt is an operator, a range of opsets, and conditions on one node. If all of them hold, gehost
 treats the sizes as unknown: clean-up folds none of them, and no proof uses them. The doubts are
@@ -69,7 +67,7 @@ class Statement(NamedTuple):
         return slot < len(self.present) and self.present[slot]
 
     def numbers(self, slot: int, attribute: str = "") -> list[Any] | None:
-        """Return a constant input's elements, without the input the attribute's."""
+        """Return the elements of a constant input, or, where it is absent, of the attribute."""
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
@@ -192,7 +190,7 @@ def _is_dilated(s: Statement) -> bool:
 
 
 def _runtime_ends_elsewhere(s: Statement) -> bool:
-    """Whether ONNX Runtime counts fewer windows of a pool.
+    """Whether ONNX Runtime counts another number of windows of a pool.
 
     It drops the last window of ``ceil_mode`` if that begins after the axis, and pads for SAME as if
     there were no dilations.
@@ -251,7 +249,7 @@ def _reference_pads_otherwise(s: Statement) -> bool:
     if _has_strides(s) or _is_dilated(s) or not any(pads):
         return False
     count = len(pads) // 2
-    if count != 2:  # it counts the pads before the axes alone
+    if count != 2:  # of other ranks, the reference reads only the pads at the beginning of axes
         return any(pads[count:])
     return bool(s.attributes.get("ceil_mode")) or any(
         pads[2 * i] + pads[2 * i + 1] != pads[i] + pads[count + i] for i in range(count)
@@ -310,7 +308,7 @@ def _scales_to_another_size(s: Statement) -> bool:
 
 
 def _counts_otherwise(s: Statement) -> bool:
-    """Whether float64, in which it is computed, gives another count."""
+    """Whether a Range of floats has another count if computed in float64."""
     numbers = [s.numbers(slot) for slot in range(3)]
     known, result = s.types[0] if s.types else None, s.result()
     if not isinstance(known, TensorType) or not known.dtype.is_float or not result:
@@ -356,10 +354,7 @@ def _is_wider(s: Statement) -> bool:
 
 
 def _widens(dim: Dim, other: Dim) -> bool:
-    """Whether a dimension may be broadcast to another one.
-
-    A number over 1 never is.
-    """
+    """Whether ``other`` may be 1 and be broadcast to ``dim``."""
     return dim not in (1, other) and not (isinstance(other, int) and other > 1)
 
 

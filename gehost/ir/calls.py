@@ -11,8 +11,8 @@ import onnx
 from gehost.errors import ModelError
 from gehost.ir.node import op_name
 
-# Total after inlining, which inliners and inference through functions do. Models in use have up to
-# 100,000.
+# Most nodes after inlining, as inliners and inference through functions do it. Models in use have
+# up to 100,000.
 _MOST_NODES = 1_000_000
 
 
@@ -41,8 +41,8 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
             hint="export the model again",
         ) from error
     for op in order:
-        sizes[op] = _written_out(calls[op], sizes)
-    if _written_out(nodes, sizes) - sum(nodes.values()) > _MOST_NODES:
+        sizes[op] = _inlined_size(calls[op], sizes)
+    if _inlined_size(nodes, sizes) - sum(nodes.values()) > _MOST_NODES:
         raise ModelError(
             "its functions call each other so often that they stand for more than "
             f"{_MOST_NODES:,} nodes"
@@ -87,6 +87,6 @@ def _operators(
     return found
 
 
-def _written_out(operators: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+def _inlined_size(operators: Mapping[str, int], sizes: Mapping[str, int]) -> int:
     # Sizes may double with each level; above the limit the exact number does not matter.
     return min(sum(count * sizes.get(op, 1) for op, count in operators.items()), 10 * _MOST_NODES)

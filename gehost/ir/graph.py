@@ -143,7 +143,7 @@ class Graph:
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.slots: Slots[Value] | None = None
-        """Index of many outputs, built on demand."""
+        """Positions of the outputs by value, built on demand."""
         self.by_op: dict[str, dict[Node, None]] = {}
         self.head: Node | None = None
         self.tail: Node | None = None
@@ -184,7 +184,7 @@ class Graph:
     def __bool__(self) -> bool:
         return True
 
-    # Any: so that machine code takes it here, and the error is ours
+    # Any: machine code would raise its own TypeError for other values
     def nodes_of(self, *ops: str | Any) -> list[Node]:
         """Return the nodes of these operators in topological order.
 
@@ -229,7 +229,7 @@ class Graph:
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
 
     def slots_of(self, value: Value) -> list[int]:
-        """Return the positions of ``value`` among outputs, in order, from an index."""
+        """Return the positions of ``value`` among the outputs, in order."""
         if self.slots is None:
             self.slots = Slots(self.outputs)
         return self.slots.of(value)
@@ -320,7 +320,7 @@ class Graph:
                 if isinstance(output, str):
                     values.append(self.new_value(output))
                     continue
-                if output is not None:  # undoing a new value removes it completely
+                if output is not None:  # a new value needs no record: undo removes it
                     edits.record_producer(output)
                 values.append(output)
         except GehostError:

@@ -71,8 +71,8 @@ class PatternFusionPass(FusionBasePass):
     hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
     bottom_up: ClassVar[bool] = False
-    """Replace matches from outputs to inputs, as they are when ``Run`` begins; for passes that are
-    run repeatedly until nothing changes.
+    """Replace the matches that exist when ``Run`` begins, from outputs to inputs; for passes that
+    are run repeatedly until nothing changes.
     """
     _config: PatternMatcherConfig = PatternMatcherConfig()
     _patterns: driver.PassPatterns | None = None
@@ -184,7 +184,7 @@ def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
 _HOSTS_OWN = frozenset(
     {"Stage", "end_compile", "hooks", "kind", "matcher_config", "options", "replaced_ops"}
 )
-"""Public names of the base classes that authors must not define."""
+"""Public names of the base classes that are no hooks, and no slips for one."""
 
 
 def misspelled_hook(

@@ -17,7 +17,7 @@ from gehost.ir.types import DataType, Dim
 from gehost.location import SourceLocation
 
 Chosen: TypeAlias = Mapping[int, int]
-"""The option taken of a choice, by the index of its tensor."""
+"""The number of the option that was chosen, by the index of the choice's tensor."""
 
 
 class Kind(Enum):
@@ -160,7 +160,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
     def reached(self, chosen: Chosen) -> tuple[list[int], TensorPattern | None]:
         """Return the operators that outputs depend on, and the first open choice.
 
-        Choices are searched from the bottom up.
+        It walks from the outputs to their producers.
         """
         found: dict[int, None] = {}
         open_choice: TensorPattern | None = None

@@ -137,7 +137,7 @@ class ReplacementCache:
     ) -> None:
         """Cache a lowered replacement.
 
-        It serves matches with the same key (None: not cacheable).
+        It serves matches with the same ``key``; a key of None is not cached.
 
         ``from_match``: a body was written from the matched nodes.
         """
@@ -189,7 +189,7 @@ class _Entry:
 
 
 def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
-    """Copy the constants, as an author may change an array later.
+    """Give the operators copies of their constants, which an author may change later.
 
     Equal arrays stay shared.
     """
@@ -253,7 +253,7 @@ def _match_key(
 ) -> Hashable | None:
     """Return the key of a body written from the match, or None.
 
-    It has everything that the body depends on; it is None if there is no such body.
+    It has everything that the body depends on; None: the body cannot be compared.
     """
     read = _inputs_read(replacement)
     # constants that the new node does not read become part of the body, by their elements
