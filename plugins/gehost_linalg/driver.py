@@ -56,12 +56,9 @@ class Block:
                 self.readers[result] = {}
         for op in self.place:
             self._read(op)
-        made = [result for op in self.place for result in op.results]
-        self.outputs = (
-            list(outputs)
-            if outputs is not None
-            else [each for each in made if not self.readers[each]]
-        )
+        if outputs is None:
+            outputs = [result for result, readers in self.readers.items() if not readers]
+        self.outputs = list(outputs)
         self._kept = {*self.outputs, *scalars_of(self.outputs)}
 
     @property
@@ -78,9 +75,9 @@ class Block:
             return OpOperand(None, consumer, index)
         uses, shared = 0, set[int]()
         for result, value in enumerate(producer.results):
-            readers = self.readers[value]
-            uses += sum(readers.values()) + (value in self._kept)
-            if value in self._kept or any(reader is not consumer for reader in readers):
+            readers, is_kept = self.readers[value], value in self._kept
+            uses += sum(readers.values()) + is_kept
+            if is_kept or len(readers) > (consumer in readers):
                 shared.add(result)
         return OpOperand(producer, consumer, index, uses, frozenset(shared))
 
@@ -318,19 +315,10 @@ class Driver:
         """Fuse the first operand that qualifies; returns whether one does."""
         block = self.block
         refusals: list[tuple[OpOperand, Refusal]] = []
-        read = [
-            (value, consumer.maps[index])
-            for index, value in enumerate(consumer.ins)
-            if value in block.made_by
-        ]
         for index, value in enumerate(consumer.operands):
             if value not in block.made_by:
                 continue
-            if (
-                index < len(consumer.ins)
-                and self.merges
-                and read.count((value, consumer.maps[index])) > 1
-            ):
+            if self.merges and _is_repeated(consumer, index):
                 continue  # one operand, once companions have merged them
             operand = block.operand(consumer, index)
             fused = self._fused(operand)
@@ -434,6 +422,14 @@ class Driver:
         else:
             for result in producer.results:
                 self._note_readers(result)
+
+
+def _is_repeated(consumer: Generic, index: int) -> bool:
+    """Whether an in occurs twice with the same map."""
+    value, map_ = consumer.operands[index], consumer.maps[index]
+    if index >= len(consumer.ins) or consumer.ins.count(value) == 1:
+        return False
+    return list(zip(consumer.ins, consumer.maps, strict=False)).count((value, map_)) > 1
 
 
 def fuse_block(

@@ -281,16 +281,11 @@ def _loops_of(consumer: Generic, index: int) -> set[int] | None:
 
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
     """Condition 11: the maps of the fused operation together have an inverse."""
-    covered: set[int] = set()
-    exact: set[int] = set()
-    for _, _, _, result, maybe in fused.axes():
-        if isinstance(result, Dim):
-            covered.add(result.index)
-            if not maybe:
-                exact.add(result.index)
-    missing = set(range(fused.loops)) - covered
-    if not missing and len(exact) < fused.loops:
-        missing = _unsure(operand) - exact
+    missing = set(range(fused.loops)).difference(*[each.loops for each in fused.maps])
+    if not missing and fused.maybe:
+        axes = fused.axes()
+        sure = {each.index for _, _, _, each, maybe in axes if isinstance(each, Dim) and not maybe}
+        missing = _unsure(operand) - sure
     return Refusal("bounds-lost", f"d{min(missing)}") if missing else None
 
 

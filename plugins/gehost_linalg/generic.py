@@ -193,26 +193,23 @@ class Payload:
     @cached_property
     def refs(self) -> list[Ref]:
         """The operands of all operations, and the yields."""
-        return [*(each for op in self.ops for each in op.operands), *self.yields]
+        return [*[each for op in self.ops for each in op.operands], *self.yields]
 
     @cached_property
     def reads(self) -> frozenset[int]:
         """The operands whose elements are read."""
-        return frozenset(each.index for each in self.refs if isinstance(each, Arg))
+        return frozenset([each.index for each in self.refs if isinstance(each, Arg)])
 
-    @cached_property
+    @property
     def indices(self) -> tuple[Expr, ...]:
         """The expressions of its ``linalg.index`` operations."""
-        return tuple(
-            op.attribute
-            for op in self.ops
-            if op.name == INDEX and not isinstance(op.attribute, str | None)
-        )
+        found = [op.attribute for op in self.ops if op.name == INDEX]
+        return tuple([each for each in found if not isinstance(each, str | None)])
 
-    @cached_property
+    @property
     def captured(self) -> tuple[Value, ...]:
         """The scalars that it reads from outside the operation."""
-        return tuple(each for each in self.refs if isinstance(each, Value))
+        return tuple([each for each in self.refs if isinstance(each, Value)])
 
     def renumbered(
         self, args: Mapping[int, Ref], results: Mapping[int, Ref] | None = None
@@ -323,7 +320,7 @@ class Generic:
         """
         return (*scalars_of(self.operands), *self.payload.captured)
 
-    @cached_property
+    @property
     def axes_maybe(self) -> tuple[frozenset[int], ...]:
         """``maybe`` with an entry for every operand."""
         return self.maybe or (_NONE,) * len(self.maps)
@@ -331,7 +328,7 @@ class Generic:
     @property
     def reduces(self) -> bool:
         """Whether a loop is not parallel."""
-        return any(each != PARALLEL for each in self.iterators)
+        return self.iterators.count(PARALLEL) < len(self.iterators)
 
     @property
     def loops(self) -> int:
@@ -354,9 +351,10 @@ class Generic:
 
         A tuple: operand, its value, axis, map result, whether its stride is decided at run time.
         """
-        for position, value in enumerate(self.operands):
-            for axis, result in enumerate(self.maps[position].results):
-                yield position, value, axis, result, axis in self.axes_maybe[position]
+        operands = zip(self.operands, self.maps, self.axes_maybe, strict=True)
+        for position, (value, map_, maybe) in enumerate(operands):
+            for axis, result in enumerate(map_.results):
+                yield position, value, axis, result, axis in maybe
 
     def extents(self) -> list[Size]:
         """The size of each loop, a number where an axis has one.

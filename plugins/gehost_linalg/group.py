@@ -453,9 +453,10 @@ class Grouping:
         self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
         self._group: dict[Op, Group] = {}
         self._at = {op: place for place, op in enumerate(block.ops)}
+        self._rows = {op: rows_of(op) for op in self._at}
         whole: dict[Node, Group] = {}
-        for op in block.ops:
-            group = self._group[op] = Group([op], rows_of(op), dict.fromkeys(op.origins))
+        for op, own in self._rows.items():
+            group = self._group[op] = Group([op], own, dict.fromkeys(op.origins))
             for node in op.origins:
                 if counts.get(node, 1) > 1:  # a node is replaced as a whole
                     other = whole.setdefault(node, group)
@@ -466,7 +467,7 @@ class Grouping:
         for group in set(whole.values()):
             self._whole_domain(group)
         if rows:
-            for op in block.ops:
+            for op in self._at:
                 self._join(op)
 
     def groups(self) -> list[Group]:
@@ -483,9 +484,9 @@ class Grouping:
 
     def _whole_domain(self, group: Group) -> None:
         """Give a node of several operations the domain of all together."""
-        found: Rows | Refusal = rows_of(group.ops[0])
+        found = self._rows[group.ops[0]]
         for op in group.ops[1:]:
-            own = rows_of(op)
+            own = self._rows[op]
             if isinstance(found, Refusal) or isinstance(own, Refusal):
                 found = found if isinstance(found, Refusal) else own
                 break
