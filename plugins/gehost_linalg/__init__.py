@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import click
 
     from gehost import PassRegistry
-    from gehost_linalg.affine import AffineMap, MlirError
+    from gehost_linalg.affine import AffineMap
     from gehost_linalg.control import ControlError
     from gehost_linalg.driver import Block, Driver, fuse_all
     from gehost_linalg.fusability import (
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from gehost_linalg.fuse import Fused, fuse_elementwise_ops
     from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value
     from gehost_linalg.passes import control_function
+    from gehost_linalg.scanner import MlirError
 
 _HOMES = {
-    "affine": ("AffineMap", "MlirError"),
+    "affine": ("AffineMap",),
     "control": ("ControlError",),
     "driver": ("Block", "Driver", "fuse_all"),
     "fusability": (
@@ -46,6 +47,7 @@ _HOMES = {
     "fuse": ("Fused", "fuse_elementwise_ops"),
     "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value"),
     "passes": ("control_function",),
+    "scanner": ("MlirError",),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 

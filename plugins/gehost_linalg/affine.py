@@ -3,133 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-T = TypeVar("T")
-
-_DIGITS = re.compile(r"[0-9]+")
-_BEYOND = 1 << 63
-
-
-class MlirError(ValueError):
-    """Malformed text, with its place.
-
-    ``line`` and ``column`` count from 1; the message shows the line with a caret, of a long line
-    the part around it.
-    """
-
-    def __init__(self, message: str, text: str, position: int) -> None:
-        self.line = text.count("\n", 0, position) + 1
-        begin = text.rfind("\n", 0, position) + 1
-        self.column = position - begin + 1
-        self.reason = message
-        end = text.find("\n", position)
-        begin, end = max(begin, position - 160), end if end >= 0 else len(text)
-        shown = text[begin : min(end, position + 160)]
-        caret = re.sub(r"[^\t]", " ", shown[: position - begin]) + "^"
-        super().__init__(f"line {self.line}, column {self.column}: {message}\n{shown}\n{caret}")
-
-
-class Scanner:
-    """Reads a text from left to right.
-
-    It skips blanks and ``//`` comments before each item.
-    """
-
-    _BLANK = re.compile(r"(?:\s+|//[^\n]*)*", re.ASCII)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.position = 0
-        self.depth = 0
-        """How many brackets of an expression are open."""
-
-    def skip(self) -> int:
-        """Skip blanks and comments; returns the position of the next item."""
-        found = self._BLANK.match(self.text, self.position)
-        if found is not None:
-            self.position = found.end()
-        return self.position
-
-    def at_end(self) -> bool:
-        return self.skip() == len(self.text)
-
-    def peek(self, literal: str) -> bool:
-        start = self.skip()
-        if not self.text.startswith(literal, start):
-            return False
-        end = start + len(literal)
-        return not (
-            literal[-1].isalnum()
-            and end < len(self.text)
-            and (self.text[end].isalnum() or self.text[end] == "_")
-        )
-
-    def accept(self, literal: str) -> bool:
-        """Step over ``literal`` if it comes next."""
-        if not self.peek(literal):
-            return False
-        self.position += len(literal)
-        return True
-
-    def expect(self, literal: str) -> None:
-        """Step over ``literal``; ``MlirError`` if something else comes next."""
-        if not self.accept(literal):
-            raise self.error(f"expected '{literal}', found {self.shown()}")
-
-    def match(self, pattern: re.Pattern[str]) -> str | None:
-        """Step over the text that ``pattern`` matches here, and return it."""
-        found = pattern.match(self.text, self.skip())
-        if found is None or not found.group():
-            return None
-        self.position = found.end()
-        return found.group()
-
-    def take(self, pattern: re.Pattern[str], expected: str) -> str:
-        """The text that ``pattern`` matches here; ``MlirError`` if it does not."""
-        found = self.match(pattern)
-        if found is None:
-            raise self.error(f"expected {expected}, found {self.shown()}")
-        return found
-
-    def integer(self, expected: str, pattern: re.Pattern[str] = _DIGITS) -> int:
-        """The number here; ``MlirError`` if there is none, or it has more than 64 bits."""
-        start = self.skip()
-        return self.bounded(self.take(pattern, expected), start)
-
-    def bounded(self, digits: str, start: int) -> int:
-        """The number of a text that begins at ``start``; ``MlirError`` beyond 64 bits."""
-        number = int(digits) if len(digits) < 20 else _BEYOND
-        if abs(number) >= _BEYOND:
-            raise self.error(f"{digits[:30]}{'…' * (len(digits) > 30)} does not fit 64 bits", start)
-        return number
-
-    def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
-        """Read items between two brackets, with commas between them.
-
-        ``read`` takes one item.
-        """
-        self.expect(opening)
-        found: list[T] = []
-        while not self.accept(closing):
-            if found:
-                self.expect(",")
-            found.append(read())
-        return found
-
-    def shown(self) -> str:
-        """The next item, for a message."""
-        found = re.compile(r"[\w.%#@^!-]+|\S|$").match(self.text, self.skip())
-        return (
-            f"'{found.group()}'" if found is not None and found.group() else "the end of the text"
-        )
-
-    def error(self, message: str, position: int | None = None) -> MlirError:
-        return MlirError(message, self.text, self.skip() if position is None else position)
+from gehost_linalg.scanner import DIGITS, Scanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +218,7 @@ class AffineMap:
     Immutable and hashable. ``AffineMap.parse("affine_map<(d0, d1) -> (d1, d0)>")(2, 3) == (3, 2)``.
     """
 
-    __slots__ = ("_hash", "_loops", "dims", "is_permutation", "is_projected_permutation", "results")
+    __slots__ = ("_hash", "dims", "is_permutation", "is_projected_permutation", "loops", "results")
 
     def __init__(self, dims: int, results: Iterable[Expr | int]) -> None:
         """An ``int`` among the results is the number of a loop.
@@ -351,7 +231,8 @@ class AffineMap:
             Dim(each) if isinstance(each, int) else each for each in results
         )
         bare = [each.index for each in self.results if isinstance(each, Dim)]
-        self._loops = frozenset(bare)
+        self.loops = frozenset(bare)
+        """The loops that are a bare result; the size of such a loop is the size of that axis."""
         beyond = [
             each for each in self.results if any(not 0 <= dim < dims for dim in dims_of(each))
         ]
@@ -359,7 +240,7 @@ class AffineMap:
             raise ValueError(
                 f"result {beyond[0]} uses a loop that a map with {dims} dims does not have"
             )
-        self.is_projected_permutation = len(bare) == len(self.results) == len(self._loops)
+        self.is_projected_permutation = len(bare) == len(self.results) == len(self.loops)
         """Whether the results are different bare loops."""
         self.is_permutation = self.is_projected_permutation and len(bare) == dims
         self._hash = hash((dims, self.results))
@@ -380,14 +261,6 @@ class AffineMap:
         if not scanner.at_end():
             raise scanner.error(f"expected the end of the map, found {scanner.shown()}")
         return map_
-
-    @property
-    def loops(self) -> frozenset[int]:
-        """The loops that are a bare result.
-
-        The size of such a loop is the size of that axis.
-        """
-        return self._loops
 
     @property
     def is_identity(self) -> bool:
@@ -412,7 +285,7 @@ class AffineMap:
 
         None if a loop has none.
         """
-        if len(self._loops) < self.dims:
+        if len(self.loops) < self.dims:
             return None
         first: dict[int, int] = {}
         for position, each in enumerate(self.results):
@@ -539,7 +412,7 @@ def _parse_primary(scanner: Scanner, names: dict[str, int]) -> Expr:
         scanner.depth -= 1
         return inner
     start = scanner.skip()
-    number = scanner.match(_DIGITS)
+    number = scanner.match(DIGITS)
     if number is not None:
         return Const(scanner.bounded(number, start))
     name = scanner.take(_NAME, "a loop, a number or '('")

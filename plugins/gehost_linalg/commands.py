@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
-from gehost_linalg.affine import MlirError
 from gehost_linalg.control import Control, ControlError, control_named, multi_use_named
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.group import Group, Lowered, is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME, Plan, companions_named, controls_of
+from gehost_linalg.scanner import MlirError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

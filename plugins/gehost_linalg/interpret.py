@@ -212,9 +212,6 @@ def _cast(name: str, value: Any, dtype: str) -> Any:
         return target(int(value) % 2**bits)
     if name in {"arith.sitofp", "arith.extsi"} and value.dtype == np.bool_:
         return target(-int(value))
-    if name == "arith.fptosi":
-        with np.errstate(invalid="ignore"):
-            return np.asarray(value).astype(target)[()]
     return np.asarray(value).astype(target)[()]
 
 

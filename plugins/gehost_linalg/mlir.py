@@ -16,7 +16,6 @@ from gehost_linalg.affine import (
     Const,
     Dim,
     Expr,
-    Scanner,
     dims_of,
     parse_map,
     substitute,
@@ -42,6 +41,7 @@ from gehost_linalg.generic import (
 )
 from gehost_linalg.interpret import Broadcast, Part, numpy_dtype
 from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
+from gehost_linalg.scanner import Scanner
 
 CASTS = frozenset(
     f"arith.{name}"

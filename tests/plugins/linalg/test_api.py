@@ -24,7 +24,7 @@ from gehost_linalg.fusability import OpOperand
 from tests.plugins.linalg.conftest import Case
 
 PACKAGE = Path(gehost_linalg.__file__).parent
-CORE = ("affine", "generic", "fusability", "fuse", "reshape", "companions", "control", "driver", "interpret")  # fmt: skip
+CORE = ("affine", "generic", "fusability", "fuse", "reshape", "scanner", "companions", "control", "driver", "interpret")  # fmt: skip
 GRAPHS = {"group.py", "inline.py", "passes.py", "commands.py"}
 """What knows graphs, beside ``lower`` and ``kernels``."""
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from gehost import UsageError
 from gehost.testing import parse
-from gehost_linalg.affine import MlirError
+from gehost_linalg import MlirError
 from gehost_linalg.cli import command
 from gehost_linalg.mlir import parse as parse_mlir
 from tests.plugins.linalg.conftest import CASES
