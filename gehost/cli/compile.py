@@ -88,7 +88,7 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
 
     The passes run at their stages.
 
-    With --keep-going the exit code is that of the first failure.
+    With --keep-going the exit code is that of the first failure; 6 if --verify refuses the output.
     """
     from gehost.cli.progress import Progress
     from gehost.cli.tables import print_report

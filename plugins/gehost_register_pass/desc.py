@@ -223,7 +223,11 @@ class OpDesc(Traced):
         self.inputs, self.outputs = inputs, num_outputs
         for name, given in named.items():
             if isinstance(given, Tensor | OpDesc):
-                self.named[name] = given
+                schema = schema_of(self.type)
+                if schema is not None and len(schema.inputs) == 1 and _is_variadic(self.type):
+                    self.inputs = self._variadic(name, [given])
+                else:
+                    self.named[name] = given
             elif _holds_tensors(given):
                 self.inputs = self._variadic(name, given)
             else:

@@ -24,6 +24,15 @@ def by_position(x, y, z):
     return PassDesc.OP.Sum(x, y, z)
 
 
+def test_one_tensor_by_name_for_an_input_that_takes_several(run, ops):
+    @RegisterPass
+    def one():
+        return lambda x: op.Neg(op.Neg(x)), lambda x: PassDesc.OP.Sum(X=x)
+
+    text = SUM.replace("t = Add(x, y) s = Add(t, z)", "t = Neg(x) s = Neg(t)")
+    assert ops(run(text, one)[0]) == ["Sum"]
+
+
 def generated():
     yield pattern, by_name
     yield [pattern, by_position]
