@@ -132,12 +132,17 @@ def _put_path(listed: list[str], entries: list[str]) -> None:
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """Restore replaced and removed modules; modules imported since stay."""
     sys.modules = table
+    names, count = list(table), len(before)
     # compared by identity: a replacement may claim to be equal
-    if list(table) == list(before) and all(map(is_, table.values(), before.values())):
-        return
-    table.update({name: module for name, module in before.items() if table.get(name) is not module})
-    for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
-        del table[name]
+    if names[:count] == list(before) and all(map(is_, table.values(), before.values())):
+        names = names[count:]
+    else:
+        for name, module in before.items():
+            if table.get(name) is not module:
+                table[name] = module
+    for name in names:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            del table[name]
 
 
 def _put_stream(name: str, stream: TextIO | None, number: int | None) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
@@ -231,8 +234,26 @@ def installed_plugins() -> list[tuple[str, Any]]:
     Raises:
         VendorError: a plugin cannot be imported.
     """
+    places = tuple((place, _modified(place)) for place in sys.path)
+    return [(entry.name, _load(entry)) for entry in _entries(places)]
+
+
+@lru_cache(maxsize=4)
+def _entries(places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:  # noqa: ARG001 - the key
+    """Return the entry points of the group by name, each once.
+
+    Finding them reads a file of each installed distribution. ``places`` is ``sys.path`` with the
+    times of change, so that a plugin installed since is found.
+    """
     found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
-    return [(entry.name, _load(entry)) for _, entry in sorted(found.items())]
+    return [entry for _, entry in sorted(found.items())]
+
+
+def _modified(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:  # no such directory
+        return 0
 
 
 def _load(entry: EntryPoint) -> Any:

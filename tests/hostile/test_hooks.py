@@ -371,7 +371,7 @@ def test_replacements_of_other_types_are_refused_and_counted(
 @pytest.mark.usefixtures("interpreted")
 def test_a_pattern_that_is_too_deep_is_contained(contained: Any) -> None:
     contained(
-        bad("def Patterns(self): return [Pattern(built(*['Relu'] * 10_000))]"),
+        bad("def Patterns(self): return [Pattern(built(*['Relu'] * 2_500))]"),
         "RecursionError: maximum recursion depth",
     )
 

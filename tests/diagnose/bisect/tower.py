@@ -17,8 +17,8 @@ BUGS = {
     "wrong_perm": "WrongPermPass",
     "missing_condition": "MissingConditionPass",
 }
-BLOCKS = 60
-SIGNED_BLOCK = 37
+BLOCKS = 12
+SIGNED_BLOCK = 9
 """Where the root of a square is taken of numbers of both signs."""
 
 _BLOCK = """

@@ -64,7 +64,7 @@ def feeds_of(path: Path, model: onnx.ModelProto) -> list[dict[str, Any]]:
     return [{name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}]
 
 
-def assert_cleaned(path: Path) -> CleanUpResult:
+def assert_cleaned(path: Path, *, numbers: bool = True) -> CleanUpResult:
     original = onnx.load(path, load_external_data=False)
     model = load(path)
     mark = model.mark()
@@ -82,7 +82,7 @@ def assert_cleaned(path: Path) -> CleanUpResult:
     )
     if path.name != "external.onnx":
         onnx.checker.check_model(written)
-    for feeds in feeds_of(path, original):
+    for feeds in feeds_of(path, original) if numbers else []:
         for before, after in zip(
             run(original, feeds, path.parent), run(written, feeds, path.parent), strict=True
         ):
@@ -101,7 +101,7 @@ def test_models(path: Path) -> None:
     "path", sorted((CORPUS / "models").glob("*.onnx")), ids=lambda path: path.stem
 )
 def test_corpus(path: Path) -> None:
-    assert_cleaned(path)
+    assert_cleaned(path, numbers=False)  # tests/test_corpus.py compares the numbers
 
 
 def test_total_is_zero_exactly_if_nothing_changed() -> None:
