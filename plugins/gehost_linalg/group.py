@@ -819,7 +819,11 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         }
         attributes = _attributes(node.attributes)
         op = OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
-        ops += lower(op) if node.op != "Reshape" else [_whole_reshape(op)]
+        try:
+            ops += lower(op) if node.op != "Reshape" else [_whole_reshape(op)]
+        except NotLowered as refused:
+            refused.place = place
+            raise
         values.update(
             {
                 n: v

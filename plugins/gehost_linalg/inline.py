@@ -6,7 +6,7 @@ domain ``gehost``. Nodes that call it would bound the groups; the nodes of its b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,21 @@ def inline_calls(graph: Graph, context: CustomPassContext) -> None:
         opsets = [(entry.domain, entry.version) for entry in function.opset_import]
         if opsets != [("", node.graph.model.opset())]:
             continue
-        if all(each.op_type in lowerings() or _is_constant(each) for each in function.node):
+        given = {entry.name for entry in (*function.attribute_proto, *node.proto.attribute)}
+        if all(each.op_type in lowerings() or _is_constant(each, given) for each in function.node):
             region = Region.of_nodes([node])
             if isinstance(region, Region):
                 context.replace(region, _body(node, region, function))
 
 
-def _is_constant(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Constant" and node.attribute[0].name in {"value", *_DTYPES}
+def _is_constant(node: onnx.NodeProto, given: Collection[str]) -> bool:
+    """Whether it is a Constant; ``given`` are the attributes that the call has."""
+    if node.op_type != "Constant":
+        return False
+    value = node.attribute[0]
+    return value.name in {"value", *_DTYPES} and (
+        not value.ref_attr_name or value.ref_attr_name in given
+    )
 
 
 def _body(node: Node, region: Region, function: onnx.FunctionProto) -> EsGraph:
@@ -62,7 +69,8 @@ def _body(node: Node, region: Region, function: onnx.FunctionProto) -> EsGraph:
             made = es.op(each.op_type)(*inputs, num_outputs=len(each.output), **attributes)
             results = [made] if isinstance(made, EsTensor) else list(made)
             values.update(zip(each.output, results, strict=True))
-    outputs = [values[name] for name in function.output]
+    made = dict(zip(node.outputs, [values[name] for name in function.output], strict=False))
+    outputs = [made[result] for result in region.outputs]
     return builder.BuildAndReset([each for each in outputs if each is not None])
 
 

@@ -34,7 +34,14 @@ from gehost import (
     es,
 )
 from gehost import Value as Tensor
-from gehost_linalg.control import Control, ControlError, control_named, multi_use_named, unknown
+from gehost_linalg.control import (
+    Control,
+    ControlError,
+    MultiUse,
+    control_named,
+    multi_use_named,
+    unknown,
+)
 from gehost_linalg.driver import ALL_COMPANIONS
 from gehost_linalg.group import (
     DOMAIN,
@@ -57,6 +64,11 @@ from gehost_linalg.reshape import RESHAPE
 
 NAME = "FuseElementwisePass"
 
+_SIZED = frozenset({"Expand", "Reshape", "Slice", "Split", "Squeeze"})
+"""Operators whose lowering may depend on sizes."""
+_MOST_PLANS = 8
+"""How often a graph is grouped, each time without the nodes that the last groups could not have."""
+
 
 class Plan:
     """The groups of one graph, and why others were not formed.
@@ -73,14 +85,26 @@ class Plan:
     def __init__(
         self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]
     ) -> None:
-        leave_alone = left_to_runtime() if settings["leave_alone"] else take_all
         self.settings = settings
-        companions = companions_named(settings["companions"])
-        self.lowered = Lowered(graph, leave_alone, reshapes=RESHAPE in companions)
         self.control = control_named(settings["control"], controls)
-        self.multi_use = multi_use_named(settings["multi_use"])
+        self.multi_use: MultiUse = multi_use_named(settings["multi_use"])
+        left: dict[Node, str] = {}
+        for _ in range(_MOST_PLANS):
+            self._form_groups(graph, left)
+            found = self._underivable()
+            if not found:
+                break
+            left |= found
+
+    def _form_groups(self, graph: Graph, left: Mapping[Node, str]) -> None:
+        """Lower, fuse and group; nodes of ``left`` are left alone for their reason."""
+        to_runtime = left_to_runtime() if self.settings["leave_alone"] else take_all
+        companions = companions_named(self.settings["companions"])
+        self.lowered = Lowered(
+            graph, lambda node: left.get(node) or to_runtime(node), reshapes=RESHAPE in companions
+        )
         block = fused_block(self.lowered, self.control, self.multi_use, companions)
-        self.grouping = Grouping(block, self.lowered.counts, rows=settings["rows"])
+        self.grouping = Grouping(block, self.lowered.counts, rows=self.settings["rows"])
         self.groups: list[Group] = []
         self.refusals: list[tuple[Node, str]] = [*self.lowered.reasons.items()]
         for group in self.grouping.groups():
@@ -90,6 +114,23 @@ class Plan:
                 first = next(iter(group.nodes))
                 self.refusals.append((first, f"single-operator: {first.op} alone"))
         self.refusals += self._apart()
+
+    def _underivable(self) -> dict[Node, str]:
+        """Return nodes whose lowering needs sizes that only the model states.
+
+        A kernel knows the body of its group and the inputs' ranks.
+        """
+        found: dict[Node, str] = {}
+        for group in self.groups:
+            if any(node.op in _SIZED for node in group.nodes):
+                region = Region.of_nodes(list(group.nodes))
+                if isinstance(region, Region):
+                    try:
+                        derive(*_as_function(region, operands(region)[0], region.outputs))
+                    except NotLowered as refused:
+                        if refused.place is not None:
+                            found[region.nodes[refused.place]] = str(refused)
+        return found
 
     def _apart(self) -> list[tuple[Node, str]]:
         """Why operands that connect two groups were not fused."""
@@ -218,20 +259,25 @@ class FuseElementwisePass(FusionBasePass):
         return made[0] if made else None
 
     def _name(self, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-        """``gehost.linalg::<Kernel>_<hash>``, derived from the body alone; ``NotLowered`` if that
-        is not possible.
-        """
-        signature: list[Signature] = []
-        for value in inputs:
-            known = Signature.of(value.type)
-            if known is None:
-                raise NotLowered(f"operand-unranked: {value.name}")
-            signature.append(known)
-        body = Body.of_nodes(region.nodes, inputs, outputs)
+        """``gehost.linalg::<Kernel>_<hash>``; ``NotLowered`` if it cannot be derived."""
+        body, signature = _as_function(region, inputs, outputs)
         key = (body.key(), *signature)
         if key not in self._names:
             self._names[key] = f"{DOMAIN}::{derive(body, signature).name}"
         return self._names[key]
+
+
+def _as_function(
+    region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> tuple[Body, list[Signature]]:
+    """Return a region's body and the types of its inputs; ``NotLowered`` if a rank is unknown."""
+    signature: list[Signature] = []
+    for value in inputs:
+        known = Signature.of(value.type)
+        if known is None:
+            raise NotLowered(f"operand-unranked: {value.name}")
+        signature.append(known)
+    return Body.of_nodes(region.nodes, inputs, outputs), signature
 
 
 def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:

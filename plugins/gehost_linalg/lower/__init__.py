@@ -49,6 +49,9 @@ FLOAT_DTYPES = frozenset({"f16", "bf16", "f32", "f64"})
 class NotLowered(Exception):  # noqa: N818 - it ends the lowering of one node and is no error
     """Why a node is not lowered: ``key: detail``."""
 
+    place: int | None = None
+    """Of the node in a body."""
+
 
 class Scalars:
     """Builds a payload, operation by operation."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gehost_linalg.affine import Const, Dim, Expr, binary
 from gehost_linalg.generic import Arg, Opaque, Size, Value, is_known
+from gehost_linalg.interpret import Part
 from gehost_linalg.lower import Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.reshape import COLLAPSE, EXPAND
 
@@ -49,13 +50,19 @@ def _squeeze(op: OnnxOp) -> None:
     if given is None:
         raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
     dropped = set(op.axes(given, len(shape)))
-    if any(shape[axis] != 1 for axis in dropped):
+    if not all(shape[axis] == 1 or _is_one_place(op, shape[axis]) for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
     kept = [axis for axis in range(len(shape)) if axis not in dropped]
     read: list[Expr] = [
         Const(0) if axis in dropped else Dim(kept.index(axis)) for axis in range(len(shape))
     ]
     _moved(op, [shape[axis] for axis in kept], read)
+
+
+def _is_one_place(op: OnnxOp, size: Size) -> bool:
+    """Whether it is the size of a slice ``[n:n + 1]``, of which a kernel checks the place."""
+    part = op.names.rules.get(size) if isinstance(size, str) else None
+    return isinstance(part, Part) and part.start >= 0 and part.end == part.start + 1
 
 
 def _expand(op: OnnxOp) -> None:

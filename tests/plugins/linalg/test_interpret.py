@@ -56,7 +56,7 @@ def apply(
         ("arith.maximumf", (1.0, math.nan), math.nan), ("arith.maximumf", (math.nan, 1.0), math.nan), ("arith.maxnumf", (math.nan, 1.0), 1.0),
         ("arith.minimumf", (0.0, -0.0), -0.0), ("arith.maximumf", (-0.0, 0.0), 0.0), ("math.log", (-1.0,), math.nan), ("math.exp", (-math.inf,), 0.0),
         ("math.round", (-2.5,), -3.0), ("math.roundeven", (2.5,), 2.0), ("math.erf", (math.nan,), math.nan), ("arith.divf", (1.0, 0.0), math.inf),
-        ("math.rsqrt", (4.0,), 0.5), ("arith.remf", (-5.5, 2.0), -1.5),
+        ("math.rsqrt", (4.0,), 0.5), ("arith.remf", (-5.5, 2.0), -1.5), ("math.powf", (-math.inf, 0.5), math.inf), ("math.powf", (-0.0, 0.5), 0.0),
     ],
 )  # fmt: skip
 def test_scalars(name: str, numbers: tuple[float, ...], expected: float) -> None:

@@ -423,3 +423,51 @@ def test_a_view_keeps_no_rows_apart(fuse: Any) -> None:
     read = f"{body}v = Relu(u)\ny = Expand(v, k)"
     made, _, _ = fuse(graph(read, inputs, "float[a,b,c,d] y"))
     assert "Unsqueeze" not in [each.op_type for each in made.graph.node]
+
+
+SLICED = "e = Exp(x)\nt = Slice(e, i, j, a)\nq = Squeeze(t, a)\nf = Neg(q)\ny = Tanh(f)"
+
+
+def sliced(to: int, size: int | str) -> str:
+    constants = f"int64[1] i = {{1}}, int64[1] j = {{{to}}}, int64[1] a = {{1}}"
+    return (
+        f'<ir_version: 8, opset_import: ["": 18]> g (float[2,{size},4] x) => (float[2,4] y) '
+        f"<{constants}> {{ {SLICED} }}"
+    )
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_a_slice_of_one_place_loses_its_axis(fuse: Any, size: int | str) -> None:
+    made, _, _ = fuse(sliced(2, size))
+    (node,) = fused_nodes(made)
+    assert [each.op_type for each in made.graph.node] == [node.op_type]
+    (given,) = run_runtime(made, {"x": X})
+    np.testing.assert_allclose(given, np.tanh(-np.exp(X[:, 1])), rtol=1e-6)
+
+
+def test_a_node_that_needs_sizes_of_the_model_bounds_the_group(fuse: Any) -> None:
+    """A kernel knows ranks alone: of [1:3], it does not know that it has one place."""
+    made, record, _ = fuse(sliced(3, 2))
+    found = [each.op_type.rpartition("_")[0] or each.op_type for each in made.graph.node]
+    assert found == ["Exp", "Slice", "Squeeze", "Neg_Tanh"]
+    assert record.rejected["not-lowered"] == 1
+
+
+def test_a_call_may_have_results_that_are_not_read(fuse: Any) -> None:
+    function = """<domain: "gehost", opset_import: ["" : 20]> F <k: int> (a, b) => (c, d) {
+  c = Neg(b)
+  d = Exp(a)
+}"""
+    made, _, _ = fuse(CALL.replace("t =", "unread, t =") + function)
+    (node,) = made.graph.node
+    assert node.op_type.startswith("Sigmoid_Exp_Tanh")
+
+
+def test_a_call_without_the_value_of_a_constant_stays(fuse: Any) -> None:
+    function = """<domain: "gehost", opset_import: ["" : 20]> F <k, e> (a, b) => (c) {
+  f = Constant<value_float: float = @e>()
+  c = Mul(a, f)
+}"""
+    model = onnx.parser.parse_model(CALL + function)
+    made, _, _ = fuse(model, verify=False)
+    assert "F" in [each.op_type for each in made.graph.node]

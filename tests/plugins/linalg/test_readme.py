@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import gehost_linalg
+from gehost import Host, HostOptions
+from gehost.testing import parse
 from gehost_linalg.control import CONTROLS, NUMBERED, asked
-from gehost_linalg.passes import options
+from gehost_linalg.passes import NAME, options
 from tests.plugins.linalg.conftest import Case
+from tests.plugins.linalg.models import graph
 from tests.plugins.linalg.test_control import operand
 
 README = (Path(gehost_linalg.__file__).parent / "README.md").read_text(encoding="utf-8")
@@ -22,6 +25,18 @@ def test_the_control_function_runs() -> None:
     assert asked(control, operand("diamond")) == "after exp"  # type: ignore[arg-type]
     assert asked(control, operand("add_mul")) is None  # type: ignore[arg-type]
     assert Case("diamond").function
+
+
+def test_the_control_function_takes_producers_that_move_elements(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    folder = tmp_path / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "control.py").write_text(code, encoding="utf-8")
+    body = "t = Transpose(x)\ns = Sigmoid(t)\ne = Exp(s)\ny = Tanh(e)"
+    model = parse(graph(body, "float[2,3] x", "float[3,2] y"))
+    settings = {f"{NAME}.control": "never-after-exp", f"{NAME}.rows": "false"}
+    made, _ = Host(HostOptions(vendors=[tmp_path], enable=(NAME,), settings=settings)).run(model)
+    assert [node.op_type.rpartition("_")[0] for node in made.graph.node] == ["Sigmoid_Exp", ""]
 
 
 def test_every_option_and_control_function_is_named() -> None:
