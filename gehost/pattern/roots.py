@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, by_order
 from gehost.pattern.source import ANY, OpPattern, SourcePattern
 
@@ -37,7 +38,7 @@ class Roots:
             if op is anchor or op.index in self._ways:
                 for name in op.ops:
                     self._starts.setdefault(name, []).append(op)
-        self._feeders = [
+        self._feeders: list[tuple[int, int, dict[str, Signature | None]]] = [
             (slot, tensor.slot, source.ops[tensor.producer].ops)
             for slot, tensor in enumerate(anchor.inputs)
             if not (
@@ -63,7 +64,8 @@ class Roots:
         if rarest is self._anchor and not self._feeders:
             return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        return sorted(filter(self.is_fed, self._walk(nodes, rarest)), key=by_order), False
+        found = [node for node in self._walk(nodes, rarest) if self.is_fed(node)]
+        return sorted(found, key=by_order), False
 
     def is_fed(self, node: Node) -> bool:
         """Whether the anchor's operands come from the right operators.

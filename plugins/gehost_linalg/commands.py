@@ -7,17 +7,17 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
-from gehost_linalg.control import Control, ControlError, control_named, multi_use_named
+from gehost import Host, HostOptions, Node, UsageError, from_environment
+from gehost_linalg.control import ControlError, control_named, multi_use_named
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.group import Group, Lowered, is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
-from gehost_linalg.passes import NAME, Plan, companions_named, controls_of
+from gehost_linalg.passes import NAME, Plan, companions_named, controls_of, plans_made_by
 from gehost_linalg.scanner import MlirError
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ def show(
         if form not in {None, "mlir"}:
             raise UsageError(f"--format {form}: an MLIR text is shown as mlir only", where=model)
         return fused_text(model, settings, vendors, before=before)
-    plans = plans_of(model, settings, vendors)
+    given = from_environment(
+        {"vendors": vendors}, note=lambda line: click.echo(f"gehost: {line}", err=True)
+    )
+    plans = plans_of(model, settings, given.vendors)
     shown = [Shown(plan, group) for plan in plans for group in plan.groups]
     if node is not None:
         shown = [each for each in shown if any(node in {n.name, n.label} for n in each.group.nodes)]
@@ -105,44 +108,20 @@ def _companions(text: str) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """Forms the groups of each graph, which stays as it is."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings
-        self.controls: Mapping[str, Control] = {}
-        self.plans: list[Plan] = []
-        self.error: ControlError | None = None
-
-    @hookimpl
-    def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
-        if spec.name == NAME:
-            try:
-                for each in (graph, *graph.subgraphs()):
-                    self.plans.append(Plan(each, self.settings, self.controls))
-            except ControlError as error:  # the host would name this hook, not the function
-                self.error = error
-
-
-def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
-    """The groups of a model's graphs, as ``gehost compile`` forms them."""
-    try:
-        watch = _Watch({**settings, "rows": True, "leave_alone": True})
-        options = HostOptions(
-            vendors=tuple(vendors),
-            enable=(NAME,),
-            settings={f"{NAME}.{name}": value for name, value in settings.items()},
-            rewrite_limit=None,
-        )
-        host = Host(options, [("linalg-groups", watch)])
-        watch.controls = controls_of(host.passes)
-        with tempfile.TemporaryDirectory() as folder:
-            host.compile(model, os.path.join(folder, "model.onnx"))
-    except ControlError as error:
-        raise UsageError(str(error)) from error
-    if watch.error is not None:
-        raise UsageError(str(watch.error)) from watch.error
-    return watch.plans
+def plans_of(
+    model: str, settings: Mapping[str, str], vendors: Sequence[str | os.PathLike[str]]
+) -> list[Plan]:
+    """Return the groups of a model's graphs, as ``gehost compile`` forms them."""
+    options = HostOptions(
+        vendors=tuple(vendors),
+        enable=(NAME,),
+        settings={f"{NAME}.{name}": value for name, value in settings.items()},
+    )
+    host = Host(options)
+    plans = plans_made_by(host.passes)
+    with tempfile.TemporaryDirectory() as folder:
+        host.compile(model, os.path.join(folder, "model.onnx"))
+    return plans
 
 
 class Shown:

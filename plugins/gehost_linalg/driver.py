@@ -208,6 +208,8 @@ class Driver:
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
         self.reshapes = RESHAPE in companions
+        if coverage not in {"preserved", "upstream"}:
+            raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
         self.coverage = coverage
         self.limit = limit
         self.around = Surroundings(block.made_by.get, block.is_dead)

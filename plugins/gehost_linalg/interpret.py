@@ -6,7 +6,6 @@ It runs the loop nest point by point with numpy scalars.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -141,7 +140,7 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.xori": np.bitwise_xor,
     "arith.shli": np.left_shift,
     "arith.shrsi": np.right_shift,
-    "math.powf": operator.pow,  # np.power takes the root for 0.5, which -inf and -0.0 have not
+    "math.powf": lambda a, b: a**b,  # np.power takes the root for 0.5, which -inf and -0.0 have not
     "math.atan2": np.arctan2,
     "math.copysign": np.copysign,
 }

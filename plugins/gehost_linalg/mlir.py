@@ -801,7 +801,8 @@ class _Parser(Scanner):
             return float(shown)
         if dtype in FLOATS or not re.fullmatch(r"-?[0-9]+|0x[0-9A-Fa-f]+", shown):
             raise self.error(f"{shown} is no {dtype}", start)
-        digits = int(shown, 0) if len(shown) <= _MOST_DIGITS else 1 << 64
+        base = 16 if shown.startswith("0x") else 10
+        digits = int(shown, base) if len(shown) <= _MOST_DIGITS else 1 << 64
         bits = 64 if dtype == "index" else int(dtype[1:])
         if not -(1 << (bits - 1)) <= digits < 1 << bits:
             raise self.error(f"{shown[:_MOST_DIGITS]} does not fit {dtype}", start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -197,15 +197,23 @@ class FuseElementwisePass(FusionBasePass):
 
     shape_proven = True  # the body has the same nodes
 
-    def __init__(self, controls: Mapping[str, Control] | None = None) -> None:
+    def __init__(
+        self,
+        controls: Mapping[str, Control] | None = None,
+        on_plan: Callable[[Plan], object] = lambda _plan: None,
+    ) -> None:
+        """``on_plan`` gets the groups of each graph, before they are replaced."""
         self._controls = controls or {}
+        self._on_plan = on_plan
         self._names: dict[tuple[Any, ...], str] = {}
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Replace each group of one graph."""
         inline_calls(graph, context)
         with gc_disabled():  # the plan is freed inside: a collection would visit all of it
-            return self._replace_all(graph, Plan(graph, context.options, self._controls), context)
+            plan = Plan(graph, context.options, self._controls)
+            self._on_plan(plan)
+            return self._replace_all(graph, plan, context)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """A chain with a broadcast, and a reduction with its reader."""
@@ -437,6 +445,20 @@ def controls_of(registry: PassRegistry) -> Mapping[str, Control]:
     return _collected.get(registry, {})
 
 
+_watching: WeakKeyDictionary[PassRegistry, list[Plan]] = WeakKeyDictionary()
+"""Lists that take the plans of a host's compiles."""
+
+
+def plans_made_by(registry: PassRegistry) -> list[Plan]:
+    """Return a list to which the host's next compiles add their plans."""
+    return _watching.setdefault(registry, [])
+
+
+def _keep_plan(registry: PassRegistry, plan: Plan) -> None:
+    if registry in _watching:
+        _watching[registry].append(plan)
+
+
 def register(registry: PassRegistry) -> None:
     """Add the pass, off unless a switch turns it on."""
     controls = controls_of(registry)
@@ -447,7 +469,7 @@ def register(registry: PassRegistry) -> None:
             CustomPassStage.kAfterOriginGraphOptimize,
             f"{Path(__file__)}:{line}",
             "fusion",
-            lambda: FuseElementwisePass(controls),
+            lambda: FuseElementwisePass(controls, partial(_keep_plan, registry)),
             default=False,
             options=options(controls),
         )

@@ -51,6 +51,24 @@ def test_the_table_has_groups_loops_maps_payload_and_bounds(model: str) -> None:
     assert "2 groups" in text
 
 
+def test_the_groups_are_those_that_a_compile_forms(tmp_path: Path) -> None:
+    """A vendor's pass makes RMSNormalization, whose call is inlined."""
+    body = (
+        "s = Add(x, x)\np = Pow(s, two)\nm = ReduceMean<axes=[-1], keepdims=1>(p)\nv = Add(m, e)\n"
+    )
+    body += "q = Sqrt(v)\nd = Div(s, q)\ny = Mul(d, g)"
+    constants = "float two = {2}, float e = {0.00001}"
+    onnx.save(
+        parse(
+            f'<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x, float[4] g) => (float[2,4] y) <{constants}> {{ {body} }}'
+        ),
+        tmp_path / "m.onnx",
+    )
+    result = run(str(tmp_path / "m.onnx"), "--vendors", "gehost:onnx")
+    assert "Add_Cast_Mul_ReduceMean_Sqrt_Div_CastLike: 9 nodes" in result.stdout
+    assert "1 groups" in result.stdout
+
+
 def test_one_group_as_mlir_before_and_after(model: str) -> None:
     before = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--before"))
     after = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--after"))

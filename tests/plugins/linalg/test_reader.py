@@ -150,6 +150,12 @@ def test_symbols_of_affine_apply_are_read() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["07 : index", "-07 : i32", "dense<07> : tensor<4xi32>"])
+def test_a_number_may_begin_with_0(text: str) -> None:
+    (function,) = parse(f"func.func @f() {{ %c = arith.constant {text} return }}")
+    assert function.name == "f"
+
+
 def test_a_number_beyond_its_type_is_infinite() -> None:
     text = "func.func @f() -> f16 {\n  %c = arith.constant 100000.0 : f16\n  return %c : f16\n}\n"
     (value,) = parse(text)[0].outputs
