@@ -504,6 +504,8 @@ def _ask_author(
 ) -> tuple[ValueType | None, ...]:
     """Return the types from the shape function of a registered operator."""
     assert definition.shape is not None
+    if len(proto.output) > len(definition.outputs):  # another form of the operator, of the model's
+        return (None,) * len(proto.output)
     attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
     given = [known if isinstance(known, TensorType) else None for known in types]
     given += [None] * (len(definition.inputs) - len(given))

@@ -165,7 +165,9 @@ class _Finder:
             node = value.producer
             found = None if node is None else added_constant(node, dims[2])
             inside = all(reader in self.nodes for reader, _ in value.consumers())
-            if node is None or found is None or value.is_graph_output or not inside:
+            before = None if found is None else self._sizes.of(found[0])
+            is_as_wide = before is not None and len(before) == 3 and before[2] == dims[2]
+            if not (node and found and is_as_wide and inside) or value.is_graph_output:
                 plain.append(value)
                 biases.append(np.zeros(dims[2], np.float32))
             else:

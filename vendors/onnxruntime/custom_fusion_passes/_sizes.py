@@ -456,10 +456,12 @@ def _constant_of_shape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | No
     return None if target is None else tuple(target[1])
 
 
-def _attention(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+def _attention(sizes: GraphSizes, node: Node, index: int) -> Sizes | None:
     query, output = sizes.of(node.inputs[0]), node.outputs[0]
     stated = None if output is None else output.shape
-    return None if query is None else (*query[:2], None if stated is None else stated[-1])
+    if query is None or index:
+        return None
+    return (*query[:2], None if stated is None else stated[-1])
 
 
 def _skip(sizes: GraphSizes, node: Node, index: int) -> Sizes | None:

@@ -119,6 +119,28 @@ def multi_head_attention(
     return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), np.array([0, 0, -1]))
 
 
+def unlike_ours(kernel: Node) -> str:
+    """Return why a MultiHeadAttention is none that ``OrtAttentionPass`` makes, or "".
+
+    A model may hold others, of other tools: with a padding mask, a past, packed q, k and v.
+    """
+    if None in (kernel.input(0), kernel.input(1), kernel.input(2)):
+        return "kernel: q, k and v in one input"
+    for place, value in enumerate(kernel.inputs):
+        if value is not None and place not in _OURS:
+            return f"kernel: it reads input {place}"
+    if set(kernel.attrs) != {"num_heads", "scale"}:
+        return f"kernel: attributes {', '.join(sorted(kernel.attrs))}; wanted num_heads and scale"
+    if any(value is not None for value in kernel.outputs[1:]):
+        return "kernel: it gives keys and values, too"
+    bias = kernel.input(3)
+    return "kernel: its bias is not constant" if bias is not None and bias.array is None else ""
+
+
+_OURS = {0, 1, 2, 3, 5}
+"""q, k, v, bias, attention_bias."""
+
+
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
 class OrtAttentionPass(FusionBasePass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.

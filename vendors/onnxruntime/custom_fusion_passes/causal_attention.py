@@ -35,6 +35,7 @@ from ._heads import Heads, keys_and_values
 from ._instances import CONSTANTS, instance
 from ._instances import KERNEL as CALL
 from ._sizes import GraphSizes, Size, remove_dead, same
+from .attention import unlike_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 def _shape(
     inputs: Sequence[TensorType | None], _attributes: Mapping[str, Any]
 ) -> Sequence[TensorType | None]:
-    return [inputs[0], None, None]
+    # without a key, query holds q, k and v
+    return [inputs[0] if inputs[1] is not None else None, None, None]
 
 
 @ops.register(
@@ -114,7 +116,8 @@ class OrtCausalAttentionPass(FusionBasePass):
     Shapes: q [B, S, N·H]; k and v [B, S, N·H], or [B, N, S, H], also repeated of [B, M, S, H]; H a
     multiple of 8.
     Keeps: the numbers but for rounding. The kernel refuses a length of 0.
-    Refuses: ``mask``: none, or not proven to be causal alone; ``length``: of q and k not proven
+    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
+    ``mask``: none, or not proven to be causal alone; ``length``: of q and k not proven
     equal; ``layout``: ranks that do not fit; ``head size``: not a multiple of 8, or that of v
     differs; ``batch``: B or S is none of an input.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
@@ -126,7 +129,7 @@ class OrtCausalAttentionPass(FusionBasePass):
         sizes = GraphSizes(graph)
         lengths = _Lengths(graph, sizes)
         for kernel in graph.nodes_of("com.microsoft::MultiHeadAttention"):
-            problem = _problem(kernel, sizes)
+            problem = unlike_ours(kernel) or _problem(kernel, sizes)
             if problem:
                 context.refuse(kernel, problem)
                 continue

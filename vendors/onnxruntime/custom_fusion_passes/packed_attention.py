@@ -34,7 +34,7 @@ from gehost import (
 from ._attention import added_constant
 from ._instances import KEEP, instance
 from ._instances import KERNEL as CALL
-from .attention import multi_head_attention
+from .attention import multi_head_attention, unlike_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,10 +50,10 @@ def _shape(
     inputs: Sequence[TensorType | None], attributes: Mapping[str, Any]
 ) -> Sequence[TensorType | None]:
     """[B, S, N·V] of input [B, S, D]."""
-    given = inputs[0]
-    if given is None or given.shape is None or len(given.shape) != 3:
+    given, sizes = inputs[0], attributes.get("qkv_hidden_sizes")
+    if given is None or given.shape is None or len(given.shape) != 3 or sizes is None:
         return [None]
-    return [TensorType(given.dtype, (*given.shape[:2], int(attributes["qkv_hidden_sizes"][2])))]
+    return [TensorType(given.dtype, (*given.shape[:2], int(sizes[2])))]
 
 
 @ops.register("com.microsoft::Attention", shape=_shape, provided_by="onnxruntime>=1.31")
@@ -105,7 +105,8 @@ class OrtPackedAttentionPass(FusionBasePass):
     with or without bias, split into q, k and v.
     Shapes: x [B, S, D], weights [D, N·H] for q and k, [D, N·V] for v.
     Keeps: the numbers but for rounding.
-    Refuses: ``layout``: k or v is no projection (rotary, repeated heads, past); ``input``: they are
+    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
+    ``layout``: k or v is no projection (rotary, repeated heads, past); ``input``: they are
     projections of different tensors; ``weights``: not constant matrices; ``shared``: a projection
     is read by others, too.
     Source: com.microsoft.Attention-1 of ONNX Runtime.
@@ -113,7 +114,7 @@ class OrtPackedAttentionPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         for kernel in graph.nodes_of(KERNEL):
-            found = _projections(kernel)
+            found = unlike_ours(kernel) or _projections(kernel)
             if isinstance(found, str):
                 context.refuse(kernel, found)
                 continue

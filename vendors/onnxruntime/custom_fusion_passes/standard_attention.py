@@ -45,7 +45,7 @@ from ._instances import CONSTANTS, KEEP, QKV, instance
 from ._instances import KERNEL as CALL
 from ._numbers import numbers
 from ._sizes import GraphSizes, remove_dead
-from .attention import Masks, together, unshared
+from .attention import Masks, together, unlike_ours, unshared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +84,8 @@ class OrtStandardAttentionPass(FusionBasePass):
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
     Keeps: the numbers, for at least one key. A mask that may hold the lowest float32 gets the next
     larger number there.
-    Refuses: ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
+    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
+    ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
     no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted; of
     capped scores as ``OrtAttentionPass``.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
@@ -96,6 +97,10 @@ class OrtStandardAttentionPass(FusionBasePass):
         sizes = GraphSizes(graph)
         raised: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
+            problem = unlike_ours(kernel)
+            if problem:
+                context.refuse(kernel, problem)
+                continue
             if 0 in (sizes.of(kernel.inputs[1]) or ()):
                 context.refuse(kernel, NO_KEYS)
                 continue
