@@ -27,7 +27,8 @@ def model(
         f"""<ir_version: 8, opset_import: ["" : 17]>
     main (float[B, S, 16] q, float[{frequencies}] f) => ({outputs})
     <int64[4] heads = {{0, 0, 2, 8}}, int64[1] i0 = {{0}}, int64[1] i1 = {{1}}, int64[1] i3 = {{3}}, int64[1] i4 = {{4}},
-     int64[1] i5 = {{5}}, int64[1] far = {{9223372036854775807}}, float scale = {{1.5}}> {{
+     int64[1] i5 = {{5}}, int64[4] first = {{0, 0, 0, 0}}, int64[4] last = {{0, 0, 0, 4}}, int64[4] to_4 = {{99, 99, 99, 4}},
+     int64[4] to_end = {{99, 99, 99, 99}}, int64[1] far = {{9223372036854775807}}, float scale = {{1.5}}> {{
         {split} x = Transpose <perm = [0, 2, 1, 3]> (xs) {angles}
         c = Cos (twice) cs = Mul (c, scale) cos = Unsqueeze (cs, i1) s = Sin (twice) sin = Unsqueeze (s, i1)
         {rotation}
@@ -63,6 +64,14 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
     "angles that differ in the batch": ("batch", {"frequencies": "B, S, 4"}),
     "angles of another length": ("batch", {"frequencies": "1, T, 4"}),
     "slices that are no halves": ("slices", {"rotation": ROTATION.replace("i0, i4", "i1, i5")}),
+    "slices of all axes": (
+        "slices",
+        {
+            "rotation": ROTATION.replace("i0, i4, i3, i1", "first, to_4").replace(
+                "i4, far, i3, i1", "last, to_end"
+            )
+        },
+    ),
     "no angles": ("halves", {"rotation": ROTATION.replace("Mul (x, cos)", "Mul (x, x)")}),
     "no projection": ("layout", {"split": "xn = Reshape (q, heads) xs = Neg (xn)"}),
 }

@@ -202,7 +202,8 @@ class _Proof:
 
     def _cut(self, node: Node, given: _Plane | _Index) -> _Known:
         """The first rows and columns of a plane."""
-        starts, _, axes, *steps = (self._sizes.contents(one) for one in node.inputs[1:])
+        starts, axes = (self._sizes.contents(node.input(slot)) for slot in (1, 3))
+        steps = [self._sizes.contents(one) for one in node.inputs[4:] if one is not None]
         dims = self._last_two(node.outputs[0])
         first = starts is not None and set(starts[1]) == {0}
         if not isinstance(given, _Plane) or dims is None or not first or axes is None:

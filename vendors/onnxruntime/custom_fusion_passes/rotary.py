@@ -209,10 +209,10 @@ def _slice(node: Node, start: int, end: int, sizes: GraphSizes, least: int | Non
 
     With ``least`` it may end anywhere from there on.
     """
-    starts, ends, axes, *steps = (sizes.contents(value) for value in node.inputs[1:])
+    starts, ends, axes = (sizes.contents(node.input(slot)) for slot in (1, 2, 3))
     if starts != (1, [start]) or axes not in ((1, [3]), (1, [-1])) or ends is None:
         return False
-    if steps and steps[0] != (1, [1]):
+    if node.input(4) is not None and sizes.contents(node.input(4)) != (1, [1]):
         return False
     stop = ends[1][0]
     return stop == end or (least is not None and isinstance(stop, int) and stop >= least)
