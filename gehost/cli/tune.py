@@ -70,6 +70,9 @@ def tune(
     with writing_output():
         for line in run.picture(found):
             click.echo(line)
+        if found.original_differs:
+            problem = one_line(found.original_differs)
+            click.echo(f"the original with ONNX Runtime's optimizations: {problem}")
         if found.short:
             click.echo(one_line(found.short))
         passes = sum(found.passes.values())

@@ -99,6 +99,8 @@ class Tuning:
     """Runtimes, with versions, for which the kept passes are exact."""
     short: str = ""
     """What to do if the budget was too short for all comparisons; "" if it was not."""
+    original_differs: str = ""
+    """How the runtime's optimizations change the original's numbers; "" if they do not."""
 
     @property
     def pays(self) -> bool:
@@ -234,6 +236,7 @@ class _Tuner:
         self._needed = (
             0.0  # seconds of a comparison of the fewest runs that is longer than its share
         )
+        found.original_differs = self._problem(self._as_it_came)
         self._step("the model against itself")
         found.same = self._measure(self._as_it_came, self._as_it_came, lambda _: False)
         found.dead_zone = dead_zone_of(found.same)

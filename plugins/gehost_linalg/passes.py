@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import onnx
 import onnx.parser
@@ -454,14 +454,16 @@ def plans_made_by(registry: PassRegistry) -> list[Plan]:
     return _watching.setdefault(registry, [])
 
 
-def _keep_plan(registry: PassRegistry, plan: Plan) -> None:
-    if registry in _watching:
-        _watching[registry].append(plan)
+def _keep_plan(registry: ref[PassRegistry], plan: Plan) -> None:
+    """Weakly, as the registry holds the pass that calls this."""
+    host = registry()
+    if host is not None and host in _watching:
+        _watching[host].append(plan)
 
 
 def register(registry: PassRegistry) -> None:
     """Add the pass, off unless a switch turns it on."""
-    controls = controls_of(registry)
+    controls, keep_plan = controls_of(registry), partial(_keep_plan, ref(registry))
     line = FuseElementwisePass.Run.__code__.co_firstlineno
     registry.add(
         PassSpec(
@@ -469,7 +471,7 @@ def register(registry: PassRegistry) -> None:
             CustomPassStage.kAfterOriginGraphOptimize,
             f"{Path(__file__)}:{line}",
             "fusion",
-            lambda: FuseElementwisePass(controls, partial(_keep_plan, registry)),
+            lambda: FuseElementwisePass(controls, keep_plan),
             default=False,
             options=options(controls),
         )

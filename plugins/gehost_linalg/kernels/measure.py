@@ -86,6 +86,8 @@ def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> G
 def check_original(original: str, path: str, feeds: Feeds) -> None:
     """Compare a model's outputs with those of its compiled file.
 
+    Both run without ONNX Runtime's optimizations, which may change numbers.
+
     Raises:
         ModelError: one of them is no model.
         UsageError: one of them does not run on the feeds, or their outputs differ.
@@ -94,7 +96,7 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
     for file in (original, path):
         try:
             Model.load(file)
-            session = _session(file, None)
+            session = _session(file, None, optimized=False)
             names = [each.name for each in session.get_inputs()]
             if missing := [name for name in names if name not in feeds]:
                 raise UsageError(f'the feeds have no input "{missing[0]}"', where=file)
@@ -195,7 +197,7 @@ def _maker(model: onnx.ModelProto | str, feeds: Feeds, library: Path | None) -> 
     return make
 
 
-def _session(model: onnx.ModelProto | str, library: Path | None) -> Any:
+def _session(model: onnx.ModelProto | str, library: Path | None, *, optimized: bool = True) -> Any:
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -203,6 +205,8 @@ def _session(model: onnx.ModelProto | str, library: Path | None) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    if not optimized:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if library is not None:
         options.register_custom_ops_library(str(library))
     content = model if isinstance(model, str) else model.SerializeToString()

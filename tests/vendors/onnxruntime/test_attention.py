@@ -507,3 +507,31 @@ def test_explain_shows_the_reason(host: Host, key: str, changes: Any) -> None:
     (refused,) = [found for found in findings if found.outcome is Outcome.REFUSED]
     assert refused.op == "Softmax"
     assert refused.reason.startswith(f"{key}: ")
+
+
+def test_attention_in_a_body_is_refused(host: Host) -> None:
+    inner = model()
+    body = onnx.GraphProto()
+    body.CopyFrom(inner.graph)
+    del body.input[:]
+    made = onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    outer = onnx.ModelProto()
+    outer.CopyFrom(inner)
+    outer.graph.ClearField("initializer")
+    outer.graph.ClearField("node")
+    outer.graph.ClearField("value_info")
+    outer.graph.node.append(made)
+    outer.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
+    outer.graph.output[0].name = "y"
+    _, report = host.run(outer)
+    (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
+    assert dict(record.rejected) == {"graph": 2}
+
+
+def test_below_opset_13_it_says_so(host: Host) -> None:
+    given = parse(
+        '<ir_version: 8, opset_import: ["" : 12]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
+    )
+    _, report = host.run(given)
+    (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
+    assert record.message == "needs opset 13 or newer, the model has 12"

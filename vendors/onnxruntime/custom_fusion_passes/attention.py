@@ -141,7 +141,7 @@ _OURS = {0, 1, 2, 3, 5}
 """q, k, v, bias, attention_bias."""
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False, min_opset=13)
 class OrtAttentionPass(FusionBasePass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.
 
@@ -157,7 +157,8 @@ class OrtAttentionPass(FusionBasePass):
     ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a tail of that, where a mask of one
     row is expanded, or of each head where a guard makes rows 0; ``shared``: probabilities or others
     are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal; ``layout``:
-    heads of k third, and those of v second; ``dtype``: not float32.
+    heads of k third, and those of v second; ``dtype``: not float32; ``graph``: in a body of If,
+    Loop or Scan.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
@@ -166,6 +167,8 @@ class OrtAttentionPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
+            for softmax in graph.nodes_of("Softmax"):
+                context.refuse(softmax, "graph: in a body of If, Loop or Scan")
             return
         masks = Masks(graph)
         for softmax in graph.nodes_of("Softmax"):

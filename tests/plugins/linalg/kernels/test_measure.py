@@ -14,6 +14,7 @@ import pytest
 import gehost
 from gehost import HostOptions, ModelError, UsageError
 from gehost.host.switches import read_switch_file
+from gehost.testing import parse
 from gehost.tune import run
 from gehost.tune.measure import Comparison
 from gehost_linalg.group import DOMAIN
@@ -117,6 +118,20 @@ def test_the_original_is_measured(cc: str, tmp_path: Path) -> None:
     write_library(path, str(tmp_path / "all.so"))
     feeds = {value.name: np.ones(8, np.float32) for value in model.graph.input}
     assert measure.over_original(original, path, tmp_path / "all.so", feeds, seconds=0).ratio > 0
+
+
+def test_an_original_that_onnx_runtime_computes_wrongly(tmp_path: Path) -> None:
+    """Its optimizer takes another epsilon if that is the first operand of the Add."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y)
+    <float e = {0.001}, float two = {2}, float[8] g = {1, 1, 1, 1, 1, 1, 1, 1}> {
+      m = ReduceMean <axes = [-1]> (x) d = Sub (x, m) p = Pow (d, two) v = ReduceMean <axes = [-1]> (p)
+      w = Add (e, v) s = Sqrt (w) n = Div (d, s) k = Mul (n, g) y = Add (k, g)
+    }"""
+    original, path = str(tmp_path / "original.onnx"), str(tmp_path / "fused.onnx")
+    onnx.save(parse(text), original)
+    gehost.Host(HostOptions(vendors=["gehost:onnx"], enable=[NAME])).compile(original, path)
+    x = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32) / 100
+    measure.check_original(original, path, {"x": x})
 
 
 def test_another_model_is_not_the_original(
