@@ -32,7 +32,7 @@ TRAITS = frozenset({"commutative", "random", "stateful"})
 IMPURE = frozenset({"random", "stateful"})
 """Traits of operators that clean-up leaves alone."""
 
-_PROVIDER = re.compile(r"[A-Za-z][\w.-]*((>=|<=|==|!=|<|>)\d+(\.\d+)*(,(?=[<>=!])|$))*")
+PROVIDER = re.compile(r"[A-Za-z][\w.-]*((>=|<=|==|!=|<|>)\d+(\.\d+)*(,(?=[<>=!])|$))*")
 
 ShapeFunction: TypeAlias = Callable[
     [Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]
@@ -274,7 +274,7 @@ def register(
         provided_by,
     )
     _check_traits(definition, traits)
-    if provided_by and not _PROVIDER.fullmatch(provided_by):
+    if provided_by and not PROVIDER.fullmatch(provided_by):
         raise VendorError(
             f'provided_by must be a runtime, as in "onnxruntime" or "onnxruntime>=1.31", got '
             f"{provided_by!r}",

@@ -9,7 +9,7 @@ import click
 
 from gehost.cli.options import compile_options, options_of
 from gehost.cli.output import print_notes, writing_output
-from gehost.errors import OutputError, one_line
+from gehost.errors import OutputError, UsageError, one_line
 
 
 @click.command()
@@ -54,6 +54,9 @@ def tune(
     directory = os.path.dirname(os.path.realpath(output))
     if not os.path.isdir(directory):
         raise OutputError(f"{output}: there is no directory {directory}")
+    read = [model, *([] if feeds is None else [feeds])]
+    if os.path.realpath(output) in map(os.path.realpath, read):
+        raise UsageError("is read, too; name another file for the switches", where=output)
     libraries = given.pop("ort_libraries")
     seconds = run.seconds_of(budget)
     with output_on_stderr():

@@ -10,6 +10,7 @@ import onnx
 import onnx.defs
 import onnx.version_converter
 from onnx.onnx_cpp2py_export.version_converter import ConvertError
+from onnx.shape_inference import InferenceError
 
 from gehost.errors import ModelError, UsageError
 from gehost.ir.files.skeleton import skeleton
@@ -53,7 +54,7 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:
         converted = onnx.version_converter.convert_version(lean, version)
-    except (ConvertError, RuntimeError) as error:
+    except (ConvertError, InferenceError, RuntimeError) as error:
         raise _refusal(lean, version, str(error)) from error
     _take_nodes(proto.graph, converted.graph)
     if current <= 10 < version:
@@ -132,7 +133,7 @@ def _refusal(lean: onnx.ModelProto, version: int, message: str) -> ModelError:
         try:
             onnx.version_converter.convert_version(lean, version)
             converted = count
-        except (ConvertError, RuntimeError) as error:
+        except (ConvertError, InferenceError, RuntimeError) as error:
             failed, message = count, str(error)
             what = f"node {_label(nodes[count - 1])} ({nodes[count - 1].op_type})"
     reason = " ".join(message.rpartition("` failed: ")[2].split())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gehost.errors import UsageError
 from gehost.host.switches import read_switch_file
+from gehost.ops import PROVIDER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,6 +141,12 @@ def runtime_options(path: str | os.PathLike[str]) -> Any:
     file = read_switch_file(name)
     runtime = onnxruntime()
     for needed in file.evidence.get("requires", ()):
+        if not isinstance(needed, str) or not PROVIDER.fullmatch(needed):
+            raise UsageError(
+                f"Evidence.requires: {needed!r}; wanted a runtime with versions, as in "
+                '"onnxruntime>=1.31"',
+                where=name,
+            )
         if not satisfies(runtime.__version__, needed):
             raise UsageError(
                 f"{name}: its passes are exact with {needed}, this is {runtime.__version__}; "

@@ -428,6 +428,22 @@ def test_an_original_whose_numbers_the_runtime_changes_is_reported(
     assert "the original with ONNX Runtime's optimizations: numbers differ: y[" in shown
 
 
+def test_the_switch_file_does_not_replace_the_model(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = model.read_bytes()
+    assert command(["tune", str(model), "-o", str(model)]) == 2
+    assert "is read, too; name another file for the switches" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize("needed", [3, "onnxruntime>=abc", "onnxruntime~=1.31"])
+def test_versions_that_cannot_be_read_are_refused(tmp_path: Path, needed: object) -> None:
+    path = switch_file(tmp_path / "s.json", evidence={"requires": [needed]})
+    with pytest.raises(UsageError, match="Evidence.requires: "):
+        gehost.runtime_options(path)
+
+
 def test_a_budget_that_suffices_is_spread_over_the_comparisons(
     monkeypatch: pytest.MonkeyPatch, model: Path, equal_vendors: Any
 ) -> None:

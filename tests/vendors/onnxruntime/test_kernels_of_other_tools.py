@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from gehost import Host
+from gehost import Host, HostOptions, ModelError
 from gehost.verify import Runner, compare_outputs
 
 pytest.importorskip("onnxruntime")
@@ -132,3 +133,32 @@ def test_a_bias_of_a_narrower_tensor_is_no_bias_of_a_projection(host: Host, narr
     made.graph.initializer.extend(each for each in weights(**shapes) if each.name in read)
     compiled = assert_equal_numbers(host, made)
     assert "Softmax" not in {node.op_type for node in compiled.graph.node}
+
+
+def test_a_call_with_fewer_outputs_than_its_function_is_not_raised(tmp_path: Path) -> None:
+    """onnx's inference does not take it."""
+    function = (
+        """<domain: "acme", opset_import: ["" : 17]> F (x) => (y, z) { y = Relu (x) z = Neg (x) }"""
+    )
+    main = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[2] x) => (float[2] y)'
+    given = onnx.parser.parse_model(f"{main} {{ y = acme.F (x) }} {function}")
+    onnx.save(given, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match='node "y" calls the function acme.F'):
+        Host(HostOptions(vendors=[], opset=23)).compile(tmp_path / "m.onnx", tmp_path / "o.onnx")
+
+
+def test_a_long_mask_is_followed_once(host: Host) -> None:
+    """60 products of a tensor by itself are no 2**60 steps."""
+    lines = [
+        PROJECTIONS,
+        "one = Constant <value_float = 1.0> () zero = Constant <value_float = 0.0> ()",
+    ]
+    lines.append("m0 = Where (keep, one, zero)")
+    lines += [f"m{n + 1} = Mul (m{n}, m{n})" for n in range(60)]
+    lines.append(
+        "y = com.microsoft.MultiHeadAttention <num_heads = 2, scale = 0.35> (q, k, v, , , m60)"
+    )
+    inputs = "float[2,S,16] x, bool[1,1,S,S] keep"
+    given = attention(" ".join(lines), "float[2,S,16] y", opset=23, inputs=inputs)
+    made, _ = host.run(given)
+    assert made.graph.node[-1].op_type == "Attention"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from gehost import DataType
 if TYPE_CHECKING:
     from gehost import Node, Value
 
+_MOST_VALUES = 200
+"""Tensors that are looked at for one answer."""
 _MOST = 8
 """Numbers that are followed one by one; of more, the smallest and the largest."""
 
@@ -48,6 +50,8 @@ class Numbers:
         return cls(known, between=False)
 
 
+_Seen: TypeAlias = "dict[Value, Numbers | None]"
+
 _TRUTH = Numbers((0.0, 1.0), between=False)
 _TRUTHS = frozenset(
     (
@@ -69,10 +73,23 @@ _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
 }
 
 
-def numbers(value: Value | None) -> Numbers | None:
-    """Return a float32 or boolean tensor's possible elements, None if unknown."""
+def numbers(value: Value | None, seen: _Seen | None = None) -> Numbers | None:
+    """Return a float32 or boolean tensor's possible elements, None if unknown.
+
+    ``seen`` holds the answers for tensors below the same one.
+    """
     if value is None:
         return None
+    seen = {} if seen is None else seen
+    if value not in seen:
+        if len(seen) >= _MOST_VALUES:
+            return None
+        seen[value] = None
+        seen[value] = _numbers(value, seen)
+    return seen[value]
+
+
+def _numbers(value: Value, seen: _Seen) -> Numbers | None:
     if value.is_constant:
         array = value.array
         if array is None or array.dtype.kind not in "bf" or array.dtype == np.float64:
@@ -84,20 +101,20 @@ def numbers(value: Value | None) -> Numbers | None:
     if node.op in _TRUTHS:
         return _TRUTH
     if node.op in _MOVED:
-        return numbers(node.inputs[0])
+        return numbers(node.inputs[0], seen)
     if node.op == "Where":
-        return _either(numbers(node.inputs[1]), numbers(node.inputs[2]))
+        return _either(numbers(node.inputs[1], seen), numbers(node.inputs[2], seen))
     if node.op == "ScatterND" and node.attrs.get("reduction", "none") == "none":
-        return _either(numbers(node.inputs[0]), numbers(node.inputs[2]))
+        return _either(numbers(node.inputs[0], seen), numbers(node.inputs[2], seen))
     if node.op == "ConstantOfShape" and value.dtype == DataType.FLOAT:
         given = node.attrs.get("value")
         return Numbers.of({0.0 if given is None else float(np.asarray(given).reshape(-1)[0])})
     if node.op == "Trilu":
-        return _either(numbers(node.inputs[0]), Numbers((0.0,), between=False))
+        return _either(numbers(node.inputs[0], seen), Numbers((0.0,), between=False))
     if node.op in _COMBINED and value.dtype == DataType.FLOAT:
-        return _combined(node)
+        return _combined(node, seen)
     is_float = node.op == "Cast" and node.attrs.get("to") == int(DataType.FLOAT)
-    return numbers(node.inputs[0]) if is_float else None
+    return numbers(node.inputs[0], seen) if is_float else None
 
 
 def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
@@ -106,9 +123,9 @@ def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
     return Numbers.of({*left.known, *right.known}, between=left.between or right.between)
 
 
-def _combined(node: Node) -> Numbers | None:
+def _combined(node: Node, seen: _Seen) -> Numbers | None:
     """Each of the three is monotone in each operand, so the ends of a range suffice."""
-    left, right = numbers(node.inputs[0]), numbers(node.inputs[1])
+    left, right = numbers(node.inputs[0], seen), numbers(node.inputs[1], seen)
     if left is None or right is None:
         return None
     ends = (*left.known, *right.known)

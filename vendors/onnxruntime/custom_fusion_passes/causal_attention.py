@@ -115,7 +115,8 @@ class OrtCausalAttentionPass(FusionBasePass):
     at most −1e30; with and without biases of the projections.
     Shapes: q [B, S, N·H]; k and v [B, S, N·H], or [B, N, S, H], also repeated of [B, M, S, H]; H a
     multiple of 8.
-    Keeps: the numbers but for rounding. The kernel refuses a length of 0.
+    Keeps: the numbers but for rounding. The kernel refuses a length of 0, and a batch of 0 ends the
+    process (ONNX Runtime 1.31: division by 0).
     Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
     ``mask``: none, or not proven to be causal alone; ``length``: of q and k not proven
     equal; ``layout``: ranks that do not fit; ``head size``: not a multiple of 8, or that of v

@@ -82,8 +82,8 @@ class OrtStandardAttentionPass(FusionBasePass):
     Forms: all that ``OrtAttentionPass`` fuses, and the same with scores capped by Tanh; heads of k
     and v that Unsqueeze, Expand and Reshape repeat are read by several heads of q.
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
-    Keeps: the numbers, for at least one key. A mask that may hold the lowest float32 gets the next
-    larger number there.
+    Keeps: the numbers, for at least one sequence, row and key: the kernel refuses others. A mask
+    that may hold the lowest float32 gets the next larger number there.
     Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
     ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
     no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted; of
