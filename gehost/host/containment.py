@@ -10,12 +10,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from operator import is_
 from typing import Any, Final, TextIO
 
 import numpy as np
+
+from gehost.host.plugins import Hook
 
 _NUMPY_RANDOM = "numpy.random"
 
@@ -60,6 +62,31 @@ def process_state_restored() -> Generator[None]:
 
 
 @contextmanager
+def process_state_restored_lazily() -> Generator[Callable[[], None]]:
+    """Restore as ``process_state_restored``, from the first call of the yielded function on.
+
+    A pass whose operators the graph lacks runs no vendor code and pays for nothing.
+    """
+    with ExitStack() as stack:
+        taken = False
+
+        def take() -> None:
+            nonlocal taken
+            if not taken:
+                taken = True
+                stack.enter_context(process_state_restored())
+
+        yield take
+
+
+@contextmanager
+def contained(hook: Hook) -> Generator[None]:
+    """Restore what a foreign hook changes; its exceptions become those of ``Hook.blamed``."""
+    with nullcontext() if hook.own else process_state_restored(), hook.blamed():
+        yield
+
+
+@contextmanager
 def output_on_stderr() -> Generator[None]:
     """Redirect standard output to standard error.
 
@@ -96,7 +123,7 @@ def _state() -> Generator[Callable[[], Any]]:
         np.random.get_state(legacy=False) if _NUMPY_RANDOM in sys.modules else None,
     )
     yield partial(_put_path, sys.path, list(sys.path))
-    yield partial(_put_modules, sys.modules, sys.modules.copy())
+    yield partial(_put_modules, sys.modules, list(sys.modules), list(sys.modules.values()))
     yield partial(setattr, sys, "stdin", sys.stdin)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream: TextIO | None = getattr(sys, name)
@@ -129,18 +156,18 @@ def _put_path(listed: list[str], entries: list[str]) -> None:
     listed[:] = entries
 
 
-def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
+def _put_modules(table: dict[str, Any], names: list[str], modules: list[Any]) -> None:
     """Restore replaced and removed modules; modules imported since stay."""
     sys.modules = table
-    names, count = list(table), len(before)
+    found, count = list(table), len(names)
     # compared by identity: a replacement may claim to be equal
-    if names[:count] == list(before) and all(map(is_, table.values(), before.values())):
-        names = names[count:]
+    if found[:count] == names and all(map(is_, table.values(), modules)):
+        found = found[count:]
     else:
-        for name, module in before.items():
+        for name, module in zip(names, modules, strict=True):
             if table.get(name) is not module:
                 table[name] = module
-    for name in names:
+    for name in found:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             del table[name]
 

@@ -6,12 +6,16 @@ Each one that fails is undone and reported.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
-from gehost.host.containment import process_state_restored
+from gehost.host.containment import (
+    contained,
+    process_state_restored,
+    process_state_restored_lazily,
+)
 from gehost.host.context import CompileContext
 from gehost.host.pipeline import StageRow
 from gehost.host.plugins import Hook, Plugins
@@ -89,7 +93,7 @@ class Executor:
         for hook in self._plugins.each(name):
             mark, start = self._model.mark(), time.perf_counter()
             try:
-                with process_state_restored(), hook.blamed():
+                with contained(hook):
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
                     raise VendorError(
@@ -115,8 +119,8 @@ class Executor:
         start = time.perf_counter()
         mark, done = self._model.mark(), self._limit.done
         try:
-            with process_state_restored():
-                self._call(spec, record)
+            with process_state_restored_lazily() as before_author_code:
+                self._call(spec, record, before_author_code)
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
                 self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
@@ -148,7 +152,9 @@ class Executor:
             return "not changed", "the compile has reached its limit of rewrites"
         return "done", ""
 
-    def _call(self, spec: PassSpec, record: PassRecord) -> None:
+    def _call(
+        self, spec: PassSpec, record: PassRecord, before_author_code: Callable[[], None]
+    ) -> None:
         context = CustomPassContext(
             self._model,
             self._context.ops,
@@ -158,6 +164,7 @@ class Executor:
             limit=self._limit,
             node_support=self._node_support,
             observer=self._observer,
+            before_author_code=before_author_code,
             options=option_values(
                 spec.name,
                 spec.options,
@@ -167,7 +174,10 @@ class Executor:
         )
         with running(context):
             with author_errors(context, "__init__"):
-                instance = self._reusable.pop(spec.name, None) or spec.factory()
+                instance: Any = self._reusable.pop(spec.name, None)
+                if instance is None or not spec.trusted:
+                    before_author_code()
+                instance = instance or spec.factory()
                 context.shape_proven = bool(getattr(instance, "shape_proven", False))
                 if spec.options and isinstance(instance, FusionBasePass):
                     instance.options = context.options
@@ -298,9 +308,7 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
-                # Vendor passes run under process_state_restored as a whole; doing it again for
-                # each of a thousand rewrites would cost too much.
-                with nullcontext() if hook.own else process_state_restored(), hook.blamed():
+                with contained(hook):
                     hook(**arguments)
                 if self._model.mark() != mark:
                     raise VendorError(

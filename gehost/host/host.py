@@ -25,7 +25,7 @@ from gehost.errors import (
     described,
 )
 from gehost.host import ge_style
-from gehost.host.containment import exclusive, process_state_restored
+from gehost.host.containment import contained, exclusive, process_state_restored
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
@@ -173,7 +173,7 @@ class Host:
         kinds = KindRegistry(spec.name for spec in self.passes)
         with self._modules.installed():
             for hook in self._plugins.each("gehost_tune_kinds"):
-                with process_state_restored(), hook.blamed():
+                with contained(hook):
                     hook(registry=kinds)
         return kinds
 
@@ -280,7 +280,7 @@ class Host:
     def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
         for hook in self._plugins.each(name):
             try:
-                with process_state_restored(), hook.blamed():
+                with contained(hook):
                     known = len(self.ops)
                     hook(registry=registry)
                     for definition in list(self.ops)[known:]:
@@ -293,8 +293,7 @@ class Host:
         for hook in self._plugins.each("gehost_register_passes"):
             try:
                 with (
-                    process_state_restored(),
-                    hook.blamed(),
+                    contained(hook),
                     self.passes.loading(hook.plugin.partition("/")[0], from_plugin=True),
                 ):
                     hook(registry=self.passes)

@@ -315,6 +315,9 @@ def modules_of(module: ModuleType) -> list[ModuleType]:
     Helpers (``_name``) are included.
     """
     helpers = f"{module.__name__.rpartition('.')[0]}._"
+    listed = " ".join(sys.modules)  # fast where thousands of modules are loaded
+    if f"{module.__name__}." not in listed and helpers not in listed:
+        return [module]
     return [
         *(
             part

@@ -124,6 +124,7 @@ class CustomPassContext:
         limit: RewriteLimit | None = None,
         node_support: Callable[[Any], tuple[bool, str]] | None = None,
         observer: RewriteObserver | None = None,
+        before_author_code: Callable[[], None] = lambda: None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
         self.model = model
@@ -133,9 +134,11 @@ class CustomPassContext:
         self.limit = limit or RewriteLimit()
         self.session = RewriteSession(model, registry, Author(record.name, record.vendor), inferrer)
         self.shape_proven = False
-        """Whether the pass itself proves output sizes that cannot be compared."""
+        """Whether ``Run`` itself vouches for output sizes that cannot be compared."""
         self.node_support = node_support or _supported
         self.observer = observer
+        self.before_author_code = before_author_code
+        """Called before a match is looked for, at the latest."""
         self.options = options
         """The pass's options by name, each of its declared type."""
         self.matched: MatchResult | Node | None = None
@@ -207,17 +210,17 @@ class CustomPassContext:
         anchor = region.outputs[0].producer
         assert anchor is not None
         try:
-            return self.rewrite(region, graph).nodes
+            return self.rewrite(region, graph, shape_proven=self.shape_proven).nodes
         except Refused as refused:
             self.refuse(anchor, str(refused))
             return Rejection(str(refused))
 
-    def rewrite(self, region: Region, replacement: EsGraph) -> Replaced:
+    def rewrite(self, region: Region, replacement: EsGraph, *, shape_proven: bool) -> Replaced:
         """Replace a region and record it; raises as ``replace_region`` does."""
         observer, number = self.observer, self.limit.done + 1
         if observer is not None:
             observer.before_rewrite(Rewrite(number, self.record, region))
-        replaced = replace_region(self.session, region, replacement, shape_proven=self.shape_proven)
+        replaced = replace_region(self.session, region, replacement, shape_proven=shape_proven)
         self.record.replaced += 1
         self.limit.count()
         self._made.extend(replaced.nodes)
@@ -298,7 +301,7 @@ class SubgraphRewriter:
             raise LimitReached
         try:
             region = boundary.region()
-            replaced = context.rewrite(region, replacement)
+            replaced = context.rewrite(region, replacement, shape_proven=context.shape_proven)
         except Refused as refusal:
             failure = PassError(f"SubgraphRewriter.Replace: {refusal}")
             # authors may use it, and machine code ignores "raise … from"

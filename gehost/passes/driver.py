@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -29,10 +29,27 @@ from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.replace import Replaced
 
-if TYPE_CHECKING:
-    from gehost.passes.base import DecomposePass, PatternFusionPass
-
 _Matched = TypeVar("_Matched", MatchResult, Node)
+_Offered_contra = TypeVar("_Offered_contra", contravariant=True)
+
+
+class _Author(Protocol[_Offered_contra]):
+    """A pass as its author wrote it: it accepts a match or node, and replaces it."""
+
+    shape_proven: ClassVar[bool]
+
+    def MeetRequirements(self, offered: _Offered_contra, /) -> Any: ...
+
+    def Replacement(self, offered: _Offered_contra, /) -> Any: ...
+
+
+class _PatternAuthor(_Author[MatchResult], Protocol):
+    """A ``PatternFusionPass``."""
+
+    bottom_up: ClassVar[bool]
+
+    def Patterns(self) -> Any: ...
+
 
 _MOST_RETURNED = 10_000
 """Largest number of patterns of one pass, and of tensors of one replacement."""
@@ -70,7 +87,7 @@ class PassPatterns:
     They do not depend on a graph, so that a pass object that serves several compiles keeps them.
     """
 
-    def __init__(self, owner: PatternFusionPass) -> None:
+    def __init__(self, owner: _PatternAuthor) -> None:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
         self._patterns = _as_patterns(owner.Patterns())
         self._lowered: dict[frozenset[tuple[str, int]], LoweredRules] = {}
@@ -106,7 +123,7 @@ class PatternRules:
     """A ``PatternFusionPass`` as rules at one model's opset."""
 
     def __init__(
-        self, owner: PatternFusionPass, lowered: LoweredRules, context: CustomPassContext
+        self, owner: _PatternAuthor, lowered: LoweredRules, context: CustomPassContext
     ) -> None:
         self._runners = [_RuleRunner(owner, rule, context) for rule in lowered.rules]
         message = "; ".join(lowered.reasons)
@@ -154,7 +171,7 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 class _Bound:
     """Limit of a pass's rewrites that grow the graph from its own new nodes, per graph.
 
-    Others end by themselves, or at ``MAX_GENERATIONS``.
+    Others end by themselves, or at ``MAX_GENERATIONS`` of ``rewrite/replace.py``.
     """
 
     def __init__(self, most: int) -> None:
@@ -184,7 +201,7 @@ class _RuleRunner:
 
     def __init__(
         self,
-        owner: PatternFusionPass,
+        owner: _PatternAuthor,
         rule: _Rule,
         context: CustomPassContext,
     ) -> None:
@@ -200,7 +217,7 @@ class _RuleRunner:
         if not self._rule.lowered.has_its_operators(graph):
             return 0
         compiled, context, owner = self._rule.compiled(), self._context, self._owner
-        context.shape_proven = owner.shape_proven
+        context.before_author_code()
         worklist = (BottomUp if owner.bottom_up else Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
@@ -227,9 +244,7 @@ class _RuleRunner:
                     if value is not None
                 )
             size = len(graph)
-            replaced = _offer(
-                context, owner.MeetRequirements, owner.Replacement, match, node, _at_match
-            )
+            replaced = _offer(context, owner, match, node, _at_match)
             if replaced is None:
                 continue
             count += 1
@@ -248,7 +263,7 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 
 
 def decompose(
-    owner: DecomposePass, op_types: Sequence[Any], graph: Graph, context: CustomPassContext
+    owner: _Author[Node], op_types: Sequence[Any], graph: Graph, context: CustomPassContext
 ) -> int:
     """Replace the nodes of some operators that exist at the start.
 
@@ -258,14 +273,10 @@ def decompose(
         PassError: an author's hook failed, or the operators are missing or unknown.
     """
     count = 0
-    context.shape_proven = owner.shape_proven
     for node in graph.nodes_of(*_full_names(op_types, context)):
         if context.limit.reached:
             break
-        if (
-            _offer(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node)
-            is not None
-        ):
+        if _offer(context, owner, node, node, _at_node) is not None:
             count += 1
     return count
 
@@ -319,8 +330,7 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
 
 def _offer(
     context: CustomPassContext,
-    condition: Callable[[_Matched], Any],
-    replacement: Callable[[_Matched], Any],
+    owner: _Author[_Matched],
     matched: _Matched,
     node: Node,
     place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
@@ -337,14 +347,14 @@ def _offer(
     journal = context.model.journal
     mark, hook = journal.mark(), "MeetRequirements"
     try:
-        refusal = _refusal(condition(matched))
+        refusal = _refusal(owner.MeetRequirements(matched))
         if journal.mark() != mark:
             raise edited_by_hook()
         if refusal:
             context.refuse(node, refusal)
             return None
         hook = "Replacement"
-        returned = replacement(matched)
+        returned = owner.Replacement(matched)
         if journal.mark() != mark:
             raise edited_by_hook()
         if isinstance(returned, Rejection):
@@ -352,7 +362,7 @@ def _offer(
             return None
         region, made = place(matched, as_graph(returned))
         try:
-            return context.rewrite(region, made)
+            return context.rewrite(region, made, shape_proven=owner.shape_proven)
         except Refused as refused:
             context.refuse(node, str(refused))
             return None

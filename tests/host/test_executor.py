@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
-from gehost import CustomPassStage, PassError, UsageError, VendorError, hookimpl
+from gehost import CustomPassStage, Host, PassError, UsageError, VendorError, hookimpl
 from gehost.diagnose.report.recorder import RewriteRecorder
-from gehost.host import executor
+from gehost.host import containment
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.passes import driver
@@ -459,22 +460,36 @@ def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(
     assert seen == [here, here]
 
 
-def test_hooks_around_rewrites_that_are_gehosts_own_are_not_contained(
-    vendors: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    restored = executor.process_state_restored
-    monkeypatch.setattr(executor, "process_state_restored", lambda: calls.append(1) or restored())
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host, str], int]:
+    """How often the state of the process is restored while a host compiles a text."""
+    taken: list[int] = []
+    state = containment._state
+    monkeypatch.setattr(containment, "_state", lambda: taken.append(1) or state())
 
-    def count(*plugins: Any) -> int:
-        calls.clear()
-        vendors.host(plugins=plugins).run(parse(CHAIN))
-        return len(calls)
+    def count(host: Host, text: str = CHAIN) -> int:
+        taken.clear()
+        host.run(parse(text))
+        return len(taken)
 
+    return count
+
+
+def test_hooks_that_are_gehosts_own_are_not_contained(vendors: Any, restored: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
-    without, recorded = count(), count(("recorder", RewriteRecorder()))
-    assert recorded == without + 1  # the start of the compile, which is contained once
-    assert count(("log", RewriteLog())) == without + 2
+    without = restored(vendors.host())
+    assert restored(vendors.host(plugins=[("recorder", RewriteRecorder())])) == without
+    assert restored(vendors.host(plugins=[("log", RewriteLog())])) == without + 2
+
+
+def test_a_pass_whose_operators_the_graph_lacks_is_not_contained(
+    vendors: Any, restored: Any
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    host = vendors.host()
+    first = restored(host)
+    assert restored(host) == first
+    assert restored(host, CHAIN.replace("Relu", "Exp")) == first - 1
 
 
 def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path: Path) -> None:

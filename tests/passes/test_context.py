@@ -252,3 +252,36 @@ def test_the_report_has_the_refusals_of_a_run_with_their_nodes(vendors: Any) -> 
         ("size: a is too small", ["a"]),
         ("size: b is too small", ["b"]),
     ]
+
+
+def test_the_proof_of_an_inner_pass_is_not_that_of_the_outer_one(vendors: Any) -> None:
+    """A pass that runs another one by itself vouches for its own rewrites alone."""
+    vendors.write(
+        "acme/a.py",
+        """
+        class Inner(PatternFusionPass):
+            shape_proven = True
+
+            def Patterns(self):
+                builder = EsGraphBuilder("inner")
+                return [Pattern(builder.BuildAndReset([es.Abs(builder.CreateInput(0))]))]
+
+            def MeetRequirements(self, match):
+                return match.reject("never: not here")
+
+            def Replacement(self, match):
+                raise AssertionError
+
+        @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+        class Outer(FusionBasePass):
+            def Run(self, graph, context):
+                Inner().Run(graph, context)
+                builder = EsGraphBuilder("outer")
+                made = builder.BuildAndReset([es.Slice(builder.CreateInput(0), [0], [2])])
+                context.replace(Region.of_nodes(list(graph.nodes_of("Abs"))), made)
+        """,
+    )
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[M] y) { y = Abs(x) }'
+    result, report = vendors.host().run(parse(text))
+    assert [node.op_type for node in result.graph.node] == ["Abs"]
+    assert report.passes[0].rejected["unproven"] == 1
