@@ -146,7 +146,8 @@ def add_node(
 ) -> Node:
     """Add a node after ``after`` (None: first).
 
-    A value in ``outputs`` that has a producer changes it; ``record_producer`` has to come first.
+    The node becomes the producer of ``outputs``; ``record_producer`` has to come first for those
+    that have another.
 
     ``open_text`` is the metadata text that the template leaves open.
     """
@@ -256,7 +257,7 @@ def set_input(node: Node, slot: int, value: Value | None) -> None:
 
 def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
-    # the undo gets what the edit's caller passed, which may be no Value at all
+    # an edit from vendor code may have been given any object; its undo gets that object here
     before = old if isinstance(old, Value) else None
     node.inputs = with_entry(node.inputs, slot, value)
     if node.slots is not None:
@@ -407,7 +408,7 @@ def _undo_remove_initializer(value: Value) -> None:
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
 
 
-# the list of nodes: doubly linked, with increasing order numbers; the edits above journal it
+# the list of nodes: doubly linked, with increasing order numbers; the edits above record it
 
 
 def link(graph: Graph, node: Node, after: Node | None) -> None:

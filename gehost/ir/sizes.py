@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from math import gcd
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -230,15 +229,6 @@ def names_in(size: Dim) -> Iterator[str]:
                     yield from names_in(part)
             else:
                 yield name
-
-
-def common_factor(size: Dim) -> int:
-    """Return the largest number that always divides a size.
-
-    It divides for all values of the size's names, and is 0 for the size 0.
-    """
-    terms = _terms(size)
-    return 1 if terms is None else gcd(*terms.values())
 
 
 # texts

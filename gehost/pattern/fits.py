@@ -143,8 +143,7 @@ def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
 
 def is_constrained(tensor: TensorPattern) -> bool:
     """Whether ``tensor_holds`` has anything to check."""
-    asked = tensor.constant, tensor.dtype, tensor.rank, tensor.shape
-    return any(part is not None for part in asked)
+    return any(part is not None for part in (tensor.constant, *tensor.constraints))
 
 
 def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
@@ -200,7 +199,7 @@ def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
         if tensor is None or tensor is ANY:
             key = tensor is None
         elif tensor.is_input and reads[tensor.index] == 1:
-            key = (tensor.dtype, tensor.rank, tensor.shape)
+            key = tensor.constraints
         found.append(firsts.setdefault((type(key), key), position))
     return found
 

@@ -99,7 +99,7 @@ class CompiledPattern:
         return self._roots.of(graph)
 
     def reached_from(self, node: Node) -> list[Node]:
-        """Return the roots of matches with ``node`` as the newest.
+        """Return the roots of matches in which ``node``, just added, is the newest node.
 
         A root produces output 0.
         """

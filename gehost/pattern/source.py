@@ -90,6 +90,11 @@ class TensorPattern(Struct, frozen=True, eq=False):
     def is_input(self) -> bool:
         return self.producer is None and self.constant is None and not self.options
 
+    @property
+    def constraints(self) -> tuple[object, ...]:
+        """What a value has to fit, apart from elements; all None: any value."""
+        return self.dtype, self.rank, self.shape
+
 
 Link: TypeAlias = TensorPattern | None
 """The tensor through which an operator is found; None: any node of the graph."""

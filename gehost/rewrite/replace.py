@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
+from gehost.infer.shape_values import is_complete
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
 from gehost.rewrite.cache import LoweredOp, cache_key
@@ -15,7 +16,7 @@ from gehost.rewrite.insert import Insertion, Lowering
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.outputs import Outputs
 from gehost.rewrite.session import RewriteSession
-from gehost.rewrite.shape_proof import NodeState, TypeProof, is_whole, states_of
+from gehost.rewrite.shape_proof import NodeState, TypeProof, states_of
 
 MAX_GENERATIONS = 100
 
@@ -51,7 +52,7 @@ def replace_region(
         region: the matched nodes, their inputs and outputs.
         replacement: its inputs are the region's by index (it may use fewer), its outputs the
             region's.
-        shape_proven: the author proves output sizes that cannot be compared.
+        shape_proven: the author vouches for output sizes that cannot be compared.
 
     Raises:
         Refused: types that disagree or cannot be proven, an operator that the opset lacks, ….
@@ -176,7 +177,7 @@ def _prove_types(
     proof: TypeProof | None = None
     for value, source in zip(region.outputs, sources, strict=True):
         old_type, new_type = value.type, lowering.type_of_value(source)
-        if old_type == new_type and is_whole(old_type):
+        if old_type == new_type and is_complete(old_type):
             continue
         lowering.cacheable = False
         if proof is None:

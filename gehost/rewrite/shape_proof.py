@@ -167,16 +167,6 @@ class TypeProof:
         return self._old_types.get(old), self._new_types.get(new)
 
 
-def is_whole(known: ValueType | None) -> bool:
-    """Whether dtype and every size are known, by number or name."""
-    return (
-        isinstance(known, TensorType)
-        and bool(known.dtype)
-        and known.shape is not None
-        and None not in known.shape
-    )
-
-
 def _infer(steps: Sequence[NodeState], trace: Trace) -> dict[Value, ValueType | None]:
     side = trace.side()
     for step in steps:

@@ -32,11 +32,11 @@ from gehost.diagnose.check_pass.sources import has_sources, instances_of, source
 from gehost.diagnose.check_pass.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
 from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
+from gehost.host.pipeline import SHAPE_INFERENCE, stages_before
 from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
 from gehost.pattern.source import SourcePattern
-from gehost.stages import CustomPassStage
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
 """Opsets of instances, if the pass supports them; each pattern is tried at least at the first."""
@@ -339,7 +339,7 @@ class _Check:
         self._show(f"{result.instances} instances, {result.tried} mutations")
         listed = mutations(instance.model, self._rng)
         start = result.tried
-        if self._mutations and self._spec.stage is CustomPassStage.kBeforeInferShape:
+        if self._mutations and self._spec.stage in stages_before(SHAPE_INFERENCE):
             self._check_mutation(instance, untyped(instance.model))
         for mutation in listed:
             if result.tried - start >= self._mutations:

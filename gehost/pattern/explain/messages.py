@@ -150,7 +150,7 @@ def operand_problem(
 
 
 def _tensor_problem(tensor: TensorPattern, value: Value) -> Mismatch:
-    """Return the constraints of a tensor, and its actual properties."""
+    """Return a pattern tensor's constraints, and the value's properties."""
     if tensor.constant is None:
         asked = {
             "dtype": tensor.dtype and tensor.dtype.name,
