@@ -45,9 +45,18 @@ class Case:
         return f"{self.kind}/{self.name}"
 
 
+LISTED = Path(__file__).with_name("names.txt")
+"""The names of the cases, so that collecting the tests need not make them, which takes seconds."""
+
+
+def listed() -> tuple[str, ...]:
+    """The names in ``names.txt``; ``python -m tests.backend.cases`` writes it."""
+    return tuple(LISTED.read_text(encoding="utf-8").split())
+
+
 @functools.cache
 def names() -> tuple[str, ...]:
-    """All cases as ``kind/name``, sorted."""
+    """All cases of this onnx as ``kind/name``, sorted."""
     return tuple(sorted(_found()))
 
 
@@ -124,3 +133,7 @@ def _decode(content: bytes, kind: onnx.TypeProto) -> Any:
     if kind.HasField("optional_type"):
         return onnx.numpy_helper.to_optional(onnx.OptionalProto.FromString(content))
     return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(content))
+
+
+if __name__ == "__main__":
+    LISTED.write_text("\n".join(names()) + "\n", encoding="utf-8")

@@ -106,7 +106,9 @@ def test_a_file_that_may_not_grow(old: bytes) -> None:
     )
     onnx.save(model, "m.onnx")
     code, out, err = process(
-        *COMPILE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        *COMPILE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # it would be truncated
     )
     assert (code, out, err) == (
         2,

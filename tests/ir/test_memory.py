@@ -243,8 +243,10 @@ def test_what_was_removed_goes_with_the_commit_and_needs_no_collector():
 @pytest.fixture
 def thresholds():
     before = gc.get_threshold()
+    gc.unfreeze()
     yield before
     gc.set_threshold(*before)
+    gc.freeze()
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
         dask.worker("south", nanny=True)
         while dask.logs().count("Registered to") < 3:
             assert all(process.poll() is None for process in dask.processes), dask.logs()
+            time.sleep(0.1)
         assert place.zoo(*given, "-o", "two", "--dask", dask.address) == 5, dask.logs()
         told = place.errors()
         assert place.zoo(*given, "-o", "three", "--dask", dask.address, "--send") == 5, dask.logs()

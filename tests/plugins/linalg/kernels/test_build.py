@@ -125,7 +125,8 @@ def test_a_cache_that_cannot_be_written(
 def test_a_disk_that_is_full(cc: str, tmp_path: Path) -> None:
     """A limit of the size of files stands for it; neither file is left in part."""
     onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
-    command = f"ulimit -f 8; {sys.executable} -m gehost kernels fused.onnx -o a.so --emit-c a.c"
+    # -B: Python would leave truncated byte code behind
+    command = f"ulimit -f 8; {sys.executable} -B -m gehost kernels fused.onnx -o a.so --emit-c a.c"
     done = subprocess.run(
         ["sh", "-c", command], check=False, cwd=tmp_path, capture_output=True, text=True
     )
