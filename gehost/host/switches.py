@@ -119,8 +119,8 @@ def read_switch_file(path: str) -> SwitchFile:
         content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         entries = content["Switch"]["GraphFusion"]
         found = {str(name): str(state).lower() for name, state in entries.items()}
-        runtime = dict(content["Switch"].get("Runtime", {}))
-        evidence = dict(content.get("Evidence", {}))
+        runtime = {**content["Switch"].get("Runtime", {})}
+        evidence = {**content.get("Evidence", {})}
     except OSError as error:
         raise UsageError(
             f"cannot read the fusion-switch file: {error.strerror}", where=path
@@ -142,6 +142,8 @@ def read_switch_file(path: str) -> SwitchFile:
             raise UsageError(f"Runtime: {name} is {given!r}", where=path, hint=f"wanted {wanted}")
     if not isinstance(evidence.get("versions", {}), dict):
         raise UsageError("Evidence: versions must be versions by package", where=path)
+    if not isinstance(evidence.get("kinds", {}), dict):
+        raise UsageError("Evidence: kinds must be measurements by name", where=path)
     return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
 
 

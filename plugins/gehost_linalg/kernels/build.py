@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,7 +45,10 @@ def compiler(given: str | None = None) -> list[str]:
             except ValueError as error:
                 raise UsageError(f"C compiler {text!r}: {error}") from error
             if not command or shutil.which(command[0]) is None:
-                raise UsageError(f"C compiler {text!r} is not there")
+                raise UsageError(
+                    f"C compiler {text!r}{'' if text == given else ' of $CC'} is not there",
+                    hint="name another with --cc, or pip install ziglang and leave it out",
+                )
             return command
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name) is not None:
@@ -79,6 +83,11 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
         UsageError: there is no compiler, or it fails; the C file is kept then.
         OutputError: the library cannot be written.
     """
+    output = Path(os.path.realpath(output))
+    if output.exists() and not output.is_file():
+        raise OutputError("not a regular file", where=output)
+    if not output.parent.is_dir():
+        raise OutputError("cannot be written: there is no such directory", where=output)
     command = compiler(cc)
     flags = [*FLAGS, *([f"-march={march}"] if march else [])]
     try:
@@ -152,13 +161,19 @@ def _compile(
             kept = _unused(output.with_suffix(".c"))
             shutil.copyfile(code, kept)
             text = done.stderr.decode("utf-8", "replace")
-            lines = (
-                [line for line in text.splitlines() if "error" in line]
-                or text.splitlines()
-                or [_end(done.returncode)]
+            raise UsageError(
+                f"{' '.join(command)} fails: {_first_error(text) or _end(done.returncode)}; "
+                f"the C file is {kept}"
             )
-            raise UsageError(f"{' '.join(command)} fails: {lines[0]}; the C file is {kept}")
     return library
+
+
+def _first_error(text: str) -> str:
+    """The first error that a compiler or linker printed, else its first line, else ""."""
+    lines = [line for line in text.splitlines() if not line.startswith("collect2: ")]
+    marks = r"\berror:", "undefined reference|cannot find|No such file", "error", ""
+    found = (line for mark in marks for line in lines if re.search(mark, line))
+    return next(found, "")
 
 
 def _end(code: int) -> str:

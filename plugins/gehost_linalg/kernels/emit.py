@@ -146,6 +146,18 @@ def _reads_index(step: Step) -> bool:
 _COPY = Payload((), (Arg(0),))
 
 
+def _sizes_along(op: Generic, loop: int) -> list[Size]:
+    """The sizes of all operands' axes along a loop."""
+    sizes = [
+        value.shape[axis]
+        for _, value, axis, result, _ in op.axes()
+        if result == Dim(loop) and value.shape is not None
+    ]
+    if not sizes or None in sizes:
+        raise NotEmitted("a size that nothing gives")
+    return sizes
+
+
 class Steps:
     """The operations of a group as steps over the same loops.
 
@@ -159,6 +171,7 @@ class Steps:
         self.body = body
         self.inputs = {value: number for number, value in enumerate(group.inputs)}
         self.sums: dict[str, tuple[Size, ...]] = {}
+        self.rules = dict(group.rules)
         ranks = [
             op.loops if isinstance(op, Generic) else op.results[0].rank or 0 for op in group.ops
         ]
@@ -238,8 +251,10 @@ class Steps:
             shape = op.results[0].shape
             if isinstance(each, Dim) and found[each.index] is None and shape is not None:
                 found[each.index] = shape[axis]
-        if None in found:
-            raise NotEmitted("a size that nothing gives")
+        for loop, size in enumerate(found):
+            if size is None:  # all operands may broadcast
+                found[loop] = name = f"{op.results[0].name}_loop{loop}"
+                self.rules[name] = Broadcast(tuple(_sizes_along(op, loop)))
         return (*found, *[1] * (self.loops - op.loops))
 
     def _note_reduction(self, step: Step, op: Generic) -> None:
@@ -364,7 +379,7 @@ class Sizes:
             return self._axes[size]
         if size in self.steps.sums:
             return ("sum", tuple([self.key(each) for each in self.steps.sums[size]]))
-        rule = self.steps.group.rules.get(size)
+        rule = self.steps.rules.get(size)
         if isinstance(rule, Part):
             return ("part", self.key(rule.whole), rule.start, rule.end, rule.step)
         if not isinstance(rule, Broadcast):
@@ -463,7 +478,7 @@ def literal(value: float, dtype: str) -> str:
     if dtype == "i1":
         return "1" if value else "0"
     number = int(value)
-    if number in {-(2**31), -(2**63)}:
+    if number == (-(2**31) if dtype == "i32" else -(2**63)):  # C has no such literal
         return "INT32_MIN" if dtype == "i32" else "INT64_MIN"
     return str(number) if dtype == "i32" else f"INT64_C({number})"
 
@@ -691,8 +706,12 @@ class Rows:
             and not made.per_row and not piece.per_row
             and source.value not in self.outputs and len(self.readers[source.value]) == 1
             and source.axes[-1].whole
-            and self.sizes.number(made.extents[-1]) == self.sizes.number(piece.extents[-1])
+            and self._same_sizes(made, piece)
         )  # fmt: skip
+
+    def _same_sizes(self, one: Step, other: Step) -> bool:
+        pairs = zip(one.extents, other.extents, strict=True)
+        return all(self.sizes.key(a) == self.sizes.key(b) for a, b in pairs)
 
     # -- operands
 
@@ -774,6 +793,7 @@ class Rows:
         row = self.stages[number].row
         if not last.whole:
             self.flat = False
+            self._check_part(edge, made, step)
             place = "i" if last.scale == 1 else f"i * {last.scale}"
             return f"{stored}[{place}{f' + {last.offset}' if last.offset else ''}]"
         if own == row:
@@ -788,6 +808,19 @@ class Rows:
             )
             self._widened[edge.value, number] = name
         return f"{self._widened[edge.value, number]}[i]"
+
+    def _check_part(self, edge: Edge, made: Step, step: Step) -> None:
+        """Check that a computed row is read within its size, which is known or what is cut."""
+        last = edge.axes[-1]
+        own, row = self.sizes.key(made.extents[-1]), self.sizes.key(step.extents[-1])
+        if isinstance(own, int) and isinstance(row, int):
+            ends = (last.offset, last.offset + last.scale * (row - 1)) if row else ()
+            is_inside = all(0 <= end < own for end in ends)
+        else:
+            cut = ("part", own, last.offset, last.scale)
+            is_inside = isinstance(row, tuple) and (*row[:3], row[-1]) == cut
+        if not is_inside:
+            raise NotEmitted(f"part of {edge.value.name} is read, whose size is not known")
 
     def _buffer(self, dtype: str) -> str:
         name = f"b{self._buffers}"

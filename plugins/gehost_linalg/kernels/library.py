@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
-from gehost import Model, Node, UsageError
+from gehost import Model, Node, OutputError, UsageError
 from gehost.host.switches import read_switch_file
 from gehost.infer import infer_model
 from gehost.ir.files.save import write_bytes_atomic
@@ -55,8 +55,11 @@ def fused(path: str) -> Fused:
     model = Model.load(path)
     infer_model(model)
     functions = {
-        function.name: function for function in model.proto.functions if function.domain == DOMAIN
+        function.name: function
+        for function in sorted(model.proto.functions, key=lambda each: each.overload)
+        if function.domain == DOMAIN
     }
+    overloaded = {name for name in functions if functions[name].overload}
     found = Fused([], [], [])
     calls: dict[str, list[Node]] = {}
     for graph in model.graphs:
@@ -67,6 +70,8 @@ def fused(path: str) -> Fused:
                 calls.setdefault(name, []).append(node)
     for name, nodes in calls.items():
         try:
+            if name.partition(":")[0] in overloaded:
+                raise NotEmitted("its function has overloads, and a kernel would run for each")
             found.kernels.append(_emitted(nodes, name, functions.get(name), len(found.kernels)))
         except (NotEmitted, NotLowered) as refused:
             found.left.append((name, str(refused)))
@@ -152,13 +157,17 @@ def write_library(
         found = _gaining(path, found, measure, original, cc, march)
         if not found.kernels:
             raise UsageError(
-                f"no kernel gains on {measure}: the bodies alone are as fast", where=path
+                f"no kernel gains on {measure}: {found.left[-1][0]}: {found.left[-1][1]}",
+                where=path,
             )
     text = source(found.kernels)
     if emit_c is not None:
         write_bytes_atomic(emit_c, text.encode())
-    if switch_file is not None and os.path.exists(switch_file):
-        read_switch_file(switch_file)
+    if switch_file is not None:
+        if os.path.exists(switch_file):
+            read_switch_file(switch_file)
+        elif not Path(switch_file).absolute().parent.is_dir():
+            raise OutputError("cannot be written: there is no such directory", where=switch_file)
     build(text, Path(output), cc=cc, march=march)
     if switch_file is not None:
         from gehost_linalg.kernels.switches import add_library
@@ -267,25 +276,30 @@ def check_lines(path: str, library: str) -> list[str]:
     reasons = dict(found.left)
     lines: list[str] = []
     have = 0
-    for name in dict.fromkeys(found.nodes):
+    for name, shown in {name: _shown(name) for name in found.nodes}.items():
         count = found.nodes.count(name)
-        if name in reasons and name in names:
+        if name in reasons and name.partition(":")[0] in names:
             raise UsageError(
-                f"ONNX Runtime takes the kernel {name} of {os.path.basename(library)}, but in "
+                f"ONNX Runtime takes the kernel {shown} of {os.path.basename(library)}, but in "
                 f"this file {reasons[name]}",
                 where=path,
             )
         if name in reasons:
-            lines.append(f"{name}: {_nodes(count)} by the body: {reasons[name]}")
+            lines.append(f"{shown}: {_nodes(count)} by the body: {reasons[name]}")
         elif name in names:
             have += count
-            lines.append(f"{name}: {_nodes(count)} by the kernel")
+            lines.append(f"{shown}: {_nodes(count)} by the kernel")
         else:
             lines.append(
-                f"{name}: {_nodes(count)} by the body: "
+                f"{shown}: {_nodes(count)} by the body: "
                 f"{os.path.basename(library)} has no kernel of that name"
             )
     return [*lines, f"{have} of {_nodes(len(found.nodes))} by kernels"]
+
+
+def _shown(name: str) -> str:
+    """A model's name in one line."""
+    return name if name.isprintable() else repr(name)
 
 
 def _nodes(count: int) -> str:
@@ -300,4 +314,4 @@ def summary(found: Fused, output: str) -> Sequence[str]:
     lines = [f"{output}: {kernels} for {have} of {_nodes(len(found.nodes))}"]
     if found.over_original is not None:
         lines.append(f"the model with them: {speed(found.over_original)} of the original")
-    return [*lines, *[f"left to its body: {name}: {reason}" for name, reason in found.left]]
+    return [*lines, *[f"left to its body: {_shown(name)}: {reason}" for name, reason in found.left]]

@@ -149,6 +149,9 @@ LAYOUTS = {
     "first place": Case("float[A, B, N] p", "i = Constant<value = int64 {0}>()\ns = Gather<axis = 1>(p, i)\nt = Exp(s)\ny = Neg(t)"),
     "triangle": Case("float[A, B, N] p", "s = Exp(p)\nt = Trilu(s)\ny = Mul(t, p)"),
     "numbers": Case("int64 i, int64 j", "s = Mul(i, j)\nt = Div(s, i)\ny = Sub(t, j)", "int64[…] y"),
+    "least of 32 bits": Case("int64[N] i", "c = Constant<value = int64 {-2147483648}>()\nd = Constant<value = int64 {-9223372036854775808}>()\n"
+                             "s = Add(i, c)\nt = Mul(s, i)\ny = Max(t, d)", "int64[…] y"),
+    "sum of broadcast": Case("float[A, N] p, float[A, N] q", f"{AXIS}s = Add(p, q)\nt = Relu(s)\ny = ReduceSum(t, a)"),
     "shape": Case("int64 i, int64 j", "o = Constant<value = int64[1] {0}>()\nu = Unsqueeze(i, o)\nv = Unsqueeze(j, o)\n"
                   "c = Constant<value = int64[2] {7, 7}>()\ny = Concat<axis = 0>(u, c, v)", "int64[…] y"),
     "row of one reduced": Case("float[A, N] p, float[B, C] q", f"{AXIS}s = ReduceSum(p, a)\nt = Mul(p, q)\ny = Add(s, t)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from gehost import UsageError
+from gehost import OutputError, UsageError
 from gehost_linalg.kernels import build as building
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build, compiler
@@ -74,6 +75,30 @@ def test_a_compiler_that_fails(cc: str, tmp_path: Path) -> None:
         build("int x = ;", tmp_path / "a.so")
     assert (tmp_path / "a.c").read_text() == "int x = ;"
     assert not (tmp_path / "a.so").exists()
+
+
+def test_the_first_error_and_not_a_warning_of_errors(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    said = (
+        "a.c:1: warning: errors are near\na.c:2:1: error: bang\n",
+        "ld: cannot find -lx\ncollect2: error: ld\n",
+    )
+    for text, first in zip(said, ("error: bang", "cannot find -lx"), strict=True):
+        compiler.write_text(f"#!/bin/sh\nprintf '{text}' >&2\nexit 1\n")
+        compiler.chmod(0o755)
+        with pytest.raises(UsageError, match=f"fails: [^;]*{first}; the C file"):
+            build("int x;", tmp_path / "a.so", cc=str(compiler))
+
+
+def test_a_pipe_is_not_replaced_and_a_link_is_followed(cc: str, text: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="pipe: not a regular file"):
+        build(text, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link.so").symlink_to(tmp_path / "real.so")
+    build(text, tmp_path / "link.so")
+    assert (tmp_path / "link.so").is_symlink()
+    assert names_in(str(tmp_path / "real.so"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +167,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(building, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=r"no C compiler: \$CC is not set.*pip install ziglang"):
         compiler()
-    with pytest.raises(UsageError, match="'nocc -x' is not there"):
+    with pytest.raises(UsageError, match="'nocc -x' is not there; .*pip install ziglang"):
         compiler("nocc -x")
     monkeypatch.setattr(building, "find_spec", lambda name: name)
     assert compiler()[1:] == ["-m", "ziglang", "cc"]

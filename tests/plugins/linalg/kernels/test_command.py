@@ -13,7 +13,8 @@ from gehost.testing import parse
 from gehost_linalg.group import DOMAIN
 from gehost_linalg.kernels.cli import command
 from gehost_linalg.kernels.emit import source
-from gehost_linalg.kernels.library import check_lines, fused
+from gehost_linalg.kernels.library import check_lines, fused, write_library
+from gehost_linalg.kernels.ort import MARK
 from tests.plugins.linalg.kernels.cases import CASES
 from tests.plugins.linalg.kernels.conftest import Built
 from tests.plugins.linalg.kernels.fused_models import Case, fused_model
@@ -148,6 +149,9 @@ def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
         (Case("float[1, A, B, C, D, E, F, G, H, I, J, K, L] x", "a = Constant<value = int64[1] {0}>()\ns = Squeeze(x, a)\nt = Exp(s)\ny = Neg(t)"), "a tensor of rank 13"),
         (Case("int8[N] x, int8[N] z", "s = Add(x, z)\ny = Mul(s, z)", "int8[…] y"), "element type i8"),
         (Case("float[M, N] x", "s = Exp(x)\nt = Transpose(s)\ny = Softmax(t)", "float[…] y, float[…] s"), "is computed in one order and read in another"),
+        (Case("float[B, N] a, float[C, K] b", "t = Neg(a)\nu = Exp(b)\nq = Concat<axis = -1>(t, u)\ny = Tanh(q)"), "is read in part along axis 0"),
+        (Case("float[B, N] a", "s = Constant<value = int64[2] {4, 4}>()\nt = Neg(a)\nu, v = Split<axis = 1>(t, s)\nw = Tanh(u)\ny = Mul(w, v)"), "whose size is not known"),
+        (Case("float[B, 7] a", "s = Constant<value = int64[2] {4, 4}>()\nt = Neg(a)\nu, v = Split<axis = 1>(t, s)\nw = Tanh(u)\ny = Mul(w, v)"), "whose size is not known"),
     ],
 )  # fmt: skip
 def test_what_is_left_to_bodies(case: Case, reason: str, tmp_path: Path) -> None:
@@ -174,6 +178,52 @@ def test_no_text_of_a_model_reaches_the_c(tmp_path: Path) -> None:
     for node in model.functions[0].node:
         node.name = node.doc_string = "*/ int evil;"
     assert "evil" not in source(fused(saved(model, tmp_path)).kernels)
+
+
+def test_overloads_of_a_function_have_no_kernel(tmp_path: Path) -> None:
+    """ONNX Runtime would run a kernel of that name for each."""
+    model = fused_model([GOOD])
+    other = onnx.FunctionProto.FromString(model.functions[0].SerializeToString())
+    other.overload = "x"
+    other.node[-1].op_type = "Mul" if other.node[-1].op_type != "Mul" else "Sub"
+    for place in (0, 1):
+        del model.functions[1:]
+        model.functions.insert(place, other)
+        assert "has overloads" in left(saved(model, tmp_path))[0]
+        model.functions.remove(other)
+
+
+def test_names_in_messages_are_one_line(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    model.functions[0].name = model.graph.node[0].op_type = "two\nlines"
+    (line, _) = check_lines(saved(model, tmp_path), str(_library(tmp_path)))
+    assert line.startswith(r"'two\nlines': 1 node by the body: ")
+
+
+def _library(folder: Path) -> Path:
+    """A file that names no kernel."""
+    library = folder / "none.so"
+    library.write_bytes(MARK.encode() + b"\0")
+    return library
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"Switch": {"GraphFusion": {}, "Runtime": []}}',
+        '{"Switch": {"GraphFusion": {}}, "Evidence": {"kinds": []}}',
+    ],
+)
+def test_nothing_is_written_beside_a_bad_switch_file(cc: str, tmp_path: Path, content: str) -> None:
+    path = saved(fused_model([GOOD]), tmp_path)
+    switches = tmp_path / "switches.json"
+    switches.write_text(content)
+    for given in (switches, tmp_path / "missing" / "switches.json"):
+        with pytest.raises(GehostError) as error:
+            write_library(path, str(tmp_path / "a.so"), switch_file=str(given))
+        assert error.value.exit_code == 2
+        assert not (tmp_path / "a.so").exists()
+    assert switches.read_text() == content
 
 
 def test_an_output_that_cannot_be_written(cc: str, tmp_path: Path) -> None:

@@ -249,6 +249,17 @@ def test_positions(built: Built) -> None:
     Pair(built, "triangle").check(drawn(2, 7, 9))
 
 
+def test_the_least_number_of_32_bits_is_one_of_64(built: Built) -> None:
+    Pair(built, "least of 32 bits").check(np.array([1, -3, 2**40]))
+
+
+@pytest.mark.parametrize("shapes", [((3, 5), (3, 5)), ((1, 5), (3, 1)), ((3, 1), (1, 1))])
+def test_a_row_whose_operands_may_all_broadcast_is_reduced(
+    built: Built, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    Pair(built, "sum of broadcast").check(*(drawn(*shape) for shape in shapes))
+
+
 def test_numbers_without_axes(built: Built) -> None:
     Pair(built, "numbers").check(np.array(6), np.array(-7))
     Pair(built, "shape").check(np.array(6), np.array(-7))
