@@ -110,7 +110,10 @@ def test_a_pipe_is_not_replaced_and_a_link_is_followed(cc: str, text: str, tmp_p
         ('for last; do :; done; echo junk > "$last"', "it wrote no library"),
     ],
 )
-def test_a_compiler_without_a_message(tmp_path: Path, end: str, message: str) -> None:
+def test_a_compiler_without_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # asked for its --version, the last one writes a file of that name
     compiler = tmp_path / "cc"
     compiler.write_text(f"#!/bin/sh\n{end}\n")
     compiler.chmod(0o755)
