@@ -32,7 +32,7 @@ types: $(VENV)/installed
 	$(BIN)/basedpyright --level error
 
 tests: $(VENV)/installed
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto
 
 # The site in build/docs, without a network; a broken link or anchor is an error.
 docs: $(DOCS)/installed
@@ -169,7 +169,7 @@ test-wheel: wheel
 	$(PYTHON) -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
 	cd $(WHEEL)/clone && ../venv/bin/python -c "import gehost.ir.graph as g; assert g.__file__.endswith('.so'), g.__file__"
-	cd $(WHEEL)/clone && ../venv/bin/python -m pytest -n auto --dist worksteal
+	cd $(WHEEL)/clone && ../venv/bin/python -m pytest -n auto
 
 interpreted:
 	find gehost . -maxdepth 1 -name '*__mypyc.*' -delete

@@ -30,20 +30,19 @@ from gehost.rewrite.lower import Refused
 from gehost.rewrite.replace import Replaced
 
 _Matched = TypeVar("_Matched", MatchResult, Node)
-_Offered_contra = TypeVar("_Offered_contra", contravariant=True)
 
 
-class _Author(Protocol[_Offered_contra]):
+class _Author(Protocol):
     """A pass as its author wrote it: it accepts a match or node, and replaces it."""
 
     shape_proven: ClassVar[bool]
 
-    def MeetRequirements(self, offered: _Offered_contra, /) -> Any: ...
+    def MeetRequirements(self, offered: Any, /) -> Any: ...
 
-    def Replacement(self, offered: _Offered_contra, /) -> Any: ...
+    def Replacement(self, offered: Any, /) -> Any: ...
 
 
-class _PatternAuthor(_Author[MatchResult], Protocol):
+class _PatternAuthor(_Author, Protocol):
     """A ``PatternFusionPass``."""
 
     bottom_up: ClassVar[bool]
@@ -263,7 +262,7 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 
 
 def decompose(
-    owner: _Author[Node], op_types: Sequence[Any], graph: Graph, context: CustomPassContext
+    owner: _Author, op_types: Sequence[Any], graph: Graph, context: CustomPassContext
 ) -> int:
     """Replace the nodes of some operators that exist at the start.
 
@@ -330,7 +329,7 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
 
 def _offer(
     context: CustomPassContext,
-    owner: _Author[_Matched],
+    owner: _Author,
     matched: _Matched,
     node: Node,
     place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],

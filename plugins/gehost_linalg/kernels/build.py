@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gehost import OutputError, UsageError
+from gehost.ir.files.save import write_bytes_atomic
 from gehost_linalg.kernels import ort
 
 FLAGS = (
@@ -47,7 +48,7 @@ def compiler(given: str | None = None) -> list[str]:
             if not command or shutil.which(command[0]) is None:
                 raise UsageError(
                     f"C compiler {text!r}{'' if text == given else ' of $CC'} is not there",
-                    hint="name another with --cc, or pip install ziglang and leave it out",
+                    hint="name another, or pip install ziglang",
                 )
             return command
     for name in ("cc", "gcc", "clang"):
@@ -83,11 +84,6 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
         UsageError: there is no compiler, or it fails; the C file is kept then.
         OutputError: the library cannot be written.
     """
-    output = Path(os.path.realpath(output))
-    if output.exists() and not output.is_file():
-        raise OutputError("not a regular file", where=output)
-    if not output.parent.is_dir():
-        raise OutputError("cannot be written: there is no such directory", where=output)
     command = compiler(cc)
     flags = [*FLAGS, *([f"-march={march}"] if march else [])]
     try:
@@ -97,10 +93,10 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
             made = cached
             if is_new:
                 made = _compile(source, Path(folder), command, flags, output)
-                with suppress(OSError):  # a read-only home: the next build compiles again
+                with suppress(OSError, OutputError):  # a read-only home: the next build compiles
                     cached.parent.mkdir(parents=True, exist_ok=True)
-                    _put(made, cached)
-            _put(made, output)
+                    write_bytes_atomic(cached, made.read_bytes())
+            write_bytes_atomic(output, made.read_bytes())
         return is_new
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror or error}", where=output) from error
@@ -191,16 +187,3 @@ def _unused(path: Path) -> Path:
     """The path itself, or one with a number that is free."""
     names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
     return next(each for each in itertools.chain([path], names) if not each.exists())
-
-
-def _put(made: Path, target: Path) -> None:
-    """Copy a file beside its place and move it there."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        shutil.copyfile(made, name)
-        os.chmod(name, 0o755)  # noqa: S103 - a library is readable by all
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import onnx
 
 from gehost import Model, Node, OutputError, UsageError
+from gehost.errors import one_line
 from gehost.host.switches import read_switch_file
 from gehost.infer import infer_model
 from gehost.ir.files.save import write_bytes_atomic
@@ -276,11 +277,11 @@ def check_lines(path: str, library: str) -> list[str]:
     reasons = dict(found.left)
     lines: list[str] = []
     have = 0
-    for name, shown in {name: _shown(name) for name in found.nodes}.items():
-        count = found.nodes.count(name)
+    for name in dict.fromkeys(found.nodes):
+        shown, count = one_line(name), found.nodes.count(name)
         if name in reasons and name.partition(":")[0] in names:
             raise UsageError(
-                f"ONNX Runtime takes the kernel {shown} of {os.path.basename(library)}, but in "
+                f"ONNX Runtime takes the kernel {name} of {os.path.basename(library)}, but in "
                 f"this file {reasons[name]}",
                 where=path,
             )
@@ -297,11 +298,6 @@ def check_lines(path: str, library: str) -> list[str]:
     return [*lines, f"{have} of {_nodes(len(found.nodes))} by kernels"]
 
 
-def _shown(name: str) -> str:
-    """A model's name in one line."""
-    return name if name.isprintable() else repr(name)
-
-
 def _nodes(count: int) -> str:
     return f"{count} node" if count == 1 else f"{count} nodes"
 
@@ -314,4 +310,7 @@ def summary(found: Fused, output: str) -> Sequence[str]:
     lines = [f"{output}: {kernels} for {have} of {_nodes(len(found.nodes))}"]
     if found.over_original is not None:
         lines.append(f"the model with them: {speed(found.over_original)} of the original")
-    return [*lines, *[f"left to its body: {_shown(name)}: {reason}" for name, reason in found.left]]
+    return [
+        *lines,
+        *[f"left to its body: {one_line(name)}: {reason}" for name, reason in found.left],
+    ]

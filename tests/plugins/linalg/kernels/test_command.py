@@ -197,7 +197,7 @@ def test_names_in_messages_are_one_line(tmp_path: Path) -> None:
     model = fused_model([GOOD])
     model.functions[0].name = model.graph.node[0].op_type = "two\nlines"
     (line, _) = check_lines(saved(model, tmp_path), str(_library(tmp_path)))
-    assert line.startswith(r"'two\nlines': 1 node by the body: ")
+    assert line.startswith("two lines: 1 node by the body: ")
 
 
 def _library(folder: Path) -> Path:
