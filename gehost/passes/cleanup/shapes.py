@@ -1,17 +1,19 @@
 """Simplify computed shapes with known sizes.
 
 1. ``Reshape(x, s)`` with a computed s: s becomes a constant if each entry is a number, the size of
-   x at its place (0, which copies it), or the only other one beside positive numbers (-1).
+   x at its place (0, which copies it), or the only other one beside positive numbers (-1). A -1
+   becomes the number that the sizes of x leave for it.
 2. ``Gather(Shape(x), i)`` of a computed tensor x: the size is read from an input of the model that
    has it.
 Keeps: the shape of every result, in every run in which the model does not fail. Sizes may be 0:
--1 is used only beside numbers from 1 on, as it fails beside a 0.
-Refused: Reshapes with ``allowzero`` that would copy, or below opset 5; a ``Shape`` with users other
+-1 is written only beside numbers from 1 on, as it fails beside a 0, or where s has it.
+Refused: Reshapes with ``allowzero`` and a 0 in s, or below opset 5; a ``Shape`` with users other
 than ``Gather``, and nodes of nested bodies (2).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,12 +61,15 @@ class KnownShapes:
         elements = target.elements
         if elements is None:
             return None
-        entries = _entries(elements, source.shape, copies=not node.attrs.get("allowzero", 0))
+        allow_zero = bool(node.attrs.get("allowzero", 0))
+        entries = _entries(elements, source.shape or (), allow_zero=allow_zero)
         if entries is None:
             return None
         constant = node.graph.add_initializer(
             np.array(entries, np.int64), state.model.fresh_name("cleanup_shape")
         )
+        if allow_zero and 0 in entries:
+            node.graph.set_attribute(node, "allowzero", 0)
         node.graph.set_input(node, 1, constant)
         state.counts.folded += 1
         state.made.add(constant)
@@ -123,27 +128,28 @@ class KnownShapes:
 
 
 def _entries(
-    elements: Sequence[Dim], source: Sequence[Dim] | None, *, copies: bool
+    elements: Sequence[Dim], source: Sequence[Dim], *, allow_zero: bool
 ) -> list[int] | None:
-    """Return a constant target equivalent to computed entries, or None."""
+    """Return a constant target equivalent to computed entries, or None; its 0 copies a size."""
+    if allow_zero and 0 in elements:
+        return None
     found: list[int] = []
     for place, entry in enumerate(elements):
         if isinstance(entry, int):
             found.append(entry)
-        elif (
-            copies
-            and entry is not None
-            and source is not None
-            and place < len(source)
-            and source[place] == entry
-        ):
+        elif entry is not None and place < len(source) and source[place] == entry:
             found.append(0)
         else:
             found.append(-1)
-    others = [entry for entry in found if entry != -1]
-    computed = sum(not isinstance(entry, int) for entry in elements)
     if found.count(-1) > 1 or any(entry < -1 for entry in found):
         return None
-    if computed and -1 in found and min(others, default=1) < 1:
+    if -1 not in found:
+        return found
+    left = [size for place, size in enumerate(source) if place >= len(found) or found[place] != 0]
+    others = math.prod([entry for entry in found if entry > 0])
+    numbers = [size for size in left if isinstance(size, int)]
+    if len(numbers) == len(left) and (size := math.prod(numbers)) > 0 and size % others == 0:
+        found[found.index(-1)] = size // others
+    elif 0 in found and (allow_zero or -1 not in elements):
         return None
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 GIVEN = (
@@ -30,13 +31,18 @@ SIZES = (
         ("one, two, four, last", None),  # a constant already, once it is folded
         ("one, nm, two, four", [1, -1, 2, 4]),
         ("un, two, um, four", None),  # -1 beside a size that may be 0
+        ("un, um, last, four", [0, 0, 2, 4]),  # 8 / 4
+        ("un, last, four", [0, -1, 4]),  # M * 8 / 4; the model's own -1 stays
+        ("um, last, four", None),  # two that are not known
     ],
 )
 def test_computed_targets(clean: Any, target: str, wanted: list[int] | None) -> None:
+    rank = target.count(",") + 1
     cleaned = clean(
         text(
             SIZES + f"nm = Mul(un, um)  t = Concat <axis = 0> ({target})  "
-            "r = Reshape(h, t)  y = Neg(r)"
+            "r = Reshape(h, t)  y = Neg(r)",
+            output=f"float[{', '.join('PQRS'[:rank])}] y",
         )
     )
     (reshape,) = cleaned.model.graph.nodes_of("Reshape")
@@ -47,14 +53,35 @@ def test_computed_targets(clean: Any, target: str, wanted: list[int] | None) -> 
         assert cleaned.ops == ["Neg", "Reshape", "Neg"]
 
 
-def test_copies_beside_allowzero_are_not_written(clean: Any) -> None:
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize("target", ["un, um, two, four", "un, um, last, four"])
+def test_a_copy_takes_the_place_of_allowzero(clean: Any, target: str, batch: int) -> None:
     cleaned = clean(
         text(
-            SIZES + "t = Concat <axis = 0> (un, um, two, four)  "
+            SIZES + f"t = Concat <axis = 0> ({target})  "
             "r = Reshape <allowzero = 1> (h, t)  y = Neg(r)"
-        )
+        ),
+        feeds={"x": np.ones((batch, 5, 8), np.float32)},
+    )
+    (reshape,) = cleaned.model.graph.nodes_of("Reshape")
+    assert reshape.input(1).array.tolist() == [0, 0, 2, 4]
+    assert not reshape.attrs["allowzero"]
+
+
+@pytest.mark.parametrize("target", ["un, um, two, zero", "un, last, four"])
+def test_allowzero_stays_beside_a_zero_or_an_open_size(clean: Any, target: str) -> None:
+    rank = target.count(",") + 1
+    cleaned = clean(
+        text(
+            SIZES + f"t = Concat <axis = 0> ({target})  "
+            "r = Reshape <allowzero = 1> (h, t)  y = Neg(r)",
+            output=f"float[{', '.join('PQRS'[:rank])}] y",
+        ),
+        runs="zero" not in target,
     )
     assert "Concat" in cleaned.ops
+    (reshape,) = cleaned.model.graph.nodes_of("Reshape")
+    assert reshape.attrs["allowzero"]
 
 
 @pytest.mark.parametrize(
