@@ -20,8 +20,9 @@ from gehost_linalg.control import TRANSCENDENTAL, Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import PARALLEL, REDUCTION, Op, Opaque, Size, Value, is_known
-from gehost_linalg.interpret import Broadcast, Part
+from gehost_linalg.interpret import Rule
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
+from gehost_linalg.lower.movement import reshape
 
 DOMAIN = "gehost.linalg"
 
@@ -90,7 +91,7 @@ class Lowered:
     def __init__(
         self, graph: Graph, leave_alone: Callable[[Node], str | None], *, reshapes: bool = False
     ) -> None:
-        """``reshapes``: lower Reshape, which bounds groups otherwise."""
+        """``reshapes``: lower each Reshape that splits or merges axes as one operation."""
         self._reshapes = reshapes
         self.ops: list[Op] = []
         self.values: dict[Tensor, Value] = {}
@@ -111,9 +112,7 @@ class Lowered:
         ):
             reason = "operand-unranked: the type of a result is unknown"
         made: list[Op] = []
-        if reason is None and (
-            node.op not in lowerings() or (node.op == "Reshape" and not self._reshapes)
-        ):
+        if reason is None and node.op not in lowerings():
             reason = f"not-lowered: {node.op}"
         if reason is None:
             places = PARAMETERS.get(node.op, ())
@@ -121,12 +120,9 @@ class Lowered:
                 place: array for place in places if (array := _array(node.input(place))) is not None
             }
             version = node.graph.model.opset() or 0
+            op = OnnxOp(node.op, version, inputs, outputs, node.attrs, constants, node, self.names)
             try:
-                made = lower(
-                    OnnxOp(
-                        node.op, version, inputs, outputs, node.attrs, constants, node, self.names
-                    )
-                )
+                made = lower(op, reshape if self._reshapes and node.op == "Reshape" else None)
             except NotLowered as refused:
                 reason = str(refused)
             except (
@@ -257,6 +253,8 @@ def left_to_runtime() -> Callable[[Node], str | None]:
             return "matmul-transpose: ONNX Runtime folds Transpose into the matrix product"
         if node.op in {"Unsqueeze", "Squeeze"} and _ends_in_view(node):
             return f"view: only nodes outside of groups read it, and {node.op} moves no data"
+        if node.op == "Reshape" and _is_read_outside(node):
+            return "view: a node outside of groups reads it, and Reshape moves no data"
         return None
 
     return reason
@@ -306,6 +304,16 @@ def _ends_in_view(node: Node) -> bool:
         if reader.op in lowerings() and not of_shape:
             return False
     return True
+
+
+def _is_read_outside(node: Node) -> bool:
+    """Whether the result is an output, or read by a node that is not lowered."""
+    out = node.outputs[0] if node.outputs else None
+    return (
+        out is None
+        or out.is_graph_output
+        or not all(isinstance(each, Node) and each.op in lowerings() for each in out.readers)
+    )
 
 
 def _is_transposed_operand(node: Node) -> bool:
@@ -430,6 +438,14 @@ class Group:
         """How many of its nodes compute something."""
         return sum(node.op not in MOVEMENT for node in self.nodes)
 
+    @property
+    def is_worth_a_kernel(self) -> bool:
+        """Whether it saves a pass over its elements.
+
+        It computes twice, or once on the way to another order of the rows.
+        """
+        return self.computes > 1 or (self.computes == 1 and any(map(orders_rows, self.nodes)))
+
     def dear_numbers(self) -> str | None:
         """An operation dearer than a call of another kernel, if no row is reduced before it."""
         found: str | None = None
@@ -438,6 +454,12 @@ class Group:
                 return None
             found = next((each.name for each in op.payload.ops if each.name in _DEAR), found)
         return found
+
+
+def orders_rows(node: Node) -> bool:
+    """Whether a node is a Transpose of whole rows."""
+    perm = node.attrs.get("perm") if node.op == "Transpose" else None
+    return perm is not None and list(perm) != sorted(perm) and perm[-1] == len(perm) - 1
 
 
 class Grouping:
@@ -780,7 +802,7 @@ class DerivedGroup:
     outputs: list[Value]
     unfused: list[Op]
     ops: list[Op]
-    rules: Mapping[str, Part | Broadcast]
+    rules: Mapping[str, Rule]
 
 
 def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
@@ -820,7 +842,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         attributes = _attributes(node.attributes)
         op = OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
         try:
-            ops += lower(op) if node.op != "Reshape" else [_whole_reshape(op)]
+            ops += lower(op, _reshape_in_body if node.op == "Reshape" else None)
         except NotLowered as refused:
             refused.place = place
             raise
@@ -847,18 +869,23 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
     )
 
 
-def _whole_reshape(op: OnnxOp) -> Opaque:
-    """A Reshape of unknown sizes, as one operation.
+def _reshape_in_body(op: OnnxOp) -> None:
+    """As one operation, unless its target shows that it splits the last axis.
 
-    The sizes do not show which axes it splits or merges.
+    Other sizes do not show which axes it splits or merges.
     """
-    target = op.parameter(1, "shape")
-    if target is None or op.attributes.get("allowzero"):
-        raise NotLowered("not-lowered: Reshape with a zero or without a shape")
-    out = op.single_output()
-    op.settle(out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype)
-    text = ",".join(map(str, target))
-    return Opaque("tensor.reshape", (op.input(0),), (out,), text, op.label, (op.origin,))
+    try:
+        lowerings()["Reshape"](op)
+    except NotLowered:
+        target = op.parameter(1, "shape")
+        if target is None or op.attributes.get("allowzero"):
+            raise NotLowered("not-lowered: Reshape with a zero or without a shape") from None
+        out = op.single_output()
+        op.settle(out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype)
+        text = ",".join(map(str, target))
+        op.made.append(
+            Opaque("tensor.reshape", (op.input(0),), (out,), text, op.label, (op.origin,))
+        )
 
 
 def _attributes(serialized: Iterable[bytes]) -> dict[str, Any]:

@@ -53,6 +53,14 @@ class Part(NamedTuple):
     step: int
 
 
+class Split(NamedTuple):
+    """The number of parts that an axis is split into; it fits no other ``number``."""
+
+    whole: Size
+    of: int
+    number: int | None
+
+
 class Broadcast(NamedTuple):
     """The size that several operands broadcast to.
 
@@ -62,8 +70,12 @@ class Broadcast(NamedTuple):
     sizes: tuple[Size, ...]
 
 
+Rule: TypeAlias = Part | Split | Broadcast
+"""How a size is computed from others."""
+
+
 def size_of(
-    size: Size, sizes: Mapping[str, int], rules: Mapping[str, Part | Broadcast] | None = None
+    size: Size, sizes: Mapping[str, int], rules: Mapping[str, Rule] | None = None
 ) -> int | None:
     """The number of a size, by its name or from others."""
     if not isinstance(size, str):
@@ -73,13 +85,13 @@ def size_of(
     rule = (rules or {}).get(size)
     if rule is None:
         return None
-    if isinstance(rule, Part):
+    if isinstance(rule, Part | Split):
         whole = size_of(rule.whole, sizes, rules)
-        return (
-            None
-            if whole is None
-            else len(range(*slice(rule.start, rule.end, rule.step).indices(whole)))
-        )
+        if whole is None:
+            return None
+        if isinstance(rule, Split):
+            return whole // rule.of
+        return len(range(*slice(rule.start, rule.end, rule.step).indices(whole)))
     found = [size_of(each, sizes, rules) for each in rule.sizes]
     if None in found:
         return None

@@ -39,7 +39,7 @@ from gehost_linalg.generic import (
     is_known,
     verify,
 )
-from gehost_linalg.interpret import Broadcast, Part, numpy_dtype
+from gehost_linalg.interpret import Broadcast, Part, Rule, Split, numpy_dtype
 from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 from gehost_linalg.scanner import Scanner
 
@@ -93,7 +93,7 @@ class Function:
     outputs: list[Value]
     notes: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
     """Comments above operations."""
-    rules: Mapping[str, Part | Broadcast] = field(default_factory=dict[str, Part | Broadcast])
+    rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     """Sizes that are computed from others, by name."""
 
 
@@ -293,12 +293,14 @@ class _Printer:
         part = self._function.rules.get(size)
         if isinstance(part, Broadcast):  # the text is that of equal sizes
             return next(filter(None, [self._named_size(str(each)) for each in part.sizes]), None)
-        if part is None or part.end < 0 or part.whole is None:
+        if part is None or part.whole is None or (isinstance(part, Part) and part.end < 0):
             return None
         whole = self._named_size(str(part.whole))
         if whole is None:
             return None
-        if size not in self._sizes:
+        if size not in self._sizes and isinstance(part, Split):
+            self._sizes[size] = self._index_op("divsi", whole, part.of)
+        elif size not in self._sizes and isinstance(part, Part):
             made = self._index_op("minsi", whole, part.end) if part.end < 2**31 else whole
             if part.start != part.step - 1:
                 made = self._index_op("subi", made, part.start - part.step + 1)

@@ -61,6 +61,7 @@ from gehost_linalg.group import (
 from gehost_linalg.inline import inline_calls
 from gehost_linalg.lower import NotLowered
 from gehost_linalg.reshape import RESHAPE
+from gehost_linalg.splits import state_splits
 
 NAME = "FuseElementwisePass"
 
@@ -108,7 +109,7 @@ class Plan:
         self.groups: list[Group] = []
         self.refusals: list[tuple[Node, str]] = [*self.lowered.reasons.items()]
         for group in self.grouping.groups():
-            if group.computes > 1:
+            if group.is_worth_a_kernel:
                 self.groups.append(group)
             elif group.computes:
                 first = next(iter(group.nodes))
@@ -210,6 +211,7 @@ class FuseElementwisePass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Replace each group of one graph."""
         inline_calls(graph, context)
+        state_splits(graph, context)
         with gc_disabled():  # the plan is freed inside: a collection would visit all of it
             plan = Plan(graph, context.options, self._controls)
             self._on_plan(plan)

@@ -33,10 +33,10 @@ from gehost_linalg.generic import (
     Value,
 )
 from gehost_linalg.group import Body, DerivedGroup
-from gehost_linalg.interpret import Broadcast, Part
+from gehost_linalg.interpret import Broadcast, Part, Split
 from gehost_linalg.kernels import math_c, ort
 
-MOST_LOOPS, MOST_VIEWS, MOST_SIZES = 12, 64, 256
+MOST_LOOPS, MOST_VIEWS, MOST_SIZES, MOST_TERMS = 12, 64, 256, 3
 """Bounds of the tables in ``ort.RUNTIME``."""
 
 
@@ -69,16 +69,28 @@ def _type(dtype: str) -> _Type:
 
 
 class Read(NamedTuple):
-    """How one axis of a value is read: ``loop * scale + offset``; ``loop`` None: ``offset`` alone.
+    """How one axis of a value is read: the sum of ``loop * scale``, and ``offset``.
 
-    ``whole``: the axis has the size of the loop; with ``maybe`` it may also have size 1.
+    Attributes:
+        terms: (loop, scale) pairs; several where a Reshape splits the axis.
+        maybe: the axis may also have size 1.
+        whole: the axis has the size of its only loop.
     """
 
-    loop: int | None
-    scale: int
+    terms: tuple[tuple[int, int], ...]
     offset: int
     maybe: bool
     whole: bool
+
+    @classmethod
+    def along(cls, loop: int) -> Read:
+        """The whole axis, element by element."""
+        return cls(((loop, 1),), 0, maybe=False, whole=True)
+
+    @property
+    def loop(self) -> int | None:
+        """The only loop."""
+        return self.terms[0][0] if len(self.terms) == 1 else None
 
 
 class Edge(NamedTuple):
@@ -113,18 +125,34 @@ class Step:
     in_double: bool = False
 
 
-def _read(expr: Expr, *, maybe: bool) -> Read:
+def _read(expr: Expr, extents: Sequence[Size], *, maybe: bool) -> Read:
     if isinstance(expr, Dim):
-        return Read(expr.index, 1, 0, maybe, whole=True)
+        return Read.along(expr.index)._replace(maybe=maybe)
     if isinstance(expr, Const):
-        return Read(None, 0, expr.value, maybe=False, whole=False)
-    loops = sorted(dims_of(expr))
-    if len(loops) != 1 or maybe or re.search("mod|div", str(expr)):
+        return Read((), expr.value, maybe=False, whole=False)
+    if re.search("mod|div", str(expr)):
         raise NotEmitted(f"an operand is read at {expr}")
-    point = [0] * (loops[0] + 1)
+    offset, terms = _linear(expr)
+    covered = "1"  # an axis that is split: each scale is the size of all loops behind it
+    for loop, scale in reversed(terms) if len(terms) > 1 or maybe else ():
+        if offset or str(scale) != covered or len(terms) > MOST_TERMS:
+            raise NotEmitted(f"an operand is read at {expr}")
+        extent = str(extents[loop])
+        covered = str(scale * int(extent)) if extent.isdecimal() else "all"
+    return Read(terms, offset, maybe, whole=False)
+
+
+def _linear(expr: Expr) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The constant of an expression, and its loops with their factors, the largest first."""
+    loops = sorted(dims_of(expr))
+    point = [0] * (max(loops, default=-1) + 1)
     offset = evaluate(expr, point)
-    point[loops[0]] = 1
-    return Read(loops[0], evaluate(expr, point) - offset, offset, maybe=False, whole=False)
+    terms: list[tuple[int, int]] = []
+    for loop in loops:
+        point[loop] = 1
+        terms.append((loop, evaluate(expr, point) - offset))
+        point[loop] = 0
+    return offset, tuple(sorted(terms, key=lambda term: -term[1]))
 
 
 def _order(edge: Edge | Literal, outer: int) -> tuple[int, ...] | None:
@@ -209,7 +237,7 @@ class Steps:
             for place, edge in enumerate(step.edges):
                 if isinstance(edge, Edge):
                     axes = [
-                        read if read.loop is None else read._replace(loop=loops[read.loop])
+                        read._replace(terms=tuple([(loops[at], by) for at, by in read.terms]))
                         for read in edge.axes
                     ]
                     step.edges[place] = Edge(edge.value, tuple(axes))
@@ -224,8 +252,8 @@ class Steps:
             raise NotEmitted("an operation with several results")
         if op.loops not in {self.loops, self.loops - 1}:
             raise NotEmitted(f"loops over {op.loops} axes among {self.loops}")
-        edges = [self._edge(op, index) for index in range(len(op.ins))]
         extents = self._extents(op)
+        edges = [self._edge(op, index, extents) for index in range(len(op.ins))]
         reduced = [loop for loop, kind in enumerate(op.iterators) if kind != PARALLEL]
         if reduced and reduced != [self.loops - 1]:
             raise NotEmitted(f"a reduction along axis {reduced[0]} of {self.loops}")
@@ -279,7 +307,7 @@ class Steps:
         step.in_double = last.name == "arith.addf" and "LayerNormalization" in nodes
         step.payload = Payload(op.payload.ops, (element,)).live()
 
-    def _edge(self, op: Generic, index: int) -> Edge | Literal:
+    def _edge(self, op: Generic, index: int, extents: Sequence[Size]) -> Edge | Literal:
         value, axes = op.ins[index], op.axes_maybe[index]
         if value.constant is not None:
             literal = value.splat
@@ -287,11 +315,8 @@ class Steps:
                 raise NotEmitted(f"{value.name} is a constant of several values")
             return literal
         results = op.maps[index].results
-        return self._seen_through(
-            Edge(
-                value, tuple([_read(each, maybe=axis in axes) for axis, each in enumerate(results)])
-            )
-        )
+        read = [_read(each, extents, maybe=axis in axes) for axis, each in enumerate(results)]
+        return self._seen_through(Edge(value, tuple(read)))
 
     def _seen_through(self, edge: Edge) -> Edge:
         """The edge that reads the sources of copies instead."""
@@ -299,17 +324,19 @@ class Steps:
             source = self._through[edge.value]
             axes: list[Read] = []
             for inner in source.axes:
-                outer = None if inner.loop is None else edge.axes[inner.loop]
-                if outer is None:
-                    axes.append(inner)
-                elif outer.maybe and not inner.whole:
+                outer = [edge.axes[loop] for loop, _ in inner.terms]
+                if not inner.whole and any(each.maybe for each in outer):
                     return edge
-                else:
-                    whole = inner.whole and outer.whole
-                    offset = inner.scale * outer.offset + inner.offset
-                    axes.append(
-                        Read(outer.loop, inner.scale * outer.scale, offset, outer.maybe, whole)
-                    )
+                terms: list[tuple[int, int]] = []
+                offset = inner.offset
+                for (_, scale), each in zip(inner.terms, outer, strict=True):
+                    terms += [(loop, scale * by) for loop, by in each.terms]
+                    offset += scale * each.offset
+                if len({loop for loop, _ in terms}) < len(terms) or len(terms) > MOST_TERMS:
+                    return edge
+                maybe = any(each.maybe for each in outer)
+                whole = inner.whole and all(each.whole for each in outer)
+                axes.append(Read(tuple(terms), offset, maybe, whole))
             edge = Edge(source.value, tuple(axes))
         if edge.value not in self.inputs and edge.value not in self.made_by:
             raise NotEmitted(f"{edge.value.name} has no value")
@@ -324,15 +351,17 @@ class Steps:
             begins = [int(each) for each in str(op.attribute).split(",")]
             given = op.operands[0].shape or ()
             axes = [
-                Read(axis, 1, begin, maybe=False, whole=size is not None and size == source)
-                for axis, (begin, size, source) in enumerate(zip(begins, shape, given, strict=True))
+                Read.along(axis)
+                if size is not None and size == whole
+                else Read(((axis, 1),), begin, maybe=False, whole=False)
+                for axis, (begin, size, whole) in enumerate(zip(begins, shape, given, strict=True))
             ]
             edge = self._seen_through(Edge(op.operands[0], tuple(axes)))
             self._through[result] = edge
             return Step(result, shape, [edge], _COPY, per_row=shape[-1] == 1)
         if op.attribute != rank - 1:
             raise NotEmitted(f"a concatenation along axis {op.attribute} of {rank}")
-        identity = tuple([Read(axis, 1, 0, maybe=False, whole=True) for axis in range(rank)])
+        identity = tuple(map(Read.along, range(rank)))
         pieces: list[Edge] = []
         for number, value in enumerate(op.operands):
             if value.constant is not None and value.splat is None:
@@ -368,6 +397,9 @@ class Sizes:
             for axis, size in enumerate(value.shape or ()):
                 if isinstance(size, str):
                     self._axes.setdefault(size, (number, axis))
+        for size, rule in steps.rules.items():
+            if isinstance(rule, Split):  # it is checked, also where the number is known
+                self.number(size)
 
     def key(self, size: Size) -> Key:
         """The key of a size, made of the sizes behind it."""
@@ -382,6 +414,8 @@ class Sizes:
         rule = self.steps.rules.get(size)
         if isinstance(rule, Part):
             return ("part", self.key(rule.whole), rule.start, rule.end, rule.step)
+        if isinstance(rule, Split):
+            return ("split", self.key(rule.whole), rule.number or 0, rule.of)
         if not isinstance(rule, Broadcast):
             raise NotEmitted(f"size {size}, which nothing gives")
         leaves: set[Key] = set()
@@ -408,6 +442,8 @@ class Sizes:
             least = -(2**63)
             start, end, step = (max(least + 1, min(each, -least - 1)) for each in key[2:])
             row = f"{{PART, {self._place(key[1])}, 0, {start}, {end}, {step}}}"
+        elif key[0] == "split":
+            row = f"{{SPLIT, {self._place(key[1])}, 0, {key[3]}, {key[2]}, 0}}"
         else:
             row = f"{{AXIS, {key[0]}, {key[1]}, 0, 0, 0}}"
         self.rows.append(row)
@@ -730,14 +766,13 @@ class Rows:
     def _view(self, edge: Edge, extents: Sequence[Size], tensor: int, *, along_row: bool) -> int:
         axes: list[str] = []
         for axis, read in enumerate(edge.axes):
-            dropped = read.loop is None and (edge.value.shape or ())[axis] == 1
+            dropped = not read.terms and (edge.value.shape or ())[axis] == 1
             fits = "OR_ONE" if read.maybe else "EQUAL" if read.whole or dropped else "INSIDE"
-            axes.append(
-                f"{{{-1 if read.loop is None else read.loop}, {read.scale}, {read.offset}, {fits}}}"
-            )
+            terms = ", ".join(f"{{{loop}, {scale}}}" for loop, scale in read.terms) or "{0, 0}"
+            axes.append(f"{{{{{terms}}}, {read.offset}, {fits}}}")
         numbers = ", ".join(str(self.sizes.number(each)) for each in extents)
         head = f"{tensor}, {len(edge.axes)}, {_type(edge.value.dtype).bytes}, {int(along_row)}"
-        listed = ", ".join(axes) or "{-1, 0, 0, EQUAL}"
+        listed = ", ".join(axes) or "{{{0, 0}}, 0, EQUAL}"
         text = f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{listed}}}}}"
         if len(self.views) == MOST_VIEWS:
             raise NotEmitted(f"more than {MOST_VIEWS} operands")
@@ -747,7 +782,8 @@ class Rows:
         """The element that an edge reads at place ``i`` of the row."""
         if isinstance(edge, Literal):
             return Scalar(literal(edge.value, edge.dtype), varies=False, short=True)
-        along_row = step.extents[-1] != 1 and any(each.loop == self.loops - 1 for each in edge.axes)
+        loops = {loop for each in edge.axes for loop, _ in each.terms}
+        along_row = step.extents[-1] != 1 and self.loops - 1 in loops
         c = _type(edge.value.dtype).c
         if edge.value in self.steps.inputs:
             view = self._view(
@@ -771,9 +807,11 @@ class Rows:
 
     def _check_outer(self, edge: Edge, made: Step, step: Step) -> None:
         """Check that a computed value is read at its own outer indices."""
+        if any(len(read.terms) > 1 for read in edge.axes):
+            raise NotEmitted(f"{edge.value.name} is computed over an axis that is split later")
         for axis, read in enumerate(edge.axes[: self.loops - 1]):
             own = self.sizes.key(made.extents[axis])
-            if read.loop is None and read.offset == 0 and own == 1:
+            if not read.terms and read.offset == 0 and own == 1:
                 continue
             if read.loop != axis or not read.whole:
                 raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
@@ -794,7 +832,8 @@ class Rows:
         if not last.whole:
             self.flat = False
             self._check_part(edge, made, step)
-            place = "i" if last.scale == 1 else f"i * {last.scale}"
+            scale = last.terms[0][1]
+            place = "i" if scale == 1 else f"i * {scale}"
             return f"{stored}[{place}{f' + {last.offset}' if last.offset else ''}]"
         if own == row:
             return f"{stored}[i]"
@@ -812,12 +851,13 @@ class Rows:
     def _check_part(self, edge: Edge, made: Step, step: Step) -> None:
         """Check that a computed row is read within its size, which is known or what is cut."""
         last = edge.axes[-1]
+        scale = last.terms[0][1]
         own, row = self.sizes.key(made.extents[-1]), self.sizes.key(step.extents[-1])
         if isinstance(own, int) and isinstance(row, int):
-            ends = (last.offset, last.offset + last.scale * (row - 1)) if row else ()
+            ends = (last.offset, last.offset + scale * (row - 1)) if row else ()
             is_inside = all(0 <= end < own for end in ends)
         else:
-            cut = ("part", own, last.offset, last.scale)
+            cut = ("part", own, last.offset, scale)
             is_inside = isinstance(row, tuple) and (*row[:3], row[-1]) == cut
         if not is_inside:
             raise NotEmitted(f"part of {edge.value.name} is read, whose size is not known")
@@ -832,9 +872,9 @@ class Rows:
         value, rank = step.result, step.result.rank or 0
         if rank not in {self.loops, self.loops - 1} or (rank < self.loops and not step.per_row):
             raise NotEmitted(f"an output of rank {rank} from {self.loops} loops")
-        axes = [Read(axis, 1, 0, maybe=False, whole=True) for axis in range(rank)]
+        axes = [Read.along(axis) for axis in range(rank)]
         if step.per_row and rank == self.loops:
-            axes[-1] = Read(None, 0, 0, maybe=False, whole=False)
+            axes[-1] = Read((), 0, maybe=False, whole=False)
         extents = (*step.extents[:-1], 1) if step.per_row else step.extents
         tensor = len(self.steps.inputs) + self.steps.group.outputs.index(value)
         view = self._view(Edge(value, tuple(axes)), extents, tensor, along_row=not step.per_row)

@@ -126,21 +126,22 @@ RUNTIME = r"""
 #include <stdlib.h>
 
 #define MOST_LOOPS 12
+#define MOST_TERMS 3
 #define MOST_VIEWS 64
 #define TASK 8192 /* elements */
 #define MOST_SIZES 256
 #define STACK 32768
 
 typedef struct Size {
-  enum { NUMBER, AXIS, PART, BROADCAST, SUM } kind;
+  enum { NUMBER, AXIS, PART, BROADCAST, SUM, SPLIT } kind; /* SPLIT: into end parts of start */
   int a, b;
   int64_t start, end, step;
 } Size;
 
-/* How one axis of a tensor is read: index = loop * scale + offset; loop -1: offset alone. */
+/* How one axis of a tensor is read: at the sum of loop * scale, and offset; a scale of 0: none. */
 typedef struct Axis {
-  int loop;
-  int64_t scale, offset;
+  struct { int loop; int64_t scale; } term[MOST_TERMS];
+  int64_t offset;
   enum { EQUAL, OR_ONE, INSIDE } fits;
 } Axis;
 
@@ -332,17 +333,25 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
     for (int loop = 0; loop < row; loop++) j.stride[v][loop] = 0;
     for (int a = view->rank - 1; a >= 0; a--) {
       const Axis *axis = &view->axes[a];
-      size_t have = (size_t)shape[view->tensor][a];
-      size_t wanted = axis->loop < 0 ? 1 : size[view->extents[axis->loop]];
-      int64_t last = axis->offset + (int64_t)(wanted - 1) * axis->scale;
-      int inside = wanted == 0 || last < (int64_t)have;
-      if (axis->fits == INSIDE ? !inside : have != wanted && !(axis->fits == OR_ONE && have == 1))
-        return fail(op, "axis %d of input %d has size %zu, which does not fit %zu of the "
-                    "other operands", a, view->tensor, have, wanted);
+      int64_t have = shape[view->tensor][a], wanted = axis->offset + 1;
+      int empty = 0;
+      for (int t = 0; t < MOST_TERMS && axis->term[t].scale; t++) {
+        int64_t extent = (int64_t)size[view->extents[axis->term[t].loop]];
+        empty |= extent == 0;
+        wanted += (extent - 1) * axis->term[t].scale;
+      }
+      if (empty) wanted = 0;
+      int fits = axis->fits == INSIDE ? wanted <= have
+                                      : wanted == have || (axis->fits == OR_ONE && have == 1);
+      if (!fits)
+        return fail(op, "axis %d of input %d has size %lld, which does not fit %lld of the "
+                    "other operands", a, view->tensor, (long long)have, (long long)wanted);
       if (wanted) j.base[v] += (ptrdiff_t)axis->offset * natural;
-      if (wanted > 1 && (axis->fits == INSIDE || have > 1)) {
-        ptrdiff_t *stride = axis->loop == row ? &j.along[v] : &j.stride[v][axis->loop];
-        *stride += (ptrdiff_t)axis->scale * natural;
+      for (int t = 0; t < MOST_TERMS && axis->term[t].scale; t++) {
+        int loop = axis->term[t].loop;
+        if (size[view->extents[loop]] < 2 || (axis->fits != INSIDE && have < 2)) continue;
+        ptrdiff_t *stride = loop == row ? &j.along[v] : &j.stride[v][loop];
+        *stride += (ptrdiff_t)axis->term[t].scale * natural;
       }
       natural *= (ptrdiff_t)have;
     }
@@ -378,6 +387,12 @@ static OrtStatus *sizes(const Op *op, const int64_t *const *shape, size_t *size)
     else if (s->kind == AXIS) size[k] = (size_t)shape[s->a][s->b];
     else if (s->kind == PART) size[k] = part_size(size[s->a], s);
     else if (s->kind == SUM) size[k] = size[s->a] + size[s->b];
+    else if (s->kind == SPLIT) {
+      size_t whole = size[s->a], of = (size_t)s->start;
+      size[k] = whole / of;
+      if (whole % of || (s->end > 0 && size[k] != (size_t)s->end))
+        return fail(op, "an axis of size %zu is split into parts of %zu", whole, of);
+    }
     else {
       size_t a = size[s->a], b = size[s->b];
       if (a != b && a != 1 && b != 1)

@@ -28,7 +28,7 @@ from gehost_linalg.generic import (
     Value,
     is_known,
 )
-from gehost_linalg.interpret import Broadcast, Part
+from gehost_linalg.interpret import Broadcast, Part, Rule, Split
 
 MLIR_DTYPES: Mapping[DataType, str] = {
     DataType.FLOAT: "f32",
@@ -83,7 +83,7 @@ class Names:
     def __init__(self) -> None:
         self._count = 0
         self._extents: dict[Size, Value] = {}
-        self.rules: dict[str, Part | Broadcast] = {}
+        self.rules: dict[str, Rule] = {}
         """Sizes that are computed from others, by name."""
 
     def extent(self, size: Size) -> Literal | Value:
@@ -98,6 +98,12 @@ class Names:
         """A name for the size of a slice."""
         name = self.size()
         self.rules[name] = Part(whole, start, end, step)
+        return name
+
+    def split(self, whole: Size, of: int, number: int | None) -> str:
+        """A name for the number of parts of size ``of``, which a kernel checks."""
+        name = self.size()
+        self.rules[name] = Split(whole, of, number)
         return name
 
     def broadcast(self, sizes: Sequence[Size]) -> str:
@@ -370,13 +376,13 @@ def lowerings() -> Mapping[str, Lowering]:
     return found
 
 
-def lower(op: OnnxOp) -> list[Op]:
-    """The Generics that compute a node.
+def lower(op: OnnxOp, function: Lowering | None = None) -> list[Op]:
+    """The Generics that compute a node, by ``function`` instead of the operator's own.
 
     Raises:
         NotLowered: with the reason.
     """
-    function = lowerings().get(op.op)
+    function = function or lowerings().get(op.op)
     if function is None:
         raise NotLowered(f"not-lowered: {op.op}")
     if op.attributes.get("broadcast"):  # operands of lower rank stand at the attribute "axis"

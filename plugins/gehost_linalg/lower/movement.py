@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from gehost_linalg.affine import Const, Dim, Expr, binary
@@ -220,8 +221,39 @@ def _concat(op: OnnxOp) -> None:
     op.made.append(Opaque("tensor.concat", tuple(values), (out,), axis, op.label, (op.origin,)))
 
 
-def _reshape(op: OnnxOp) -> None:
-    """One axis that is split, or neighbours that are merged.
+def _split_last_axis(op: OnnxOp) -> None:
+    """A Reshape to ``[0, …, n, c, …]``, which copies all sizes but the last and splits that.
+
+    The target alone shows it. Element ``i, j`` of the parts ``n, c`` is at ``i * c + j``; n may be
+    -1.
+    """
+    shape, target = op.shape(), op.parameter(1, "shape") or []
+    kept = len(shape) - 1
+    parts = target[kept:]
+    is_split = len(parts) > 1 and min(parts[1:]) > 0 and (parts[0] > 0 or parts[0] == -1)
+    if kept < 0 or not is_split or any(target[:kept]) or (kept and op.attributes.get("allowzero")):
+        raise NotLowered("not-lowered: Reshape, but for a last axis that is split by constants")
+    inner = math.prod(parts[1:])
+    if is_known(shape[-1]):
+        number, rest = divmod(int(shape[-1] or 0), inner)
+        if rest or not number or parts[0] not in {-1, number}:
+            raise NotLowered(f"not-lowered: Reshape of {list(shape)} to {target}")
+        first = _named(number)
+    else:
+        name = op.names.split(shape[-1], inner, parts[0] if parts[0] > 0 else None)
+        first = _named(parts[0]) if parts[0] > 0 else name
+    index: Expr = Dim(kept)
+    for place, size in enumerate(parts[1:], 1):
+        index = binary("+", binary("*", index, Const(size)), Dim(kept + place))
+    _moved(
+        op,
+        [*shape[:-1], first, *map(_named, parts[1:])],
+        [*[Dim(axis) for axis in range(kept)], index],
+    )
+
+
+def reshape(op: OnnxOp) -> None:
+    """One axis that is split, or neighbours that are merged, as one operation.
 
     Sizes are compared from both ends.
     """
@@ -257,5 +289,5 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Split": _split,
     "Concat": _concat,
     "Gather": _gather,
-    "Reshape": _reshape,
+    "Reshape": _split_last_axis,
 }

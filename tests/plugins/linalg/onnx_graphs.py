@@ -95,6 +95,15 @@ def _call(
         target = ", ".join(["0"] * (len(shape) - 2) + [str(shape[-2]), str(shape[-1])])
         lines.append(f"s{number} = Constant<value = int64[{len(shape)}] {{{target}}}>()")
         return f"Reshape(n{number}, s{number})", shape
+    if kind < 0.95 and len(shape) == 2 and random.random() < 0.5:  # splits the last axis
+        parts = [part for part in range(1, shape[1] + 1) if shape[1] % part == 0]
+        part = random.choice(parts)
+        first = random.choice((-1, shape[1] // part))
+        lines.append(f"s{number} = Constant<value = int64[3] {{0, {first}, {part}}}>()")
+        lines.append(f"a{number} = Abs({x})")
+        lines.append(f"r{number} = Reshape(a{number}, s{number})")
+        turned = (shape[1] // part, shape[0], part)
+        return f"Transpose<perm=[1,0,2]>(r{number})", turned
     if kind < 0.95:
         return f"Softmax<axis=-1>({x})", shape
     if kind < 0.97 and len(shape) > 1:

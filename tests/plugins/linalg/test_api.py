@@ -25,7 +25,7 @@ from tests.plugins.linalg.conftest import Case
 
 PACKAGE = Path(gehost_linalg.__file__).parent
 CORE = ("affine", "generic", "fusability", "fuse", "reshape", "scanner", "companions", "control", "driver", "interpret")  # fmt: skip
-GRAPHS = {"group.py", "inline.py", "passes.py", "commands.py"}
+GRAPHS = {"group.py", "inline.py", "passes.py", "splits.py", "commands.py"}
 """What knows graphs, beside ``lower`` and ``kernels``."""
 
 

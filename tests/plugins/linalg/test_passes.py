@@ -180,7 +180,27 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "matmul-transpose",
         ),
         ("y = Softmax(x)", "float[2,2] x", "float[2,2] y", "single-operator"),
-        ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "not-lowered"),
+        ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "view"),
+        (
+            "r = Reshape(x, s)\ny = Neg(r)",
+            "float[2,2] x, int64[1] s",
+            "float[4] y",
+            "not-lowered",
+        ),
+        (
+            "k = Constant<value = int64[4] {0, 0, 2, 3}>()\nr = Reshape(x, k)\n"
+            "t = Transpose<perm=[0,2,1,3]>(r)\ny = MatMul(t, w)",
+            "float[b,s,6] x, float[3,3] w",
+            "float[b,2,s,3] y",
+            "not-lowered",
+        ),
+        (
+            "k = Constant<value = int64[4] {0, 0, 2, 3}>()\na = Add(x, b)\nr = Reshape(a, k)\n"
+            "y = Transpose<perm=[0,2,3,1]>(r)",
+            "float[b,s,6] x, float[6] b",
+            "float[b,2,3,s] y",
+            "single-operator",
+        ),
     ],
 )
 def test_what_the_runtime_does_better_is_left_alone(

@@ -135,6 +135,18 @@ LAYOUTS = {
                    "e = Constant<value = int64[1] {9223372036854775807}>()\na = Constant<value = int64[1] {3}>()\n"
                    "one = Constant<value = int64[1] {1}>()\nu = Slice(t, z, h, a, one)\nv = Slice(t, h, e, a, one)\nn = Neg(v)\n"
                    "c = Concat<axis = -1>(n, u)\ni = Mul(t, q)\nj = Mul(c, r)\ny = Add(i, j)"),
+    "heads": Case("float[A, S, N] p, float[M] q", "k = Constant<value = int64[4] {0, 0, 3, 8}>()\ns = Add(p, q)\n"
+                  "r = Reshape(s, k)\ny = Transpose<perm = [0, 2, 1, 3]>(r)"),
+    "heads of keys": Case("float[A, S, N] p, float[M] q", "k = Constant<value = int64[4] {0, 0, -1, 8}>()\ns = Add(p, q)\nt = Relu(s)\n"
+                          "r = Reshape(t, k)\ny = Transpose<perm = [0, 2, 3, 1]>(r)"),
+    "heads in three": Case("float[S, N] p", "k = Constant<value = int64[4] {0, 2, 3, 4}>()\nr = Reshape(p, k)\n"
+                           "t = Transpose<perm = [2, 0, 1, 3]>(r)\nu = Exp(t)\ny = Neg(u)"),
+    "rotary of heads": Case("float[A, S, N] p, float[1, 1, S, D] q, float[1, 1, S, D] r",
+                   "k = Constant<value = int64[4] {0, 0, 3, 8}>()\nw = Reshape(p, k)\nt = Transpose<perm = [0, 2, 1, 3]>(w)\n"
+                   "z = Constant<value = int64[1] {0}>()\nh = Constant<value = int64[1] {4}>()\n"
+                   "e = Constant<value = int64[1] {9223372036854775807}>()\na = Constant<value = int64[1] {3}>()\n"
+                   "one = Constant<value = int64[1] {1}>()\nu = Slice(t, z, h, a, one)\nv = Slice(t, h, e, a, one)\nn = Neg(v)\n"
+                   "c = Concat<axis = -1>(n, u)\ni = Mul(t, q)\nj = Mul(c, r)\ny = Add(i, j)"),
     "three axes turned": Case("float[A, B, C, N] p, float[D, E, F, M] q",
                               "k = Constant<value = int64[1] {-1}>()\nm = ReduceMax(p, k)\nf = Sub(p, m)\ng = Exp(f)\n"
                               "t = Transpose<perm = [1, 2, 0, 3]>(g)\ny = Add(t, q)"),

@@ -207,6 +207,41 @@ def test_a_reduction_before_a_transposition(built: Built, rows: int, size: int) 
     )
 
 
+@pytest.mark.parametrize(("batch", "rows"), [(2, 5), (1, 1), (2, 400), (0, 3), (3, 0)])
+@pytest.mark.parametrize("bias", [24, 1])
+def test_a_last_axis_that_is_split(built: Built, batch: int, rows: int, bias: int) -> None:
+    p, q, table = drawn(batch, rows, 24), drawn(bias), drawn(1, 1, rows, 8)
+    Pair(built, "heads").check(p, q)
+    if batch and rows:  # ONNX Runtime has no rest beside an empty axis
+        Pair(built, "heads of keys").check(p, q)
+        Pair(built, "heads").check(drawn(batch, rows, 1), drawn(24))
+    Pair(built, "heads in three").check(drawn(rows, 24))
+    Pair(built, "rotary of heads").check(p, table, table + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "parts"),
+    [
+        ("heads", (2, 5, 25), "25 is split into parts of 8"),
+        ("heads", (2, 5, 32), "32 is split into parts of 8"),
+        ("heads", (2, 5, 1), "1 is split into parts of 8"),
+        ("heads of keys", (2, 5, 12), "12 is split into parts of 8"),
+        ("heads in three", (5, 36), "36 is split into parts of 12"),
+        ("rotary of heads", (1, 1, 32), "32 is split into parts of 8"),
+    ],
+)
+def test_a_split_that_does_not_fit(built: Built, name: str, p: tuple[int, ...], parts: str) -> None:
+    pair = Pair(built, name)
+    others = {"q": drawn(1), "r": drawn(1, 1, 1, 8)}
+    if name.startswith("rotary"):
+        others["q"] = others["r"]
+    feeds = {each: drawn(*p) if each[0] == "p" else others[each[0]] for each in pair.names}
+    with pytest.raises(Exception, match=f"an axis of size {parts}"):
+        run(pair.kernel, feeds)
+    with pytest.raises(Exception, match="cannot be reshaped"):
+        run(pair.body, feeds)
+
+
 @pytest.mark.parametrize("shape", [(3, 4, 2, 9), (1, 1, 1, 9), (1, 4, 2, 9), (3, 1, 2, 1)])
 def test_outer_axes_in_another_order(built: Built, shape: tuple[int, ...]) -> None:
     """A permutation that is not its own inverse, with axes that may be broadcast."""

@@ -129,6 +129,53 @@ y = Add(c, s)"""
     check(graph(body, f"{INPUT}, float[3,4] cos, float[3,4] sin", "float[2,3,4] y"), feeds)
 
 
+@pytest.mark.parametrize(
+    ("target", "shape"),
+    [
+        ("0, 0, 2, 2", "2,3,2,2"),
+        ("0, 0, -1, 2", "2,3,2,2"),
+        ("0, 0, 1, 4", "2,3,1,4"),
+        ("0, 0, -1, 2, 1, 2", "2,3,1,2,1,2"),
+    ],
+)
+@pytest.mark.parametrize("sizes", ["2,3,4", "a,b,4", "a,b,c"])
+def test_a_reshape_that_splits_the_last_axis(target: str, shape: str, sizes: str) -> None:
+    rank = target.count(",") + 1
+    body = f"""k = Constant<value = int64[{rank}] {{{target}}}>()
+a = Add(x, b)
+r = Reshape(a, k)
+t = Transpose<perm={[rank - 2, *range(rank - 2), rank - 1]}>(r)
+y = Neg(t)"""
+    axes = shape.split(",")
+    stated = ",".join([axes[-2], *axes[:-2], axes[-1]] if sizes == "2,3,4" else "opqrst"[:rank])
+    feeds = {"x": X, "b": np.arange(4, dtype=np.float32)}
+    check(graph(body, f"float[{sizes}] x, float[4] b", f"float[{stated}] y"), feeds)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "0, 0, 2, -1",
+        "0, 3, 2, 2",
+        "-1, 0, 2, 2",
+        "0, 0, 4",
+        "0, 12",
+        "0, 0, 3, 2",
+        "0, 0, -1, 3",
+        "0, 0, 0, 2",
+    ],
+)
+def test_other_reshapes_are_not_lowered(target: str) -> None:
+    rank = target.count(",") + 1
+    body = f"k = Constant<value = int64[{rank}] {{{target}}}>()\ny = Reshape(x, k)"
+    _, found = lowered(
+        parse(graph(body, "float[a,b,4] x", f"float[{','.join('opqrst'[:rank])}] y"))
+    )
+    assert [reason.partition(",")[0][:20] for reason in found.reasons.values()] == [
+        "not-lowered: Reshape"
+    ]
+
+
 def test_split_and_concat() -> None:
     body = """s = Constant<value = int64[2] {1, 3}>()
 a, b = Split<axis=2>(x, s)
@@ -145,7 +192,11 @@ y = Concat<axis=2>(e, a)"""
             "float[2,3] x, int64[2] s",
             "not-lowered: Expand to a shape that is computed",
         ),
-        ("y = Reshape(x, s)", "float[2,3] x, int64[2] s", "not-lowered: Reshape"),
+        (
+            "y = Reshape(x, s)",
+            "float[2,3] x, int64[2] s",
+            "not-lowered: Reshape with shape that are computed",
+        ),
         (
             "y = Slice(x, s, s)",
             "float[2,3] x, int64[2] s",

@@ -1,0 +1,59 @@
+"""Targets of Reshapes are written so that they show which axis is split."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+from gehost_linalg.passes import NAME
+from tests.plugins.linalg.models import graph, run_runtime
+from tests.plugins.linalg.models import parse as parse_onnx
+
+
+def compiled(target: str, *, rank: int = 4, perm: str = "0,2,1,3") -> tuple[onnx.ModelProto, str]:
+    text = graph(
+        f"k = Constant<value = int64[{rank}] {{{target}}}>()\na = Add(x, b)\nr = Reshape(a, k)\n"
+        f"t = Transpose<perm=[{perm}]>(r)\ny = MatMul(t, w)",
+        "float[n,3,8] x, float[8] b, float[2,2] w",
+        f"float[{','.join('opqrst'[:rank])}] y",
+    )
+    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
+    onnx.checker.check_model(made)
+    return made, text
+
+
+@pytest.mark.parametrize("target", ["-1, 3, 4, 2", "0, 3, 4, 2", "0, 0, -1, 2", "0, 0, 4, 2"])
+def test_a_size_that_is_copied_is_written_as_0(target: str) -> None:
+    made, text = compiled(target)
+    assert len(made.functions) == 1
+    random = np.random.default_rng(2)
+    for batch in (0, 2):
+        feeds = {
+            name: random.normal(size=size).astype(np.float32)
+            for name, size in (("x", (batch, 3, 8)), ("b", (8,)), ("w", (2, 2)))
+        }
+        if batch or target != "0, 0, -1, 2":  # ONNX Runtime has no rest beside an empty axis
+            (given,), (wanted,) = run_runtime(made, feeds), run_runtime(parse_onnx(text), feeds)
+            np.testing.assert_array_equal(given, wanted)
+
+
+@pytest.mark.parametrize(
+    ("target", "rank", "perm"),
+    [
+        ("-1, 6, 2, 2", 4, "0,2,1,3"),  # splits two axes
+        ("-1, 3, 4, 2", 4, "0,2,3,1"),  # no Transpose of rows behind it
+        ("-1, 4, 2", 3, "1,0,2"),  # merges, too
+    ],
+)
+def test_other_targets_stay(target: str, rank: int, perm: str) -> None:
+    made, _ = compiled(target, rank=rank, perm=perm)
+    assert not made.functions
+    stated = [
+        onnx.numpy_helper.to_array(entry.t).tolist()
+        for node in made.graph.node
+        for entry in node.attribute
+        if entry.name == "value"
+    ]
+    assert [int(each) for each in target.split(",")] in stated
