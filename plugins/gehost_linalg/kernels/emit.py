@@ -129,6 +129,8 @@ def _read(expr: Expr, extents: Sequence[Size], *, maybe: bool) -> Read:
     if isinstance(expr, Dim):
         return Read.along(expr.index)._replace(maybe=maybe)
     if isinstance(expr, Const):
+        if maybe and expr.value:
+            raise NotEmitted(f"place {expr.value} of an axis that may be broadcast is read")
         return Read((), expr.value, maybe=False, whole=False)
     if re.search("mod|div", str(expr)):
         raise NotEmitted(f"an operand is read at {expr}")
