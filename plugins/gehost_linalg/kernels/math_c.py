@@ -20,6 +20,17 @@ PRELUDE = r"""
 FN uint32_t bits_f32(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
 FN float f32_bits(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
 
+/* The lesser of two numbers of at least 0, by their bits, which is one instruction; loses a NaN. */
+FN float least_f32(float a, float b) {
+  int32_t m = (int32_t)bits_f32(a), n = (int32_t)bits_f32(b);
+  return f32_bits((uint32_t)(m < n ? m : n));
+}
+
+/* A number of at least 0 with the sign of x. */
+FN float signed_f32(float a, float x) {
+  return f32_bits(bits_f32(a) | (bits_f32(x) & 0x80000000u));
+}
+
 /* a b + c in one instruction, where the CPU has it. */
 #if defined(__FMA__) || defined(__aarch64__)
 #define MAD(a, b, c) __builtin_fmaf(a, b, c)
@@ -82,10 +93,9 @@ FN float log1p_f32(float x) {
 }
 """,
     "tanh_f32": r"""
+/* x P(x²) / Q(x²); where x² is cut off, the quotient is above 1. */
 FN float tanh_f32(float x) {
-  float c = x < -9.0f ? -9.0f : x;
-  c = c > 9.0f ? 9.0f : c;
-  float u = c * c;
+  float u = least_f32(x * x, 81.0f);
   float p = 2.5791354e-14f;
   p = MAD(p, u, -3.1748514e-11f);
   p = MAD(p, u, 4.5737078e-08f);
@@ -98,16 +108,14 @@ FN float tanh_f32(float x) {
   q = MAD(q, u, 0.028058426f);
   q = MAD(q, u, 0.47189245f);
   q = MAD(q, u, 1.0f);
-  float y = c * p / q;
-  y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
+  float y = signed_f32(least_f32(f32_bits(bits_f32(x * p / q) & 0x7fffffffu), 1.0f), x);
   return x != x ? x : y;
 }
 """,
     "erf_f32": r"""
+/* As tanh. */
 FN float erf_f32(float x) {
-  float c = x < -4.0f ? -4.0f : x;
-  c = c > 4.0f ? 4.0f : c;
-  float u = c * c;
+  float u = least_f32(x * x, 16.0f);
   float p = -1.3202219e-08f;
   p = MAD(p, u, 4.684775e-06f);
   p = MAD(p, u, 0.0003796088f);
@@ -121,8 +129,7 @@ FN float erf_f32(float x) {
   q = MAD(q, u, 0.11395843f);
   q = MAD(q, u, 0.49746552f);
   q = MAD(q, u, 1.0f);
-  float y = c * p / q;
-  y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
+  float y = signed_f32(least_f32(f32_bits(bits_f32(x * p / q) & 0x7fffffffu), 1.0f), x);
   return x != x ? x : y;
 }
 """,
