@@ -112,6 +112,11 @@ linalg-corpus: $(IREE)/installed
 kernels-fuzz: $(VENV)/installed
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -W ignore -m tests.plugins.linalg.kernels.fuzz --cc "gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined" $(FUZZ_ARGS)
 
+# The README's tables of kernels: groups, corpus, width 768 (of make bench-models). FIGURES_ARGS="groups --only Gelu" and more.
+.PHONY: kernels-figures
+kernels-figures: $(VENV)/installed
+	$(BIN)/python -W ignore -m tests.plugins.linalg.figures $(FIGURES_ARGS)
+
 # Kernels on 64-bit ARM, in an emulator (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user-static).
 .PHONY: kernels-arm64
 kernels-arm64: $(VENV)/installed

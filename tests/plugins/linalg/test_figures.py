@@ -1,0 +1,26 @@
+"""The command that measures the README's figures gives a row for each group."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.plugins.linalg.figures import GROUPS, group_model, rows
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_each_group_is_a_model(name: str, tmp_path: Path) -> None:
+    path, feeds = group_model(name, tmp_path)
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    assert {value.name for value in model.graph.input} == set(feeds)
+
+
+def test_a_group_is_compared_and_measured() -> None:
+    ((name, cells),) = rows("groups", "heads", 0.0, "native")
+    assert name == "bias + heads + Transpose"
+    assert re.fullmatch(r"\d+\.\d{3} \(\d+\.\d{3} to \d+\.\d{3}\)", cells[0])
+    assert cells[2] == "8"
