@@ -17,8 +17,10 @@ def state_splits(graph: Graph, context: CustomPassContext) -> None:
     """Write 0 for the sizes that a Reshape before a Transpose of rows copies."""
     for node in list(graph.nodes_of("Reshape")):
         target = _split_target(node)
+        if target is None:
+            continue
         region = Region.of_nodes([node])
-        if target is not None and isinstance(region, Region):
+        if isinstance(region, Region):
             builder = EsGraphBuilder(node.op)
             given = builder.CreateInputs(len(region.inputs))
             data = given[region.inputs.index(node.inputs[0])]
