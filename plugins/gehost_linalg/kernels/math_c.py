@@ -20,7 +20,7 @@ PRELUDE = r"""
 FN uint32_t bits_f32(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
 FN float f32_bits(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
 
-/* The lesser of two numbers of at least 0, by their bits, which is one instruction; loses a NaN. */
+/* The lesser of a and a positive b by their bits, which is one instruction; loses a NaN. */
 FN float least_f32(float a, float b) {
   int32_t m = (int32_t)bits_f32(a), n = (int32_t)bits_f32(b);
   return f32_bits((uint32_t)(m < n ? m : n));
@@ -43,8 +43,8 @@ FUNCTIONS: dict[str, str] = {
     "exp_f32": r"""
 /* exp(n ln2 + r) = 2^n exp(r); 2^n in two steps, as n may be no exponent of a float. */
 FN float exp_f32(float x) {
-  float c = x < -104.0f ? -104.0f : x;
-  c = c > 89.0f ? 89.0f : c;
+  uint32_t b = bits_f32(x), least = bits_f32(-104.0f); /* more below 0 is more as a number */
+  float c = least_f32(f32_bits(b < least ? b : least), 89.0f);
   float k = MAD(c, 0x1.715476p0f, 0x1.8p23f);
   uint32_t n = bits_f32(k) << 23; /* as an exponent, of 9 bits */
   k -= 0x1.8p23f;
@@ -56,7 +56,8 @@ FN float exp_f32(float x) {
   p = MAD(p, r, 0.5f);
   p = MAD(p, r * r, r) + 1.0f;
   uint32_t half = (uint32_t)((int32_t)n >> 24) << 23;
-  return f32_bits(bits_f32(p) + half) * f32_bits(n - half + 0x3f800000u);
+  float y = f32_bits(bits_f32(p) + half) * f32_bits(n - half + 0x3f800000u);
+  return x != x ? x : y;
 }
 """,
     "log_f32": r"""

@@ -17,7 +17,8 @@ from tests.plugins.linalg.kernels.fused_models import Array, fused_model, run, s
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 88.5, -88.5, 88.73, -87.5, -103.9, -105, 1e38, -1e38, 1, -1, 2, -2, 0.5,
-     -0.5, 1.5, 2.5, -1.5, 3, -3, 1e10, -1e10, 2**31, -(2**31), 9.3e18, 0.3, -0.7, 17, -17, -20, 30],
+     -0.5, 1.5, 2.5, -1.5, 3, -3, 1e10, -1e10, 2**31, -(2**31), 9.3e18, 0.3, -0.7, 17, -17, -20, 30,
+     *np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32)],  # NaNs with a payload
     np.float32,
 )  # fmt: skip
 
