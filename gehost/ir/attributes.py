@@ -29,7 +29,13 @@ class Attributes(Mapping[str, Any]):
         self._protos = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> Any:
-        return self._decode(self._protos[name])
+        proto = self._protos[name]
+        assert self._node is not None
+        if proto.type == _KIND.GRAPH:
+            return self._body(proto.g)
+        if proto.type == _KIND.GRAPHS:
+            return [self._body(graph) for graph in proto.graphs]
+        return attribute_value(proto, self._node.graph.model.base_dir)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._protos)
@@ -51,14 +57,6 @@ class Attributes(Mapping[str, Any]):
                 for name, proto in self._protos.items()
             )
         )
-
-    def _decode(self, proto: onnx.AttributeProto) -> Any:
-        assert self._node is not None
-        if proto.type == _KIND.GRAPH:
-            return self._body(proto.g)
-        if proto.type == _KIND.GRAPHS:
-            return [self._body(graph) for graph in proto.graphs]
-        return attribute_value(proto, self._node.graph.model.base_dir)
 
     def _body(self, graph: onnx.GraphProto) -> Graph:
         assert self._node is not None
