@@ -36,10 +36,10 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._entries: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._committed = 0
 
-    def record(self, undo: Callable[..., None], *arguments: Any) -> None:
+    def record(self, undo: Callable[..., object], *arguments: Any) -> None:
         """Record that ``undo(*arguments)`` undoes the edit that comes next."""
         self._entries.append((undo, arguments))
 
@@ -60,7 +60,7 @@ class Journal:
         """True while there are edits that can be undone."""
         return bool(self._entries)
 
-    def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
+    def since(self, mark: int) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
         """Return the uncommitted entries since ``mark``, oldest first."""
         return self._entries[max(mark - self._committed, 0) :]
 

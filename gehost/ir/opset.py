@@ -212,13 +212,9 @@ def _label(node: onnx.NodeProto) -> str:
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of its bodies."""
+    """Yield the nodes of a graph and of its bodies."""
     for node in graph.node:
-        yield from _with_bodies(node)
-
-
-def _with_bodies(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    yield node
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            yield from _nodes(body)
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _nodes(body)

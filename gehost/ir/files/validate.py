@@ -107,18 +107,13 @@ def _check_tensors(model: Model) -> None:
         if is_external(tensor):
             external.append(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING and element_bits(tensor.data_type) < 8:
-            _check_padding(tensor)
+            try:  # the unused bits of packed elements have to be zero
+                onnx.checker.check_tensor(tensor)
+            except onnx.checker.ValidationError as error:
+                raise ModelError(
+                    f"onnx.checker: {' '.join(str(error).split())}", hint="export the model again"
+                ) from error
     check_external(external, model.base_dir)
-
-
-def _check_padding(tensor: onnx.TensorProto) -> None:
-    """Check that unused bits of packed elements are zero, as required."""
-    try:
-        onnx.checker.check_tensor(tensor)
-    except onnx.checker.ValidationError as error:
-        raise ModelError(
-            f"onnx.checker: {' '.join(str(error).split())}", hint="export the model again"
-        ) from error
 
 
 def _check_functions(model: Model) -> None:
@@ -189,15 +184,15 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
-    """Return the message of ``onnx.checker`` on a model of these bytes."""
+    """Return the message of ``onnx.checker`` on a model of these bytes.
+
+    A large model, and one with a finding or external data, is checked as a copy without weights,
+    whose initializers become inputs.
+    """
     # the checker looks for external data in the wrong directory
     if content and b"location" not in content and not _ask_checker(content):
         return ""
-    return _finding_without_weights(_without_weights(proto))
-
-
-def _finding_without_weights(copy: onnx.ModelProto) -> str:
-    """Return the message on a copy without weights; its initializers become inputs."""
+    copy = _without_weights(proto)
     stated = {info.name for info in copy.graph.input}
     for tensor in copy.graph.initializer:  # an initializer without data would be an error
         if tensor.name not in stated:
