@@ -147,26 +147,23 @@ def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
         proto.type = _KIND.TYPE_PROTO
         proto.tp.CopyFrom(value)
     elif isinstance(value, Sequence):
-        _encode_list(proto, list(cast("Sequence[Any]", value)))
+        items = list(cast("Sequence[Any]", value))
+        if all(isinstance(item, _INTEGER) for item in items):
+            proto.type = _KIND.INTS
+            proto.ints.extend([int(item) for item in items])
+        elif all(isinstance(item, _NUMBER) for item in items):
+            proto.type = _KIND.FLOATS
+            proto.floats.extend([float(item) for item in items])
+        elif all(isinstance(item, str | bytes) for item in items):
+            proto.type = _KIND.STRINGS
+            proto.strings.extend([_raw(item) for item in items])
+        else:
+            raise TypeError(f'attribute "{name}": ONNX has no type for a list of mixed kinds')
     else:
         raise TypeError(
             f'attribute "{name}": ONNX has no type for values of {type(value).__name__}'
         )
     return proto
-
-
-def _encode_list(proto: onnx.AttributeProto, items: list[Any]) -> None:
-    if all(isinstance(item, _INTEGER) for item in items):
-        proto.type = _KIND.INTS
-        proto.ints.extend(int(item) for item in items)
-    elif all(isinstance(item, _NUMBER) for item in items):
-        proto.type = _KIND.FLOATS
-        proto.floats.extend(float(item) for item in items)
-    elif all(isinstance(item, str | bytes) for item in items):
-        proto.type = _KIND.STRINGS
-        proto.strings.extend(_raw(item) for item in items)
-    else:
-        raise TypeError(f'attribute "{proto.name}": ONNX has no type for a list of mixed kinds')
 
 
 def _raw(text: str | bytes) -> bytes:

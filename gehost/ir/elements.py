@@ -122,9 +122,12 @@ class ElementsOfModel:
                 return first
             return tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
         if node.op in _ELEMENTWISE and len(node.inputs) == 2:
+            pair = _broadcast(first, self.of(node.input(1), depth - 1))
+            if pair is None:
+                return None
             whole, sized = _ELEMENTWISE[node.op]
             operation = sized if value.dtype is DataType.INT64 else whole
-            return _computed(operation, first, self.of(node.input(1), depth - 1))
+            return tuple([operation(one, other) for one, other in zip(*pair, strict=True)])
         if node.op == "Expand":
             shape = self.of(node.input(1), depth - 1)
             if shape is None or len(shape) > 1 or len(first) != 1:
@@ -144,7 +147,16 @@ class ElementsOfModel:
                 node, first, [self.of(node.input(slot), depth - 1) for slot in range(1, 5)]
             )
         if node.op == "Where":
-            return _where(first, *[self.of(node.input(slot), depth - 1) for slot in (1, 2)])
+            chosen = [self.of(node.input(slot), depth - 1) for slot in (1, 2)]
+            columns = _broadcast(first, *chosen)
+            if columns is None:
+                return None
+            return tuple(
+                [
+                    a if a == b else None if test is None else a if test else b
+                    for test, a, b in zip(*columns, strict=True)
+                ]
+            )
         if node.op == "ConstantOfShape":
             return _constant_of_shape(node, first)
         if node.op == "ReduceProd":
@@ -176,23 +188,17 @@ def _constant(value: Value, kinds: str) -> Elements | None:
     return tuple([int(element) for element in array.flat])
 
 
-def _computed(
-    operation: _Operation, left: Elements | None, right: Elements | None
-) -> Elements | None:
-    """Apply an operation element by element, broadcasting the shorter operand."""
-    if (
-        left is None
-        or right is None
-        or (len(left) != len(right) and 1 not in (len(left), len(right)))
-    ):
+def _broadcast(*vectors: Elements | None) -> list[Elements] | None:
+    """Repeat single elements to the length of the others.
+
+    Returns None if a vector is unknown, or the lengths differ.
+    """
+    known = [vector for vector in vectors if vector is not None]
+    lengths = {len(vector) for vector in known} - {1}
+    if len(known) < len(vectors) or len(lengths) > 1:
         return None
-    count = max(len(left), len(right)) if left and right else 0
-    pairs = zip(
-        left * count if len(left) == 1 else left,
-        right * count if len(right) == 1 else right,
-        strict=False,
-    )
-    return tuple([operation(one, other) for one, other in pairs])
+    count = lengths.pop() if lengths else 1
+    return [vector * count if len(vector) == 1 else vector for vector in known]
 
 
 def _whole(number: int) -> Dim:
@@ -257,21 +263,6 @@ _ELEMENTWISE: Mapping[str, tuple[_Operation, _Operation]] = {
     "Sub": (_difference, _of_sizes(minus, _difference)),
 }
 """Operator → operation for 32-bit integers, and for 64-bit ones, which hold products of sizes."""
-
-
-def _where(condition: Elements, chosen: Elements | None, other: Elements | None) -> Elements | None:
-    if chosen is None or other is None:
-        return None
-    count = max(len(condition), len(chosen), len(other))
-    columns = [c * count if len(c) == 1 else c for c in (condition, chosen, other)]
-    if any(len(column) != count for column in columns):
-        return None
-    return tuple(
-        [
-            a if a == b else None if test is None else a if test else b
-            for test, a, b in zip(*columns, strict=True)
-        ]
-    )
 
 
 def _constant_of_shape(node: Node, shape: Elements) -> Elements | None:

@@ -21,7 +21,7 @@ from gehost.ir.files.utf8 import check_utf8
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.ir.tensors import check_data
-from gehost.ir.types import DataType, TensorType, ValueType
+from gehost.ir.types import DataType, TensorType
 
 # The newest opset of each ONNX domain that the installed onnx knows.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
@@ -132,30 +132,29 @@ def _check_defaults(graph: Graph) -> None:
     """Check that initializers of graph inputs have the inputs' types."""
     for value in graph.inputs:
         tensor = value.initializer
-        if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
+        if not isinstance(tensor, onnx.TensorProto) or value.type is None:
+            continue
+        stated, dims = value.type, list(tensor.dims)
+        fits = (
+            isinstance(stated, TensorType)
+            and stated.dtype in (DataType.UNDEFINED, tensor.data_type)
+            and (
+                stated.shape is None
+                or (
+                    len(stated.shape) == len(dims)
+                    and all(
+                        not isinstance(known, int) or known == dim
+                        for known, dim in zip(stated.shape, dims, strict=True)
+                    )
+                )
+            )
+        )
+        if not fits:
             raise ModelError(
-                f'graph input "{value.name}" is {value.type}, but its initializer is of '
-                f"element type {tensor.data_type} and shape {list(tensor.dims)}",
+                f'graph input "{value.name}" is {stated}, but its initializer is of '
+                f"element type {tensor.data_type} and shape {dims}",
                 hint="export the model again",
             )
-
-
-def _fits(stated: ValueType | None, tensor: onnx.TensorProto) -> bool:
-    if stated is None:
-        return True
-    if not isinstance(stated, TensorType) or stated.dtype not in (
-        DataType.UNDEFINED,
-        tensor.data_type,
-    ):
-        return False
-    dims = list(tensor.dims)
-    return stated.shape is None or (
-        len(stated.shape) == len(dims)
-        and all(
-            not isinstance(known, int) or known == dim
-            for known, dim in zip(stated.shape, dims, strict=True)
-        )
-    )
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
