@@ -420,7 +420,7 @@ def _python(value: Any) -> Any:
 
 
 def _require(found: _T | None, value: Value, problem: str) -> _T:
-    """Return what was found of a tensor; raise ``Unknown`` if it was nothing."""
+    """Return ``found``; raise ``Unknown`` with the problem if it is None."""
     if found is None:
         raise Unknown(problem.format(f'"{value.name}"'))
     return found

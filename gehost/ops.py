@@ -104,7 +104,7 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _kind_of_annotation(annotation: Any) -> _Kind | None:
-    """Return the kind of a plain, list or optional annotation, None for others."""
+    """Return the kind of a plain, list or optional annotation, else None."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     if optional := _OPTIONAL.fullmatch(name):
         name = optional["plain"] or optional["first"] or optional["second"]

@@ -1,4 +1,4 @@
-"""Sizes that ONNX's inference states and that the computed tensor may not have.
+"""Sizes that ONNX's inference states and computed tensors may not have.
 
 A doubt is an operator, a range of opsets, and conditions on one node. If all of them hold, gehost
 treats the sizes as unknown: clean-up folds none of them, and no proof uses them. The doubts are
@@ -68,7 +68,7 @@ class Statement(NamedTuple):
         return slot < len(self.present) and self.present[slot]
 
     def numbers(self, slot: int, attribute: str = "") -> list[Any] | None:
-        """Return the elements of a constant input, or, where it is absent, of the attribute."""
+        """Return the elements of a constant input, else of the attribute."""
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
@@ -332,7 +332,7 @@ def _reduced_axis_may_be_empty(s: Statement) -> bool:
 
 
 def _last_part_is_empty(s: Statement) -> bool:
-    """Whether the parts of a ``Split`` are so long that the last ones are empty or do not fit."""
+    """Whether a ``Split``'s last parts are empty or do not fit."""
     shape, count = s.shape(0), len(s.stated)
     axis: int = s.attributes.get("axis", 0)
     if shape is None or not -len(shape) <= axis < len(shape):
@@ -396,7 +396,7 @@ def _initial_batch_differs(s: Statement) -> bool:
 
 
 def _state_is_not_kernel(s: Statement) -> bool:
-    """Whether a causal convolution's state is not as long as the kernel less one."""
+    """Whether a causal convolution's state is not the kernel less one."""
     weights, state = s.shape(1), s.shape(3)
     if state is None or weights is None or len(state) != 3 or len(weights) != 3:
         return s.has(3)

@@ -19,7 +19,7 @@ _WITH_BODIES = ("If", "Loop", "Scan")
 
 
 def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
-    """Return nodes that inference refused, impossible types, and stated types that it contradicts.
+    """Return refused nodes, impossible types, and types that inference contradicts.
 
     ``onnx.checker`` with full checks refuses such models. One line each, at most 10, then the
     number of the others.
@@ -63,7 +63,7 @@ def _contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
 
 
 def _refusal(model: Model, node: Node) -> str:
-    """Return why an operator of ONNX refuses a node's input types; "" if it accepts them."""
+    """Return why ONNX's operator refuses a node's input types, or ""."""
     domain, op_type = split_op(node.op)
     version = model.opset(domain)
     if version is None or model.function(node.op) is not None:

@@ -335,7 +335,7 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
         walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
-        """Infer a call as a model of its own: nested bodies and computed shapes, too."""
+        """Infer a call as a model, with bodies and computed shapes."""
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry, self._doubts)

@@ -27,7 +27,7 @@ Types = Sequence[ValueType | None]
 
 
 def spelled_out(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node with what inference gets wrong written out: defaults, absent outputs."""
+    """Write out what inference gets wrong: a default, absent outputs."""
     lacks_onesided = (
         proto.op_type == "STFT"
         and proto.domain in ("", "ai.onnx")
@@ -74,7 +74,7 @@ def checked(op: str, types: Types, inferred: Types, ask: Callable[[Types], Types
 
 
 def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
-    """Return the types with a number for each symbol and each unknown size.
+    """Return types with a number for each symbol and unknown size.
 
     ``found`` gets the symbol for each number.
     """

@@ -116,7 +116,7 @@ def is_complete(known: ValueType | None) -> bool:
 
 
 def _by_elements(node: Node, source: _Shape | None) -> _Shape | None:
-    """Return a result's dimensions, as far as elements of the inputs give them."""
+    """Return a result's dimensions, as given by elements of its inputs."""
     if node.op == "Range":
         parts = [_elements(node.input(slot)) for slot in range(3)]
         start, limit, step = (
@@ -179,7 +179,7 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
 
 
 def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) -> list[Dim]:
-    """Return the dimensions with the one that may be copied replaced, if its entry cannot be 0.
+    """Use the entry, not the copied size, if it cannot be 0.
 
     If it were 0, the tensor would be empty; but the result, whose other sizes are not 0, would not
     be empty, so the node would fail.
@@ -200,7 +200,7 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
 
 
 def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
-    """Return the size of -1: the source's elements divided by those of the other dimensions.
+    """Return the size of -1: the elements that the others leave.
 
     The divisor is not 0 if the node does not fail.
 
@@ -244,7 +244,7 @@ def _broadcast(left: Dim, right: Dim) -> Dim:
 
 
 def _sliced(node: Node, source: _Shape) -> _Shape | None:
-    """Return the dimensions of a ``Slice``; a part with another step than 1 has any size."""
+    """Return a ``Slice``'s dimensions, None where a step is not 1."""
     given: list[Sequence[Dim] | None] = []
     for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
         if node.input(slot) is not None:

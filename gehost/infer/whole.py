@@ -243,7 +243,7 @@ def _forget_shapes(proto: onnx.TypeProto) -> None:
 
 
 def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """Return what is known of a value that has one of two types."""
+    """Return the common part of two types that a value may have."""
     if one == other or one is None or other is None:
         return one if one == other else None
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):

@@ -58,7 +58,7 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
 def refuse_contradiction(
     dims: Mapping[str, int], before: Sequence[str], after: Sequence[str]
 ) -> None:
-    """Refuse sizes with which inference has findings that the model did not have before.
+    """Refuse sizes with which inference has new findings.
 
     Raises:
         UsageError: names the first of them.
@@ -236,7 +236,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 
 
 def contradictions(proto: onnx.ModelProto) -> list[str]:
-    """Return what ONNX's shape inference finds wrong: at most one node, and Reshapes."""
+    """Return what ONNX's inference finds wrong: at most one node, and Reshapes."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     _name_nodes(lean.graph)
     found: list[str] = []
@@ -295,7 +295,7 @@ def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int | None]
 
 
 def _may_be_equal(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
-    """Whether some sizes in the place of None give both shapes equally many elements."""
+    """Whether both shapes may have equally many elements; None is any size."""
     one, other = (math.prod(size for size in shape if size is not None) for shape in (old, new))
     if None in old and None in new:
         return True

@@ -165,7 +165,7 @@ class ElementsOfModel:
 
 
 def _constant(value: Value, kinds: str) -> Elements | None:
-    """Return the elements of a small constant; of floats, only if they are small integers.
+    """Return the elements of a small constant, if whole numbers.
 
     Args:
         value: any value.

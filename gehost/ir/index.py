@@ -223,7 +223,7 @@ def _defined_twice(graph: Graph, name: str) -> ModelError:
 
 
 def _resolve_outside(graph: Graph, placeholder: Value) -> None:
-    """Replace the placeholder of a name that ``graph`` does not define by an outer value."""
+    """Replace an undefined name's placeholder by the value of an enclosing graph."""
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:

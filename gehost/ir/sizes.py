@@ -90,7 +90,7 @@ def quotient(total: Dim, part: Dim) -> Dim:
 
 
 def _exact_quotient(total: _Terms, part: _Terms) -> _Terms | None:
-    """Return the quotient by one term, or by an equal polynomial; None if it is not exact."""
+    """Divide by one term or an equal polynomial; None if not exact."""
     if len(part) != 1:
         return {(): 1} if total == part else None
     ((divisor, by),) = part.items()
