@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, Final, Protocol, Self, TypeAlias, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
 
 from gehost.ir.graph import Value
 from gehost.ir.types import DataType
+
+_T = TypeVar("_T")
 
 
 class Unknown(Exception):  # noqa: N818 - no error: the match is refused
@@ -79,7 +81,9 @@ class Item(Struct, frozen=True):
     index: Expression | int
 
     def at(self, matched: Matched) -> Any:
-        index = self.index if isinstance(self.index, int) else _index(self.index.at(matched))
+        index = self.index if isinstance(self.index, int) else known(self.index.at(matched))
+        if not isinstance(index, int):
+            raise Unknown(f"{index!r} is no index")
         if isinstance(self.of, TensorAttr) and self.of.name == "shape":  # one size, not all
             return _size(_item(_dims(matched.tensor(self.of.tensor)), index))
         return _item(self.of.at(matched), index)
@@ -415,50 +419,32 @@ def _python(value: Any) -> Any:
     return Stored(found, element.dtype) if type(found) is float else found
 
 
-def _dtype(value: Value) -> DtypeName:
-    if not value.dtype:
-        raise Unknown(f'the dtype of "{value.name}" is not known')
-    return _DTYPE_NAMES[value.dtype]
+def _require(found: _T | None, value: Value, problem: str) -> _T:
+    """Return ``found``; raise ``Unknown`` with the problem if it is None."""
+    if found is None:
+        raise Unknown(problem.format(f'"{value.name}"'))
+    return found
 
 
-def _elements(value: Value) -> Any:
-    if value.array is None:
-        raise Unknown(f'"{value.name}" is no constant')
-    return value.array.reshape(-1)
-
-
-def _producer_op(value: Value) -> str:
-    if value.producer is None:
-        raise Unknown(f'no operator computes "{value.name}"')
-    return value.producer.op
+def _dims(value: Value) -> tuple[Any, ...]:
+    return _require(value.shape, value, "the rank of {} is not known")
 
 
 TENSOR_ATTRIBUTES: Final[dict[str, Callable[[Value], Any]]] = {
     "shape": lambda value: [_size(dim) for dim in _dims(value)],
-    "dtype": _dtype,
-    "value": _elements,
+    "dtype": lambda value: _DTYPE_NAMES[
+        _require(value.dtype, value, "the dtype of {} is not known")
+    ],
+    "value": lambda value: _require(value.array, value, "{} is no constant").reshape(-1),
     "rank": lambda value: len(_dims(value)),
     "is_constant": lambda value: value.is_constant,
-    "op_type": _producer_op,
+    "op_type": lambda value: _require(value.producer, value, "no operator computes {}").op,
 }
 """``dtype`` is a ``DtypeName``; ``value`` the elements of a constant, flat."""
 
 
-def _dims(value: Value) -> tuple[Any, ...]:
-    if value.shape is None:
-        raise Unknown(f'the rank of "{value.name}" is not known')
-    return value.shape
-
-
 def _size(dim: Any) -> Any:
     return DimName(dim) if isinstance(dim, str) else dim
-
-
-def _index(value: Any) -> int:
-    index = known(value)
-    if not isinstance(index, int):
-        raise Unknown(f"{index!r} is no index")
-    return index
 
 
 def _item(of: Any, index: int) -> Any:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from operator import index
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias, cast
@@ -58,12 +59,11 @@ class _Kind:
     accepts: Callable[[Any], bool]
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, _FLAG) or (isinstance(value, _INTEGER) and value in (0, 1))
-
-
 _SCALARS: dict[type[Any], _Kind] = {
-    bool: _Kind("True or False", _is_flag),
+    bool: _Kind(
+        "True or False",
+        lambda value: isinstance(value, _FLAG) or (isinstance(value, _INTEGER) and value in (0, 1)),
+    ),
     int: _Kind("an integer", lambda value: isinstance(value, _INTEGER)),
     float: _Kind(
         "a number", lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool)
@@ -103,8 +103,8 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
     return _Kind("a list" if entry is None else f"a list, each entry {entry.wanted}", accepts)
 
 
-def _annotated(annotation: Any) -> _Kind | None:
-    """Return the kind of a plain, list or optional annotation, None for others."""
+def _kind_of_annotation(annotation: Any) -> _Kind | None:
+    """Return the kind of a plain, list or optional annotation, else None."""
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     if optional := _OPTIONAL.fullmatch(name):
         name = optional["plain"] or optional["first"] or optional["second"]
@@ -155,7 +155,7 @@ class OpDef:
         for name, default in self.attributes.items():
             kind = _kind_of(default)
             if kind is None and name in annotations:
-                kind = _annotated(annotations[name].annotation)
+                kind = _kind_of_annotation(annotations[name].annotation)
             if kind is not None:
                 found[name] = kind
         return found
@@ -446,12 +446,16 @@ class OpRegistry:
         suspects = self._suspects.get(op)
         if suspects is None:
             domain, _, op_type = op.rpartition("::")
-            suspects = self._suspects[op] = [
-                each
-                for declared in self._by_type.values()
-                for each in declared
-                if _may_mean(domain, op_type, each.name.rpartition("::")[0], each.op_type)
-            ]
+            suspects = list[OpDef]()
+            for each in chain.from_iterable(self._by_type.values()):
+                known_domain = each.name.rpartition("::")[0]
+                if domain == known_domain:
+                    is_near = is_misspelled(op_type, each.op_type)
+                else:
+                    is_near = op_type == each.op_type and is_similar(domain, known_domain)
+                if is_near:
+                    suspects.append(each)
+            self._suspects[op] = suspects
         if not suspects:
             return None
         vendor = _vendor_of(str(where))
@@ -459,12 +463,6 @@ class OpRegistry:
             (each for each in suspects if _vendor_of(each.origin) in ("", vendor)),
             None,
         )
-
-
-def _may_mean(domain: str, op_type: str, known_domain: str, known_type: str) -> bool:
-    if domain == known_domain:
-        return is_misspelled(op_type, known_type)
-    return op_type == known_type and is_similar(domain, known_domain)
 
 
 _NOTHING: frozenset[tuple[Any, Any]] = frozenset()

@@ -163,7 +163,7 @@ def assert_fuses(
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
-    """Assert that the pass rewrites ``count`` times; None: any number of times but 0.
+    """Assert that the pass rewrites ``count`` times; None: at least once.
 
     It keeps the numbers and is stable. Returns the result, without clean-up: constants that
     nothing reads any more are still there.
@@ -278,7 +278,7 @@ def _loaded(
     contents: _Contents,  # noqa: ARG001 - changed files are loaded again
     plugins: tuple[tuple[str, ModuleType], ...] | None,
 ) -> Host:
-    """Load the vendors and plugins once for all calls; None: the installed plugins."""
+    """Load vendors and plugins once for all calls; None: installed plugins."""
     return Host(HostOptions(vendors=roots, plugins=plugins is None), plugins or ())
 
 

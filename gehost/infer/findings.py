@@ -5,8 +5,6 @@ A compile can go on despite them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 
 from gehost.infer.local import Inferrer
@@ -21,37 +19,34 @@ _WITH_BODIES = ("If", "Loop", "Scan")
 
 
 def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
-    """Return nodes that inference refused, impossible types, and stated types that it contradicts.
+    """Return refused nodes, impossible types, and types that inference contradicts.
 
     ``onnx.checker`` with full checks refuses such models. One line each, at most 10, then the
     number of the others.
     """
-    found = list(dict.fromkeys(_findings(model, inferrer)))
-    if len(found) > _MOST:
-        found[_MOST:] = [f"types: {len(found) - _MOST} more findings of this kind"]
-    return found
-
-
-def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
+    found: list[str] = []
     for graph in model.graphs:
         for info in (*graph.proto.input, *graph.proto.output, *graph.proto.value_info):
-            sizes = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-            if any(size < 0 for size in sizes):
-                yield f'types: "{info.name}" has the negative size {min(sizes)}'
+            smallest = min((dim.dim_value for dim in info.type.tensor_type.shape.dim), default=0)
+            if smallest < 0:
+                found.append(f'types: "{info.name}" has the negative size {smallest}')
         for info in (*graph.proto.output, *graph.proto.value_info):
             value = graph.values.get(info.name)
             known = None if value is None else value.type
             if isinstance(known, TensorType) and _contradicts(info.type, known):
                 stated = decode_type(info.type)
-                yield f'types: "{info.name}" is stated as {stated}, and inferred as {known}'
+                found.append(f'types: "{info.name}" is stated as {stated}, and inferred as {known}')
     refused = dict(inferrer.failures)
     for graph in model.graphs:
         for op in _WITH_BODIES:
             for node in graph.by_op.get(op, ()):
                 if node not in refused and (why := _refusal(model, node)):
                     refused[node] = why
-    for node, why in refused.items():
-        yield f"types of {node.label} ({node.op}): {why}"
+    found += [f"types of {node.label} ({node.op}): {why}" for node, why in refused.items()]
+    found = list(dict.fromkeys(found))
+    if len(found) > _MOST:
+        found[_MOST:] = [f"types: {len(found) - _MOST} more findings of this kind"]
+    return found
 
 
 def _contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
@@ -68,7 +63,7 @@ def _contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
 
 
 def _refusal(model: Model, node: Node) -> str:
-    """Return why an operator of ONNX refuses a node's input types; "" if it accepts them."""
+    """Return why ONNX's operator refuses a node's input types, or ""."""
     domain, op_type = split_op(node.op)
     version = model.opset(domain)
     if version is None or model.function(node.op) is not None:
@@ -77,10 +72,12 @@ def _refusal(model: Model, node: Node) -> str:
     if schema is None:
         return ""
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    parameters = list(schema.inputs)
+    if parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        parameters += parameters[-1:] * len(node.inputs)
     bound: dict[str, str] = {}
-    for slot, value in enumerate(node.inputs):
-        parameter = _parameter(schema, slot)
-        if value is None or parameter is None or not isinstance(value.type, TensorType):
+    for slot, (value, parameter) in enumerate(zip(node.inputs, parameters, strict=False)):
+        if value is None or not isinstance(value.type, TensorType):
             continue
         if not value.type.dtype:
             continue
@@ -91,12 +88,3 @@ def _refusal(model: Model, node: Node) -> str:
         if kind in allowed and parameter.is_homogeneous and bound.setdefault(kind, given) != given:
             return f"input {slot} is {given}, and another one {bound[kind]}"
     return ""
-
-
-def _parameter(schema: onnx.defs.OpSchema, slot: int) -> onnx.defs.OpSchema.FormalParameter | None:
-    """Return the formal input of a slot; a variadic last one repeats."""
-    inputs = schema.inputs
-    if slot < len(inputs):
-        return inputs[slot]
-    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
-    return inputs[-1] if inputs and inputs[-1].option == variadic else None

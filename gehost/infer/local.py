@@ -262,7 +262,7 @@ class Inferrer:
         if (
             schema is None
             or is_scan(op, version)
-            or grows_too_much(op, [_shape_of(known) for known in types])
+            or grows_too_much(op, [k.shape if isinstance(k, TensorType) else None for k in types])
             or miscounts_outputs(proto)
         ):
             return (None,) * len(proto.output)
@@ -306,24 +306,28 @@ class Inferrer:
             raise InferenceFailed(
                 f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
             )
-        known = self._step_by_step(op, body, call, types, arrays)
+        known = self._infer_stepwise(op, body, call, types, arrays)
         if (
             self.walk is None
             or all(map(is_complete, known))
-            or not any(map(_is_beyond_steps, body.node))
+            or not any(  # more than the inputs' types may decide these nodes' types
+                node.op_type in REFINED
+                or any(entry.type in GRAPH_KINDS for entry in node.attribute)
+                for node in body.node
+            )
         ):
             return known
         self._inside.add(op)
         try:
             return tuple(
-                map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk))
+                map(merge_types, known, self._infer_as_model(body, call, types, arrays, self.walk))
             )
         except ModelError:  # the body has names that no model may have
             return known
         finally:
             self._inside.discard(op)
 
-    def _as_a_model(
+    def _infer_as_model(
         self,
         body: onnx.FunctionProto,
         call: onnx.NodeProto,
@@ -331,10 +335,7 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
         walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
-        """Infer a call as a model of its own.
-
-        Nested bodies and computed shapes are included.
-        """
+        """Infer a call as a model, with bodies and computed shapes."""
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry, self._doubts)
@@ -350,7 +351,7 @@ class Inferrer:
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
 
-    def _step_by_step(
+    def _infer_stepwise(
         self,
         op: str,
         body: onnx.FunctionProto,
@@ -388,11 +389,6 @@ def is_scan(op: str, version: int | None) -> bool:
     return op == "Scan" and (version or 0) >= _SCAN_WITHOUT_BATCH
 
 
-def _is_beyond_steps(node: onnx.NodeProto) -> bool:
-    """Whether more than the inputs' types may decide a node's types."""
-    return node.op_type in REFINED or any(entry.type in GRAPH_KINDS for entry in node.attribute)
-
-
 def _ask_onnx(
     schema: onnx.defs.OpSchema,
     proto: onnx.NodeProto,
@@ -409,7 +405,7 @@ def _ask_onnx(
             )
             if array is not None:
                 given_data[name] = tensors.from_numpy(array, name)
-    named = spelled_out(_with_all_outputs(proto))
+    named = spelled_out(proto)
     try:
         inferred = onnx.shape_inference.infer_node_outputs(
             schema, named, given_types, given_data, opset_imports=imports
@@ -421,7 +417,8 @@ def _ask_onnx(
         ValueError,
     ) as error:
         unknown = any(
-            name and _lacks_dtype(known) for name, known in zip(proto.input, types, strict=True)
+            name and (known is None or (isinstance(known, TensorType) and not known.dtype))
+            for name, known in zip(proto.input, types, strict=True)
         )
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
             # the cause may be an unknown input type, or a tensor that a body captures
@@ -464,29 +461,6 @@ def _function_of(
     return onnx.FunctionProto.FromString(
         functions.get_context_dependent_function(proto.SerializeToString(), given)
     )
-
-
-def _lacks_dtype(known: ValueType | None) -> bool:
-    return known is None or (isinstance(known, TensorType) and not known.dtype)
-
-
-def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
-    return known.shape if isinstance(known, TensorType) else None
-
-
-def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node with names for absent outputs.
-
-    ONNX refuses an absent first output.
-    """
-    if "" not in proto.output:
-        return proto
-    copy = onnx.NodeProto()
-    copy.CopyFrom(proto)
-    for slot, name in enumerate(copy.output):
-        if not name:
-            copy.output[slot] = f"absent{slot}"
-    return copy
 
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
@@ -575,8 +549,5 @@ def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
 def _small(array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
     if array is None or array.dtype == object:
         return None
-    return (
-        array
-        if array.nbytes <= (_DATA_LIMIT if array.dtype.kind in "iub" else _SCALES_LIMIT)
-        else None
-    )
+    limit = _DATA_LIMIT if array.dtype.kind in "iub" else _SCALES_LIMIT
+    return array if array.nbytes <= limit else None

@@ -2,7 +2,8 @@
 
 1. ``STFT``: it treats an absent ``onesided`` as 0, though the operator's default is 1. So the
    default is written out.
-2. ``Attention``: it computes with sizes that are not numbers as if they were 0 (the past's length
+2. It refuses a node whose first output is absent. So absent outputs get names.
+3. ``Attention``: it computes with sizes that are not numbers as if they were 0 (the past's length
    plus the present's, heads times their size). So it runs twice with different numbers in their
    place; sizes that are equal both times, or stand for the same symbol, are right.
 
@@ -26,16 +27,19 @@ Types = Sequence[ValueType | None]
 
 
 def spelled_out(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node with the defaults written out that inference gets wrong."""
-    if (
-        proto.op_type != "STFT"
-        or proto.domain not in ("", "ai.onnx")
-        or any(entry.name == "onesided" for entry in proto.attribute)
-    ):
+    """Write out what inference gets wrong: a default, absent outputs."""
+    lacks_onesided = (
+        proto.op_type == "STFT"
+        and proto.domain in ("", "ai.onnx")
+        and all(entry.name != "onesided" for entry in proto.attribute)
+    )
+    if not lacks_onesided and "" not in proto.output:
         return proto
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
-    copy.attribute.append(onnx.helper.make_attribute("onesided", 1))
+    if lacks_onesided:
+        copy.attribute.append(onnx.helper.make_attribute("onesided", 1))
+    copy.output[:] = [name or f"absent{slot}" for slot, name in enumerate(proto.output)]
     return copy
 
 
@@ -48,7 +52,10 @@ def checked(op: str, types: Types, inferred: Types, ask: Callable[[Types], Types
         inferred: the result of inference for them.
         ask: runs inference for other input types; None if it refuses them.
     """
-    if op not in _COMPUTED or all(_is_static(known) for known in types if known is not None):
+    if op not in _COMPUTED or all(
+        known is None or (isinstance(known, TensorType) and known.size is not None)
+        for known in types
+    ):
         return inferred
     numbers: list[dict[int, str | None]] = [{}, {}]
     answers = [ask(_numbered(types, offset, found)) for offset, found in enumerate(numbers)]
@@ -66,14 +73,8 @@ def checked(op: str, types: Types, inferred: Types, ask: Callable[[Types], Types
     ]
 
 
-def _is_static(known: ValueType) -> bool:
-    return isinstance(known, TensorType) and known.size is not None
-
-
 def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
-    """Return the types with numbers for unknown sizes.
-
-    Each symbol and each unknown size has one.
+    """Return types with a number for each symbol and unknown size.
 
     ``found`` gets the symbol for each number.
     """

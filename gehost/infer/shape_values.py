@@ -6,6 +6,7 @@ The arithmetic is sums, products and slices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TypeAlias
 
 import onnx
@@ -51,7 +52,12 @@ def refine(
         return inferred
     source = types[0] if types else None
     shape = _by_elements(node, source.shape if isinstance(source, TensorType) else None)
-    dtype = inferred.dtype if isinstance(inferred, TensorType) else _result_dtype(node, source)
+    if isinstance(inferred, TensorType):
+        dtype = inferred.dtype
+    elif node.op == "ConstantOfShape":
+        dtype = DataType.FLOAT if "value" not in node.attrs else DataType.UNDEFINED
+    else:
+        dtype = source.dtype if isinstance(source, TensorType) else DataType.UNDEFINED
     if shape is None or not dtype:
         return inferred
     return merge_types(inferred, TensorType(dtype, shape))
@@ -106,18 +112,17 @@ def is_complete(known: ValueType | None) -> bool:
     )
 
 
-def _result_dtype(node: Node, source: ValueType | None) -> DataType:
-    if node.op == "ConstantOfShape":
-        return DataType.FLOAT if "value" not in node.attrs else DataType.UNDEFINED
-    return source.dtype if isinstance(source, TensorType) else DataType.UNDEFINED
-
-
 # by elements
 
 
 def _by_elements(node: Node, source: _Shape | None) -> _Shape | None:
+    """Return a result's dimensions, as given by elements of its inputs."""
     if node.op == "Range":
-        return _counted(node)
+        parts = [_elements(node.input(slot)) for slot in range(3)]
+        start, limit, step = (
+            part[0] if part is not None and len(part) == 1 else None for part in parts
+        )
+        return (_nonnegative(minus(limit, start)),) if step == 1 else None
     if node.op == "Slice":
         return None if source is None else _sliced(node, source)
     wanted = _elements(node.input(0 if node.op == "ConstantOfShape" else 1))
@@ -132,7 +137,10 @@ def _by_elements(node: Node, source: _Shape | None) -> _Shape | None:
     sizes = tuple([_nonnegative(dim) for dim in wanted])
     if node.op == "ConstantOfShape":
         return sizes
-    return None if source is None else _expanded(sizes, source)
+    if source is None:
+        return None
+    pairs = zip_longest(reversed(source), reversed(sizes), fillvalue=1)
+    return tuple([_broadcast(a, b) for a, b in pairs][::-1])
 
 
 def _elements(value: Value | None) -> Elements | None:
@@ -171,9 +179,7 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
 
 
 def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) -> list[Dim]:
-    """Return the dimensions without copies.
-
-    A possibly copied one is replaced if it cannot be 0.
+    """Use the entry, not the copied size, if it cannot be 0.
 
     If it were 0, the tensor would be empty; but the result, whose other sizes are not 0, would not
     be empty, so the node would fail.
@@ -194,9 +200,7 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
 
 
 def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
-    """Return the size of -1.
-
-    It is the number of the source's elements divided by those of the other dimensions.
+    """Return the size of -1: the elements that the others leave.
 
     The divisor is not 0 if the node does not fail.
 
@@ -227,14 +231,6 @@ def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) 
     return size if is_positive(total) else or_another(size, len(source), *source, *rest)
 
 
-def _expanded(wanted: Elements, source: _Shape) -> _Shape:
-    rank = max(len(source), len(wanted))
-    pairs = zip(
-        (1,) * (rank - len(source)) + source, (1,) * (rank - len(wanted)) + wanted, strict=True
-    )
-    return tuple([_broadcast(a, b) for a, b in pairs])
-
-
 def _broadcast(left: Dim, right: Dim) -> Dim:
     if left == 1:
         return right
@@ -247,23 +243,8 @@ def _broadcast(left: Dim, right: Dim) -> Dim:
     return settled_by(left, right)
 
 
-def _counted(node: Node) -> _Shape | None:
-    """Return the length of a ``Range`` with step 1."""
-    parts = [_elements(node.input(slot)) for slot in range(3)]
-    start, limit, step = (
-        part[0] if part is not None and len(part) == 1 else None for part in parts
-    )
-    if step != 1:
-        return None
-    length = minus(limit, start)
-    return (length,) if is_size(length) else (None,)
-
-
 def _sliced(node: Node, source: _Shape) -> _Shape | None:
-    """Return the dimensions of a ``Slice``.
-
-    It takes leading parts, or ranges with step 1.
-    """
+    """Return a ``Slice``'s dimensions, None where a step is not 1."""
     given: list[Sequence[Dim] | None] = []
     for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
         if node.input(slot) is not None:
@@ -287,11 +268,11 @@ def _sliced(node: Node, source: _Shape) -> _Shape | None:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not isinstance(axis, int) or not -len(dims) <= axis < len(dims):
             return None
-        dims[axis] = _part(dims[axis], start, end) if step == 1 else None
+        dims[axis] = _part_length(dims[axis], start, end) if step == 1 else None
     return tuple(dims)
 
 
-def _part(size: Dim, start: Dim, end: Dim) -> Dim:
+def _part_length(size: Dim, start: Dim, end: Dim) -> Dim:
     """Return the length of an axis's part from ``start`` to ``end``."""
     if size is None or start is None or end is None:
         return None
@@ -315,10 +296,8 @@ def _by_sizes(
     """Return a result's dimensions, computing those that inference left open."""
     if op == "Flatten":
         axis = _integer(proto, "axis", 1)
-        rank = len(shapes[0])
-        if not -rank <= axis <= rank:
+        if not -len(shapes[0]) <= axis <= len(shapes[0]):
             return result
-        axis += rank if axis < 0 else 0
         parts = product(shapes[0][:axis]), product(shapes[0][axis:])
         return tuple([a if a is not None else b for a, b in zip(result, parts, strict=True)])
     rank = len(result)

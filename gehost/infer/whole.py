@@ -67,10 +67,7 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
-        except (
-            InferenceFailed,
-            ModelError,
-        ) as error:  # impossible types, or unreadable constants
+        except (InferenceFailed, ModelError) as error:  # impossible types, unreadable constants
             inferrer.failures[node] = str(error)
             continue
         if inferrer.failures:  # a body may be inferred again with other types
@@ -122,28 +119,17 @@ def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
     counted = [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None)]
     end = _in_repeated(node.bodies[0], 1, inferrer, begin, before=counted)
     scanned = [_with_axis(known, 0, None) for known in end[len(begin) :]]
-    if not _runs_at_least_once(node):
-        scanned = list(map(_of_any_size, scanned))
+    limits = [value for value in (node.input(0), node.input(1)) if value is not None]
+    arrays = [small_array(value) for value in limits]
+    if not all(array is not None and array.size == 1 and array.item() > 0 for array in arrays):
+        # without an iteration, ONNX Runtime makes all sizes of these outputs 0
+        scanned = [
+            TensorType(known.dtype, (None,) * len(known.shape))
+            if isinstance(known, TensorType) and known.shape is not None
+            else known
+            for known in scanned
+        ]
     return [*map(_either, begin, end), *scanned]
-
-
-def _runs_at_least_once(loop: Node) -> bool:
-    """Whether a Loop has an iteration.
-
-    Without one, ONNX Runtime makes its outputs of size 0.
-    """
-    count, condition = loop.input(0), loop.input(1)
-    arrays = [None if value is None else small_array(value) for value in (count, condition)]
-    return all(
-        value is None or (array is not None and array.size == 1 and array.item() > 0)
-        for value, array in zip((count, condition), arrays, strict=True)
-    )
-
-
-def _of_any_size(known: ValueType | None) -> ValueType | None:
-    if isinstance(known, TensorType) and known.shape is not None:
-        return TensorType(known.dtype, (None,) * len(known.shape))
-    return known
 
 
 def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
@@ -152,12 +138,21 @@ def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
     count = len(types) - attributes.get("num_scan_inputs", 0)
     begin, scanned = types[:count], types[count:]
     axes = attributes.get("scan_input_axes") or [0] * len(scanned)
-    slices = [_without_axis(known, axis) for known, axis in zip(scanned, axes, strict=False)]
-    end = _in_repeated(node.bodies[0], 0, inferrer, begin, behind=[known for known, _ in slices])
+    slices: list[ValueType | None] = []
+    length: Dim = None  # the number of slices
+    for known, axis in zip(scanned, axes, strict=False):
+        if (
+            isinstance(known, TensorType)
+            and known.shape is not None
+            and -len(known.shape) <= axis < len(known.shape)
+        ):
+            dims = list(known.shape)
+            length = more_specific(length, dims.pop(axis))
+            slices.append(TensorType(known.dtype, tuple(dims)))
+        else:
+            slices.append(_of_any_shape(known))
+    end = _in_repeated(node.bodies[0], 0, inferrer, begin, behind=slices)
     places = attributes.get("scan_output_axes") or [0] * (len(end) - count)
-    length: Dim = None
-    for _, found in slices:
-        length = more_specific(length, found)
     stacked = [
         _with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)
     ]
@@ -193,7 +188,7 @@ def _in_repeated(
             _in_body(body, [*before, *states, *behind], inferrer)
             end = [value.type for value in body.outputs[skipped:]]
             held = [
-                _as_unknown_as(value.type, state)
+                _forget_open_sizes(value.type, state)
                 for value, state in zip(inputs, states, strict=False)
             ]
             left = list(map(_either, held, end))
@@ -210,7 +205,7 @@ def _in_repeated(
     return [value.type for value in body.outputs[skipped:]]
 
 
-def _as_unknown_as(known: ValueType | None, other: ValueType | None) -> ValueType | None:
+def _forget_open_sizes(known: ValueType | None, other: ValueType | None) -> ValueType | None:
     """Return a type without the sizes that ``other`` leaves open."""
     if not isinstance(known, TensorType) or not isinstance(other, TensorType):
         return known
@@ -248,10 +243,7 @@ def _forget_shapes(proto: onnx.TypeProto) -> None:
 
 
 def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """Return the common type of two alternatives.
-
-    The value has one type or the other.
-    """
+    """Return the common part of two types that a value may have."""
     if one == other or one is None or other is None:
         return one if one == other else None
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
@@ -265,18 +257,6 @@ def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
         one.dtype,
         tuple([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]),
     )
-
-
-def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None, Dim]:
-    """Return the type of a slice, and the number of slices."""
-    if (
-        not isinstance(known, TensorType)
-        or known.shape is None
-        or not -len(known.shape) <= axis < len(known.shape)
-    ):
-        return _of_any_shape(known), None
-    axis %= len(known.shape)
-    return TensorType(known.dtype, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
 
 
 def _with_axis(known: ValueType | None, axis: int, length: Dim) -> ValueType | None:

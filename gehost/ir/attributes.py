@@ -29,7 +29,13 @@ class Attributes(Mapping[str, Any]):
         self._protos = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> Any:
-        return self._decode(self._protos[name])
+        proto = self._protos[name]
+        assert self._node is not None
+        if proto.type == _KIND.GRAPH:
+            return self._body(proto.g)
+        if proto.type == _KIND.GRAPHS:
+            return [self._body(graph) for graph in proto.graphs]
+        return attribute_value(proto, self._node.graph.model.base_dir)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._protos)
@@ -51,14 +57,6 @@ class Attributes(Mapping[str, Any]):
                 for name, proto in self._protos.items()
             )
         )
-
-    def _decode(self, proto: onnx.AttributeProto) -> Any:
-        assert self._node is not None
-        if proto.type == _KIND.GRAPH:
-            return self._body(proto.g)
-        if proto.type == _KIND.GRAPHS:
-            return [self._body(graph) for graph in proto.graphs]
-        return attribute_value(proto, self._node.graph.model.base_dir)
 
     def _body(self, graph: onnx.GraphProto) -> Graph:
         assert self._node is not None
@@ -149,26 +147,23 @@ def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
         proto.type = _KIND.TYPE_PROTO
         proto.tp.CopyFrom(value)
     elif isinstance(value, Sequence):
-        _encode_list(proto, list(cast("Sequence[Any]", value)))
+        items = list(cast("Sequence[Any]", value))
+        if all(isinstance(item, _INTEGER) for item in items):
+            proto.type = _KIND.INTS
+            proto.ints.extend([int(item) for item in items])
+        elif all(isinstance(item, _NUMBER) for item in items):
+            proto.type = _KIND.FLOATS
+            proto.floats.extend([float(item) for item in items])
+        elif all(isinstance(item, str | bytes) for item in items):
+            proto.type = _KIND.STRINGS
+            proto.strings.extend([_raw(item) for item in items])
+        else:
+            raise TypeError(f'attribute "{name}": ONNX has no type for a list of mixed kinds')
     else:
         raise TypeError(
             f'attribute "{name}": ONNX has no type for values of {type(value).__name__}'
         )
     return proto
-
-
-def _encode_list(proto: onnx.AttributeProto, items: list[Any]) -> None:
-    if all(isinstance(item, _INTEGER) for item in items):
-        proto.type = _KIND.INTS
-        proto.ints.extend(int(item) for item in items)
-    elif all(isinstance(item, _NUMBER) for item in items):
-        proto.type = _KIND.FLOATS
-        proto.floats.extend(float(item) for item in items)
-    elif all(isinstance(item, str | bytes) for item in items):
-        proto.type = _KIND.STRINGS
-        proto.strings.extend(_raw(item) for item in items)
-    else:
-        raise TypeError(f'attribute "{proto.name}": ONNX has no type for a list of mixed kinds')
 
 
 def _raw(text: str | bytes) -> bytes:

@@ -27,7 +27,7 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
         ModelError: a call in a function has too many inputs or outputs; a function calls itself,
             directly or not; or the inlined calls have too many nodes.
     """
-    calls = {op: _operators(function.node, functions) for op, function in functions.items()}
+    calls = {op: _count_operators(function.node, functions) for op, function in functions.items()}
     sizes: dict[str, int] = {}
     try:
         order = list(
@@ -68,7 +68,7 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
             )
 
 
-def _operators(
+def _count_operators(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.FunctionProto]
 ) -> Counter[str]:
     """Count nodes by operator, nested bodies included; check function calls."""

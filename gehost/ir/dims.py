@@ -50,7 +50,7 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
     sizes = _sizes(proto.graph, dims)
     for name, shape in _shapes(proto.graph):
         for dim in shape.dim:
-            _fix(dim, sizes, name)
+            _fix_dim(dim, sizes, name)
     _check_initializers(proto.graph)
     refuse_contradiction(dims, before, contradictions(proto) if dims else [])
 
@@ -58,7 +58,7 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
 def refuse_contradiction(
     dims: Mapping[str, int], before: Sequence[str], after: Sequence[str]
 ) -> None:
-    """Refuse sizes with which inference has findings that the model did not have before.
+    """Refuse sizes with which inference has new findings.
 
     Raises:
         UsageError: names the first of them.
@@ -83,11 +83,9 @@ def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
     for name, size in dims.items():
         symbol = name
         if name not in symbols:
-            dim = _input_dim(inputs, name)
-            if dim is None:
-                raise UsageError(f"--dim {name}={size}: {_unknown(name, inputs, symbols)}")
+            dim = _dim_of_input(inputs, symbols, name, size)
             symbol = dim.dim_param
-            parts = _symbols(symbol) & symbols - {symbol}
+            parts = _names(_expression(symbol)) & symbols - {symbol}
             if parts:
                 raise UsageError(
                     f'--dim {name}={size}: this dimension is "{symbol}"',
@@ -106,22 +104,21 @@ def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
     return sizes
 
 
-def _input_dim(
-    inputs: Mapping[str, onnx.TypeProto.Tensor], name: str
-) -> onnx.TensorShapeProto.Dimension | None:
-    """Return the dimension of ``INPUT:AXIS``; None if there is none."""
-    known, _, axis = name.rpartition(":")
-    if known not in inputs or not re.fullmatch(r"-?\d+", axis):
-        return None
-    shape = inputs[known].shape.dim
-    return shape[int(axis)] if -len(shape) <= int(axis) < len(shape) else None
+def _dim_of_input(
+    inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: set[str], name: str, size: int
+) -> onnx.TensorShapeProto.Dimension:
+    """Return the dimension of ``INPUT:AXIS``.
 
-
-def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: set[str]) -> str:
-    """Return the message for a name that no open dimension has."""
+    Raises:
+        UsageError: no open dimension has this name.
+    """
+    where = f"--dim {name}={size}"
     known, _, axis = name.rpartition(":")
     if known in inputs and re.fullmatch(r"-?\d+", axis):
-        return f'input "{known}" has {len(inputs[known].shape.dim)} dimensions'
+        shape = inputs[known].shape.dim
+        if -len(shape) <= int(axis) < len(shape):
+            return shape[int(axis)]
+        raise UsageError(f'{where}: input "{known}" has {len(shape)} dimensions')
     unnamed = [
         f"{known}:{axis}"
         for known, kind in inputs.items()
@@ -134,7 +131,7 @@ def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: se
         hint = f"did you mean {' or '.join(near)}?"
     else:
         hint = f"open are {', '.join(listed)}" if listed else "none is open"
-    return f"no input has an open dimension of this name; {hint}"
+    raise UsageError(f"{where}: no input has an open dimension of this name; {hint}")
 
 
 def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto]]:
@@ -162,7 +159,7 @@ def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
         yield from _shapes_of(kind.map_type.value_type)
 
 
-def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: str) -> None:
+def _fix_dim(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: str) -> None:
     """Set the size of one dimension if its symbols have one."""
     text = dim.dim_param
     if not text:
@@ -171,9 +168,7 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
         dim.dim_value = sizes[text]
         return
     tree = _expression(text)
-    if tree is None or not any(
-        isinstance(part, ast.Name) and part.id in sizes for part in ast.walk(tree)
-    ):
+    if tree is None or _names(tree).isdisjoint(sizes):
         return
     found = _evaluated(tree, sizes)
     if isinstance(found, ast.Constant):
@@ -195,9 +190,7 @@ def _expression(text: str) -> ast.expr | None:
     return tree if all(isinstance(part, wanted) for part in ast.walk(tree)) else None
 
 
-def _symbols(text: str) -> set[str]:
-    """Return the names in a dimension's expression."""
-    tree = _expression(text)
+def _names(tree: ast.expr | None) -> set[str]:
     return {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)} if tree else set()
 
 
@@ -222,7 +215,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
     """Check initializers of the graph and its bodies against declared shapes.
 
     Raises:
-        UsageError: one does not.
+        UsageError: one has another size.
     """
     held = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for entry in (*graph.input, *graph.output, *graph.value_info):
@@ -243,12 +236,12 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 
 
 def contradictions(proto: onnx.ModelProto) -> list[str]:
-    """Return what ONNX's shape inference finds wrong: at most one node, and Reshapes."""
+    """Return what ONNX's inference finds wrong: at most one node, and Reshapes."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     _name_nodes(lean.graph)
     found: list[str] = []
     try:
-        inferred = _inferred(lean)
+        inferred = _infer_strictly(lean)
     except onnx.shape_inference.InferenceError as error:
         lines = [line.strip() for line in str(error).splitlines() if "(op_type:" in line]
         line = " ".join((lines or [str(error)])[-1].split())
@@ -268,7 +261,7 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
             _name_nodes(body)
 
 
-def _inferred(lean: onnx.ModelProto) -> onnx.ModelProto:
+def _infer_strictly(lean: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(lean, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
@@ -302,7 +295,7 @@ def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int | None]
 
 
 def _may_be_equal(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
-    """Whether some sizes in the place of None give both shapes equally many elements."""
+    """Whether both shapes may have equally many elements; None is any size."""
     one, other = (math.prod(size for size in shape if size is not None) for shape in (old, new))
     if None in old and None in new:
         return True

@@ -36,10 +36,10 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._entries: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._committed = 0
 
-    def record(self, undo: Callable[..., None], *arguments: Any) -> None:
+    def record(self, undo: Callable[..., object], *arguments: Any) -> None:
         """Record that ``undo(*arguments)`` undoes the edit that comes next."""
         self._entries.append((undo, arguments))
 
@@ -60,7 +60,7 @@ class Journal:
         """True while there are edits that can be undone."""
         return bool(self._entries)
 
-    def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
+    def since(self, mark: int) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
         """Return the uncommitted entries since ``mark``, oldest first."""
         return self._entries[max(mark - self._committed, 0) :]
 
@@ -124,11 +124,7 @@ def _put_output(node: Node, slot: int, value: Value) -> None:
 
 def set_type(value: Value, known: ValueType | None) -> None:
     """Set the type of a value, in the index only."""
-    value.graph.model.journal.record(_put_type, value, value.known_type)
-    value.known_type = known
-
-
-def _put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
+    value.graph.model.journal.record(setattr, value, "known_type", value.known_type)
     value.known_type = known
 
 
@@ -225,15 +221,11 @@ def _undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> 
                     value.producer = node
         link(node.graph, node, earlier)
         _use_inputs(node)
-        node.graph.model.names.put_back(_names_of(node))
-
-
-def _names_of(node: Node) -> list[str]:
-    found = [node.name, *[value.name for value in node.outputs if value is not None]]
-    for body in node.bodies:
-        for graph in (body, *body.subgraphs()):
-            found += [*graph.values, *[inner.name for inner in graph.nodes]]
-    return found
+        names = [node.name, *[value.name for value in node.outputs if value is not None]]
+        for body in node.bodies:
+            for inner in (body, *body.subgraphs()):
+                names += [*inner.values, *[each.name for each in inner.nodes]]
+        node.graph.model.names.put_back(names)
 
 
 def move_after(graph: Graph, node: Node, anchor: Node | None) -> None:

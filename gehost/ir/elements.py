@@ -71,125 +71,134 @@ class ElementsOfModel:
                 return known[value]
         found = self._find(value, depth)
         if found is None:
-            found = _unknown_elements(value)
+            shape = value.shape
+            if shape is not None and len(shape) <= 1:
+                count = shape[0] if shape else 1
+                if isinstance(count, int) and count <= _MOST:
+                    found = (None,) * count
         is_known = found is not None and any(dim is not None for dim in found)
         (self._known if is_known else self._unknown)[value] = found
         return found
 
     def _find(self, value: Value, depth: int) -> Elements | None:
         if value.is_constant:
-            return _constant(value)
+            return _constant(value, "ib")
         node = value.producer
         if node is None:
             return None
-        if node.op == "Shape":
-            return _shape(node)
-        if node.op == "Size":
-            source = node.input(0)
-            return None if source is None or source.shape is None else (product(source.shape),)
-        if node.op == "Concat":
-            return self._joined(node, depth)
         source = node.input(0)
+        if node.op in ("Shape", "Size"):
+            shape = None if source is None else source.shape
+            if shape is None:
+                return None
+            if node.op == "Size":
+                return (product(shape),)
+            return shape[node.attrs.get("start", 0) : node.attrs.get("end")]
+        if node.op == "Concat":
+            joined: list[Dim] = []
+            for part in node.inputs:
+                elements = self.of(part, depth - 1)
+                if elements is None or len(joined) + len(elements) > _MOST:
+                    return None
+                joined.extend(elements)
+            return tuple(joined)
         first = self.of(source, depth - 1)
-        if first is None and node.op in ("Cast", "CastLike") and value.dtype in _INTEGERS:
-            first = _whole_numbers(source)
-        if node.op in _ARITHMETIC and len(node.inputs) == 2:
-            whole, sized = _ARITHMETIC[node.op]
-            operation = sized if value.dtype is DataType.INT64 else whole
-            return _computed(operation, first, self.of(node.input(1), depth - 1))
-        if first is None:
-            return None
+        if (
+            first is None
+            and node.op in ("Cast", "CastLike")
+            and value.dtype in _INTEGERS
+            and source is not None
+            and source.dtype in _FLOATS
+        ):
+            first = _constant(source, "f")
+        return None if first is None else self._from_first(node, value, first, depth)
+
+    def _from_first(self, node: Node, value: Value, first: Elements, depth: int) -> Elements | None:
+        """Return the elements of a result, given those of input 0."""
         if node.op in _PASSED_ON:
             if value.rank not in (0, 1):
                 return None
-            return (
-                first
-                if value.dtype == DataType.INT64
-                else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
-            )
+            if value.dtype == DataType.INT64:
+                return first
+            return tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
+        if node.op in _ELEMENTWISE and len(node.inputs) == 2:
+            pair = _broadcast(first, self.of(node.input(1), depth - 1))
+            if pair is None:
+                return None
+            whole, sized = _ELEMENTWISE[node.op]
+            operation = sized if value.dtype is DataType.INT64 else whole
+            return tuple([operation(one, other) for one, other in zip(*pair, strict=True)])
         if node.op == "Expand":
-            return _repeated(first, self.of(node.input(1), depth - 1))
+            shape = self.of(node.input(1), depth - 1)
+            if shape is None or len(shape) > 1 or len(first) != 1:
+                return None
+            count = shape[0] if shape else 1
+            return first * count if isinstance(count, int) and 0 <= count <= _MOST else None
         if node.op == "Gather":
-            return _gather(node, first, self.of(node.input(1), depth - 1))
+            indices = self.of(node.input(1), depth - 1)
+            if indices is None or node.attrs.get("axis", 0) != 0:
+                return None
+            inside = range(-len(first), len(first))
+            return tuple(
+                [first[i] if isinstance(i, int) and i in inside else None for i in indices]
+            )
         if node.op == "Slice":
-            bounds = [
-                self.of(node.input(slot), depth - 1) if node.input(slot) is not None else None
-                for slot in range(1, 5)
-            ]
-            return _slice(node, first, bounds)
-        if node.op == "Equal":
-            return _computed(_equal, first, self.of(node.input(1), depth - 1))
+            return _slice(
+                node, first, [self.of(node.input(slot), depth - 1) for slot in range(1, 5)]
+            )
         if node.op == "Where":
             chosen = [self.of(node.input(slot), depth - 1) for slot in (1, 2)]
-            return _where(first, *chosen)
+            columns = _broadcast(first, *chosen)
+            if columns is None:
+                return None
+            return tuple(
+                [
+                    a if a == b else None if test is None else a if test else b
+                    for test, a, b in zip(*columns, strict=True)
+                ]
+            )
         if node.op == "ConstantOfShape":
-            return _filled(node, first)
+            return _constant_of_shape(node, first)
         if node.op == "ReduceProd":
-            return _multiplied(node, first, value)
+            return _reduce_prod(node, first, value)
         return None
 
-    def _joined(self, node: Node, depth: int) -> Elements | None:
-        joined: list[Dim] = []
-        for part in node.inputs:
-            elements = self.of(part, depth - 1)
-            if elements is None or len(joined) + len(elements) > _MOST:
-                return None
-            joined.extend(elements)
-        return tuple(joined)
 
+def _constant(value: Value, kinds: str) -> Elements | None:
+    """Return the elements of a small constant, if whole numbers.
 
-def _constant(value: Value) -> Elements | None:
+    Args:
+        value: any value.
+        kinds: numpy's letters of the element types to read.
+    """
     known = value.type
     if (
-        not isinstance(known, TensorType)
+        not value.is_constant
+        or not isinstance(known, TensorType)
         or known.shape is None
         or len(known.shape) > 1
         or (known.size or 0) > _MOST
     ):
         return None
     array = value.array
-    if array is None or array.ndim > 1 or array.size > _MOST or array.dtype.kind not in "ib":
+    if array is None or array.ndim > 1 or array.size > _MOST or array.dtype.kind not in kinds:
         return None
-    return tuple(int(element) for element in array.reshape(-1))
-
-
-def _whole_numbers(value: Value | None) -> Elements | None:
-    """Return the elements of a float constant if all are small integers."""
-    if value is None or not value.is_constant or value.rank not in (0, 1):
-        return None
-    if value.dtype not in _FLOATS or (value.shape or (0,))[0] not in range(_MOST + 1):
-        return None
-    array = value.array
-    if array is None or not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
+    if kinds == "f" and not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
         return None
     return tuple([int(element) for element in array.flat])
 
 
-def _repeated(elements: Elements, shape: Elements | None) -> Elements | None:
-    """Return one element repeated to fill a vector of this shape."""
-    if shape is None or len(shape) > 1 or len(elements) != 1:
-        return None
-    count = shape[0] if shape else 1
-    return elements * count if isinstance(count, int) and 0 <= count <= _MOST else None
+def _broadcast(*vectors: Elements | None) -> list[Elements] | None:
+    """Repeat single elements to the length of the others.
 
-
-def _computed(
-    operation: _Operation, left: Elements | None, right: Elements | None
-) -> Elements | None:
-    """Apply an operation element by element, broadcasting the shorter operand."""
-    if (
-        left is None
-        or right is None
-        or (len(left) != len(right) and 1 not in (len(left), len(right)))
-    ):
+    Returns None if a vector is unknown, or the lengths differ.
+    """
+    known = [vector for vector in vectors if vector is not None]
+    lengths = {len(vector) for vector in known} - {1}
+    if len(known) < len(vectors) or len(lengths) > 1:
         return None
-    count = max(len(left), len(right)) if left and right else 0
-    pairs = zip(
-        left * count if len(left) == 1 else left,
-        right * count if len(right) == 1 else right,
-        strict=False,
-    )
-    return tuple([operation(one, other) for one, other in pairs])
+    count = lengths.pop() if lengths else 1
+    return [vector * count if len(vector) == 1 else vector for vector in known]
 
 
 def _whole(number: int) -> Dim:
@@ -230,20 +239,6 @@ def _quotient(one: Dim, other: Dim) -> Dim:
     return one if other == 1 else None
 
 
-_sum = _of_numbers(lambda one, other: one + other, 0, either=True)
-_difference = _of_numbers(lambda one, other: one - other, 0, either=False)
-_product = _of_numbers(lambda one, other: one * other, 1, either=True)
-
-_ARITHMETIC: Mapping[str, tuple[_Operation, _Operation]] = {
-    "Add": (_sum, _of_sizes(plus, _sum)),
-    "Div": (_quotient, _of_sizes(quotient, _quotient)),
-    "Min": (least, least),
-    "Mul": (_product, _of_sizes(times, _product)),
-    "Sub": (_difference, _of_sizes(minus, _difference)),
-}
-"""Operator → operation for 32-bit integers, and for 64-bit ones, which hold products of sizes."""
-
-
 def _equal(one: Dim, other: Dim) -> Dim:
     if one is None or other is None:
         return None
@@ -255,24 +250,22 @@ def _equal(one: Dim, other: Dim) -> Dim:
     return None
 
 
-def _where(condition: Elements, chosen: Elements | None, other: Elements | None) -> Elements | None:
-    if chosen is None or other is None:
-        return None
-    count = max(len(condition), len(chosen), len(other))
-    columns: list[Elements] = []
-    for column in (condition, chosen, other):
-        if len(column) not in (1, count):
-            return None
-        columns.append(column * count if len(column) == 1 else column)
-    return tuple(
-        [
-            a if a == b else None if test is None else a if test else b
-            for test, a, b in zip(*columns, strict=True)
-        ]
-    )
+_sum = _of_numbers(lambda one, other: one + other, 0, either=True)
+_difference = _of_numbers(lambda one, other: one - other, 0, either=False)
+_product = _of_numbers(lambda one, other: one * other, 1, either=True)
+
+_ELEMENTWISE: Mapping[str, tuple[_Operation, _Operation]] = {
+    "Add": (_sum, _of_sizes(plus, _sum)),
+    "Div": (_quotient, _of_sizes(quotient, _quotient)),
+    "Equal": (_equal, _equal),
+    "Min": (least, least),
+    "Mul": (_product, _of_sizes(times, _product)),
+    "Sub": (_difference, _of_sizes(minus, _difference)),
+}
+"""Operator → operation for 32-bit integers, and for 64-bit ones, which hold products of sizes."""
 
 
-def _filled(node: Node, shape: Elements) -> Elements | None:
+def _constant_of_shape(node: Node, shape: Elements) -> Elements | None:
     if len(shape) > 1 or not all(isinstance(size, int) and 0 <= size <= _MOST for size in shape):
         return None
     found = node.attrs.get("value")
@@ -286,7 +279,7 @@ def _filled(node: Node, shape: Elements) -> Elements | None:
     return (int(filler.reshape(-1)[0]),) * count
 
 
-def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None:
+def _reduce_prod(node: Node, elements: Elements, value: Value) -> Elements | None:
     """Return the product of all elements, None if axes may be empty."""
     if (node.graph.model.opset() or 0) >= _AXES_AS_INPUT:
         if node.input(1) is not None or node.attrs.get("noop_with_empty_axes", 0):
@@ -294,37 +287,6 @@ def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None
     elif list(node.attrs.get("axes") or [0]) not in ([0], [-1]):
         return None
     return (product(elements),) if value.rank in (0, 1) and value.dtype is DataType.INT64 else None
-
-
-def _unknown_elements(value: Value) -> Elements | None:
-    shape = value.shape
-    if shape == ():
-        return (None,)
-    if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] <= _MOST:
-        return (None,) * shape[0]
-    return None
-
-
-def _shape(node: Node) -> Elements | None:
-    source = node.input(0)
-    shape = source.shape if source is not None else None
-    if shape is None:
-        return None
-    end = node.attrs.get("end")
-    return (
-        shape[node.attrs.get("start", 0) : end]
-        if end is not None
-        else shape[node.attrs.get("start", 0) :]
-    )
-
-
-def _gather(node: Node, elements: Elements, indices: Elements | None) -> Elements | None:
-    if node.attrs.get("axis", 0) != 0 or indices is None:
-        return None
-    return tuple(
-        elements[i] if isinstance(i, int) and -len(elements) <= i < len(elements) else None
-        for i in indices
-    )
 
 
 def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) -> Elements | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import onnx
@@ -55,9 +54,15 @@ def _index_all(waiting: list[Graph]) -> None:
             unsorted[graph] = None
         for value in loose:
             _resolve_outside(graph, value)
-    for graph in waiting:
-        if graph.owner is not None:
-            unsorted.update(dict.fromkeys(_levels_read_early(graph)))
+    for body in waiting:
+        for reader, _, value in body.captured() if body.owner is not None else ():
+            reading = value.graph.reading_node(reader)
+            if (
+                value.producer is not None
+                and reading is not None
+                and reading.order <= value.producer.order
+            ):  # an enclosing graph defines it after the node whose body reads it
+                unsorted[value.graph] = None
     mine = set(waiting)
     for graph in unsorted:
         if graph in mine:  # the order around a new node is its caller's business
@@ -89,11 +94,16 @@ def _index_level(graph: Graph, waiting: list[Graph]) -> tuple[list[Value], bool]
     _index_inputs(graph)
     pending: dict[str, Value] = {}
     in_order = _index_nodes(graph, pending, waiting)
-    _index_outputs(graph, pending)
-    for info in graph.proto.value_info:
-        value = graph.values.get(info.name)
-        if value is not None and value.known_type is None:
+    for info in graph.proto.output:
+        value = _find_or_add(graph, info.name, pending)
+        value.add_reader(graph)
+        graph.outputs.append(value)
+        if value.known_type is None and info.type.WhichOneof("value"):
             value.known_type = info.type
+    for info in graph.proto.value_info:
+        declared = graph.values.get(info.name)
+        if declared is not None and declared.known_type is None:
+            declared.known_type = info.type
     return list(pending.values()), in_order
 
 
@@ -144,7 +154,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         names = proto.input[:]
         inputs = tuple(map(known, names))
         if is_nameless or None in inputs:  # absent, or not defined so far
-            inputs = tuple([_input(graph, name, pending) if name else None for name in names])
+            inputs = tuple([_find_or_add(graph, name, pending) if name else None for name in names])
         node.inputs = inputs
         for value in inputs:
             if value is not None:
@@ -196,23 +206,11 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     return in_order
 
 
-def _input(graph: Graph, name: str, pending: dict[str, Value]) -> Value:
+def _find_or_add(graph: Graph, name: str, pending: dict[str, Value]) -> Value:
     value = graph.values.get(name)
     if value is None:
         value = graph.values[name] = pending[name] = Value(graph, name)
     return value
-
-
-def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:
-    values = graph.values
-    for info in graph.proto.output:
-        value = values.get(info.name)
-        if value is None:
-            value = values[info.name] = pending[info.name] = Value(graph, info.name)
-        value.add_reader(graph)
-        graph.outputs.append(value)
-        if value.known_type is None and info.type.WhichOneof("value"):
-            value.known_type = info.type
 
 
 def _defined_twice(graph: Graph, name: str) -> ModelError:
@@ -225,10 +223,7 @@ def _defined_twice(graph: Graph, name: str) -> ModelError:
 
 
 def _resolve_outside(graph: Graph, placeholder: Value) -> None:
-    """Replace an undefined name by the value of an enclosing graph.
-
-    ``graph`` does not define it.
-    """
+    """Replace an undefined name's placeholder by the value of an enclosing graph."""
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:
@@ -250,21 +245,6 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
         if reader.slots is not None:
             reader.slots.put(slot, value, placeholder)
         value.add_reader(reader)
-
-
-def _levels_read_early(body: Graph) -> Iterator[Graph]:
-    """Yield the enclosing graphs that define a value too late.
-
-    They define it after the node whose body reads it.
-    """
-    for reader, _, value in body.captured():
-        reading = value.graph.reading_node(reader)
-        if (
-            value.producer is not None
-            and reading is not None
-            and reading.order <= value.producer.order
-        ):
-            yield value.graph
 
 
 def _sort(graph: Graph) -> None:

@@ -51,7 +51,12 @@ class Model:
         try:
             self._read(proto)
         except TypeError as error:
-            _check_text(self, error)
+            # protobuf returns texts that are not UTF-8 as bytes, which the index may not be able
+            # to use; those that it can use, ``validate`` finds
+            try:
+                check_utf8(proto)
+            except ModelError as problem:
+                raise ModelError(problem, where=str(self)) from error
             raise
 
     def _read(self, proto: onnx.ModelProto) -> None:
@@ -257,11 +262,8 @@ class Model:
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
         """Offer a body for an operator, written if a node calls it."""
         if self.function(op) is None and op not in self.withheld:
-            self.journal.record(self._withdraw_function, op)
+            self.journal.record(self.new_functions.pop, op, None)
             self.new_functions[op] = function
-
-    def _withdraw_function(self, op: str) -> None:
-        self.new_functions.pop(op, None)
 
     def withhold_function(self, op: str) -> None:
         """Withdraw an operator's offered body; no other is accepted."""
@@ -411,23 +413,6 @@ def _restored(
         for name, stated in known.items():
             graph.values[name].known_type = stated
     return model
-
-
-def _check_text(model: Model, error: TypeError) -> None:
-    """Raise a ``ModelError`` if a text is not UTF-8.
-
-    That is the likely cause of ``error``.
-
-    protobuf returns such texts as bytes, which the index cannot use; if it can, ``validate`` finds
-    them.
-
-    Raises:
-        ModelError: a text is not UTF-8; has its place.
-    """
-    try:
-        check_utf8(model.proto)
-    except ModelError as problem:
-        raise ModelError(problem, where=str(model)) from error
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

@@ -367,7 +367,7 @@ class Node(GNodeAccessors):
                 return ()
             found = tuple([entry.SerializeToString() for entry in entries])
             if not self.bodies and sum(map(len, found)) <= _SHORT:
-                found = self._encoded = _one_of_equal(found)
+                found = self._encoded = _share(found)
         return found
 
     def forget_attrs(self) -> None:
@@ -438,7 +438,8 @@ class Node(GNodeAccessors):
 
 
 @lru_cache(maxsize=1024)
-def _one_of_equal(encoded: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _share(encoded: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the same object for equal attributes."""
     return encoded
 
 

@@ -96,7 +96,7 @@ def _refuse_bodies(proto: onnx.ModelProto, opset: int) -> None:
 
 
 def _refuse_hardmax(proto: onnx.ModelProto, current: int, version: int) -> None:
-    """Refuse a Hardmax from below 13, whose meaning there the converter does not keep.
+    """Refuse a Hardmax from below 13, which the converter gives another meaning.
 
     It looked at all axes from ``axis`` on as one; since 13 it looks at one axis.
     """
@@ -109,7 +109,7 @@ def _refuse_hardmax(proto: onnx.ModelProto, current: int, version: int) -> None:
 
 
 def _keep_resizes(graph: onnx.GraphProto) -> None:
-    """Set what Upsample and Resize did up to opset 10, which later is no default."""
+    """Set what Resize did up to opset 10, later no default."""
     meant = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     for node in _nodes(graph):
         if node.op_type == "Resize" and node.domain in ("", "ai.onnx"):
@@ -212,13 +212,9 @@ def _label(node: onnx.NodeProto) -> str:
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of its bodies."""
+    """Yield the nodes of a graph and of its bodies."""
     for node in graph.node:
-        yield from _with_bodies(node)
-
-
-def _with_bodies(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    yield node
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            yield from _nodes(body)
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _nodes(body)

@@ -95,7 +95,11 @@ class Region:
             value for node in ordered for value in _read_by(node) if value.producer not in inside
         )
         made = [value for node in ordered for value in node.outputs if value is not None]
-        outputs = [value for value in made if _is_read_outside(value, graph, inside)]
+        outputs = [
+            value
+            for value in made
+            if any(graph.reading_node(reader) not in inside for reader in value.readers)
+        ]
         if not outputs:
             return Rejection("dead: no result of the nodes is used outside")
         between = _way_back(graph, inside, outputs, ordered[-1].order)
@@ -212,10 +216,6 @@ def _read_by(node: Node) -> Iterator[Value]:
     for body in node.bodies:
         for _, _, value in body.captured():
             yield value
-
-
-def _is_read_outside(value: Value, graph: Graph, inside: Collection[Node]) -> bool:
-    return any(graph.reading_node(reader) not in inside for reader in value.readers)
 
 
 def _way_back(
@@ -335,7 +335,7 @@ class SubgraphBoundary:
         entries: set[tuple[Node, int]] = set()
         for index, entry in enumerate(inputs):
             readers = [(_present(io), io.index) for io in entry.GetAllInputs()]
-            read = {_read(node, slot) for node, slot in readers}
+            read = {_input_at(node, slot) for node, slot in readers}
             if len(read) != 1:
                 raise PassError(
                     f"the readers of input {index} read {len(read)} tensors; wanted one",
@@ -343,7 +343,7 @@ class SubgraphBoundary:
                 )
             values.append(read.pop())
             entries.update(readers)
-        made = [_made(output.GetOutput()) for output in outputs]
+        made = [_output_at(output.GetOutput()) for output in outputs]
         graph = made[0].graph
         if any(value.graph is not graph for value in made):
             raise PassError("its outputs are of more than one graph", subject="SubgraphBoundary")
@@ -353,7 +353,7 @@ class SubgraphBoundary:
                     f'input "{value.name}" is of a body, which graph "{graph.name}" cannot read',
                     subject="SubgraphBoundary",
                 )
-        region = Region(graph, values, made, _between(graph, values, entries, made))
+        region = Region(graph, values, made, _nodes_between(graph, values, entries, made))
         _check_closed(region)
         return region
 
@@ -375,14 +375,14 @@ def _present(io: NodeIo) -> Node:
     return node
 
 
-def _read(node: Node, slot: int) -> Value:
+def _input_at(node: Node, slot: int) -> Value:
     value = node.input(slot)
     if value is None:
         raise PassError(f"input {slot} of {node!r} is absent", subject="SubgraphBoundary")
     return value
 
 
-def _made(io: NodeIo) -> Value:
+def _output_at(io: NodeIo) -> Value:
     node = _present(io)
     value = node.outputs[io.index] if 0 <= io.index < len(node.outputs) else None
     if value is None:
@@ -390,7 +390,7 @@ def _made(io: NodeIo) -> Value:
     return value
 
 
-def _between(
+def _nodes_between(
     graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]
 ) -> list[Node]:
     found: dict[Node, None] = {}

@@ -85,15 +85,12 @@ def quotient(total: Dim, part: Dim) -> Dim:
     a, b = _terms(total), _terms(part)
     if a is None or b is None:
         return None
-    exact = _exact(a, b)
+    exact = _exact_quotient(a, b)
     return _called("div", total, part) if exact is None else _written(exact)
 
 
-def _exact(total: _Terms, part: _Terms) -> _Terms | None:
-    """Return the quotient by one term or an equal polynomial, or None.
-
-    The quotient by an equal polynomial is 1; None stands for an inexact quotient.
-    """
+def _exact_quotient(total: _Terms, part: _Terms) -> _Terms | None:
+    """Divide by one term or an equal polynomial; None if not exact."""
     if len(part) != 1:
         return {(): 1} if total == part else None
     ((divisor, by),) = part.items()
@@ -177,12 +174,13 @@ def is_positive(size: Dim) -> bool:
     return (
         terms is not None
         and is_size(size)
-        and any(all(map(_is_never_0, monomial)) for monomial in terms)
+        and any(
+            all(
+                name.startswith("or(") and any(map(is_positive, _arguments(name))) for name in names
+            )
+            for names in terms
+        )
     )
-
-
-def _is_never_0(name: str) -> bool:
-    return name.startswith("or(") and any(map(is_positive, _arguments(name)))
 
 
 def vanishes_with(size: Dim, cause: Dim) -> bool:
@@ -249,11 +247,11 @@ def _terms(size: Dim) -> _Terms | None:
     """Return a size's polynomial, None if unknown or not normalized."""
     if isinstance(size, int):
         return {(): size} if size else {}
-    return None if size is None else _read(size)
+    return None if size is None else _parse(size)
 
 
 @lru_cache(1 << 14)
-def _read(text: str) -> _Terms | None:
+def _parse(text: str) -> _Terms | None:
     if _NAME.fullmatch(text):
         return MappingProxyType({(text,): 1})
     if len(text) > _LONGEST:
@@ -267,13 +265,13 @@ def _read(text: str) -> _Terms | None:
             factors = _split(term, "*")
             if factors[0].isdecimal():
                 sign *= int(factors.pop(0))
-            if not all(map(_is_name, factors)) or tuple(factors) in found:
+            if not all(map(_is_factor, factors)) or tuple(factors) in found:
                 return None
             found[tuple(factors)] = sign
     return MappingProxyType(found) if _written(found) == text else None
 
 
-def _is_name(factor: str) -> bool:
+def _is_factor(factor: str) -> bool:
     if _NAME.fullmatch(factor):
         return True
     if not _CALL.match(factor) or not factor.endswith(")"):

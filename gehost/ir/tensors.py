@@ -48,7 +48,6 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
     Args:
         tensor: dense; its data is embedded or external.
         base_dir: the model's directory, for external data; None for a model without a file.
-            file.
 
     Raises:
         ModelError: the data does not fit dimensions and element type, or the external data
@@ -60,9 +59,18 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
     elif raw is not None:
         array = _decode(np.frombuffer(raw, np.uint8), tensor)
     elif tensor.data_type == onnx.TensorProto.STRING:
-        array = _strings(tensor)
+        elements: list[str] | list[bytes]
+        try:
+            elements = [element.decode() for element in tensor.string_data]
+        except UnicodeDecodeError:
+            elements = list(tensor.string_data)
+        array = np.array(elements, object)  # numpy's own strings lose NULs at the end
+    elif tensor.data_type == onnx.TensorProto.BOOL:
+        array = np.array(tensor.int32_data, np.int32) != 0
+    elif element_count(tensor) == 0:
+        array = np.empty(0, numpy_dtype(tensor.data_type))
     else:
-        array = _typed(tensor)
+        array = numpy_helper.to_array(tensor).reshape(-1)
     try:
         array = array.reshape(tuple(tensor.dims))
     except ValueError as error:
@@ -116,7 +124,8 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
         return raw
     field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
     _refuse_other_fields(tensor, filled, field)
-    wanted, entries = _entries(tensor.data_type, element_count(tensor)), len(filled.get(field, ()))
+    wanted = _entry_count(tensor.data_type, element_count(tensor))
+    entries = len(filled.get(field, ()))
     if entries != wanted:
         raise ModelError(
             f"its {field} has {entries} entries, but its type and shape take {wanted}",
@@ -126,7 +135,7 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     return None
 
 
-def _entries(data_type: int, count: int) -> int:
+def _entry_count(data_type: int, count: int) -> int:
     """Return how many entries of the type's field hold ``count`` elements."""
     if data_type == onnx.TensorProto.STRING:
         return count
@@ -167,29 +176,6 @@ def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray
         .astype(np.uint8, copy=False)
         .reshape(-1)[:count]
     )
-
-
-def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    elements: list[str] | list[bytes]
-    try:
-        elements = [element.decode() for element in tensor.string_data]
-    except UnicodeDecodeError:
-        elements = list(tensor.string_data)
-    array = np.empty(len(elements), object)
-    # Element by element: numpy's own strings lose NULs at the end.
-    for index, element in enumerate(elements):
-        array[index] = element
-    return array
-
-
-def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Return flat elements from the type's field, such as ``int32_data`` for FLOAT16."""
-    dtype = numpy_dtype(tensor.data_type)
-    if dtype == np.bool_:
-        return np.array(tensor.int32_data, np.int32) != 0
-    if element_count(tensor) == 0:
-        return np.empty(0, dtype)
-    return numpy_helper.to_array(tensor).reshape(-1)
 
 
 def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], field: str) -> None:

@@ -181,11 +181,11 @@ def decode_type(proto: onnx.TypeProto, *, all_names: bool = False) -> ValueType 
 
     Names that inference invented (``unk__0``, ``?3``) become unknown unless ``all_names`` is set.
     """
-    return _decoded(proto.SerializeToString(), all_names)
+    return _decode(proto.SerializeToString(), all_names)
 
 
 @lru_cache(maxsize=1 << 14)
-def _decoded(serialized: bytes, all_names: bool) -> ValueType | None:
+def _decode(serialized: bytes, all_names: bool) -> ValueType | None:
     proto = onnx.TypeProto.FromString(serialized)
     if not proto.HasField("tensor_type"):
         return OtherType(serialized) if proto.WhichOneof("value") else None
@@ -193,17 +193,16 @@ def _decoded(serialized: bytes, all_names: bool) -> ValueType | None:
     dtype = dtype_from_number(tensor.elem_type)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None) if dtype else None
-    return TensorType(dtype, tuple([_decode_dim(dim, all_names) for dim in tensor.shape.dim]))
-
-
-def _decode_dim(dim: onnx.TensorShapeProto.Dimension, all_names: bool) -> Dim:
-    kind = dim.WhichOneof("value")
-    if kind == "dim_value":
-        return dim.dim_value if dim.dim_value >= 0 else None
-    name = dim.dim_param
-    if not name or (not all_names and (name.startswith("unk__") or is_invented(name))):
-        return None
-    return name
+    dims: list[Dim] = []
+    for dim in tensor.shape.dim:
+        name = dim.dim_param
+        if dim.WhichOneof("value") == "dim_value":
+            dims.append(dim.dim_value if dim.dim_value >= 0 else None)
+        elif all_names or not (name.startswith("unk__") or is_invented(name)):
+            dims.append(name or None)
+        else:
+            dims.append(None)
+    return TensorType(dtype, tuple(dims))
 
 
 def encode_type(value_type: ValueType, *, all_names: bool = False) -> onnx.TypeProto:

@@ -182,7 +182,7 @@ def locate(
         raise ModelError(
             "strings cannot be external data", subject=who, hint="export the model again"
         )
-    entries = _entries(tensor, who)
+    entries = _read_entries(tensor, who)
     size = nbytes(tensor)
     offset = _number(entries, "offset", 0, who)
     length = _number(entries, "length", size, who)
@@ -218,7 +218,7 @@ def _show(text: str) -> str:
     return repr(text if len(text) <= 300 else text[:140] + "..." + text[-140:])
 
 
-def _entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
+def _read_entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key not in _READ_KEYS:

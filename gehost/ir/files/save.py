@@ -66,7 +66,10 @@ def save_model(
                 "weights would not be found",
                 hint=f"name the file itself, {target!r}",
             )
-        if not tensors or _is_directory(directory, source_dir):
+        source = None if source_dir is None else os.path.abspath(source_dir)
+        if not tensors or (
+            source and os.path.isdir(source) and os.path.samefile(directory, source)
+        ):
             _write(target, _serialize(proto))
             return
         data_target = _data_target(target)
@@ -161,15 +164,6 @@ def _data_target(target: str) -> str:
             hint="remove it or rename the output",
         )
     return _target(path)
-
-
-def _is_directory(directory: str, source_dir: str | None) -> bool:
-    source_dir = None if source_dir is None else os.path.abspath(source_dir)
-    return (
-        source_dir is not None
-        and os.path.isdir(source_dir)
-        and os.path.samefile(directory, source_dir)
-    )
 
 
 def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:

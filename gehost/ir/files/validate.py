@@ -21,7 +21,7 @@ from gehost.ir.files.utf8 import check_utf8
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.ir.tensors import check_data
-from gehost.ir.types import DataType, TensorType, ValueType
+from gehost.ir.types import DataType, TensorType
 
 # The newest opset of each ONNX domain that the installed onnx knows.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
@@ -107,18 +107,13 @@ def _check_tensors(model: Model) -> None:
         if is_external(tensor):
             external.append(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING and element_bits(tensor.data_type) < 8:
-            _check_padding(tensor)
+            try:  # the unused bits of packed elements have to be zero
+                onnx.checker.check_tensor(tensor)
+            except onnx.checker.ValidationError as error:
+                raise ModelError(
+                    f"onnx.checker: {' '.join(str(error).split())}", hint="export the model again"
+                ) from error
     check_external(external, model.base_dir)
-
-
-def _check_padding(tensor: onnx.TensorProto) -> None:
-    """Check that unused bits of packed elements are zero, as required."""
-    try:
-        onnx.checker.check_tensor(tensor)
-    except onnx.checker.ValidationError as error:
-        raise ModelError(
-            f"onnx.checker: {' '.join(str(error).split())}", hint="export the model again"
-        ) from error
 
 
 def _check_functions(model: Model) -> None:
@@ -137,30 +132,29 @@ def _check_defaults(graph: Graph) -> None:
     """Check that initializers of graph inputs have the inputs' types."""
     for value in graph.inputs:
         tensor = value.initializer
-        if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
+        if not isinstance(tensor, onnx.TensorProto) or value.type is None:
+            continue
+        stated, dims = value.type, list(tensor.dims)
+        fits = (
+            isinstance(stated, TensorType)
+            and stated.dtype in (DataType.UNDEFINED, tensor.data_type)
+            and (
+                stated.shape is None
+                or (
+                    len(stated.shape) == len(dims)
+                    and all(
+                        not isinstance(known, int) or known == dim
+                        for known, dim in zip(stated.shape, dims, strict=True)
+                    )
+                )
+            )
+        )
+        if not fits:
             raise ModelError(
-                f'graph input "{value.name}" is {value.type}, but its initializer is of '
-                f"element type {tensor.data_type} and shape {list(tensor.dims)}",
+                f'graph input "{value.name}" is {stated}, but its initializer is of '
+                f"element type {tensor.data_type} and shape {dims}",
                 hint="export the model again",
             )
-
-
-def _fits(stated: ValueType | None, tensor: onnx.TensorProto) -> bool:
-    if stated is None:
-        return True
-    if not isinstance(stated, TensorType) or stated.dtype not in (
-        DataType.UNDEFINED,
-        tensor.data_type,
-    ):
-        return False
-    dims = list(tensor.dims)
-    return stated.shape is None or (
-        len(stated.shape) == len(dims)
-        and all(
-            not isinstance(known, int) or known == dim
-            for known, dim in zip(stated.shape, dims, strict=True)
-        )
-    )
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -189,15 +183,15 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
-    """Return the message of ``onnx.checker`` on a model of these bytes."""
+    """Return the message of ``onnx.checker`` on a model of these bytes.
+
+    A large model, and one with a finding or external data, is checked as a copy without weights,
+    whose initializers become inputs.
+    """
     # the checker looks for external data in the wrong directory
     if content and b"location" not in content and not _ask_checker(content):
         return ""
-    return _finding_without_weights(_without_weights(proto))
-
-
-def _finding_without_weights(copy: onnx.ModelProto) -> str:
-    """Return the message on a copy without weights; its initializers become inputs."""
+    copy = _without_weights(proto)
     stated = {info.name for info in copy.graph.input}
     for tensor in copy.graph.initializer:  # an initializer without data would be an error
         if tensor.name not in stated:
