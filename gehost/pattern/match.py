@@ -16,10 +16,9 @@ from gehost.ir.node import in_order
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
 from gehost.pattern.lower import LoweredPattern
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.spelling import hint
 from gehost.status import SUCCESS, Status

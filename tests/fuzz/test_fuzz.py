@@ -14,7 +14,7 @@ import pytest
 from gehost.ir import edits
 from gehost.ir.names import Names
 from gehost.ir.region import Region
-from gehost.pattern import bind_op, matcher
+from gehost.pattern import matcher
 from gehost.rewrite import outputs
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
@@ -134,7 +134,7 @@ def forget_readers(pattern, binding):
     return True
 
 
-def forget_the_binding(bind, bound=bind_op.Bind._bind):
+def forget_the_binding(bind, bound=matcher.Bind._bind):
     holds = bound(bind)
 
     def hold(binding, node, inputs):
@@ -146,7 +146,7 @@ def forget_the_binding(bind, bound=bind_op.Bind._bind):
     return hold
 
 
-def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._bind_node):
+def forget_other_nodes(op, needed, rivals, *, is_linked, claim=matcher._bind_node):
     return claim(op, needed, [op.index], is_linked=is_linked)
 
 
@@ -154,8 +154,8 @@ def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._bind_nod
     ("place", "name", "planted"),
     [
         (matcher.CompiledPattern, "_is_closed", forget_readers),
-        (bind_op.Bind, "_bind", forget_the_binding),
-        (bind_op, "_bind_node", forget_other_nodes),
+        (matcher.Bind, "_bind", forget_the_binding),
+        (matcher, "_bind_node", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )

@@ -9,10 +9,9 @@ from gehost import es, ops
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import ANY, Constraint, Kind
 from gehost.testing import parse

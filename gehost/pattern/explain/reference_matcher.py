@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.messages import (
     Mismatch,
     count_problem,
@@ -39,7 +38,7 @@ from gehost.pattern.fits import (
     outside_readers,
     slots_to_try,
 )
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
