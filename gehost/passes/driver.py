@@ -1,11 +1,12 @@
-"""Run rules on the live graph.
+"""Run rules on the live graph: visit candidates, ask authors, replace.
 
 A candidate has at most one match, and the number of rewrites is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
@@ -21,7 +22,6 @@ from gehost.ir.region import Region
 from gehost.ops import OpRegistry
 from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
 from gehost.passes.context import CustomPassContext
-from gehost.passes.worklist import BottomUp, Worklist
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.matcher import CompiledPattern
@@ -193,6 +193,80 @@ class _Bound:
                 f"stopped after {self._most} rewrites that grow the graph, at {node.label} "
                 f"({node.op}): they feed each other without end"
             )
+
+
+class Worklist:
+    """Candidates in topological order; new ones may join, removed ones are skipped."""
+
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
+        self._graph = graph
+        self._compiled = compiled
+        found, self._complete = compiled.candidates(graph)
+        self._initial = iter(found)
+        self._known = set(found)
+        self._added: list[tuple[int, int, Node]] = []
+        self._serial = 0
+        self._renumbered = graph.model.renumbered
+
+    def add(self, node: Node) -> None:
+        self._known.add(node)
+        self._serial += 1
+        heapq.heappush(self._added, (node.order, self._serial, node))
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        """Add candidates that a rewrite at ``at`` made possible.
+
+        It created the nodes ``made``, and may have ``rewired`` existing ones.
+        """
+        if rewired and not self._complete:
+            self._complete = True
+            found = [
+                node
+                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
+                if node.order > at.order
+            ]
+        elif self._complete:
+            found = [node for node in made if node.op in self._compiled.anchor_ops]
+        else:
+            found = [node for new in made for node in self._compiled.reached_from(new)]
+        for node in found:
+            if node not in self._known:
+                self.add(node)
+
+    def __iter__(self) -> Iterator[Node]:
+        pending = next(self._initial, None)
+        while pending is not None or self._added:
+            if self._renumbered != self._graph.model.renumbered:
+                self._added = [(node.order, serial, node) for _, serial, node in self._added]
+                heapq.heapify(self._added)
+                self._renumbered = self._graph.model.renumbered
+            if pending is None or (self._added and self._added[0][0] < pending.order):
+                node = heapq.heappop(self._added)[2]
+            else:
+                node, pending = pending, next(self._initial, None)
+            if node.in_graph:
+                yield node
+
+
+class BottomUp:
+    """The initial candidates in reverse topological order.
+
+    New nodes are visited by another run.
+    """
+
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
+        self._found, _ = compiled.candidates(graph)
+
+    def add(self, node: Node) -> None:
+        del node
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        del made, at, rewired
+
+    def __iter__(self) -> Iterator[Node]:
+        for node in reversed(self._found):
+            if node.in_graph:
+                yield node
 
 
 class _RuleRunner:
