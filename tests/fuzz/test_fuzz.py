@@ -15,7 +15,7 @@ from gehost.ir import edits
 from gehost.ir.names import Names
 from gehost.ir.region import Region
 from gehost.pattern import matcher
-from gehost.rewrite import outputs
+from gehost.rewrite import replace
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
 
@@ -178,7 +178,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
     ("place", "name", "planted", "check"),
     [
         (rewrites, "_rebuilt", swap_operands, "numbers"),
-        (outputs, "retained_nodes", lambda region: set(region.nodes), "orphan"),
+        (replace, "retained_nodes", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
         (edits, "_undo_add_initializer", lambda value: None, "index"),
     ],
