@@ -112,7 +112,7 @@ class Insertion:
             raise Refused(
                 f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9"
             )
-        name = model.fresh_name(f"{self._session.author.name}_Constant")
+        name = model.names.fresh(f"{self._session.author.name}_Constant")
         value = self._constants[id(array)] = graph.add_initializer(array, name)
         return value
 

@@ -60,7 +60,8 @@ def replace_region(
     """
     _check_sizes(region, replacement)
     model, graph = session.model, region.graph
-    mark = session.mark()
+    journal = model.journal
+    mark = journal.mark()
     try:
         outputs = Outputs(model, region)
         retained = outputs.retained
@@ -94,17 +95,14 @@ def replace_region(
                     key, region, replacement, before, lowering.ops, from_match=lowering.from_match
                 )
 
-        if len(insertion.nodes) == len(region.nodes) and _is_unchanged(
-            region, before or states_of(region.nodes), insertion.nodes, sources
-        ):
+        if _is_unchanged(region, before, insertion.nodes, sources):
             raise Refused("no change: the replacement equals the match")
         if model.has_device_configurations:
             inherit_devices(region, removed, insertion.nodes)
         graph.remove_nodes(removed)
-        session.replaced += 1
         return Replaced(insertion.nodes, outputs.rewired)
     except BaseException:
-        session.undo(mark)
+        journal.undo(mark)
         raise
 
 
@@ -190,19 +188,24 @@ def _prove_types(
 
 def _is_unchanged(
     region: Region,
-    before: Sequence[NodeState],
+    before: Sequence[NodeState] | None,
     new_nodes: Sequence[Node],
     sources: Sequence[Value],
 ) -> bool:
-    """Whether the new nodes equal the matched ones, one for one."""
-    after = states_of(new_nodes)
-    if sorted(state.node.op for state in before) != sorted(state.node.op for state in after):
+    """Whether the new nodes equal the matched ones, one for one.
+
+    ``before``: the matched nodes before the rewrite; None if they are as they were.
+    """
+    if len(new_nodes) != len(region.nodes) or sorted([node.op for node in new_nodes]) != sorted(
+        [node.op for node in region.nodes]
+    ):
         return False
-    comparison, new = Comparison(before, after), set(new_nodes)
+    old = states_of(region.nodes) if before is None else before
+    comparison, new = Comparison(old, states_of(new_nodes)), set(new_nodes)
     return all(
         comparison.equal(value, value if value.producer in new else source)
         for value, source in zip(region.outputs, sources, strict=True)
-    ) and comparison.covers(before)
+    ) and comparison.covers(old)
 
 
 class Outputs:
