@@ -15,9 +15,9 @@ from typing import Any, SupportsIndex
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
-from gehost.es.origin import author_origin
 from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
+from gehost.location import author_origin
 from gehost.spelling import hint
 
 COMMUTATIVE = frozenset(

@@ -19,10 +19,9 @@ import numpy as np
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.literals import as_array, element_type, in_dtype
-from gehost.es.origin import author_origin
 from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
-from gehost.location import SourceLocation
+from gehost.location import SourceLocation, author_origin
 from gehost.native import mypyc_attr
 
 

@@ -8,12 +8,12 @@ from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.location import author_origin
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import split_op
+from gehost.location import author_origin
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 

@@ -13,8 +13,8 @@ from onnx import TensorProto
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsInput, EsNode, EsTensor
-from gehost.es.origin import author_origin
 from gehost.ir.types import DataType, TensorType
+from gehost.location import author_origin
 
 
 @pytest.fixture
