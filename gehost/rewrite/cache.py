@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import onnx
 
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
-from gehost.es.literals import exact
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, exact
 from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
 from gehost.ir.graph import NodeTemplate, op_name
 from gehost.ir.model import Model

@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 
 from gehost.errors import GehostError, VendorError, described
-from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
-from gehost.es.literals import exact
+from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor, exact
 from gehost.infer.local import InferenceFailed, Inferrer, array_type
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value, encode_attribute

@@ -14,8 +14,7 @@ import onnx
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsConst, EsNode, EsTensor
-from gehost.es.literals import in_dtype
+from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
 from gehost.infer.local import array_type
