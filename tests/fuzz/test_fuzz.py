@@ -134,28 +134,23 @@ def forget_readers(pattern, binding):
     return True
 
 
-def forget_the_binding(bind, bound=matcher.Bind._bind):
-    holds = bound(bind)
-
-    def hold(binding, node, inputs):
-        for tensor in bind.op.inputs:
-            if tensor is not None and tensor.index >= 0:
-                binding.values[tensor.index] = None
-        return holds(binding, node, inputs)
-
-    return hold
+def forget_the_binding(op, binding, node, inputs, bind=matcher._Op.bind):
+    for tensor in op.pattern.inputs:
+        if tensor is not None and tensor.index >= 0:
+            binding.values[tensor.index] = None
+    return bind(op, binding, node, inputs)
 
 
-def forget_other_nodes(op, needed, rivals, *, is_linked, claim=matcher._bind_node):
-    return claim(op, needed, [op.index], is_linked=is_linked)
+def forget_other_nodes(source):
+    return {frozenset(op.ops): [op.index] for op in source.ops}
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
         (matcher.CompiledPattern, "_is_closed", forget_readers),
-        (matcher.Bind, "_bind", forget_the_binding),
-        (matcher, "_bind_node", forget_other_nodes),
+        (matcher._Op, "bind", forget_the_binding),
+        (matcher, "rivals_of", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )

@@ -187,8 +187,8 @@ def orders_of(find, make, count: int, operands: str) -> list[list[str]]:
     text = f"g ({inputs}) => (float[2] y) {{ {makers} y = Sum({operands}) }}"
     pattern, graph = compiled(find, lambda *x: es.Commutative(make(*x)), text, count)
     binding, node = Binding(graph, pattern.source), graph.values["y"].producer
-    bind = pattern._ops[pattern.source.tensors[pattern.source.outputs[0]].producer].bind
-    return [[value.name for value in order] for order in bind.orders(binding, node)]
+    total = pattern._ops[pattern.source.tensors[pattern.source.outputs[0]].producer]
+    return [[value.name for value in order] for order in total.orders(binding, node)]
 
 
 def with_ranks(a, b, c, d, e):
