@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -225,9 +226,10 @@ class _BodyMaker:
             if name not in defaults:
                 function.attribute.append(name)
                 continue
-            default = _encoded(name, attributes.get(name, defaults[name]))
+            default = attributes.get(name, defaults[name])
             if default is not None:
-                function.attribute_proto.append(default)
+                with suppress(TypeError):  # ONNX cannot express an empty list
+                    function.attribute_proto.append(encode_attribute(name, default))
         if definition.body is not None and definition.body.__doc__:
             function.doc_string = inspect.cleandoc(definition.body.__doc__)
         names = {
@@ -340,17 +342,6 @@ def _call_body(
             f"{'is' if len(definition.outputs) == 1 else 'are'} {', '.join(definition.outputs)}"
         )
     return builder.BuildAndReset(outputs)
-
-
-def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
-    """Encode an attribute.
-
-    Returns None for a value that ONNX cannot express: None or an empty list.
-    """
-    try:
-        return None if value is None else encode_attribute(name, value)
-    except TypeError:
-        return None
 
 
 def check_body(definition: OpDef) -> None:

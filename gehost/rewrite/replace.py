@@ -291,7 +291,14 @@ def retained_nodes(region: Region) -> set[Node]:
     A tensor of theirs is used outside without being an output, or is an input of the region.
     """
     retained: set[Node] = set()
-    if region.closed and not _computes_own_input(region):
+    first = region.nodes[0].order  # most inputs come before it
+    if region.closed and not any(
+        value is not None
+        and value.producer is not None
+        and value.producer.order >= first
+        and region.holds(value.producer)
+        for value in region.inputs
+    ):
         return retained
     inside, graph = set(region.nodes), region.graph
     inputs, outputs = set(region.inputs), set(region.outputs)
@@ -310,20 +317,3 @@ def retained_nodes(region: Region) -> set[Node]:
                     retained.add(node)
                     break
     return retained
-
-
-def _computes_own_input(region: Region) -> bool:
-    """Whether a matched node computes an input.
-
-    Most inputs come before the first matched node.
-    """
-    first = region.nodes[0].order
-    for value in region.inputs:
-        if (
-            value is not None
-            and value.producer is not None
-            and value.producer.order >= first
-            and region.holds(value.producer)
-        ):
-            return True
-    return False
