@@ -164,18 +164,17 @@ class OpFunction:
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
         if len(outputs) == 1:
-            if self._plain and wanted is None and all(map(self._is_attribute, names_given)):
+            # of a parameter that is an attribute at every opset only the name is checked
+            known = self._known[0][1] if self._plain and wanted is None else None
+            if known is not None and all(
+                name in known.attributes
+                and name not in known.migrating
+                and name not in known.inputs
+                for name in names_given
+            ):
                 self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
-
-    def _is_attribute(self, name: str) -> bool:
-        """Whether a parameter is an attribute at every opset.
-
-        Then only its name is checked.
-        """
-        known = self._known[0][1]
-        return name in known.attributes and name not in known.migrating and name not in known.inputs
 
 
 class _Call:
