@@ -52,7 +52,13 @@ class Purity:
         if trust is None:
             trust = self._nodes[op] = self._operator(op, self._model.opset(split_op(op)[0]))
         if node.bodies:
-            return min(trust, self._bodies(node))
+            if not self.has_open_bodies(node):
+                return Trust.OPAQUE
+            inside = self._owners.get(node)
+            if inside is None:
+                parts = (self.of(inner) for body in node.bodies for inner in body.nodes)
+                inside = self._owners[node] = min(parts, default=Trust.PURE)
+            return min(trust, inside)
         if op == "Dropout" and not self.drops_nothing(node):
             return min(trust, Trust.RANDOM)
         if "::" in op and self._has_traits(node.metadata.get("gehost.op", op)):
@@ -104,15 +110,6 @@ class Purity:
     def _has_traits(self, op: str) -> bool:
         definition = self._registry.get(op)
         return definition is not None and definition.impure
-
-    def _bodies(self, owner: Node) -> Trust:
-        if not self.has_open_bodies(owner):
-            return Trust.OPAQUE
-        trust = self._owners.get(owner)
-        if trust is None:
-            inside = (self.of(node) for body in owner.bodies for node in body.nodes)
-            trust = self._owners[owner] = min(inside, default=Trust.PURE)
-        return trust
 
     def _operator(self, op: str, version: int | None) -> Trust:
         """Classify an operator, without its nodes' inputs and bodies."""
