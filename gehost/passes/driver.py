@@ -88,7 +88,14 @@ class PassPatterns:
 
     def __init__(self, owner: _PatternAuthor) -> None:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
-        self._patterns = _as_patterns(owner.Patterns())
+        returned = owner.Patterns()
+        if isinstance(returned, Pattern):
+            listed = [returned]
+        else:
+            listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
+        if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
+            raise PatternError(f"it must return a list of Pattern, got {returned!r}")
+        self._patterns: list[Pattern] = listed
         self._lowered: dict[frozenset[tuple[str, int]], LoweredRules] = {}
         """By opsets, the last used at the end."""
 
@@ -99,23 +106,18 @@ class PassPatterns:
         opsets = frozenset(model.opsets.items())
         lowered = self._lowered.pop(opsets, None)
         if lowered is None or not all(rule.lowered.holds_for(model) for rule in lowered.rules):
-            lowered = self._lower(config, model, registry)
+            rules: list[_Rule] = []
+            reasons: dict[str, None] = {}
+            for pattern in self._patterns:
+                try:
+                    rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
+                except NotApplicable as error:
+                    reasons[str(error)] = None
+            lowered = LoweredRules(rules, list(reasons))
         self._lowered[opsets] = lowered
         if len(self._lowered) > _MOST_OPSETS:
             del self._lowered[next(iter(self._lowered))]
         return lowered
-
-    def _lower(
-        self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
-    ) -> LoweredRules:
-        rules: list[_Rule] = []
-        reasons: dict[str, None] = {}
-        for pattern in self._patterns:
-            try:
-                rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
-            except NotApplicable as error:
-                reasons[str(error)] = None
-        return LoweredRules(rules, list(reasons))
 
 
 class PatternRules:
@@ -155,15 +157,6 @@ def _listed(returned: Any, kind: str) -> list[Any]:
     listed = list(islice(cast("Iterable[Any]", returned), _MOST_RETURNED + 1))
     if len(listed) > _MOST_RETURNED:
         raise PatternError(f"it returned more than {_MOST_RETURNED} {kind}")
-    return listed
-
-
-def _as_patterns(returned: Any) -> list[Pattern]:
-    if isinstance(returned, Pattern):
-        return [returned]
-    listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
-    if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
-        raise PatternError(f"it must return a list of Pattern, got {returned!r}")
     return listed
 
 
@@ -345,16 +338,6 @@ def decompose(
     Raises:
         PassError: an author's hook failed, or the operators are missing or unknown.
     """
-    count = 0
-    for node in graph.nodes_of(*_full_names(op_types, context)):
-        if context.limit.reached:
-            break
-        if _offer(context, owner, node, node, _at_node) is not None:
-            count += 1
-    return count
-
-
-def _full_names(op_types: Sequence[Any], context: CustomPassContext) -> list[str]:
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
         if not listed:
@@ -370,7 +353,14 @@ def _full_names(op_types: Sequence[Any], context: CustomPassContext) -> list[str
             resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)
             for op in listed
         ]
-        return [name for op in found for name in (op, *context.model.variants_of(op))]
+        names = [name for op in found for name in (op, *context.model.variants_of(op))]
+    count = 0
+    for node in graph.nodes_of(*names):
+        if context.limit.reached:
+            break
+        if _offer(context, owner, node, node, _at_node) is not None:
+            count += 1
+    return count
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
