@@ -114,24 +114,23 @@ class Purity:
     def _operator(self, op: str, version: int | None) -> Trust:
         """Classify an operator, without its nodes' inputs and bodies."""
         key = (op, version)
-        trust = self._operators.get(key)
-        if trust is None:
-            self._operators[key] = Trust.OPAQUE  # the result for a recursive function
-            trust = self._operators[key] = self._judge(op, version)
-        return trust
-
-    def _judge(self, op: str, version: int | None) -> Trust:
-        if self._has_traits(op):
-            return Trust.OPAQUE
-        function = self._functions.get(op)
-        if function is not None:
-            return self._function(function)
-        if self._registry.get(op) is not None:
-            return Trust.PURE
+        known = self._operators.get(key)
+        if known is not None:
+            return known
+        self._operators[key] = Trust.OPAQUE  # the result for a recursive function
         domain, op_type = split_op(op)
-        if version is None or schema_at(domain, op_type, version) is None:
-            return Trust.OPAQUE
-        return Trust.RANDOM if op in RANDOM else Trust.PURE
+        if self._has_traits(op):
+            trust = Trust.OPAQUE
+        elif op in self._functions:
+            trust = self._function(self._functions[op])
+        elif self._registry.get(op) is not None:
+            trust = Trust.PURE
+        elif version is None or schema_at(domain, op_type, version) is None:
+            trust = Trust.OPAQUE
+        else:
+            trust = Trust.RANDOM if op in RANDOM else Trust.PURE
+        self._operators[key] = trust
+        return trust
 
     def _function(self, function: onnx.FunctionProto) -> Trust:
         versions = {
