@@ -164,15 +164,14 @@ class OpFunction:
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
         if len(outputs) == 1:
-            # of a parameter that is an attribute at every opset only the name is checked
-            known = self._known[0][1] if self._plain and wanted is None else None
-            if known is not None and all(
-                name in known.attributes
-                and name not in known.migrating
-                and name not in known.inputs
-                for name in names_given
-            ):
-                self._checked.add((len(inputs), *names_given))
+            if self._plain and wanted is None:
+                # of a parameter that is an attribute at every opset only the name is checked
+                schema = self._known[0][1]
+                inputs_at_some = schema.migrating.union(schema.inputs)
+                if inputs_at_some.isdisjoint(names_given) and schema.attributes.issuperset(
+                    names_given
+                ):
+                    self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
 
