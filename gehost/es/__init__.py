@@ -21,10 +21,10 @@ from gehost.es.functions import (
     op,
 )
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
-from gehost.es.origin import author_origin, written_at
 from gehost.es.reuse import Recipe
 from gehost.es.schemas import first_version, operator_names
 from gehost.location import SourceLocation as Origin
+from gehost.location import author_origin, written_at
 from gehost.spelling import hint
 
 __all__ = [

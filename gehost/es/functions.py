@@ -15,9 +15,9 @@ from typing import Any, SupportsIndex
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
-from gehost.es.origin import author_origin
 from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
+from gehost.location import author_origin
 from gehost.spelling import hint
 
 COMMUTATIVE = frozenset(
@@ -164,18 +164,16 @@ class OpFunction:
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
         if len(outputs) == 1:
-            if self._plain and wanted is None and all(map(self._is_attribute, names_given)):
-                self._checked.add((len(inputs), *names_given))
+            if self._plain and wanted is None:
+                # of a parameter that is an attribute at every opset only the name is checked
+                schema = self._known[0][1]
+                inputs_at_some = schema.migrating.union(schema.inputs)
+                if inputs_at_some.isdisjoint(names_given) and schema.attributes.issuperset(
+                    names_given
+                ):
+                    self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
-
-    def _is_attribute(self, name: str) -> bool:
-        """Whether a parameter is an attribute at every opset.
-
-        Then only its name is checked.
-        """
-        known = self._known[0][1]
-        return name in known.attributes and name not in known.migrating and name not in known.inputs
 
 
 class _Call:

@@ -10,8 +10,7 @@ import onnx
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsConst, EsNode, EsTensor
-from gehost.es.literals import in_dtype
+from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
 from gehost.ir.graph import op_name, split_op
 from gehost.ir.types import DataType
 from gehost.ops import OpRegistry

@@ -6,8 +6,7 @@ import copy
 from collections.abc import Callable, Sequence, Sized
 from typing import Any, Final, cast
 
-from gehost.es.graph import EsGraph
-from gehost.es.literals import exact
+from gehost.es.graph import EsGraph, exact
 
 _MOST: Final = 64
 """Number of graphs that one rule keeps."""

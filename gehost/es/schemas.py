@@ -160,6 +160,7 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
     known = operator(domain, op_type)
     if schema is None or known is None:
         return None
+    since = BROADCASTS_SINCE.get(op_type, 0) if domain == "" else 0
     parameters = {
         parameter.name: Parameter(
             slot,
@@ -184,12 +185,8 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
             new: old for old, new in _RENAMED.get(op_type, {}).items() if old in schema.attributes
         },
         flattens=domain == "" and op_type in FLATTENING_SOFTMAX and schema.since_version < 13,
-        broadcasts_since=since if (since := _broadcasts_since(domain, op_type)) > version else 0,
+        broadcasts_since=since if since > version else 0,
     )
-
-
-def _broadcasts_since(domain: str, op_type: str) -> int:
-    return BROADCASTS_SINCE.get(op_type, 0) if domain == "" else 0
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
-from gehost.es.origin import author_origin
 from gehost.ir.graph import Graph, Node
+from gehost.location import author_origin
 from gehost.passes import driver
 from gehost.passes.author_errors import author_errors
 from gehost.passes.context import CustomPassContext

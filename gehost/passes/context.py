@@ -105,11 +105,6 @@ class RewriteObserver(Protocol):
     def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
 
 
-def _supported(node: Any) -> tuple[bool, str]:
-    del node
-    return True, ""
-
-
 class CustomPassContext:
     """Passed to ``Run`` with GE's names: pass name, options, rewrites, errors."""
 
@@ -135,7 +130,9 @@ class CustomPassContext:
         self.session = RewriteSession(model, registry, Author(record.name, record.vendor), inferrer)
         self.shape_proven = False
         """Whether ``Run`` itself vouches for output sizes that cannot be compared."""
-        self.node_support = node_support or _supported
+        self.node_support: Callable[[Any], tuple[bool, str]] = node_support or (
+            lambda _: (True, "")
+        )
         self.observer = observer
         self.before_author_code = before_author_code
         """Called before a match is looked for, at the latest."""

@@ -1,11 +1,12 @@
-"""Run rules on the live graph.
+"""Run rules on the live graph: visit candidates, ask authors, replace.
 
 A candidate has at most one match, and the number of rewrites is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
@@ -21,7 +22,6 @@ from gehost.ir.region import Region
 from gehost.ops import OpRegistry
 from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
 from gehost.passes.context import CustomPassContext
-from gehost.passes.worklist import BottomUp, Worklist
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.matcher import CompiledPattern
@@ -88,7 +88,14 @@ class PassPatterns:
 
     def __init__(self, owner: _PatternAuthor) -> None:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
-        self._patterns = _as_patterns(owner.Patterns())
+        returned = owner.Patterns()
+        if isinstance(returned, Pattern):
+            listed = [returned]
+        else:
+            listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
+        if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
+            raise PatternError(f"it must return a list of Pattern, got {returned!r}")
+        self._patterns: list[Pattern] = listed
         self._lowered: dict[frozenset[tuple[str, int]], LoweredRules] = {}
         """By opsets, the last used at the end."""
 
@@ -99,23 +106,18 @@ class PassPatterns:
         opsets = frozenset(model.opsets.items())
         lowered = self._lowered.pop(opsets, None)
         if lowered is None or not all(rule.lowered.holds_for(model) for rule in lowered.rules):
-            lowered = self._lower(config, model, registry)
+            rules: list[_Rule] = []
+            reasons: dict[str, None] = {}
+            for pattern in self._patterns:
+                try:
+                    rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
+                except NotApplicable as error:
+                    reasons[str(error)] = None
+            lowered = LoweredRules(rules, list(reasons))
         self._lowered[opsets] = lowered
         if len(self._lowered) > _MOST_OPSETS:
             del self._lowered[next(iter(self._lowered))]
         return lowered
-
-    def _lower(
-        self, config: PatternMatcherConfig, model: Model, registry: OpRegistry
-    ) -> LoweredRules:
-        rules: list[_Rule] = []
-        reasons: dict[str, None] = {}
-        for pattern in self._patterns:
-            try:
-                rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
-            except NotApplicable as error:
-                reasons[str(error)] = None
-        return LoweredRules(rules, list(reasons))
 
 
 class PatternRules:
@@ -158,15 +160,6 @@ def _listed(returned: Any, kind: str) -> list[Any]:
     return listed
 
 
-def _as_patterns(returned: Any) -> list[Pattern]:
-    if isinstance(returned, Pattern):
-        return [returned]
-    listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
-    if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
-        raise PatternError(f"it must return a list of Pattern, got {returned!r}")
-    return listed
-
-
 class _Bound:
     """Limit of a pass's rewrites that grow the graph from its own new nodes, per graph.
 
@@ -193,6 +186,80 @@ class _Bound:
                 f"stopped after {self._most} rewrites that grow the graph, at {node.label} "
                 f"({node.op}): they feed each other without end"
             )
+
+
+class Worklist:
+    """Candidates in topological order; new ones may join, removed ones are skipped."""
+
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
+        self._graph = graph
+        self._compiled = compiled
+        found, self._complete = compiled.candidates(graph)
+        self._initial = iter(found)
+        self._known = set(found)
+        self._added: list[tuple[int, int, Node]] = []
+        self._serial = 0
+        self._renumbered = graph.model.renumbered
+
+    def add(self, node: Node) -> None:
+        self._known.add(node)
+        self._serial += 1
+        heapq.heappush(self._added, (node.order, self._serial, node))
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        """Add candidates that a rewrite at ``at`` made possible.
+
+        It created the nodes ``made``, and may have ``rewired`` existing ones.
+        """
+        if rewired and not self._complete:
+            self._complete = True
+            found = [
+                node
+                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
+                if node.order > at.order
+            ]
+        elif self._complete:
+            found = [node for node in made if node.op in self._compiled.anchor_ops]
+        else:
+            found = [node for new in made for node in self._compiled.reached_from(new)]
+        for node in found:
+            if node not in self._known:
+                self.add(node)
+
+    def __iter__(self) -> Iterator[Node]:
+        pending = next(self._initial, None)
+        while pending is not None or self._added:
+            if self._renumbered != self._graph.model.renumbered:
+                self._added = [(node.order, serial, node) for _, serial, node in self._added]
+                heapq.heapify(self._added)
+                self._renumbered = self._graph.model.renumbered
+            if pending is None or (self._added and self._added[0][0] < pending.order):
+                node = heapq.heappop(self._added)[2]
+            else:
+                node, pending = pending, next(self._initial, None)
+            if node.in_graph:
+                yield node
+
+
+class BottomUp:
+    """The initial candidates in reverse topological order.
+
+    New nodes are visited by another run.
+    """
+
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
+        self._found, _ = compiled.candidates(graph)
+
+    def add(self, node: Node) -> None:
+        del node
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        del made, at, rewired
+
+    def __iter__(self) -> Iterator[Node]:
+        for node in reversed(self._found):
+            if node.in_graph:
+                yield node
 
 
 class _RuleRunner:
@@ -271,16 +338,6 @@ def decompose(
     Raises:
         PassError: an author's hook failed, or the operators are missing or unknown.
     """
-    count = 0
-    for node in graph.nodes_of(*_full_names(op_types, context)):
-        if context.limit.reached:
-            break
-        if _offer(context, owner, node, node, _at_node) is not None:
-            count += 1
-    return count
-
-
-def _full_names(op_types: Sequence[Any], context: CustomPassContext) -> list[str]:
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
         if not listed:
@@ -296,7 +353,14 @@ def _full_names(op_types: Sequence[Any], context: CustomPassContext) -> list[str
             resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)
             for op in listed
         ]
-        return [name for op in found for name in (op, *context.model.variants_of(op))]
+        names = [name for op in found for name in (op, *context.model.variants_of(op))]
+    count = 0
+    for node in graph.nodes_of(*names):
+        if context.limit.reached:
+            break
+        if _offer(context, owner, node, node, _at_node) is not None:
+            count += 1
+    return count
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:

@@ -223,9 +223,18 @@ class _Inference:
             [operand is not None for operand in lowered.inputs],
             context.session.functions,
         )
-        made = inferrer.proto(
-            named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays
+        domain, op_type = split_op(lowered.op)
+        proto = onnx.NodeProto(
+            op_type=op_type,
+            domain=domain,
+            input=[
+                "" if operand is None else f"input{slot}"
+                for slot, operand in enumerate(lowered.inputs)
+            ],
+            output=[f"output{slot}" for slot in range(len(node.outputs))],
+            attribute=[encode_attribute(name, value) for name, value in lowered.attributes.items()],
         )
+        made = inferrer.proto(named or lowered.op, proto, types, arrays)
         self.lowered[node] = lowered
         self._known.update(
             {_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)}
@@ -240,16 +249,3 @@ def _operand_type(operand: Operand, type_of: TypeOf) -> ValueType | None:
     if isinstance(operand, EsTensor):
         return type_of(operand)
     return None if operand is None else array_type(operand)
-
-
-def _as_proto(lowered: LoweredNode, outputs: int) -> onnx.NodeProto:
-    domain, op_type = split_op(lowered.op)
-    return onnx.NodeProto(
-        op_type=op_type,
-        domain=domain,
-        input=[
-            "" if operand is None else f"input{slot}" for slot, operand in enumerate(lowered.inputs)
-        ],
-        output=[f"output{slot}" for slot in range(outputs)],
-        attribute=[encode_attribute(name, value) for name, value in lowered.attributes.items()],
-    )

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import FrameType
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 from gehost.errors import VendorError
 from gehost.passes.base import DecomposePass, FusionBasePass
@@ -125,23 +125,20 @@ def REG_DECOMPOSE_PASS(
     """
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
+    listed: Any = op_types
+    if isinstance(op_types, str) or not isinstance(op_types, Iterable):
+        listed = (op_types,)
     mark = PassRegistration(
         name or "",
         stage,
         *_place(_caller()),
         min_opset,
         max_opset,
-        _names(op_types),
+        tuple(listed),
         default=default,
         options=tuple(options),
     )
     return _marker(mark, DecomposePass) if cls is None else _marker(mark, DecomposePass)(cls)
-
-
-def _names(op_types: Any) -> tuple[Any, ...]:
-    if isinstance(op_types, str) or not isinstance(op_types, Iterable):
-        return (op_types,)
-    return tuple(cast("Iterable[Any]", op_types))
 
 
 def _caller(module: str = "") -> FrameType | None:

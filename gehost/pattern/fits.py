@@ -47,14 +47,6 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     return node.attrs.get(attribute or name, ABSENT)
 
 
-def _default(node: Node, name: str, signature: Signature | None) -> Any:
-    """Return the default of an absent parameter, or None."""
-    attribute = None if signature is None else signature.attribute_of(name)
-    if signature is None or attribute is None:
-        return schemas.newest_default(node.domain, node.op_type, name)
-    return signature.attributes[attribute]
-
-
 def parameter_holds(
     constraint: Constraint, node: Node, signature: Signature | None, bound: dict[str, Any]
 ) -> bool:
@@ -70,14 +62,16 @@ def parameter_holds(
     if kind is _MUST_BE_ABSENT:
         return value is ABSENT
     if value is ABSENT:
-        value = _default(node, constraint.name, signature)
-    if (
-        constraint.name == "axis"
-        and signature is not None
-        and signature.flattens
-        and not _is_last(value, node)
-    ):
-        return False
+        attribute = None if signature is None else signature.attribute_of(constraint.name)
+        if signature is None or attribute is None:
+            value = schemas.newest_default(node.domain, node.op_type, constraint.name)
+        else:
+            value = signature.attributes[attribute]
+    if constraint.name == "axis" and signature is not None and signature.flattens:
+        # only on the last axis is flattening the same as working on one axis
+        first = node.input(0)
+        if first is None or not first.rank or value not in (-1, first.rank - 1):
+            return False
     if kind is _BIND:
         return same_parameter(value, bound.setdefault(constraint.wanted, value))
     if value is None:
@@ -98,12 +92,6 @@ def parameter_holds(
     return constraint.name in ("axis", "axes") and _same_axes(value, wanted, node)
 
 
-def _is_last(axis: int, node: Node) -> bool:
-    first = node.input(0)
-    rank = first.rank if first is not None else None
-    return bool(rank) and axis in (-1, (rank or 0) - 1)
-
-
 def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
     """Whether axes are equal when counted from the front.
 
@@ -113,17 +101,17 @@ def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
     rank = first.rank if first is not None else None
     if rank is None or np.ndim(value) > 1:
         return False
-    here, there = [
-        _positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted)
-    ]
+    counted: list[list[int]] = []
+    for axes in (value, wanted):
+        count = schemas.axes_rank(node.op, rank, axes)
+        counted.append(
+            [int(axis) + count if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
+        )
+    here, there = counted
     if node.op.startswith("Reduce") or node.op in ("Squeeze", "Unsqueeze"):
         here.sort()
         there.sort()
     return here == there
-
-
-def _positive(axes: Any, rank: int) -> list[int]:
-    return [int(axis) + rank if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
 
 
 def has_other_attributes(op: OpPattern, node: Node) -> bool:
@@ -152,7 +140,14 @@ def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
     Slots that other opsets hold in an attribute do not count.
     """
     count = len(op.inputs)
-    allowed = {name: _open_slots(signature, count) for name, signature in op.ops.items()}
+    allowed: dict[str, set[int]] = {}
+    for op_name, signature in op.ops.items():
+        known = {} if signature is None else signature.parameters
+        allowed[op_name] = {
+            parameter.slot
+            for name, parameter in known.items()
+            if signature is not None and parameter.slot >= count and name in signature.migrating
+        }
 
     def check(node: Node) -> bool:
         inputs, open_slots = node.inputs, allowed[node.op]
@@ -162,16 +157,6 @@ def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
         return True
 
     return check
-
-
-def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
-    if signature is None:
-        return frozenset()
-    return frozenset(
-        p.slot
-        for name, p in signature.parameters.items()
-        if p.slot >= count and name in signature.migrating
-    )
 
 
 def required_operands(op: OpPattern) -> int:

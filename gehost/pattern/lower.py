@@ -179,8 +179,7 @@ class LoweredPattern:
         for name in node.ops:
             op = resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
-                self._check_custom(node, op)
-                signature = self._custom_signature(op)
+                signature = self._custom(node, op)
                 variants = self._variants[op] = model.variants_of(op)
                 found.extend(
                     _Fit(each, signature, node.inputs, node.params) for each in (op, *variants)
@@ -220,40 +219,38 @@ class LoweredPattern:
             )
         return found
 
-    def _check_custom(self, node: EsNode, op: str) -> None:
-        """Check a registered operator in a pattern against its declaration.
+    def _custom(self, node: EsNode, op: str) -> schemas.Signature | None:
+        """Return a registered operator's signature, after checking its use in a pattern.
+
+        Returns None if ``op`` is not registered.
 
         Raises:
             PatternError: the operator does not have an attribute, or not with this value; it is
                 used with operands in any order and is not declared to commute.
         """
-        definition = self._registry.get(op)
-        if node.commutative and (definition is None or "commutative" not in definition.traits):
+        if node.commutative and not self._commutes(op):
             raise PatternError(
                 f"{op} is not known to commute",
                 where=node.origin,
                 hint='register it with traits=["commutative"]',
             )
-        if definition is not None:
-            plain = {
-                name: None if callable(value) or isinstance(value, Bind) else value
-                for name, value in {**node.constraints, **node.params}.items()
-            }
-            problem = definition.problem(plain) or definition.output_problem(node.count)
-            if problem:
-                raise PatternError(f"{problem}", where=node.origin)
+        definition = self._registry.get(op)
+        if definition is None:
+            return None
+        plain = {
+            name: None if callable(value) or isinstance(value, Bind) else value
+            for name, value in {**node.constraints, **node.params}.items()
+        }
+        problem = definition.problem(plain) or definition.output_problem(node.count)
+        if problem:
+            raise PatternError(problem, where=node.origin)
+        return schemas.custom_signature(
+            definition.inputs, {**dict.fromkeys(definition.attributes), **definition.defaults}
+        )
 
     def _commutes(self, op: str) -> bool:
         definition = self._registry.get(op)
         return op in COMMUTATIVE or (definition is not None and "commutative" in definition.traits)
-
-    def _custom_signature(self, op: str) -> schemas.Signature | None:
-        definition = self._registry.get(op)
-        if definition is None:
-            return None
-        return schemas.custom_signature(
-            definition.inputs, {**dict.fromkeys(definition.attributes), **definition.defaults}
-        )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
         """Return each parameter's wanted value, None if it must be absent.
@@ -263,8 +260,20 @@ class LoweredPattern:
         wanted = dict(fits[0].params)
         exact: frozenset[str] | None = None
         for fit in fits:
-            if fit.signature is not None:
-                for name, default in _defaults(fit.op, fit.signature, len(fit.operands)).items():
+            signature = fit.signature
+            if signature is not None:
+                new_names = {old: new for new, old in signature.old_names.items()}
+                defaults = {
+                    new_names.get(name, name): value for name, value in signature.attributes.items()
+                }
+                for name in signature.migrating:
+                    if signature.parameters[name].slot >= len(fit.operands):
+                        defaults[name] = schemas.newest_default(*split_op(fit.op), name)
+                if fit.op == "Split":
+                    defaults.pop("num_outputs", None)  # given by the pattern's outputs
+                if signature.flattens:
+                    defaults["axis"] = -1
+                for name, default in defaults.items():
                     wanted.setdefault(name, default)
             if schemas.operator(*split_op(fit.op)) is None:
                 exact = frozenset(wanted)
@@ -307,20 +316,6 @@ class _Fit(NamedTuple):
         return (
             known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
         )
-
-
-def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
-    """Return the values of omitted parameters, by the author's names."""
-    new_names = {old: new for new, old in signature.old_names.items()}
-    defaults = {new_names.get(name, name): value for name, value in signature.attributes.items()}
-    for name in signature.migrating:
-        if signature.parameters[name].slot >= given:
-            defaults[name] = schemas.newest_default(*split_op(op), name)
-    if op == "Split":
-        defaults.pop("num_outputs", None)  # given by the pattern's outputs
-    if signature.flattens:
-        defaults["axis"] = -1
-    return defaults
 
 
 def _tensor(

@@ -8,18 +8,17 @@ from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.location import author_origin
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
 from gehost.pattern.lower import LoweredPattern
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.spelling import hint
 from gehost.status import SUCCESS, Status

@@ -1,4 +1,4 @@
-"""The compiled matcher: a pattern as closures over the index.
+"""The compiled matcher: a pattern prepared for many nodes.
 
 A match begins at the producer of output 0 and goes up. Steps without a choice are done at once
 (``_Op.straight``); operators with operands in any order, and choices between sub-patterns, wait on
@@ -7,25 +7,66 @@ an agenda and are tried one after another. Each attempt begins with the saved bi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.pattern.bind_op import Bind, Binding, Inputs, holds, operand_of, rivals_of
-from gehost.pattern.fits import cyclic_region, is_output, outside_readers
+from gehost.native import mypyc_attr
+from gehost.pattern.fits import (
+    counted_ops,
+    cyclic_region,
+    equal_operands,
+    has_other_attributes,
+    is_constrained,
+    is_output,
+    no_more_inputs,
+    operand_fits,
+    output_fits,
+    outside_readers,
+    parameter_holds,
+    required_operands,
+    slots_to_try,
+)
 from gehost.pattern.roots import Roots
-from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import (
+    ANY,
+    Kind,
+    Link,
+    OpPattern,
+    SourcePattern,
+    TensorPattern,
+)
+
+Inputs: TypeAlias = Sequence[Value | None]
 
 Agenda: TypeAlias = tuple[TensorPattern, Any] | None
 """Bound tensors whose operators are not bound yet: the first one, and the agenda of the others
 (``Any``, since mypyc cannot compile a recursive alias).
 """
 
-BindNode: TypeAlias = Callable[[Binding, Node, Inputs], bool]
+
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
+class Binding:
+    """The bindings of a match so far.
+
+    They are nodes by op pattern, values by tensor pattern, attribute variables, and the options
+    taken of choices, in order.
+    """
+
+    __slots__ = ("attributes", "chosen", "graph", "nodes", "source", "values")
+
+    def __init__(self, graph: Graph, source: SourcePattern) -> None:
+        self.graph = graph
+        self.source = source
+        self.nodes: list[Node | None] = [None] * len(source.ops)
+        self.values: list[Value | None] = [None] * len(source.tensors)
+        self.attributes: dict[str, Any] = {}
+        self.chosen: dict[int, int] = {}
 
 
 class CompiledPattern:
-    """A source pattern as closures over the index."""
+    """A source pattern, prepared to be matched at many nodes."""
 
     def __init__(self, source: SourcePattern) -> None:
         self.source = source
@@ -33,10 +74,12 @@ class CompiledPattern:
         first = source.tensors[source.outputs[0]]
         self._anchors = source.leaves(first)
         anchors = {tensor.producer for tensor in self._anchors}
-        needed = _needed(source) if self._has_choices else source.needed
+        # a variant with the operators of captured tensors must bind them
+        captured = frozenset([index for index in source.captures if index is not None])
+        needed = captured if self._has_choices else source.needed
         rivals = rivals_of(source)
-        binds = [
-            Bind(
+        self._ops = [
+            _Op(
                 op,
                 source,
                 needed,
@@ -45,7 +88,8 @@ class CompiledPattern:
             )
             for op in source.ops
         ]
-        self._ops = [_Op(bind, source, binds) for bind in binds]
+        for op in self._ops:
+            op.look_up(self._ops)
         self.anchor_ops: tuple[str, ...] = tuple(
             dict.fromkeys(
                 [
@@ -57,14 +101,22 @@ class CompiledPattern:
             )
         )
         """The possible operators of the producer of output 0."""
-        self._anchor = None if first.options else source.ops[first.producer or 0]
-        self._roots = None if self._anchor is None else Roots(source, self._anchor)
+        self._anchor = None if first.options else self._ops[first.producer or 0]
+        self._roots = None if self._anchor is None else Roots(source, self._anchor.pattern)
         self._slots = list(dict.fromkeys([tensor.slot for tensor in self._anchors]))
         self._first = first
         self._must_compare = len(self._slots) > 1 or len(source.outputs) > 1
         self._must_compare |= any(op.commutative for op in source.ops)
         """Whether a search may find a match with later options before one with earlier options."""
-        self._inner = () if self._has_choices else _inner(source)
+        readers = Counter(
+            [
+                index
+                for op in source.ops
+                for index in {each.index for each in op.inputs if each is not None}
+            ]
+        )
+        self._inner = [] if self._has_choices else [(each, readers[each]) for each in source.inner]
+        """Inner tensors, each with its number of reading operators."""
         self._choices = {
             choice.index: [
                 _Option(number, source.tensors[option], source)
@@ -114,15 +166,24 @@ class CompiledPattern:
             is of the one whose options come first.
         """
         self._blocked = []
-        if self._anchor is not None:
-            if node.op not in self._anchor.ops:
-                return None, []
-            if self._has_choices and self._roots is not None and not self._roots.is_fed(node):
-                return None, []
-            binding = Binding(node.graph, self.source)
-            found = self._bind(self._ops[self._anchor.index], binding, node, None)
-        else:
-            binding, found = self._match_option(node)
+        anchor, roots = self._anchor, self._roots
+        if anchor is not None and node.op not in anchor.names:
+            return None, []
+        if self._has_choices and roots is not None and not roots.is_fed(node):
+            return None, []
+        binding, found = Binding(node.graph, self.source), False
+        if anchor is not None:
+            found = self._bind(anchor, binding, node, None)
+        else:  # output 0 is a choice
+            start = _State(binding)
+            for slot in self._slots:
+                value = node.outputs[slot] if slot < len(node.outputs) else None
+                if value is not None:
+                    binding.values[self._first.index] = value
+                    found = self._bind_agenda(binding, (self._first, None))
+                    if found:
+                        break
+                    start.restore(binding)
         if self._best is not None:
             best, self._best = self._best, None
             best.restore(binding)
@@ -130,33 +191,18 @@ class CompiledPattern:
         blocked, self._blocked = self._blocked, []  # a pattern outlives its graphs
         return (binding, []) if found else (None, blocked)
 
-    def _match_option(self, node: Node) -> tuple[Binding, bool]:
-        """Match if output 0 is a choice."""
-        binding = Binding(node.graph, self.source)
-        start = _State(binding)
-        for slot in self._slots:
-            value = node.outputs[slot] if slot < len(node.outputs) else None
-            if value is not None:
-                binding.values[self._first.index] = value
-                if self._bind_agenda(binding, (self._first, None)):
-                    return binding, True
-                start.restore(binding)
-        return binding, False
-
     # going up
 
     def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
         """Bind ``node`` so that everything on the agenda fits, too."""
-        if not op.bind.op.commutative:
-            return op.bind.node(binding, node, node.inputs) and self._bind_above(
-                op, binding, agenda
-            )
-        orders = op.bind.orders(binding, node)
+        if not op.pattern.commutative:
+            return op.bind(binding, node, node.inputs) and self._bind_above(op, binding, agenda)
+        orders = op.orders(binding, node)
         if isinstance(orders, tuple) and len(orders) == 1:
-            return op.bind.node(binding, node, orders[0]) and self._bind_above(op, binding, agenda)
+            return op.bind(binding, node, orders[0]) and self._bind_above(op, binding, agenda)
         state = _State(binding)
         for order in orders:
-            if op.bind.node(binding, node, order) and self._bind_above(op, binding, agenda):
+            if op.bind(binding, node, order) and self._bind_above(op, binding, agenda):
                 return True
             state.restore(binding)
         return False
@@ -190,13 +236,13 @@ class CompiledPattern:
                 continue
             op = self._ops[index]
             value = values[tensor.index]
-            if value is None or not is_output(value, op.bind.op.ops, tensor.slot):
+            if value is None or not is_output(value, op.names, tensor.slot):
                 return False
             node = value.producer
             assert node is not None
-            if op.bind.op.commutative:
+            if op.pattern.commutative:
                 return self._bind(op, binding, node, agenda)
-            if not op.bind.node(binding, node, node.inputs) or not op.straight_holds(binding):
+            if not op.bind(binding, node, node.inputs) or not op.straight_holds(binding):
                 return False
             for following in op.open:
                 agenda = (following, agenda)
@@ -262,37 +308,29 @@ class CompiledPattern:
         if self._has_choices:
             _, choice = self.source.reached(binding.chosen)
             if choice is not None:
-                return self._decide_choice(binding, choice)
+                state = _State(binding)
+                for number in range(self._most_options(binding, choice)):
+                    binding.chosen[choice.index] = number
+                    if self._bind_other_outputs(binding):
+                        return True
+                    state.restore(binding)
+                return False
         key = tuple(binding.chosen.items())
         plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._readers_of(binding.chosen)
+        if plan is None:  # the operators that are found as users, each with the tensor it reads
+            plan = self._plans[key] = [
+                (self._ops[op.index], link)
+                for op, link in self.source.order(binding.chosen)[1:]
+                if link is None or link.producer != op.index
+            ]
         for op, link in plan:
-            if binding.nodes[op.bind.op.index] is None:
+            if binding.nodes[op.pattern.index] is None:
                 return self._bind_one_of(op, link, binding)
         return self._finish(binding)
 
-    def _decide_choice(self, binding: Binding, choice: TensorPattern) -> bool:
-        state = _State(binding)
-        for number in range(self._most_options(binding, choice)):
-            binding.chosen[choice.index] = number
-            if self._bind_other_outputs(binding):
-                return True
-            state.restore(binding)
-        return False
-
-    def _readers_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
-        """Return operators found as readers, each with the tensor it reads."""
-        order = self.source.order(chosen)[1:]
-        return [
-            (self._ops[op.index], link)
-            for op, link in order
-            if link is None or link.producer != op.index
-        ]
-
     def _bind_one_of(self, op: _Op, link: Link, binding: Binding) -> bool:
         """Bind one of several nodes with which everything else fits, too."""
-        ops = op.bind.op.ops
+        ops = op.pattern.ops
         nodes: Iterable[Node] = ()
         if link is None:
             nodes = binding.graph.nodes_of(*ops)
@@ -337,8 +375,6 @@ class CompiledPattern:
     def _is_closed(self, binding: Binding) -> bool:
         """Whether inner tensors have users inside the match only."""
         nodes, values = binding.nodes, binding.values
-        if self._has_choices:
-            return self._is_closed_by_choice(binding)
         for index, readers in self._inner:
             value = values[index]
             if value is None or (readers == 1 and isinstance(value.read_by, Node)):
@@ -347,11 +383,9 @@ class CompiledPattern:
             if len(value.readers) != readers and outside_readers(value, nodes):
                 self._blocked.append(value)
                 return False
-        return True
-
-    def _is_closed_by_choice(self, binding: Binding) -> bool:
-        """Do the same if the inner tensors depend on the options taken."""
-        nodes, values = binding.nodes, binding.values
+        if not self._has_choices:
+            return True
+        # the inner tensors depend on the options taken
         inside: set[Node | Graph | None] = {*nodes}
         outputs = [values[index] for index in self.source.outputs]
         for index, op, may_be_output in self._op_outputs:
@@ -370,62 +404,211 @@ class CompiledPattern:
 
 
 class _Op:
-    """An operator of a compiled pattern, and the way up from it.
+    """An operator of a compiled pattern.
+
+    Args:
+        op: the operator.
+        source: the pattern.
+        needed: outputs of operators that must be present.
+        rivals: the operators that fit the same nodes, including this one.
+        is_linked: whether it may be reached in another way than through its output.
 
     Attributes:
-        straight: the steps above it that leave no choice.
+        straight: the steps above it that leave no choice: tensor, output slot, operator.
         open: the tensors above it that leave a choice, the last one first.
     """
 
-    def __init__(self, bind: Bind, source: SourcePattern, binds: list[Bind]) -> None:
-        self.bind = bind
-        straight: list[tuple[int, int, int, frozenset[str], BindNode]] = []
-        open_: list[TensorPattern] = []
-        seen = {bind.op.index}
+    def __init__(
+        self,
+        op: OpPattern,
+        source: SourcePattern,
+        needed: frozenset[int],
+        rivals: Sequence[int],
+        *,
+        is_linked: bool,
+    ) -> None:
+        self.pattern = op
+        self.index = op.index
+        self.names = frozenset(op.ops)
+        self.straight: tuple[tuple[int, int, _Op], ...] = ()
+        self.open: tuple[TensorPattern, ...] = ()
+        operands = [operand_of(tensor, source) for tensor in op.inputs]
+        if op.commutative:  # ``orders`` checks them
+            operands = [
+                (index, producer, tensor, index < 0) for index, producer, tensor, _ in operands
+            ]
+        self._operands = operands
+        self._no_more = no_more_inputs(op)
+        self._required = required_operands(op)
+        self._equals = equal_operands(op, source) if op.commutative else []
+        self._producers = [
+            None
+            if tensor is None or tensor.producer is None
+            else (frozenset(source.ops[tensor.producer].ops), tensor.slot)
+            for tensor in op.inputs
+        ]
+        """The operators and the output slot that each operand must come from."""
+        self._rivals = [rival for rival in rivals if rival != op.index]
+        self._counted = counted_ops(op)
+        self._outputs = [(each.slot, each.index, each.index in needed) for each in op.outputs]
+        if len(op.outputs) == 1 and not is_linked and not self._counted:
+            self._outputs = []  # a node is found through this output, which is bound then
+        self._of_attributes = [
+            constraint
+            for constraint in op.constraints
+            if constraint.kind in (Kind.EQUALS, Kind.ABSENT)
+            and all(
+                signature is not None and signature.attribute_of(constraint.name) is not None
+                for signature in op.ops.values()
+            )
+        ]
+        """Constraints on values of attributes at this opset."""
+        self._others = [each for each in op.constraints if each not in self._of_attributes]
+        self._is_checked = bool(op.constraints) or op.exact_attributes is not None
+        self._known: dict[Hashable, bool] = {}
 
-        def go_up(op: OpPattern) -> None:
-            for tensor in op.inputs:
-                if tensor is None:
+    def look_up(self, ops: Sequence[_Op]) -> None:
+        """Find the steps above this operator, depth first, among all of the pattern."""
+        straight: list[tuple[int, int, _Op]] = []
+        choices: list[TensorPattern] = []
+        seen = {self.index}
+        stack = [*reversed(self.pattern.inputs)]
+        while stack:
+            tensor = stack.pop()
+            if tensor is None:
+                continue
+            if tensor.options:
+                choices.append(tensor)
+            elif tensor.producer is not None and tensor.producer not in seen:
+                above = ops[tensor.producer]
+                if above.pattern.commutative:
+                    choices.append(tensor)
                     continue
-                if tensor.options:
-                    open_.append(tensor)
-                elif tensor.producer is not None and tensor.producer not in seen:
-                    above = source.ops[tensor.producer]
-                    if above.commutative:
-                        open_.append(tensor)
-                        continue
-                    seen.add(above.index)
-                    straight.append(
-                        (
-                            tensor.index,
-                            tensor.slot,
-                            above.index,
-                            frozenset(above.ops),
-                            binds[above.index].node,
-                        )
-                    )
-                    go_up(above)
+                seen.add(above.index)
+                straight.append((tensor.index, tensor.slot, above))
+                stack.extend(reversed(above.pattern.inputs))
+        self.straight, self.open = tuple(straight), tuple(reversed(choices))
 
-        go_up(bind.op)
-        self.straight = tuple(straight)
-        self.open = tuple(reversed(open_))
+    def bind(self, binding: Binding, node: Node, inputs: Inputs) -> bool:
+        """Bind a node with its outputs, and with inputs in the operands' order.
+
+        It fails if another operator has the node, or its parameters do not fit.
+        """
+        operands = self._operands
+        count, size = len(operands), len(inputs)
+        if size > count and not self._no_more(node):
+            return False
+        if size == count and isinstance(inputs, tuple):
+            exact = inputs
+        else:  # a wide node is not copied
+            exact = tuple([inputs[slot] if slot < size else None for slot in range(count)])
+        nodes, values = binding.nodes, binding.values
+        for operand, value in zip(operands, exact):  # noqa: B905 - mypyc makes a loop of this form
+            index, producer, _, constrained = operand
+            if not constrained and producer < 0 and value is not None and values[index] is None:
+                values[index] = value  # as ``holds`` does, without the call
+            elif not holds(operand, value, binding):
+                return False
+        given = node.outputs
+        if node.graph is not binding.graph or (
+            node.op in self._counted and len(given) != len(self._outputs)
+        ):
+            return False
+        for other in self._rivals:
+            if nodes[other] is node:
+                return False
+        nodes[self.index] = node
+        for slot, tensor, needed in self._outputs:
+            value = given[slot] if slot < len(given) else None
+            if not output_fits(value, values[tensor], needed=needed):
+                return False
+            values[tensor] = value
+        return not self._is_checked or self._parameters_hold(binding, node)
+
+    def _parameters_hold(self, binding: Binding, node: Node) -> bool:
+        """Whether a node's parameters fit.
+
+        Results for attributes are cached, as most nodes have equal ones. They depend only on the
+        attributes and the rank to which axes refer.
+        """
+        signature = self.pattern.ops[node.op]
+        if has_other_attributes(self.pattern, node):
+            return False
+        if self._of_attributes:
+            first = node.inputs[0] if node.inputs else None
+            key = node.op, None if first is None else first.rank, node.encoded_attrs
+            answer = self._known.get(key)
+            if answer is None:
+                answer = self._known[key] = all(
+                    parameter_holds(constraint, node, signature, {})
+                    for constraint in self._of_attributes
+                )
+            if not answer:
+                return False
+        for constraint in self._others:
+            if not parameter_holds(constraint, node, signature, binding.attributes):
+                return False
+        return True
 
     def straight_holds(self, binding: Binding) -> bool:
+        """Bind the operators above that leave no choice."""
         values, nodes = binding.values, binding.nodes
-        for index, slot, op, ops, bind_node in self.straight:
-            if nodes[op] is not None:
+        for index, slot, op in self.straight:
+            if nodes[op.index] is not None:
                 continue
             value = values[index]
             node = None if value is None else value.producer
             if (
                 node is None
                 or value is None
-                or node.op not in ops
+                or node.op not in op.names
                 or value.index != slot
-                or not bind_node(binding, node, node.inputs)
+                or not op.bind(binding, node, node.inputs)
             ):
                 return False
         return True
+
+    def orders(self, binding: Binding, node: Node) -> Sequence[Inputs] | Iterator[Inputs]:
+        """Return the orders of inputs that may fit unordered operands.
+
+        Each input is checked by itself: it must fit its operand's constraints and producer.
+        Two operands give a sequence; more may have too many orders to list.
+        """
+        inputs, count = node.inputs, len(self._operands)
+        if len(inputs) < self._required or (len(inputs) > count and not self._no_more(node)):
+            return ()
+        if len(inputs) < count:
+            inputs = (*inputs, *[None] * (count - len(inputs)))
+        if count != 2:
+            return self._permutations(binding, inputs, ())
+        first, second = inputs[0], inputs[1]
+        straight = self._accepts(0, first) and self._accepts(1, second)
+        if not (self._accepts(0, second) and self._accepts(1, first)):
+            return ((first, second),) if straight else ()
+        return ((first, second), (second, first)) if straight else ((second, first),)
+
+    def _permutations(
+        self, binding: Binding, inputs: Inputs, taken: tuple[int, ...]
+    ) -> Iterator[Inputs]:
+        """Yield the orders of ``orders`` that begin with the inputs ``taken``."""
+        position = len(taken)
+        if position == len(self._operands):
+            yield [inputs[slot] for slot in taken]
+            return
+        index = self._operands[position][0]
+        known = binding.values[index] if index >= 0 else None
+        for slot in slots_to_try(self._equals, taken, inputs):
+            value = inputs[slot]
+            if (known is None or known is value) and self._accepts(position, value):
+                yield from self._permutations(binding, inputs, (*taken, slot))
+
+    def _accepts(self, position: int, value: Value | None) -> bool:
+        """Whether a value fits an operand's constraints and producer."""
+        producer = self._producers[position]
+        if producer is None:
+            return operand_fits(self.pattern.inputs[position], value)
+        ops, slot = producer
+        return value is not None and is_output(value, ops, slot)
 
 
 class _Option:
@@ -470,27 +653,6 @@ class _State:
         binding.attributes.update(self.attributes)
 
 
-def _needed(source: SourcePattern) -> frozenset[int]:
-    """Return the captured tensors; a variant with their operators must bind them."""
-    return frozenset([index for index in source.captures if index is not None])
-
-
-def _inner(source: SourcePattern) -> tuple[tuple[int, int], ...]:
-    """Return the inner tensors, each with its number of reading operators."""
-    return tuple([(index, _readers(source, index, {})) for index in source.inner])
-
-
-def _readers(source: SourcePattern, index: int, chosen: Chosen) -> int:
-    ops = [source.ops[each] for each in source.reached(chosen)[0]]
-    return sum(
-        any(
-            each is not None and each is not ANY and source.resolved(each, chosen).index == index
-            for each in op.inputs
-        )
-        for op in ops
-    )
-
-
 def _would_cycle(binding: Binding) -> bool:
     """Whether a complete match's outputs feed it through outside nodes.
 
@@ -501,3 +663,45 @@ def _would_cycle(binding: Binding) -> bool:
         return False
     nodes = [node for node in binding.nodes if node is not None]
     return cyclic_region(source, binding.graph, nodes, binding.values) is not None
+
+
+def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
+    """Return operators that may fit the same nodes, by operators' names."""
+    by_name: dict[str, list[int]] = {}
+    for op in source.ops:
+        for name in op.ops:
+            by_name.setdefault(name, []).append(op.index)
+    return {
+        names: sorted({index for name in names for index in by_name[name]})
+        for names in {frozenset(op.ops) for op in source.ops}
+    }
+
+
+Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
+"""An operand: its index among the values, or -1; its producer if that must not be bound yet, or -1;
+its tensor; whether a value is checked against it. A tuple, which machine code unpacks fast.
+"""
+
+
+def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
+    """Return the constraints of a tensor as an operand."""
+    if tensor is None or tensor is ANY:
+        return -1, -1, tensor, True
+    # with choices, an output that was absent when its producer was bound fits no operand
+    producer = tensor.producer if source.has_choices and tensor.producer is not None else -1
+    return tensor.index, producer, tensor, is_constrained(tensor)
+
+
+def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
+    """Whether ``value`` fits an operand; binds it."""
+    index, producer, tensor, constrained = operand
+    known = binding.values[index] if index >= 0 else None
+    if known is not None:
+        return known is value
+    if ((constrained or value is None) and not operand_fits(tensor, value)) or (
+        producer >= 0 and binding.nodes[producer] is not None
+    ):
+        return False
+    if index >= 0:
+        binding.values[index] = value
+    return True

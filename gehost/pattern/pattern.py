@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import split_op
+from gehost.location import author_origin
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
@@ -125,22 +125,14 @@ def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
         return tensor
     if isinstance(tensor, tuple) and len(tensor) == 2:  # pyright: ignore[reportUnknownArgumentType]
         tensor = NodeIo(*cast("tuple[Any, int]", tensor))
-    if not isinstance(tensor, NodeIo):
-        raise _no_tensor()
-    producer: Any = tensor.node
+    producer, index = (tensor.node, tensor.index) if isinstance(tensor, NodeIo) else (None, 0)
     if isinstance(producer, EsNode):
-        if not 0 <= tensor.index < producer.count:
-            raise PatternError(
-                f"{producer.ops[0]} has no output {tensor.index}", where=author_origin()
-            )
-        return EsTensor(producer, tensor.index)
+        if not 0 <= index < producer.count:
+            raise PatternError(f"{producer.ops[0]} has no output {index}", where=author_origin())
+        return EsTensor(producer, index)
     if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
-    raise _no_tensor()
-
-
-def _no_tensor() -> PatternError:
-    return PatternError(
+    raise PatternError(
         "CaptureTensor needs an EsTensor or NodeIo(tensor.GetProducer(), index)",
         where=author_origin(),
     )

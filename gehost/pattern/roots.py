@@ -31,7 +31,17 @@ class Roots:
     def __init__(self, source: SourcePattern, anchor: OpPattern) -> None:
         self._source = source
         self._anchor = anchor
-        self._ways = _ways_to(anchor, source)
+        self._ways: dict[int, _Way] = {}
+        """Operator → the first step of a shortest way to the anchor."""
+        waiting = [anchor]
+        for reader in waiting:  # grows during the loop
+            for slot, tensor in enumerate(reader.inputs):
+                if tensor is None or tensor is ANY or tensor.producer is None:
+                    continue
+                if tensor.producer != anchor.index and tensor.producer not in self._ways:
+                    first, end = (0, len(reader.inputs)) if reader.commutative else (slot, slot + 1)
+                    self._ways[tensor.producer] = _Way(tensor.slot, reader, first, end)
+                    waiting.append(source.ops[tensor.producer])
         self._starts: dict[str, list[OpPattern]] = {}
         """Operator → starting points of a walk to the anchor."""
         for op in source.ops:
@@ -94,7 +104,7 @@ class Roots:
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
         """Return the anchor's nodes that nodes of ``op`` reach.
 
-        Each step goes from nodes to users of theirs, along ``_ways_to``.
+        Each step goes from nodes to users of theirs, along ``_ways``.
         """
         while op is not self._anchor:
             way = self._ways[op.index]
@@ -115,26 +125,3 @@ class Roots:
                         reached[reader] = None
             nodes, op = reached, way.reader
         return nodes
-
-
-def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
-    """Return each operator's first step of a shortest way to the anchor.
-
-    Operators without a way have no entry.
-    """
-    ways: dict[int, _Way] = {}
-    waiting = [anchor]
-    for reader in waiting:  # grows during the loop
-        for slot, tensor in enumerate(reader.inputs):
-            if (
-                tensor is None
-                or tensor is ANY
-                or tensor.producer is None
-                or tensor.producer == anchor.index
-            ):
-                continue
-            if tensor.producer not in ways:
-                first, end = (0, len(reader.inputs)) if reader.commutative else (slot, slot + 1)
-                ways[tensor.producer] = _Way(tensor.slot, reader, first, end)
-                waiting.append(source.ops[tensor.producer])
-    return ways

@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gehost.es.graph import EsNode
-from gehost.es.literals import in_dtype
+from gehost.es.graph import EsNode, in_dtype
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 from gehost.location import SourceLocation

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import onnx
 
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
-from gehost.es.literals import exact
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, exact
 from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
 from gehost.ir.graph import NodeTemplate, op_name
 from gehost.ir.model import Model
@@ -147,15 +146,19 @@ class ReplacementCache:
         entry = self._entries.get(key)
         if entry is None or entry.from_match is not from_match:
             entry = self._entries[key] = _Entry(from_match)
-        lowered = _with_own_constants(ops)
-        if all(self._ignores_elements(op.original or op.op, op.body) for op in lowered):
-            entry.by_match[match] = lowered
+        own: dict[int, np.ndarray[Any, Any]] = {}
+        for op in ops:
+            for place, read in enumerate(op.inputs):
+                if isinstance(read, np.ndarray):  # an author may change it later
+                    op.inputs[place] = own.setdefault(id(read), read.copy())
+        if all(self._ignores_elements(op.original or op.op, op.body) for op in ops):
+            entry.by_match[match] = ops
             return
         found = entry.by_match.get(match)
         if isinstance(found, dict):
-            found[_elements(region)] = lowered
+            found[_elements(region)] = ops
         else:
-            entry.by_match[match] = {_elements(region): lowered}
+            entry.by_match[match] = {_elements(region): ops}
 
     def _ignores_elements(self, op: str, body: onnx.FunctionProto | None) -> bool:
         """Whether inference of an operator, and of its body, reads no elements."""
@@ -186,19 +189,6 @@ class _Entry:
     by_match: dict[Hashable, LoweredReplacement | dict[Hashable, LoweredReplacement]] = field(
         default_factory=dict[Hashable, "LoweredReplacement | dict[Hashable, LoweredReplacement]"]
     )
-
-
-def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
-    """Give the operators copies of their constants, which an author may change later.
-
-    Equal arrays stay shared.
-    """
-    own: dict[int, np.ndarray[Any, Any]] = {}
-    for op in ops:
-        for place, read in enumerate(op.inputs):
-            if isinstance(read, np.ndarray):
-                op.inputs[place] = own.setdefault(id(read), read.copy())
-    return ops
 
 
 def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
@@ -255,20 +245,15 @@ def _match_key(
 
     It has everything that the body depends on; None: the body cannot be compared.
     """
-    read = _inputs_read(replacement)
-    # constants that the new node does not read become part of the body, by their elements
-    inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
-    return region_key(region, before, inputs, region.outputs, ())
-
-
-def _inputs_read(replacement: EsGraph) -> set[int]:
-    """Return the positions of the inputs that a replacement reads."""
-    return {
+    read = {
         tensor.producer.index
         for node in replacement.reachable()
         for tensor in node.inputs
         if tensor is not None and isinstance(tensor.producer, EsInput)
     }
+    # constants that the new node does not read become part of the body, by their elements
+    inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
+    return region_key(region, before, inputs, region.outputs, ())
 
 
 def _elements(region: Region) -> Hashable:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
 
 from gehost.errors import GehostError, VendorError, described
-from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
-from gehost.es.literals import exact
+from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor, exact
 from gehost.infer.local import InferenceFailed, Inferrer, array_type
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value, encode_attribute
@@ -226,9 +226,10 @@ class _BodyMaker:
             if name not in defaults:
                 function.attribute.append(name)
                 continue
-            default = _encoded(name, attributes.get(name, defaults[name]))
+            default = attributes.get(name, defaults[name])
             if default is not None:
-                function.attribute_proto.append(default)
+                with suppress(TypeError):  # ONNX cannot express an empty list
+                    function.attribute_proto.append(encode_attribute(name, default))
         if definition.body is not None and definition.body.__doc__:
             function.doc_string = inspect.cleandoc(definition.body.__doc__)
         names = {
@@ -341,17 +342,6 @@ def _call_body(
             f"{'is' if len(definition.outputs) == 1 else 'are'} {', '.join(definition.outputs)}"
         )
     return builder.BuildAndReset(outputs)
-
-
-def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
-    """Encode an attribute.
-
-    Returns None for a value that ONNX cannot express: None or an empty list.
-    """
-    try:
-        return None if value is None else encode_attribute(name, value)
-    except TypeError:
-        return None
 
 
 def check_body(definition: OpDef) -> None:

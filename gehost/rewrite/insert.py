@@ -112,7 +112,7 @@ class Insertion:
             raise Refused(
                 f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9"
             )
-        name = model.fresh_name(f"{self._session.author.name}_Constant")
+        name = model.names.fresh(f"{self._session.author.name}_Constant")
         value = self._constants[id(array)] = graph.add_initializer(array, name)
         return value
 
@@ -175,44 +175,41 @@ class Lowering:
             Refused: the opset lacks an operator, or inference rejects its inputs.
             PassError: the replacement reads a tensor that it does not compute.
         """
-        for node in self._replacement.reachable():
-            self._lower_and_insert(node)
-
-    def _lower_and_insert(self, node: EsNode) -> None:
         session, insertion = self._session, self.insertion
         model, registry, inferrer = session.model, session.registry, session.inferrer
-        lowered = lower_node(node, model, registry, self._type_of)
-        op_inputs = [self._op_input(operand) for operand in lowered.inputs]
-        inputs = insertion.resolve(op_inputs)
-        types = [None if value is None else self.type_of_value(value) for value in inputs]
-        name = self._op_with_body(node, lowered, inputs, types)
-        definition = registry.get(lowered.op)
-        op = LoweredOp(
-            name,
-            [encode_attribute(key, value) for key, value in lowered.attributes.items()],
-            lowered.op if name != lowered.op else "",
-            "" if definition is None else definition.provided_by,
-            model.function(name),
-            op_inputs,
-            [self.replaced_slots.get(_key(tensor)) for tensor in node.outputs],
-        )
-        new = insertion.insert(op, inputs)
-        try:
-            op.types = inferrer.inferred(new, types)
-        except InferenceFailed as error:
-            raise Refused(f"types: {error}") from error
-        self._places[node] = len(self.ops)
-        self.ops.append(op)
-        if new.op in REFINED:
-            self.cacheable = False
-        refined = inferrer.refined(new, types, op.types)
-        for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=True):
-            assert value is not None
-            self._values[_key(tensor)] = value
-            if _key(tensor) in self.replaced_slots:
-                self._new_types[value] = known
-            else:
-                self._region.graph.set_type(value, known)
+        for node in self._replacement.reachable():
+            lowered = lower_node(node, model, registry, self._type_of)
+            op_inputs = [self._op_input(operand) for operand in lowered.inputs]
+            inputs = insertion.resolve(op_inputs)
+            types = [None if value is None else self.type_of_value(value) for value in inputs]
+            name = self._op_with_body(node, lowered, inputs, types)
+            definition = registry.get(lowered.op)
+            op = LoweredOp(
+                name,
+                [encode_attribute(key, value) for key, value in lowered.attributes.items()],
+                lowered.op if name != lowered.op else "",
+                "" if definition is None else definition.provided_by,
+                model.function(name),
+                op_inputs,
+                [self.replaced_slots.get(_key(tensor)) for tensor in node.outputs],
+            )
+            new = insertion.insert(op, inputs)
+            try:
+                op.types = inferrer.inferred(new, types)
+            except InferenceFailed as error:
+                raise Refused(f"types: {error}") from error
+            self._places[node] = len(self.ops)
+            self.ops.append(op)
+            if new.op in REFINED:
+                self.cacheable = False
+            refined = inferrer.refined(new, types, op.types)
+            for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=True):
+                assert value is not None
+                self._values[_key(tensor)] = value
+                if _key(tensor) in self.replaced_slots:
+                    self._new_types[value] = known
+                else:
+                    self._region.graph.set_type(value, known)
 
     def value(self, tensor: EsTensor) -> Value:
         """Return a replacement tensor's value: an input, constant or new output.

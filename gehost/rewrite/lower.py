@@ -14,8 +14,7 @@ import onnx
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsConst, EsNode, EsTensor
-from gehost.es.literals import in_dtype
+from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
 from gehost.infer.local import array_type
@@ -151,10 +150,15 @@ class _Lowering:
     def lower(self) -> LoweredNode:
         node, signature = self._node, self._signature
         operands, params = arguments_at(node, self._op, signature, self._version)
-        inputs = [
-            self._operand(tensor, signature.parameter_at(slot))
-            for slot, tensor in enumerate(operands)
-        ]
+        inputs: list[Operand] = []
+        for slot, tensor in enumerate(operands):
+            producer = None if tensor is None else tensor.producer
+            if not isinstance(producer, EsConst):
+                inputs.append(tensor)
+            elif producer.literal:
+                inputs.append(self._literal(producer.array, signature.parameter_at(slot)))
+            else:
+                inputs.append(producer.array)
         attributes: dict[str, Any] = {}
         for name, given in self._settled(params, len(operands)).items():
             attribute = signature.attribute_of(name)
@@ -260,12 +264,6 @@ class _Lowering:
             f"broadcast: {self._op} of opset {self._version} takes inputs of one shape, got "
             f"{listed}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)"
         )
-
-    def _operand(self, tensor: EsTensor | None, parameter: Parameter | None) -> Operand:
-        if tensor is None or not isinstance(tensor.producer, EsConst):
-            return tensor
-        producer = tensor.producer
-        return self._literal(producer.array, parameter) if producer.literal else producer.array
 
     def _literal(
         self, literal: np.ndarray[Any, Any], parameter: Parameter | None

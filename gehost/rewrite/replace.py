@@ -8,13 +8,13 @@ from gehost.errors import PassError
 from gehost.es.graph import EsGraph
 from gehost.infer.shape_values import is_complete
 from gehost.ir.graph import Node, Value
+from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.rewrite.cache import LoweredOp, cache_key
 from gehost.rewrite.comparison import Comparison
-from gehost.rewrite.devices import inherit_devices
+from gehost.rewrite.devices import check_not_specified, inherit_devices
 from gehost.rewrite.insert import Insertion, Lowering
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.outputs import Outputs
 from gehost.rewrite.session import RewriteSession
 from gehost.rewrite.shape_proof import NodeState, TypeProof, states_of
 
@@ -60,7 +60,8 @@ def replace_region(
     """
     _check_sizes(region, replacement)
     model, graph = session.model, region.graph
-    mark = session.mark()
+    journal = model.journal
+    mark = journal.mark()
     try:
         outputs = Outputs(model, region)
         retained = outputs.retained
@@ -94,17 +95,14 @@ def replace_region(
                     key, region, replacement, before, lowering.ops, from_match=lowering.from_match
                 )
 
-        if len(insertion.nodes) == len(region.nodes) and _is_unchanged(
-            region, before or states_of(region.nodes), insertion.nodes, sources
-        ):
+        if _is_unchanged(region, before, insertion.nodes, sources):
             raise Refused("no change: the replacement equals the match")
         if model.has_device_configurations:
             inherit_devices(region, removed, insertion.nodes)
         graph.remove_nodes(removed)
-        session.replaced += 1
         return Replaced(insertion.nodes, outputs.rewired)
     except BaseException:
-        session.undo(mark)
+        journal.undo(mark)
         raise
 
 
@@ -190,16 +188,132 @@ def _prove_types(
 
 def _is_unchanged(
     region: Region,
-    before: Sequence[NodeState],
+    before: Sequence[NodeState] | None,
     new_nodes: Sequence[Node],
     sources: Sequence[Value],
 ) -> bool:
-    """Whether the new nodes equal the matched ones, one for one."""
-    after = states_of(new_nodes)
-    if sorted(state.node.op for state in before) != sorted(state.node.op for state in after):
+    """Whether the new nodes equal the matched ones, one for one.
+
+    ``before``: the matched nodes before the rewrite; None if they are as they were.
+    """
+    if len(new_nodes) != len(region.nodes) or sorted([node.op for node in new_nodes]) != sorted(
+        [node.op for node in region.nodes]
+    ):
         return False
-    comparison, new = Comparison(before, after), set(new_nodes)
+    old = states_of(region.nodes) if before is None else before
+    comparison, new = Comparison(old, states_of(new_nodes)), set(new_nodes)
     return all(
         comparison.equal(value, value if value.producer in new else source)
         for value, source in zip(region.outputs, sources, strict=True)
-    ) and comparison.covers(before)
+    ) and comparison.covers(old)
+
+
+class Outputs:
+    """The outcome for each replaced tensor of one region: reused, released or forwarded.
+
+    The new node that computes a replaced tensor becomes its producer, and it keeps its name. If the
+    matched node that produced it must stay, the tensor is released first. If the replacement
+    returns an input or a constant, users of the replaced tensor read that instead.
+
+    Attributes:
+        retained: matched nodes that stay, as another output of theirs is used outside.
+        rewired: whether old nodes read other old tensors than before.
+    """
+
+    def __init__(self, model: Model, region: Region) -> None:
+        self._model = model
+        self._region = region
+        self.retained = retained_nodes(region)
+        self.rewired = False
+
+    def release(self, value: Value) -> None:
+        """Free a replaced tensor for a new producer.
+
+        Retained nodes keep reading the old result.
+
+        Raises:
+            Refused: a body of a retained node returns it, or a node has a sharding spec of it.
+        """
+        if value.producer not in self.retained:
+            return
+        graph = self._region.graph
+        readers = [
+            (reader, slot)
+            for reader, slot in value.uses
+            if graph.reading_node(reader) in self.retained
+        ]
+        self.rewired = True
+        self._check_devices(value)
+        spare = graph.release(value)
+        for reader, slot in readers:
+            if not isinstance(reader, Node):
+                raise Refused(f'nested: a body of a matched node that stays returns "{value.name}"')
+            graph.set_input(reader, slot, spare)
+
+    def forward(self, value: Value, source: Value) -> bool:
+        """Make the users of a replaced tensor read ``source``.
+
+        Returns:
+            True for a graph output, which needs an ``Identity`` to keep its name; its users are
+            not changed.
+
+        Raises:
+            Refused: a body has a tensor named like ``source``, or a node has a sharding spec.
+        """
+        self.rewired = True
+        if value.is_graph_output:
+            self.release(value)
+            return True
+        self._check_devices(value)
+        graph = self._region.graph
+        for reader, slot in value.uses:
+            if isinstance(reader, Node) and graph.level_of(reader) not in self.retained:
+                if reader.graph.find(source.name) is not source:
+                    raise Refused(
+                        f'nested: a body that reads "{value.name}" has its own "{source.name}"'
+                    )
+                graph.set_input(reader, slot, source)
+        return False
+
+    def _check_devices(self, value: Value) -> None:
+        """Refuse to change a tensor that has a sharding spec."""
+        if self._model.has_device_configurations:
+            nodes = [found for found in value.readers if isinstance(found, Node)]
+            if value.producer in self.retained:
+                nodes.append(value.producer)
+            staying = [n for n in nodes if n in self.retained or not self._region.holds(n)]
+            check_not_specified(value, staying)
+
+
+def retained_nodes(region: Region) -> set[Node]:
+    """Return the matched nodes that must stay.
+
+    A tensor of theirs is used outside without being an output, or is an input of the region.
+    """
+    retained: set[Node] = set()
+    first = region.nodes[0].order  # most inputs come before it
+    if region.closed and not any(
+        value is not None
+        and value.producer is not None
+        and value.producer.order >= first
+        and region.holds(value.producer)
+        for value in region.inputs
+    ):
+        return retained
+    inside, graph = set(region.nodes), region.graph
+    inputs, outputs = set(region.inputs), set(region.outputs)
+    for node in reversed(region.nodes):
+        for value in node.outputs:
+            if value is None:
+                continue
+            replaced = value in outputs
+            if not replaced and value in inputs:
+                retained.add(node)
+                continue
+            for found in value.readers:
+                # A body's use counts as one of the node that holds it.
+                reader = found if found in inside else graph.reading_node(found)
+                if reader in retained or not (replaced or reader in inside):
+                    retained.add(node)
+                    break
+    return retained

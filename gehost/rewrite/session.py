@@ -17,7 +17,6 @@ class RewriteSession:
         author: names the new nodes, and is part of their provenance.
         cache: lowered replacements.
         functions: bodies that were added to the model.
-        replaced: number of rewrites.
     """
 
     def __init__(
@@ -29,12 +28,3 @@ class RewriteSession:
         self.inferrer = inferrer or inferrer_of(model, registry)
         self.cache = ReplacementCache(model, registry)
         self.functions = FunctionCache(model)
-        self.replaced = 0
-
-    def mark(self) -> int:
-        """Return the current position in the model's journal."""
-        return self.model.journal.mark()
-
-    def undo(self, mark: int) -> None:
-        """Undo every edit since ``mark``."""
-        self.model.journal.undo(mark)

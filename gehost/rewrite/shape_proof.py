@@ -230,8 +230,9 @@ class Trace:
         number = self.number(value if array is None else _content(array))
         known = value.type
         if isinstance(known, TensorType) and known.shape is not None:
+            # marked, so that no symbol of a model equals an invented name
             named = [f"={dim}" if isinstance(dim, str) else dim for dim in known.shape]
-            dims = [_name(number, place) if dim is None else dim for place, dim in enumerate(named)]
+            dims = [f"?{number}.{place}" if dim is None else dim for place, dim in enumerate(named)]
             known = TensorType(known.dtype, tuple(dims))
         return Known(known, array, number)
 
@@ -253,14 +254,6 @@ def is_input_size(dim: Dim) -> bool:
     Others are of computed sizes.
     """
     return isinstance(dim, str) and dim.startswith(("=", "?"))
-
-
-def _name(number: int, place: int) -> str:
-    """Return a name for an unknown size.
-
-    It is marked, so that no symbol of a model equals it.
-    """
-    return f"?{number}.{place}"
 
 
 class Side:

@@ -14,8 +14,8 @@ import pytest
 from gehost.ir import edits
 from gehost.ir.names import Names
 from gehost.ir.region import Region
-from gehost.pattern import bind_op, matcher
-from gehost.rewrite import outputs
+from gehost.pattern import matcher
+from gehost.rewrite import replace
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
 
@@ -134,28 +134,23 @@ def forget_readers(pattern, binding):
     return True
 
 
-def forget_the_binding(bind, bound=bind_op.Bind._bind):
-    holds = bound(bind)
-
-    def hold(binding, node, inputs):
-        for tensor in bind.op.inputs:
-            if tensor is not None and tensor.index >= 0:
-                binding.values[tensor.index] = None
-        return holds(binding, node, inputs)
-
-    return hold
+def forget_the_binding(op, binding, node, inputs, bind=matcher._Op.bind):
+    for tensor in op.pattern.inputs:
+        if tensor is not None and tensor.index >= 0:
+            binding.values[tensor.index] = None
+    return bind(op, binding, node, inputs)
 
 
-def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._bind_node):
-    return claim(op, needed, [op.index], is_linked=is_linked)
+def forget_other_nodes(source):
+    return {frozenset(op.ops): [op.index] for op in source.ops}
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
         (matcher.CompiledPattern, "_is_closed", forget_readers),
-        (bind_op.Bind, "_bind", forget_the_binding),
-        (bind_op, "_bind_node", forget_other_nodes),
+        (matcher._Op, "bind", forget_the_binding),
+        (matcher, "rivals_of", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )
@@ -178,7 +173,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
     ("place", "name", "planted", "check"),
     [
         (rewrites, "_rebuilt", swap_operands, "numbers"),
-        (outputs, "retained_nodes", lambda region: set(region.nodes), "orphan"),
+        (replace, "retained_nodes", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
         (edits, "_undo_add_initializer", lambda value: None, "index"),
     ],

@@ -13,10 +13,9 @@ from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern import match
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.reference_matcher import ReferenceMatcher
 from gehost.pattern.match import MatchResult, PatternMatcher
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import SourcePattern
 

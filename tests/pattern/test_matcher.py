@@ -9,10 +9,9 @@ from gehost import es, ops
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import ANY, Constraint, Kind
 from gehost.testing import parse
@@ -188,8 +187,8 @@ def orders_of(find, make, count: int, operands: str) -> list[list[str]]:
     text = f"g ({inputs}) => (float[2] y) {{ {makers} y = Sum({operands}) }}"
     pattern, graph = compiled(find, lambda *x: es.Commutative(make(*x)), text, count)
     binding, node = Binding(graph, pattern.source), graph.values["y"].producer
-    bind = pattern._ops[pattern.source.tensors[pattern.source.outputs[0]].producer].bind
-    return [[value.name for value in order] for order in bind.orders(binding, node)]
+    total = pattern._ops[pattern.source.tensors[pattern.source.outputs[0]].producer]
+    return [[value.name for value in order] for order in total.orders(binding, node)]
 
 
 def with_ranks(a, b, c, d, e):

@@ -458,11 +458,11 @@ builder = EsGraphBuilder("p")
 x, z = builder.CreateInputs(2)
 pattern = Pattern(builder.BuildAndReset([es.Softmax(x, axis=1), es.Commutative(es.Add(es.Relu(x), z))]))
 session = RewriteSession(model, OpRegistry(), Author("P"))
-for match in PatternMatcher(pattern, model, PatternMatcherConfig(ir_attr_match=True)):
+for done, match in enumerate(PatternMatcher(pattern, model, PatternMatcherConfig(ir_attr_match=True)), 1):
     x, z = builder.CreateInputs(2)
     both = es.op("acme::Both")(x, z, num_outputs=2, beta=2.0, alpha=1.0)
     replace_region(session, match.region(), builder.BuildAndReset(list(both)))
-assert session.replaced == 2
+assert done == 2
 sys.stdout.buffer.write(model.flush().SerializeToString())
 """
 

@@ -35,8 +35,7 @@ from gehost.diagnose.check_pass.constraints import (
 from gehost.diagnose.check_pass.parameters import NoInstance, Parameters
 from gehost.errors import VendorError
 from gehost.es import schemas
-from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.literals import in_dtype
+from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, in_dtype
 from gehost.infer import Inferrer
 from gehost.infer.local import InferenceFailed, array_type
 from gehost.ir import tensors

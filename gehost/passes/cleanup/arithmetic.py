@@ -99,53 +99,28 @@ def _extreme(operation: _Binary) -> Kernel:
     return kernel
 
 
-def _compare(operation: _Binary) -> Kernel:
+def _compare(operation: _Binary, *dtypes: np.dtype[Any]) -> Kernel:
+    """Return a kernel of a comparison, or of a logical operation."""
+
     def kernel(call: Call) -> list[Array]:
-        left, right = _binary(call, _FLOATS + _SIGNED)
+        left, right = _binary(call, dtypes)
         return [np.asarray(operation(left, right))]
 
     return kernel
 
 
-def _equal(call: Call) -> list[Array]:
-    left, right = _binary(call, (*_FLOATS, *_SIGNED, _BOOL))
-    return [np.asarray(left == right)]
+def _unary(operation: Callable[[Any], Any], *dtypes: np.dtype[Any]) -> Kernel:
+    """Return a kernel of a unary operation.
 
-
-def _logical(operation: _Binary) -> Kernel:
-    def kernel(call: Call) -> list[Array]:
-        left, right = _binary(call, (_BOOL,))
-        return [np.asarray(operation(left, right))]
-
-    return kernel
-
-
-def _not(call: Call) -> list[Array]:
-    array = call.array(0)
-    if array.dtype != _BOOL:
-        raise DeclinedError
-    return [np.asarray(~array)]
-
-
-def _neg(call: Call) -> list[Array]:
-    array = call.array(0)
-    if array.dtype not in _FLOATS + _SIGNED:
-        raise DeclinedError
-    if array.dtype.kind == "i":
-        _decline_overflow(array.astype(_DOUBLE), array.dtype)
-    return [_decline_nan(-array)]
-
-
-def _unary_float(operation: Callable[[Any], Any]) -> Kernel:
-    """Return a kernel of a unary float operation, correctly rounded.
-
-    IEEE 754 requires that rounding for these operations.
+    IEEE 754 requires correct rounding of those of floats.
     """
 
     def kernel(call: Call) -> list[Array]:
         array = call.array(0)
-        if array.dtype not in _FLOATS:
+        if array.dtype not in dtypes:
             raise DeclinedError
+        if array.dtype.kind == "i":
+            _decline_overflow(operation(array.astype(_DOUBLE)), array.dtype)
         return [_decline_nan(operation(array))]
 
     return kernel
@@ -200,7 +175,11 @@ def convert(call: Call, array: Array, to: DataType) -> Array:
     if target == _BOOL:
         return np.asarray(array != 0)
     if target.kind in "iu":
-        return _to_integer(array, target)
+        limits = np.iinfo(target.name)
+        whole = np.trunc(array.astype(_DOUBLE)) if source.kind == "f" else array
+        if whole.size and not limits.min <= int(whole.min()) <= int(whole.max()) <= limits.max:
+            raise DeclinedError
+        return whole.astype(target)
     result = array.astype(target)
     if target == _HALF and (
         source == _DOUBLE or (source.kind != "f" and not np.array_equal(result, array))
@@ -215,37 +194,29 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
     return dtype in (_BOOL, _HALF, _FLOAT, _DOUBLE) or dtype in _INTEGERS
 
 
-def _to_integer(array: Array, target: np.dtype[Any]) -> Array:
-    limits = np.iinfo(target)
-    whole = np.trunc(array.astype(_DOUBLE)) if array.dtype.kind == "f" else array
-    if whole.size and not limits.min <= int(whole.min()) <= int(whole.max()) <= limits.max:
-        raise DeclinedError
-    return whole.astype(target)
-
-
 ARITHMETIC: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
     {
         "Add": (7, _arithmetic(np.add)),
-        "And": (7, _logical(np.logical_and)),
+        "And": (7, _compare(np.logical_and, _BOOL)),
         "Cast": (6, _cast),
-        "Ceil": (6, _unary_float(np.ceil)),
+        "Ceil": (6, _unary(np.ceil, *_FLOATS)),
         "Div": (7, _div),
-        "Equal": (7, _equal),
-        "Floor": (6, _unary_float(np.floor)),
-        "Greater": (7, _compare(np.greater)),
-        "GreaterOrEqual": (12, _compare(np.greater_equal)),
-        "Less": (7, _compare(np.less)),
-        "LessOrEqual": (12, _compare(np.less_equal)),
+        "Equal": (7, _compare(np.equal, *_FLOATS, *_SIGNED, _BOOL)),
+        "Floor": (6, _unary(np.floor, *_FLOATS)),
+        "Greater": (7, _compare(np.greater, *_FLOATS, *_SIGNED)),
+        "GreaterOrEqual": (12, _compare(np.greater_equal, *_FLOATS, *_SIGNED)),
+        "Less": (7, _compare(np.less, *_FLOATS, *_SIGNED)),
+        "LessOrEqual": (12, _compare(np.less_equal, *_FLOATS, *_SIGNED)),
         "Max": (8, _extreme(np.maximum)),
         "Min": (8, _extreme(np.minimum)),
         "Mul": (7, _arithmetic(np.multiply)),
-        "Neg": (6, _neg),
-        "Not": (1, _not),
-        "Or": (7, _logical(np.logical_or)),
+        "Neg": (6, _unary(np.negative, *_FLOATS, *_SIGNED)),
+        "Not": (1, _unary(np.logical_not, _BOOL)),
+        "Or": (7, _compare(np.logical_or, _BOOL)),
         "Pow": (7, _pow),
         "Range": (11, _range),
         "ReduceProd": (1, _reduce_prod),
-        "Sqrt": (6, _unary_float(np.sqrt)),
+        "Sqrt": (6, _unary(np.sqrt, *_FLOATS)),
         "Sub": (7, _arithmetic(np.subtract)),
     }
 )

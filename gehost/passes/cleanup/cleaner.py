@@ -110,7 +110,8 @@ def _is_trained(model: Model) -> bool:
 class _Cleaner:
     def __init__(self, state: State, growth_limit: int) -> None:
         self._state = state
-        self._grown = _number(state.model.metadata(GROWN))
+        grown = state.model.metadata(GROWN) or ""
+        self._grown = int(grown) if grown.isascii() and grown.isdecimal() else 0
         self._folder = Folder(state, growth_limit, self._grown)
         self._merger = Merger(state)
         self._shapes = KnownShapes(state)
@@ -151,8 +152,3 @@ class _Cleaner:
             self._unify(made)
         else:
             self._merger.merge(node)
-
-
-def _number(text: str | None) -> int:
-    """Read a number >= 0 in a model's metadata; default 0."""
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0

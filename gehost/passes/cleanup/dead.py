@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Node, Value
 from gehost.passes.cleanup.purity import Trust
 from gehost.passes.cleanup.state import State
 
@@ -76,15 +76,10 @@ def _remove(state: State, node: Node) -> list[Value]:
         inside = [body, *body.subgraphs()]
         state.open.difference_update(inside)
         for graph in inside:
-            lost.extend(_read_in(graph))
+            lost += [value for each in graph.nodes for value in each.inputs if value is not None]
+            lost += graph.outputs
     node.graph.remove_node(node)
     return [value for value in dict.fromkeys(lost) if value.graph in state.open]
-
-
-def _read_in(graph: Graph) -> Iterable[Value]:
-    for node in graph.nodes:
-        yield from (value for value in node.inputs if value is not None)
-    yield from graph.outputs
 
 
 def _remove_initializer(state: State, value: Value) -> None:

@@ -91,8 +91,11 @@ class Folder:
         if operands is None:
             return ()
         results = [value for value in node.outputs if value is not None and value.readers]
-        if not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
+        if not all(map(self._state.may_leave, results)):
             return ()
+        owner = node.graph.owner
+        if owner is not None and any(owner.graph.find(value.name) is not None for value in results):
+            return ()  # no new value can have a name that an enclosing graph uses
         if not self._state.purity.is_well_formed(node):
             return ()
         freed = sum(
@@ -220,15 +223,6 @@ def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Valu
     for reader, slot in readers:
         assert isinstance(reader, Node)
         graph.set_input(reader, slot, value)
-
-
-def _hides_another(value: Value) -> bool:
-    """Whether an enclosing graph uses the value's name, too.
-
-    No new value can have that name.
-    """
-    owner = value.graph.owner
-    return owner is not None and owner.graph.find(value.name) is not None
 
 
 def _declared_bytes(value: Value) -> int:

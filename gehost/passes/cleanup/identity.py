@@ -24,7 +24,7 @@ from gehost.errors import ModelError
 from gehost.infer.local import InferenceFailed
 from gehost.ir.constants import SMALL, elements, stored_bytes
 from gehost.ir.graph import Node, Value
-from gehost.ir.types import Dim, TensorType
+from gehost.ir.types import TensorType
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
 
@@ -54,10 +54,6 @@ def eliminate(state: State, node: Node) -> bool:
     state.forward(result, source)
     state.counts.identities += 1
     retire(state, node)
-    return True
-
-
-def _always(_state: State, _node: Node, _source: Value) -> bool:
     return True
 
 
@@ -101,49 +97,39 @@ def _keeps_all(state: State, node: Node, source: Value) -> bool:
 
 
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:
-    return _keeps_entries(state, node, source) or (
-        (state.model.opset() or 0) >= 5 and _has_the_shape_of(state, node, source)
+    return (state.model.opset() or 0) >= 5 and (
+        _keeps_entries(node, source) or _has_the_shape_of(state, node, source)
     )
 
 
-def _keeps_entries(state: State, node: Node, source: Value) -> bool:
-    target = _target(node.input(1))
-    if (
-        target is None
-        or source.shape is None
-        or len(target) != len(source.shape)
-        or (state.model.opset() or 0) < 5
-    ):
+def _keeps_entries(node: Node, source: Value) -> bool:
+    target, shape = _target(node.input(1)), source.shape
+    if target is None or shape is None or len(target) != len(shape):
         return False
     copies_zero = not node.attrs.get("allowzero", 0)
     inferred = 0
-    for wanted, dim in zip(target, source.shape, strict=True):
+    for wanted, dim in zip(target, shape, strict=True):
         if wanted == -1:
             inferred += 1
         elif not (wanted == 0 and copies_zero) and wanted != dim:
             return False
     return inferred == 0 or (
         inferred == 1
-        and all(_is_positive(d) for w, d in zip(target, source.shape, strict=True) if w != -1)
+        and all(
+            isinstance(dim, int) and dim > 0
+            for wanted, dim in zip(target, shape, strict=True)
+            if wanted != -1
+        )
     )
-
-
-def _is_positive(dim: Dim) -> bool:
-    return isinstance(dim, int) and dim > 0
 
 
 def _widens_nothing(state: State, node: Node, source: Value) -> bool:
-    return _has_no_wider_entry(node, source) or _has_the_shape_of(state, node, source)
-
-
-def _has_no_wider_entry(node: Node, source: Value) -> bool:
-    target = _target(node.input(1))
-    if target is None or source.shape is None or len(target) > len(source.shape):
-        return False
-    return all(
-        wanted in (1, dim)
-        for wanted, dim in zip(reversed(target), reversed(source.shape), strict=False)
-    )
+    target, shape = _target(node.input(1)), source.shape
+    if target is not None and shape is not None and len(target) <= len(shape):
+        pairs = zip(reversed(target), reversed(shape), strict=False)
+        if all(wanted in (1, dim) for wanted, dim in pairs):
+            return True
+    return _has_the_shape_of(state, node, source)
 
 
 def _target(shape: Value | None) -> list[int] | None:
@@ -158,24 +144,16 @@ def _target(shape: Value | None) -> list[int] | None:
     )
 
 
-def _drops_nothing(state: State, node: Node, _source: Value) -> bool:
-    return state.purity.drops_nothing(node)
-
-
-def _joins_one(_state: State, node: Node, _source: Value) -> bool:
-    return len(node.inputs) == 1
-
-
 _FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
     {
-        "Identity": _always,
+        "Identity": lambda _state, _node, _source: True,
         "Cast": _keeps_dtype,
         "CastLike": _keeps_dtype,
         "Transpose": _keeps_order,
         "Reshape": _keeps_shape,
         "Expand": _widens_nothing,
-        "Dropout": _drops_nothing,
-        "Concat": _joins_one,
+        "Dropout": lambda state, node, _source: state.purity.drops_nothing(node),
+        "Concat": lambda _state, node, _source: len(node.inputs) == 1,
         "Slice": _keeps_all,
     }
 )

@@ -60,10 +60,15 @@ class Merger:
         if other is None or other is value or other.graph.values.get(other.name) is not other:
             self._constants[key] = value
             return False
-        pair = self._choose(other, value)
-        if pair is None:
+        # initializers stay rather than nodes, then the earlier constant, which has more users
+        pairs = [(other, value), (value, other)]
+        if value.producer is None and other.producer is not None:
+            pairs.reverse()
+        for kept, dropped in pairs:
+            if _precedes_readers(kept, dropped) and self._state.can_forward(dropped, kept):
+                break
+        else:
             return False
-        kept, dropped = pair
         self._constants[key] = kept
         self._state.forward(dropped, kept)
         self._state.counts.merged += dropped not in self._state.made
@@ -72,19 +77,6 @@ class Merger:
         else:
             dropped.graph.remove_initializer(dropped)
         return True
-
-    def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
-        """Return which equal constant stays and which goes, None if neither can.
-
-        Initializers are preferred to nodes, then the earlier constant, which has more users.
-        """
-        pairs = [(first, second), (second, first)]
-        if second.producer is None and first.producer is not None:
-            pairs.reverse()
-        for kept, dropped in pairs:
-            if _precedes_readers(kept, dropped) and self._state.can_forward(dropped, kept):
-                return kept, dropped
-        return None
 
     def merge(self, node: Node) -> bool:
         """Merge a node with an equal one seen before."""

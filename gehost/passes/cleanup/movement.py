@@ -29,10 +29,6 @@ def _reshape(call: Call) -> list[Array]:
     return [array.reshape(target)]
 
 
-def _transpose(call: Call) -> list[Array]:
-    return [np.transpose(call.array(0), call.attribute("perm"))]
-
-
 def _squeeze(call: Call) -> list[Array]:
     array, axes = call.array(0), call.integers("axes", 1, since=13)
     if axes == []:
@@ -179,7 +175,7 @@ MOVEMENT: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "Split": (2, _split),
         "Squeeze": (1, _squeeze),
         "Tile": (6, _tile),
-        "Transpose": (1, _transpose),
+        "Transpose": (1, lambda call: [np.transpose(call.array(0), call.attribute("perm"))]),
         "Unsqueeze": (1, _unsqueeze),
         "Where": (9, _where),
     }

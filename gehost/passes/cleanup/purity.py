@@ -52,7 +52,13 @@ class Purity:
         if trust is None:
             trust = self._nodes[op] = self._operator(op, self._model.opset(split_op(op)[0]))
         if node.bodies:
-            return min(trust, self._bodies(node))
+            if not self.has_open_bodies(node):
+                return Trust.OPAQUE
+            inside = self._owners.get(node)
+            if inside is None:
+                parts = (self.of(inner) for body in node.bodies for inner in body.nodes)
+                inside = self._owners[node] = min(parts, default=Trust.PURE)
+            return min(trust, inside)
         if op == "Dropout" and not self.drops_nothing(node):
             return min(trust, Trust.RANDOM)
         if "::" in op and self._has_traits(node.metadata.get("gehost.op", op)):
@@ -105,36 +111,26 @@ class Purity:
         definition = self._registry.get(op)
         return definition is not None and definition.impure
 
-    def _bodies(self, owner: Node) -> Trust:
-        if not self.has_open_bodies(owner):
-            return Trust.OPAQUE
-        trust = self._owners.get(owner)
-        if trust is None:
-            inside = (self.of(node) for body in owner.bodies for node in body.nodes)
-            trust = self._owners[owner] = min(inside, default=Trust.PURE)
-        return trust
-
     def _operator(self, op: str, version: int | None) -> Trust:
         """Classify an operator, without its nodes' inputs and bodies."""
         key = (op, version)
-        trust = self._operators.get(key)
-        if trust is None:
-            self._operators[key] = Trust.OPAQUE  # the result for a recursive function
-            trust = self._operators[key] = self._judge(op, version)
-        return trust
-
-    def _judge(self, op: str, version: int | None) -> Trust:
-        if self._has_traits(op):
-            return Trust.OPAQUE
-        function = self._functions.get(op)
-        if function is not None:
-            return self._function(function)
-        if self._registry.get(op) is not None:
-            return Trust.PURE
+        known = self._operators.get(key)
+        if known is not None:
+            return known
+        self._operators[key] = Trust.OPAQUE  # the result for a recursive function
         domain, op_type = split_op(op)
-        if version is None or schema_at(domain, op_type, version) is None:
-            return Trust.OPAQUE
-        return Trust.RANDOM if op in RANDOM else Trust.PURE
+        if self._has_traits(op):
+            trust = Trust.OPAQUE
+        elif op in self._functions:
+            trust = self._function(self._functions[op])
+        elif self._registry.get(op) is not None:
+            trust = Trust.PURE
+        elif version is None or schema_at(domain, op_type, version) is None:
+            trust = Trust.OPAQUE
+        else:
+            trust = Trust.RANDOM if op in RANDOM else Trust.PURE
+        self._operators[key] = trust
+        return trust
 
     def _function(self, function: onnx.FunctionProto) -> Trust:
         versions = {

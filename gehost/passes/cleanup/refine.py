@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from gehost.errors import ModelError
 from gehost.infer.local import InferenceFailed
-from gehost.ir.graph import Node, Value
+from gehost.ir.graph import Node
 from gehost.ir.types import TensorType
 from gehost.passes.cleanup.state import ContradictionError, State, join
 
 
 def refine(state: State, node: Node) -> None:
     """Add inferred types to a node's outputs; contradicting ones are ignored."""
-    if node.bodies or all(value is None or _is_static(value) for value in node.outputs):
+    if node.bodies or all(
+        value is None or (isinstance(value.type, TensorType) and value.type.size is not None)
+        for value in node.outputs
+    ):
         return
     try:
         types = state.inferrer.node(node)
@@ -33,7 +36,3 @@ def refine(state: State, node: Node) -> None:
         if joined != before:
             node.graph.set_type(value, joined)
             state.touch_readers(value, stale=True)
-
-
-def _is_static(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.size is not None

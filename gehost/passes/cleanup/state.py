@@ -162,13 +162,12 @@ def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
         return TensorType(dtype, known.shape if known.shape is not None else other.shape)
     if len(known.shape) != len(other.shape):
         raise ContradictionError
-    return TensorType(dtype, tuple(map(_join_dims, known.shape, other.shape)))
-
-
-def _join_dims(known: Dim, other: Dim) -> Dim:
-    if isinstance(known, int) and isinstance(other, int) and known != other:
-        raise ContradictionError
-    return more_specific(known, other)
+    dims: list[Dim] = []
+    for left, right in zip(known.shape, other.shape, strict=True):
+        if isinstance(left, int) and isinstance(right, int) and left != right:
+            raise ContradictionError
+        dims.append(more_specific(left, right))
+    return TensorType(dtype, tuple(dims))
 
 
 def _names_elsewhere(model: Model) -> Iterator[str]:

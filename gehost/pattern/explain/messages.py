@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -59,14 +59,11 @@ def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
         wishes = [each for each, at in by_wanted.items() if at == there]
         by_wanted = {each: at for each, at in by_wanted.items() if at != there}
         got = f", got {_listed(list(there.values()))}" if any(there.values()) else ""
-        parts.append(f"{_inputs(there)}wanted {' or '.join(wishes)}{got}")
+        slots = [str(slot) for slot in there if slot is not None]
+        place = f"input{'s' if len(slots) > 1 else ''} {_listed(slots)}: " if slots else ""
+        parts.append(f"{place}wanted {' or '.join(wishes)}{got}")
     rest = next((rest for _, (_, _, rest) in tried if rest), "")
     return f"{'; '.join(parts)}{rest}"
-
-
-def _inputs(slots: Iterable[int | None]) -> str:
-    places = [str(slot) for slot in slots if slot is not None]
-    return f"input{'s' if len(places) > 1 else ''} {_listed(places)}: " if places else ""
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -146,11 +143,6 @@ def operand_problem(
             f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got '
             f'"{value.name}"'
         )
-    return _tensor_problem(tensor, value)
-
-
-def _tensor_problem(tensor: TensorPattern, value: Value) -> Mismatch:
-    """Return a pattern tensor's constraints, and the value's properties."""
     if tensor.constant is None:
         asked = {
             "dtype": tensor.dtype and tensor.dtype.name,
@@ -200,17 +192,17 @@ def producer_problem(
             op.label,
             maker(value) if producer is not None else f'"{value.name}", {maker(value)}',
         )
-    return wanted, got, "" if reading is None else _swapped_hint(reading, node, slot, op)
-
-
-def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
-    """Return a hint if operands of a commutative operator are swapped."""
-    if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
-        return ""
-    other = reader.inputs[1 - slot]
-    if other is None or other.producer is None or other.producer.op not in op.ops:
-        return ""
-    return f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
+    hint = ""
+    if (
+        reading is not None
+        and not reading.commutative
+        and node.op in COMMUTATIVE
+        and len(node.inputs) == 2
+    ):
+        other = node.inputs[1 - slot]
+        if other is not None and other.producer is not None and other.producer.op in op.ops:
+            hint = f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
+    return wanted, got, hint
 
 
 def reader_problem(op: OpPattern, value: Value) -> Mismatch:

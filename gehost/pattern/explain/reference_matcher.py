@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value
-from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.messages import (
     Mismatch,
     count_problem,
@@ -39,7 +38,7 @@ from gehost.pattern.fits import (
     outside_readers,
     slots_to_try,
 )
-from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
@@ -150,7 +149,20 @@ class ReferenceMatcher:
 
         Returns None if it fits none. In a match the producer of output 0 comes first.
         """
-        plans = self._plans_around(node.op)
+        plans = self._around.get(node.op)
+        if plans is None:
+            variants = (
+                list(islice(self._source.variants(), _MOST_VARIANTS))
+                if self._source.has_choices
+                else [self._source]
+            )
+            plans = self._around[node.op] = [
+                Plan(variant, first if op is first[0][0] else steps_from(variant, op))
+                for variant in variants
+                for first in [variant.order({})]
+                for op in variant.ops
+                if node.op in op.ops
+            ]
         if not plans:
             return None
         search = _Search(node.graph)
@@ -161,26 +173,6 @@ class ReferenceMatcher:
                 assert first is not None
                 return _root_first(binding, first.producer)
         return search.failure(node.label)
-
-    def _plans_around(self, node_op: str) -> list[Plan]:
-        plans = self._around.get(node_op)
-        if plans is None:
-            variants = (
-                list(islice(self._source.variants(), _MOST_VARIANTS))
-                if self._source.has_choices
-                else [self._source]
-            )
-            plans = self._around[node_op] = [
-                Plan(
-                    variant,
-                    first if op is first[0][0] else steps_from(variant, op),
-                )
-                for variant in variants
-                for first in [variant.order({})]
-                for op in variant.ops
-                if node_op in op.ops
-            ]
-        return plans
 
 
 def _root_first(binding: Binding, root: Node | None) -> list[Node]:
@@ -301,7 +293,11 @@ class _Search:
             self._fail(depth, OTHER, op, node, node, None, operator_problem, op, node)
             return None
         attributes, values = found.attributes, dict(found.values)
-        problem = self._standing_problem(node, found)
+        problem = ""
+        if node in found.nodes.values():
+            problem = "stands for another operator of the pattern already"
+        elif node.graph is not self._graph:
+            problem = f'is in another graph, "{node.graph.name}"'
         if step.asks and not problem:
             attributes = dict(attributes)
             problem = parameter_problem(op, node, attributes)
@@ -318,11 +314,6 @@ class _Search:
             if match is not None:
                 return match
         return None
-
-    def _standing_problem(self, node: Node, found: _Found) -> str:
-        if node in found.nodes.values():
-            return "stands for another operator of the pattern already"
-        return "" if node.graph is self._graph else f'is in another graph, "{node.graph.name}"'
 
     def _output_problem(self, step: Step, node: Node, values: dict[int, Value | None]) -> str:
         outputs = node.outputs
@@ -428,7 +419,7 @@ class _Search:
         if depth == len(self._plan.steps):
             if self._plan.choice is not None:
                 return found
-            problem = self._leak(found) or self._cycle(found)
+            problem = self._whole_problem(found)
             if problem is None:
                 return found
             op, node, reason = problem
@@ -482,33 +473,31 @@ class _Search:
         closeness = wrong_producer(op, link, value)
         if closeness is None:
             return [value.producer] if value.producer is not None else ()
-        reader = next(index for index in found.nodes if _reads(self._plan.source.ops[index], link))
+        ops = self._plan.source.ops
+        reader = next(
+            index
+            for index in found.nodes
+            if any(each is not None and each.index == link.index for each in ops[index].inputs)
+        )
         node = found.nodes[reader]
         slot = node.inputs.index(value)
-        of = op, link.slot, value, node, slot, self._plan.source.ops[reader]
+        of = op, link.slot, value, node, slot, ops[reader]
         self._fail(depth, closeness, op, value.producer, node, slot, producer_problem, *of)
         return ()
 
-    def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        """Return the error of an inner tensor that has users outside."""
-        inside = set(found.nodes.values())
-        for index in self._plan.source.inner:
+    def _whole_problem(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
+        """Return why a complete match is none: a user of an inner tensor outside, or a cycle."""
+        source, inside = self._plan.source, set(found.nodes.values())
+        for index in source.inner:
             value = found.values[index]
             if value is not None and (outside := outside_readers(value, inside)):
-                producer = self._plan.source.tensors[index].producer
+                producer = source.tensors[index].producer
                 assert producer is not None
-                return (
-                    self._plan.source.ops[producer],
-                    found.nodes[producer],
-                    leak_problem(value, outside),
-                )
-        return None
-
-    def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        region = cyclic_region(self._plan.source, self._graph, found.nodes.values(), found.values)
-        op = self._plan.steps[0].op
+                return source.ops[producer], found.nodes[producer], leak_problem(value, outside)
+        region = cyclic_region(source, self._graph, found.nodes.values(), found.values)
         if region is None:
             return None
+        op = self._plan.steps[0].op
         return op, found.nodes[op.index], f"would make a cycle {region.cycle()}"
 
 
@@ -517,7 +506,3 @@ def _operand_holds(
 ) -> bool:
     known = None if tensor is None else bound.get(tensor.index)
     return operand_fits(tensor, value) if known is None else known is value
-
-
-def _reads(op: OpPattern, tensor: TensorPattern) -> bool:
-    return any(operand is not None and operand.index == tensor.index for operand in op.inputs)

@@ -1,4 +1,4 @@
-"""What becomes of outputs and of matched nodes that others still need: forwarding, taking over, staying, bodies."""
+"""What a rewrite leaves of outputs and of matched nodes that others still need: forwarding, taking over, bodies."""
 
 from __future__ import annotations
 
