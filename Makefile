@@ -23,7 +23,9 @@ demo: $(VENV)/installed
 	@mkdir -p build/demo
 	$(BIN)/gehost compile $(DEMO_MODEL) -o build/demo/fused.onnx --vendors vendors --enable FlattenBatchMatMulAddPass --dump build/demo/dumps --report build/demo/report.html --verify
 
-test: lint types tests
+# basedpyright has one process: beside the tests it costs half of its time
+test: $(VENV)/installed
+	$(MAKE) --jobs=3 lint types tests
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +39,14 @@ def pytest_collection_finish() -> None:
     """Python's collector need not walk the tests and modules, half a million objects, each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Generator[None]:
+    """``os.fsync`` takes milliseconds, thousands of times; in its place, what fails on no file too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,14 @@ The blocks of a page run in order, in one directory that is empty but for ``test
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ import pytest
 
 import gehost
 from gehost import es
+from gehost.cli import run
 from gehost.ir import graph
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +58,24 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
+def in_process(words: list[str]) -> tuple[int, str]:
+    """``gehost …``, without starting Python for each: its exit code, and what it prints."""
+    with StringIO() as printed, redirect_stdout(printed), redirect_stderr(printed):
+        return run(words[1:]), printed.getvalue()
+
+
+def in_a_process(words: list[str]) -> tuple[int, str]:
+    module = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "python": []}[words[0]]
+    ended = subprocess.run(
+        [sys.executable, *module, *words[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
 def run_console(block: Block, where: str) -> None:
     steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert not steps[0].strip(), f"{where}: output before the first command"
@@ -65,27 +85,19 @@ def run_console(block: Block, where: str) -> None:
         if ended := re.search(r"\n?\[exit code (\d+)\]$", shown):
             shown, code = shown[: ended.start()], int(ended[1])
         words = shlex.split(command, comments=True)
-        start = {
-            "gehost": [sys.executable, "-m", "gehost"],
-            "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
-            "python": [sys.executable],
-        }[words[0]]
-        ended_process = subprocess.run(
-            [*start, *words[1:]],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-        )
+        ended_with, printed = (in_process if words[0] == "gehost" else in_a_process)(words)
         # on a loaded machine a command reports its progress
-        printed = re.sub(r"^gehost: .* s left\n", "", ended_process.stdout, flags=re.MULTILINE)
-        printed = printed.rstrip()
-        assert ended_process.returncode == code, f"{where}: $ {command}\n{printed}"
+        printed = re.sub(r"^gehost: .* s left\n", "", printed, flags=re.MULTILINE).rstrip()
+        assert ended_with == code, f"{where}: $ {command}\n{printed}"
         wanted = re.escape(shown.rstrip()).replace("…", ".*")
         assert re.fullmatch(wanted, printed, re.DOTALL), (
             f"{where}: $ {command}\nprinted:\n{printed}"
         )
+
+
+@pytest.fixture
+def no_default_vendors() -> None:
+    """Commands of a page run with the vendors that users have without naming any."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -93,6 +105,8 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) 
     monkeypatch.chdir(tmp_path)
     for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "models").symlink_to(ROOT / "tests" / "models")
     module = ModuleType(f"docs_{page.stem}")  # ops.register and run_pass look for a class's module

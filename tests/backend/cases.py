@@ -57,12 +57,17 @@ def listed() -> tuple[str, ...]:
 @functools.cache
 def names() -> tuple[str, ...]:
     """All cases of this onnx as ``kind/name``, sorted."""
-    return tuple(sorted(_found()))
+    return tuple(sorted(name for kind in KINDS for name in _found(kind)))
+
+
+def is_case(name: str) -> bool:
+    """Whether this onnx has a case; of the kinds, only the case's own is made for that."""
+    return name in _found(name.partition("/")[0])
 
 
 def load(name: str) -> Case:
     """Read a case, or take it from those that onnx makes when they are asked for."""
-    source = _found()[name]
+    source = _found(name.partition("/")[0])[name]
     if source.model_dir is None:
         model, runs = source.model, source.data_sets
         assert model is not None
@@ -82,8 +87,8 @@ def load(name: str) -> Case:
 
 
 @functools.cache
-def _found() -> dict[str, TestCase]:
-    """What the wheel has; onnx makes the cases of ``node`` on import, from numpy's global random state."""
+def _found(kind: str) -> dict[str, TestCase]:
+    """What the wheel has of a kind; onnx makes the cases of ``node``, which takes seconds, from numpy's global random state."""
     state = np.random.get_state()
     np.random.seed(_SEED)
     try:
@@ -91,7 +96,7 @@ def _found() -> dict[str, TestCase]:
             warnings.simplefilter("ignore")  # of numpy, about the infinities in the cases
             from onnx.backend.test.loader import load_model_tests
 
-            found = [case for kind in KINDS for case in load_model_tests(kind=kind)]
+            found = load_model_tests(kind=kind)
     finally:
         np.random.set_state(state)
     return {f"{case.kind}/{case.name}": case for case in found}

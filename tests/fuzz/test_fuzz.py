@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -17,6 +16,7 @@ from gehost.ir.region import Region
 from gehost.pattern import matcher
 from gehost.rewrite import replace
 from tests.fuzz import cases, checks, matching, rewrites
+from tests.fuzz.hanging import hang_or_die
 from tests.fuzz.workers import outcomes
 
 SEEDS = 60
@@ -185,18 +185,6 @@ def test_a_bug_in_a_rewrite_is_seen(monkeypatch, place, name, planted, check):
 
 
 # -- cases in processes of their own --------------------------------------------------------------------------------
-
-
-def hang_or_die(number: int) -> int:
-    """0 hangs, 1 dies, 2 raises; others are done."""
-    if number == 0:
-        while True:
-            time.sleep(1)
-    if number == 1:
-        raise SystemExit(3)
-    if number == 2:
-        raise ValueError("two")
-    return number
 
 
 def test_a_case_that_hangs_or_dies_is_told_and_the_others_run():

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from gehost.tune import Comparison, dead_zone_of, measure_pairs, verdict_of
 
@@ -45,6 +44,8 @@ def test_a_gain_inside_the_dead_zone_is_noise() -> None:
 
 
 def test_the_interval_is_students() -> None:
+    from scipy import stats  # here, as it takes a second to import
+
     for count in (2, 3, 11, 31):
         ratios = np.random.default_rng(count).uniform(0.9, 1.3, count)
         logs = np.log(ratios)

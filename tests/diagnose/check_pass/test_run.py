@@ -41,6 +41,12 @@ def check_pass(pass_: Any, **options: Any) -> Any:
     return testing.check_pass(pass_, **{"instances": 4, "mutations": 8, **options})
 
 
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a pattern up after 40 draws that it does not accept, not 400."""
+    monkeypatch.setattr(run_module, "_DRAWS", 40)
+
+
 def findings(pass_: Any, **options: Any) -> str:
     with pytest.raises(AssertionError) as caught:
         check_pass(pass_, **options)
@@ -361,6 +367,7 @@ def test_what_the_reference_alone_sees_is_no_finding(monkeypatch):
     assert "numbers differ: instance 0" in findings(FoldAnyFloatWrongly, instances=1, mutations=0)
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_pass_may_offer_instances():
     result = check_pass(Sevens, instances=1, mutations=5)
     assert (result.instances, result.patterns, result.notes) == (1, (1, 1), [])
@@ -536,8 +543,8 @@ class Walking(FusionBasePass):
         (Walking, "not checked: it has no pattern"),
     ],
 )
-def test_what_is_wrong_is_said(cls, told, monkeypatch):
-    monkeypatch.setattr(run_module, "_DRAWS", 40)  # of 400, after which a pattern is given up
+@pytest.mark.usefixtures("few_draws")
+def test_what_is_wrong_is_said(cls, told):
     assert re.search(told, findings(cls, mutations=2))
 
 
@@ -552,6 +559,7 @@ def test_a_pass_that_fires_endlessly_is_told_as_that_and_soon():
     assert "never fires" not in told
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
     class Half(planted.NegatedDifference):
         def Patterns(self):
@@ -684,6 +692,7 @@ def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
     assert (code, line.split(" ")[0], err) == (0, "Right", "")
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_pass_that_never_fires(check, vendors):
     file = vendors.write(
         "acme/x.py", vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
@@ -733,6 +742,7 @@ def test_a_pass_without_a_pattern_is_told_and_no_error(check, vendors):
     assert last == f"not checked: {line.split(' ')[0]}"
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
     file = vendors.write(
         "acme/x.py",
@@ -744,6 +754,7 @@ def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
     assert lines[-1] == "not checked: Random"
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_the_last_line_names_all_that_is_wrong_by_kind(check, vendors):
     never = vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
     failing = vendors.swap("Failing", "Exp", "Log", meet='raise ValueError("no")')
@@ -826,6 +837,7 @@ def test_a_place_where_nothing_can_be_saved(check, vendors, tmp_path):
     assert err == "gehost: found: cannot make the directory: File exists\n"
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_pass_that_is_off_by_default_is_checked_with_its_settings(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

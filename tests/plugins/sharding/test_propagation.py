@@ -101,20 +101,17 @@ def brute_force(graph: ModelGraph, mesh: Mesh) -> set[tuple[Sharding, ...]]:
     strategies = Propagation(graph, mesh, RuleTable()).strategies
     names = [name for name in graph.tensors if name in graph.readers or name in graph.producer]
     domains = [shardings_of(mesh, graph.tensors[name].shape) for name in names]
+    rows = [
+        (
+            [*operator.node.input, operator.node.output[0]],
+            {(*row.operands, row.results[0]) for row in strategies[operator].found},
+        )
+        for operator in graph.operators
+    ]
     found: set[tuple[Sharding, ...]] = set()
     for choice in itertools.product(*domains):
         placed = dict(zip(names, choice, strict=True))
-        if all(
-            any(
-                all(
-                    row.operands[slot] == placed[name]
-                    for slot, name in enumerate(operator.node.input)
-                )
-                and row.results[0] == placed[operator.node.output[0]]
-                for row in strategies[operator].found
-            )
-            for operator in graph.operators
-        ):
+        if all(tuple(placed[name] for name in slots) in allowed for slots, allowed in rows):
             found.add(tuple(placed[name] for name in graph.inputs))
     return found
 
