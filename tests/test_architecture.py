@@ -173,12 +173,12 @@ def test_the_finder_finds():
         "from gehost.es import functions, op\n"
         "from gehost.errors import ModelError\n"
         "from . import region\n"
-        "from .names import Names\n"
+        "from .edits import Names\n"
         "if TYPE_CHECKING:\n    from gehost.host.host import Host\n"
         "def f():\n    from gehost import cli\n"
     )
     always = {
-        "gehost.ir.graph", "gehost.es.functions", "gehost.es", "gehost.errors", "gehost.ir.region", "gehost.ir.names", "gehost.cli"
+        "gehost.ir.graph", "gehost.es.functions", "gehost.es", "gehost.errors", "gehost.ir.region", "gehost.ir.edits", "gehost.cli"
     }  # fmt: skip
     assert set(imports(tree, "gehost.ir.made_up", is_package=False, typing=False)) == always
     assert set(imports(tree, "gehost.ir.made_up", is_package=False)) == {

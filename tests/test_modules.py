@@ -37,8 +37,7 @@ BY_ANOTHER = {
     "infer/test_local.py": ["infer/calls.py"],
     "infer/test_doubts.py": ["infer/doubtful_sizes.py"],
     "ir/test_graph.py": [
-        "ir/edits.py", "ir/flush.py", "ir/index.py", "ir/node.py",
-        "ir/node_table.py",
+        "ir/flush.py", "ir/index.py", "ir/node.py", "ir/node_table.py",
     ],
     "ir/test_memory.py": ["ir/gc_policy.py"],
     "passes/cleanup/test_fold.py": ["ir/constants.py"],

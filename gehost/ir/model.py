@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from gehost.errors import GehostError, ModelError
 from gehost.ir.check import check_graph
-from gehost.ir.edits import Journal, set_metadata
+from gehost.ir.edits import Journal, Names, set_metadata
 from gehost.ir.elements import ElementsOfModel
 from gehost.ir.files.save import save_model, write_pieces_atomic
 from gehost.ir.files.utf8 import check_utf8
@@ -20,7 +20,6 @@ from gehost.ir.flush import arrange, flush_tables
 from gehost.ir.gc_policy import LARGE, gc_disabled
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
-from gehost.ir.names import Names
 from gehost.ir.types import ValueType
 
 _IR_OF_DEVICES = 11

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from gehost.ir import edits
-from gehost.ir.names import Names
+from gehost.ir.edits import Names
 from gehost.ir.region import Region
 from gehost.pattern import matcher
 from gehost.rewrite import replace
