@@ -411,7 +411,7 @@ def set_device_configurations(
     """Replace the device configurations of a node."""
     model = node.graph.model
     model.journal.record(_put_device_configurations, node, node.device_configurations)
-    model.note_device_configurations()
+    model.has_device_configurations = True
     _put_device_configurations(node, configurations)
 
 

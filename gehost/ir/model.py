@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,6 @@ class Model:
             self.graph = index_model(self, proto.graph)
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
         """The operators of the model when it was loaded."""
-        self._has_device_configurations: bool | None = None
         self.original_domains = frozenset(self.opsets)
         """The domains that the model imported when it was loaded."""
         self._interface = _interface(proto.graph)
@@ -200,19 +200,13 @@ class Model:
     def _put_ir_version(self, version: int) -> None:
         self.ir_version = self.proto.ir_version = version
 
-    @property
+    @cached_property
     def has_device_configurations(self) -> bool:
         """Whether a node has, or had, device configurations; computed on demand."""
-        if self._has_device_configurations is None:
-            may_have = self.ir_version >= _IR_OF_DEVICES or bool(self.proto.configuration)
-            self._has_device_configurations = may_have and any(
-                proto.device_configurations for graph in self.graphs for proto in graph.proto.node
-            )
-        return self._has_device_configurations
-
-    def note_device_configurations(self) -> None:
-        """Record that a node gets device configurations."""
-        self._has_device_configurations = True
+        may_have = self.ir_version >= _IR_OF_DEVICES or bool(self.proto.configuration)
+        return may_have and any(
+            proto.device_configurations for graph in self.graphs for proto in graph.proto.node
+        )
 
     def new_size(self) -> str:
         """Return a name for an unknown size, new in the model."""
