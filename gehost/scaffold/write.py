@@ -132,28 +132,24 @@ def write_pass_from(
         f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
         f"{os.path.basename(model)}: a starting point to change."
     )
+    op_type = target.camel
+    if op_type in {split_op(each.op)[1] for each in place.operators}:
+        op_type = f"{target.vendor.capitalize()}{op_type}"
+    docstring = "\n\n".join(
+        textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
+        for text in (origin, *notes)
+    )
     names = Names(
         stem=target.stem,
         pass_name=target.stem if chosen.by_function else f"{target.camel}Pass",
-        op=f"{target.vendor}::{_operator(target, place)}",
+        op=f"{target.vendor}::{op_type}",
         stage=stage,
-        origin="\n\n".join(_wrapped(text) for text in (origin, *notes)),
+        origin=docstring.replace("\\", "/"),
     )
     code, test = written(chosen, place, names, replaced)
     data = place.model.SerializeToString()
     files = _write(dict(zip(target.files, (code.encode(), test.encode(), data), strict=True)))
     return files, notes
-
-
-def _operator(target: Target, place: Place) -> str:
-    """Name the new operator after the pass, unlike its body's operators."""
-    inside = {split_op(each.op)[1] for each in place.operators}
-    return f"{target.vendor.capitalize()}{target.camel}" if target.camel in inside else target.camel
-
-
-def _wrapped(text: str) -> str:
-    filled = textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
-    return filled.replace("\\", "/")
 
 
 def _seen(
