@@ -76,12 +76,11 @@ def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
         for attribute in node.attribute
         if attribute.name == "value"
     ]
-    return frozenset(["", *(name for name, tensor in tensors if _is_false(tensor))])
-
-
-def _is_false(tensor: onnx.TensorProto) -> bool:
-    inside = (
-        tensor.data_type == onnx.TensorProto.BOOL
+    false = (
+        name
+        for name, tensor in tensors
+        if tensor.data_type == onnx.TensorProto.BOOL
         and tensor.data_location != onnx.TensorProto.EXTERNAL
+        and not onnx.numpy_helper.to_array(tensor).any()
     )
-    return inside and not onnx.numpy_helper.to_array(tensor).any()
+    return frozenset(["", *false])

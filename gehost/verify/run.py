@@ -99,8 +99,14 @@ class Runner:
                         f"only ONNX Runtime takes libraries of operators: {_one_line(error)}",
                         where=self._name,
                     ) from error
+                if engine is not None and isinstance(error, ImportError):
+                    raise UsageError(
+                        "engine 'onnxruntime' is not installed: pip install 'gehost[verify]'"
+                    ) from error
                 if engine is not None:
-                    raise _missing(error) from error
+                    raise ModelError(
+                        f"engine 'onnxruntime' cannot run the model: {_one_line(error)}"
+                    ) from error
                 return self._in_reference(directory)
         return self._in_reference(directory)
 
@@ -156,13 +162,6 @@ class Runner:
                 raise UsageError(text, where=self._name) from error
             raise ModelError(f"{self._name} does not run: {text}") from error
         return dict(item for name, value in values.items() for item in _tensors(name, value))
-
-
-def _missing(error: Exception) -> ModelError | UsageError:
-    """Return the error for an absent or unable ONNX Runtime."""
-    if isinstance(error, ImportError):
-        return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
-    return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
 
 
 _TOO_NEW = "and {runtime} supports at most {most}; --engine reference of `gehost verify` may run it"
