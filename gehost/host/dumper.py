@@ -55,8 +55,21 @@ class Dumper:
 
     @hookimpl
     def gehost_compile_started(self, graph: Graph, context: CompileContext) -> None:
+        """Replace the dumps of an earlier compile; files of stages that only GE has stay.
+
+        Raises:
+            OutputError: a file cannot be removed or written.
+        """
         self._number, self._context = 0, context
-        self._remove_old()
+        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
+            if _DUMPED.fullmatch(path.name):
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise OutputError(
+                        f"cannot remove the dump of an earlier compile: {error.strerror}",
+                        where=path,
+                    ) from error
         self._write(graph, "PreRunBegin")
 
     @hookimpl(trylast=True)
@@ -72,24 +85,6 @@ class Dumper:
     @hookimpl(trylast=True)
     def gehost_compile_finished(self, graph: Graph) -> None:
         self._write(graph, "Build")
-
-    def _remove_old(self) -> None:
-        """Remove the dumps of an earlier compile.
-
-        Files of stages that only GE has stay.
-
-        Raises:
-            OutputError: a file cannot be removed.
-        """
-        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
-            if _DUMPED.fullmatch(path.name):
-                try:
-                    path.unlink()
-                except OSError as error:
-                    raise OutputError(
-                        f"cannot remove the dump of an earlier compile: {error.strerror}",
-                        where=path,
-                    ) from error
 
     def _write(self, graph: Graph, stage: str) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
