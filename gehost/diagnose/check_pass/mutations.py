@@ -6,7 +6,7 @@ A pass must refuse the changed model or rewrite it correctly.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,19 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
     """
-    kinds = (_attributes, _constants, readers, _shapes, _dtypes, _operands, _places)
-    found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
+    kinds = (
+        _attributes(model, rng),
+        _constants(model, rng),
+        readers(model),
+        _shapes(model, rng),
+        _dtypes(model),
+        _operands(model, rng),
+        (
+            Mutation("place", "with a Neg before each input", _behind("Neg", model)),
+            Mutation("place", "with a Neg behind each output", _before("Neg", model)),
+        ),
+    )
+    found = [_shuffled(list(kind), rng) for kind in kinds]  # each uses rng when it is listed
     equal = Mutation(
         "attribute",
         _EQUAL,
@@ -231,9 +242,8 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
 # users and places
 
 
-def readers(model: onnx.ModelProto, rng: np.random.Generator | None = None) -> Iterator[Mutation]:
-    """Yield inner tensors with another user, or as a graph output; ``rng`` is not used."""
-    del rng
+def readers(model: onnx.ModelProto) -> Iterator[Mutation]:
+    """Yield inner tensors with another user, or as a graph output."""
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
@@ -253,13 +263,6 @@ def _read(name: str, *, by_output: bool) -> Mutation:
         f'inner tensor "{name}" {"is an output" if by_output else "has one more user"}',
         apply,
     )
-
-
-def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield the model with nodes before its inputs and after outputs."""
-    del rng
-    yield Mutation("place", "with a Neg before each input", _behind("Neg", model))
-    yield Mutation("place", "with a Neg behind each output", _before("Neg", model))
 
 
 def untyped(model: onnx.ModelProto) -> Mutation:
@@ -346,8 +349,9 @@ def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
     for name, known in operands.items():
         assert known.shape is not None
         for shape in _other_shapes(known.shape, rng):
+            sizes = ",".join(map(str, shape))
             yield Mutation(
-                "shape", f'"{name}" {known} of shape {_listed(shape)}', _reshaping({name: shape})
+                "shape", f'"{name}" {known} of shape [{sizes}]', _reshaping({name: shape})
             )
     whole = {name: known.shape for name, known in operands.items() if known.shape}
     given = {value.name for value in model.graph.input}
@@ -387,10 +391,6 @@ def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[
                 yield (*shape[:axis], other, *shape[axis + 1 :])
 
 
-def _listed(shape: Sequence[Dim]) -> str:
-    return f"[{','.join(map(str, shape))}]"
-
-
 def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
     """Return a change of operands' shapes.
 
@@ -411,9 +411,8 @@ def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto]
     return apply
 
 
-def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+def _dtypes(model: onnx.ModelProto) -> Iterator[Mutation]:
     """Yield all operands of one dtype in another one."""
-    del rng
     for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
         for other in DTYPES:
             if other is not dtype:

@@ -14,7 +14,7 @@ import onnx
 from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
 from gehost.es import schemas
-from gehost.es.graph import EsGraph, EsGraphBuilder
+from gehost.es.graph import EsGraphBuilder
 from gehost.es.opset import NotApplicable, resolve_op
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
@@ -128,10 +128,7 @@ def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Patt
             outputs = len(definition.outputs) if definition is not None else 1
         for count in counts:
             if count:
-                yield Pattern(_application(op, count, outputs))
-
-
-def _application(op: str, inputs: int, outputs: int) -> EsGraph:
-    builder = EsGraphBuilder(op)
-    operands = builder.CreateInputs(inputs)
-    return builder.BuildAndReset(operands[0].graph.add_node((op,), operands, {}, outputs))
+                builder = EsGraphBuilder(op)
+                operands = builder.CreateInputs(count)
+                results = operands[0].graph.add_node((op,), operands, {}, outputs)
+                yield Pattern(builder.BuildAndReset(results))
