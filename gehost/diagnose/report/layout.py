@@ -77,12 +77,16 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
     for box, layer in layer_of.items():
         rows[layer].append(box)
     chains: list[list[_Item]] = []
+    above: dict[_Item, list[_Item]] = {}
+    below: dict[_Item, list[_Item]] = {}
     for number, (start, end) in enumerate(edges):
         bends = [_Bend(number, layer) for layer in range(layer_of[start] + 1, layer_of[end])]
         for bend in bends:
             rows[bend.layer].append(bend)
         chains.append([start, *bends, end])
-    above, below = _neighbours(chains)
+        for upper, lower in pairwise(chains[-1]):
+            below.setdefault(upper, []).append(lower)
+            above.setdefault(lower, []).append(upper)
     for sweep in range(_SWEEPS):
         _order(rows, above if sweep % 2 == 0 else below, downwards=sweep % 2 == 0)
     widths: dict[_Item, float] = {box: max(size.width, size.reach) for box, size in sizes.items()}
@@ -118,19 +122,6 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
         if not graph.pred[box] and graph.succ[box]:
             found[box] = min(found[reader] for reader in graph.succ[box]) - 1
     return found
-
-
-def _neighbours(
-    chains: Iterable[Sequence[_Item]],
-) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
-    """Return each item's neighbours in the layer above, and those below."""
-    above: dict[_Item, list[_Item]] = {}
-    below: dict[_Item, list[_Item]] = {}
-    for chain in chains:
-        for upper, lower in pairwise(chain):
-            below.setdefault(upper, []).append(lower)
-            above.setdefault(lower, []).append(upper)
-    return above, below
 
 
 def _order(
