@@ -171,7 +171,7 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
     operators = [writer.operator(node) for node in region.nodes]
     outputs = region.outputs[::-1]
     # begin at tensors of unknown sizes only if the part then runs on random inputs
-    near, far = (_ends(model, writer.inputs, open_sizes=each) for each in (True, False))
+    near, far = (_part_inputs(model, writer.inputs, open_sizes=each) for each in (True, False))
     part = alone(model, outputs, near)
     if near != far:
         try:
@@ -205,7 +205,7 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
     return found
 
 
-def _ends(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
+def _part_inputs(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
     """Find where the sub-model begins.
 
     It begins at float tensors of known sizes, or of any with ``open_sizes``, or the model's

@@ -126,7 +126,9 @@ def write_pass_from(
         meant = hint(style, styles) or f"; there are {', '.join(styles)}"
         raise UsageError(f"there is no style {style}{meant}", where="--style")
     options = HostOptions()
-    place, replaced, notes = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
+    place, replaced, notes = at_stage(
+        model, options, stage, lambda seen: _describe(seen, nodes, style)
+    )
     plural = "node" if len(nodes) == 1 else "nodes"
     origin = (
         f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
@@ -152,7 +154,7 @@ def write_pass_from(
     return files, notes
 
 
-def _seen(
+def _describe(
     model: Model, names: Sequence[str], style: str
 ) -> tuple[Place, Replaced | None, list[str]]:
     """Describe the nodes, a DecomposePass's replaced node, and notes."""

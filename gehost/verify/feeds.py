@@ -104,12 +104,10 @@ class FeedMaker:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._inputs = _inputs(model)
-        readers = (
-            _Readers(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
-        )
+        users = _Users(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
         self._uses = (
-            {i.name: readers.use(i.name) for i in self._inputs if i.element in _INTEGERS}
-            if readers
+            {i.name: users.use(i.name) for i in self._inputs if i.element in _INTEGERS}
+            if users
             else {}
         )
 
@@ -296,14 +294,14 @@ class _Use(NamedTuple):
     tested: bool = False
 
 
-class _Readers:
+class _Users:
     """The users of each tensor in a model.
 
     Functions are inlined and shapes inferred.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        self._users: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
         lean = _without_weights(model)
         self._shapes = _shapes(lean)
         self._ones: set[str] = set()
@@ -315,7 +313,7 @@ class _Readers:
         tables: list[int | str] = []
         tests = others = 0
         while pending:
-            for node, slot in self._readers.get(pending.pop(), ()):
+            for node, slot in self._users.get(pending.pop(), ()):
                 if slot in (indexed := _TABLES.get(node.op_type, {})):
                     table = indexed[slot]
                     dims = (
@@ -339,7 +337,7 @@ class _Readers:
         self._ones.update(tensor.name for tensor in graph.initializer if _is_one(tensor))
         for node in graph.node:
             for slot, name in enumerate(node.input):
-                self._readers[name].append((node, slot))
+                self._users[name].append((node, slot))
             for attribute in node.attribute:
                 if node.op_type == "Constant" and (
                     attribute.f == 1 or attribute.i == 1 or _is_one(attribute.t)

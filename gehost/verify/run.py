@@ -82,7 +82,7 @@ class Runner:
             raise
         except Exception as error:  # both engines raise exceptions of many types
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
-            lack = _lack(str(cause))
+            lack = _missing_feature(str(cause))
             if lack:
                 raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
             raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
@@ -182,7 +182,7 @@ _LACKS = MappingProxyType(
 """Messages of ONNX Runtime about what it lacks, and ours."""
 
 
-def _lack(text: str) -> str:
+def _missing_feature(text: str) -> str:
     """Return what ONNX Runtime lacks, "" if the model is at fault."""
     for pattern, message in _LACKS.items():
         found = re.search(pattern, text)
