@@ -250,7 +250,7 @@ class _Drawing:
         operands = tuple([self._operands.get(index) for index in self._source.inputs])
         drawn = Draw(operands, self._parameters.chosen, self._ops, self._constants)
         given = [
-            (self._tensors[index], self._given(self._operands[index]))
+            (self._tensors[index], self._type_or_numbers(self._operands[index]))
             for index in self._source.inputs
             if index in self._tensors  # an option that was not drawn may read it alone
         ]
@@ -276,7 +276,7 @@ class _Drawing:
                 self._parameters.copy(),
             )
             try:
-                self._try(op, node)
+                self._draw_op(op, node)
             except (Refused, InferenceFailed, NoInstance, VendorError) as error:
                 refusal = error
                 self._operands, self._tensors, self._types, self._arrays, self._parameters = before
@@ -287,7 +287,7 @@ class _Drawing:
                 return
         raise NoInstance(f"{op.label} cannot be built: {refusal}") from refusal
 
-    def _try(self, op: OpPattern, node: EsNode) -> None:
+    def _draw_op(self, op: OpPattern, node: EsNode) -> None:
         name = self._op = one_of(self._rng, list(op.ops))
         signature = op.ops[name]
         if signature is None or not signature.parameters:
@@ -514,7 +514,7 @@ class _Drawing:
         known = self._type_of(tensor)
         return known.shape if isinstance(known, TensorType) else None
 
-    def _given(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
+    def _type_or_numbers(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
         """Return the type of an input, or the numbers of a constant."""
         if not operand.constant or operand.type.shape is None:
             return operand.type

@@ -55,8 +55,8 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
         _dtypes(model),
         _operands(model, rng),
         (
-            Mutation("place", "with a Neg before each input", _behind("Neg", model)),
-            Mutation("place", "with a Neg behind each output", _before("Neg", model)),
+            Mutation("place", "with a Neg before each input", _op_before_inputs("Neg", model)),
+            Mutation("place", "with a Neg behind each output", _op_after_outputs("Neg", model)),
         ),
     )
     found = [_shuffled(list(kind), rng) for kind in kinds]  # each uses rng when it is listed
@@ -248,11 +248,11 @@ def readers(model: onnx.ModelProto) -> Iterator[Mutation]:
     for node in model.graph.node:
         for name in node.output:
             if name and name not in outputs:
-                yield _read(name, by_output=False)
-                yield _read(name, by_output=True)
+                yield _with_user(name, by_output=False)
+                yield _with_user(name, by_output=True)
 
 
-def _read(name: str, *, by_output: bool) -> Mutation:
+def _with_user(name: str, *, by_output: bool) -> Mutation:
     def apply(model: onnx.ModelProto) -> None:
         if not by_output:
             model.graph.node.add(op_type="Identity", input=[name], output=["extra"])
@@ -271,8 +271,8 @@ def untyped(model: onnx.ModelProto) -> Mutation:
     An exported model may be like this before shape inference.
     """
     placed = both(
-        Mutation("types", "", _behind("Identity", model)),
-        Mutation("types", "", _before("Identity", model)),
+        Mutation("types", "", _op_before_inputs("Identity", model)),
+        Mutation("types", "", _op_after_outputs("Identity", model)),
     )
     return Mutation(
         "types",
@@ -282,7 +282,7 @@ def untyped(model: onnx.ModelProto) -> Mutation:
     )
 
 
-def _behind(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_before_inputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
     """Return a change that puts an operator before each input."""
     given = [value.name for value in model.graph.input]
 
@@ -294,7 +294,7 @@ def _behind(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None
     return apply
 
 
-def _before(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_after_outputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
     """Return a change that puts an operator behind each output."""
     made = [value.name for value in model.graph.output]
 
@@ -464,7 +464,7 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
                 yield _rewired(number, change, {second: node.input[first]})
     names = list(_operand_types(model))
     for first, second in itertools.permutations(names, 2):
-        yield Mutation("operands", f'"{first}" in place of "{second}"', _merging(first, second))
+        yield Mutation("operands", f'"{first}" in place of "{second}"', _in_place_of(first, second))
     made = [name for node in model.graph.node for name in node.output if name]
     for number, node in enumerate(model.graph.node):
         earlier = [name for name in made if name not in node.output][: number + 1]
@@ -481,7 +481,7 @@ def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:
     return Mutation("operands", what, apply)
 
 
-def _merging(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
+def _in_place_of(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
     def apply(model: onnx.ModelProto) -> None:
         _rename(model, gone, kept, read=True)
         parts: tuple[Any, ...] = (model.graph.input, model.graph.initializer)

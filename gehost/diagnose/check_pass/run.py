@@ -249,7 +249,9 @@ class _Check:
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]
             try:
-                instance = draw(source, opset, self._trial.host.ops, self._rng, self._like(search))
+                instance = draw(
+                    source, opset, self._trial.host.ops, self._rng, self._draw_to_vary(search)
+                )
             except NoInstance as error:
                 search.reasons[str(error)] += 1
                 continue
@@ -299,7 +301,7 @@ class _Check:
             self._good.append(instance.drawn)
             self._check_instance(instance, outcome, reference)
 
-    def _like(self, search: _Search) -> Draw:
+    def _draw_to_vary(self, search: _Search) -> Draw:
         """Return choices to start from; none for an independent draw.
 
         They vary those of a good instance, or of one refused for a rare reason.

@@ -86,17 +86,16 @@ def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePatter
                 [made] if isinstance(made, Pattern) else list(made),
                 owner.matcher_config,
             )
-        return [_variants(pattern, config, host.ops, opset) for pattern in patterns]
-
-
-def _variants(
-    pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int
-) -> list[SourcePattern]:
-    try:
-        source = LoweredPattern(pattern, config, empty_model(opset), registry).source
-    except NotApplicable:
-        return []
-    return list(islice(source.variants(), _MOST_VARIANTS)) if source.has_choices else [source]
+        found: list[list[SourcePattern]] = []
+        for pattern in patterns:
+            try:
+                source = LoweredPattern(pattern, config, empty_model(opset), host.ops).source
+            except NotApplicable:
+                found.append([])
+                continue
+            variants = source.variants() if source.has_choices else (source,)
+            found.append(list(islice(variants, _MOST_VARIANTS)))
+        return found
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:

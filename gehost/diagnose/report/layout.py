@@ -157,7 +157,7 @@ def _centres(
     """Place items, in their row's order, near neighbours, from x = 0."""
     centres: dict[_Item, float] = {}
     for row in rows:
-        centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))
+        centres.update(_without_overlaps(row, dict.fromkeys(row, 0.0), widths))
     for sweep in range(_SWEEPS):
         # the last sweep goes downwards, which makes chains straight
         joined = below if sweep % 2 == 0 else above
@@ -166,12 +166,12 @@ def _centres(
                 item: _mean([centres[other] for other in joined.get(item, [])], centres[item])
                 for item in row
             }
-            centres.update(_apart(row, wanted, widths))
+            centres.update(_without_overlaps(row, wanted, widths))
     left = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
     return {item: centre - left for item, centre in centres.items()}
 
 
-def _apart(
+def _without_overlaps(
     row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]
 ) -> dict[_Item, float]:
     """Return the non-overlapping places nearest to the wanted ones, in least squares.
