@@ -12,7 +12,6 @@ from gehost.cli.output import print_json, writing_output
 from gehost.errors import one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.tree import Tree
 
     from gehost.diagnose.blame import Ancestor, Ancestry
@@ -52,7 +51,11 @@ def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> 
 
 def print_ancestries(found: Sequence[Ancestry]) -> None:
     """Print the tree of each node, and a line on missing notes."""
-    console = _console_of_stdout()
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:  # piped lines are not wrapped
+        console = Console(highlight=False, width=_PIPE_WIDTH)
     for ancestry in found:
         console.print(_tree(ancestry))
     if any(_without_note(ancestor) for ancestry in found for ancestor in ancestry.ancestors):
@@ -72,7 +75,7 @@ def _tree(ancestry: Ancestry) -> Tree:
     for position in waiting:  # grows while it is walked
         for source in ancestry.ancestors[position].sources:
             if source in branches:
-                branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see above"))
+                branches[position].add(_escape(f"{_label(ancestry.ancestors[source])}: see above"))
             else:
                 branches[source] = branches[position].add(
                     _escape(_ancestor(ancestry.ancestors[source]))
@@ -82,7 +85,7 @@ def _tree(ancestry: Ancestry) -> Tree:
 
 
 def _ancestor(ancestor: Ancestor, about: str = "") -> str:
-    called = f"{_called(ancestor)}{about}"
+    called = f"{_label(ancestor)}{about}"
     if _without_note(ancestor):
         return f"{called}, no note"
     if not ancestor.pass_name:  # below IR version 4 also new nodes
@@ -100,7 +103,7 @@ def _without_note(ancestor: Ancestor) -> bool:
     return not ancestor.pass_name and ancestor.op != "Constant"
 
 
-def _called(ancestor: Ancestor) -> str:
+def _label(ancestor: Ancestor) -> str:
     return f'{ancestor.op} "{ancestor.node}"'.lstrip()
 
 
@@ -109,11 +112,3 @@ def _escape(text: str) -> str:
     from rich.markup import escape
 
     return escape(one_line(text))
-
-
-def _console_of_stdout() -> Console:
-    """Return a console that does not wrap piped lines."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)

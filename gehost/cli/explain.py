@@ -69,7 +69,10 @@ def _print(explanation: Explanation, *, with_shallow: bool) -> None:
     about = ", ".join(
         part for part in (explanation.kind, explanation.vendor, explanation.stage) if part
     )
-    lines = [f"{explanation.pass_name} ({about}) {_here(explanation.origin)}", *explanation.notes]
+    lines = [
+        f"{explanation.pass_name} ({about}) {_relative(explanation.origin)}",
+        *explanation.notes,
+    ]
     if explanation.node is None:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in explanation.counts().items())
         lines.append(f"candidates: {counts or 'none'}")
@@ -114,7 +117,7 @@ def _paragraph(group: Group, *, several: bool) -> list[str]:
         if first.pattern_op:
             parts.append(
                 f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} "
-                f"of {_here(first.origin)}"
+                f"of {_relative(first.origin)}"
             )
     others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
     more = (
@@ -138,6 +141,6 @@ def _reason(found: Finding) -> str:
     return f'{found.op} "{found.node}": {reason}{body}'
 
 
-def _here(origin: str) -> str:
+def _relative(origin: str) -> str:
     """Return ``file:line`` relative to the working directory."""
     return origin.removeprefix(os.path.join(os.getcwd(), ""))

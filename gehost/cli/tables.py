@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import click
 from tabulate import SEPARATING_LINE, tabulate
@@ -53,7 +52,7 @@ def _op_table(report: Report) -> str:
     if same:
         rows.append(("unchanged operators", str(same), str(same)))
     rows.extend([SEPARATING_LINE, ("all", str(report.nodes_before), str(report.nodes_after))])
-    return _drawn({"operator": "left", "before": "right", "after": "right"}, rows)
+    return _table({"operator": "left", "before": "right", "after": "right"}, rows)
 
 
 def _pass_table(report: Report) -> str:
@@ -72,7 +71,7 @@ def _pass_table(report: Report) -> str:
     cleaning = f"{report.seconds.get('cleanup', 0) * 1000:.1f}"
     rows.extend([SEPARATING_LINE, ("built-in clean-up", "", "", "", cleaning, one_line(cleaned))])
     numbers = dict.fromkeys(("matched", "replaced", "ms"), "right")
-    return _drawn(
+    return _table(
         {"pass": "left", "vendor": "left", **numbers, "refused": "left"}, rows, wrap_last=True
     )
 
@@ -90,33 +89,28 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
         texts = (spec.name, spec.vendor, spec.kind, opsets, default, spec.origin)
         rows.append((spec.stage.name, *map(one_line, texts)))
     columns = ("stage", "pass", "vendor", "kind", "opsets", "default", "registered at")
-    click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
-
-
-def _setting(owner: str, option: PassOption) -> str:
-    return (
-        f"--assume {assumed_name(option.name)} ({owner})"
-        if option.assumption
-        else f"{owner}.{option.name}"
-    )
+    click.echo(_table(dict.fromkeys(columns, "left"), rows))
 
 
 def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
     """Print the options of passes and importers, one per line."""
-    rows = [
-        tuple(map(one_line, (_setting(owner, o), o.type.__name__, _shown(o.default), o.help)))
-        for owner, options in declared.items()
-        for o in options
-    ]
+    rows: list[tuple[str, ...]] = []
+    for owner, options in declared.items():
+        for option in options:
+            name = (
+                f"--assume {assumed_name(option.name)} ({owner})"
+                if option.assumption
+                else f"{owner}.{option.name}"
+            )
+            default = str(option.default)
+            if isinstance(option.default, bool):
+                default = default.lower()
+            rows.append(tuple(map(one_line, (name, option.type.__name__, default, option.help))))
     columns = ("option", "type", "default", "meaning")
-    click.echo(f"\n{_drawn(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
+    click.echo(f"\n{_table(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
 
 
-def _shown(default: Any) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def _drawn(
+def _table(
     columns: dict[str, str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
 ) -> str:
     """Return a table; ``columns`` maps each header to its alignment.

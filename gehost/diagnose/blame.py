@@ -85,7 +85,7 @@ def blame(
     try:
         found = nodes_named(loaded, name)
         if not found:
-            raise UsageError(_what_it_is(loaded, name), where=model)
+            raise UsageError(_why_no_node(loaded, name), where=model)
         return [_ancestry(node) for node in found]
     finally:
         loaded.close()
@@ -115,7 +115,7 @@ def _ancestry(node: Node) -> Ancestry:
     return Ancestry(graph, node.metadata.get("gehost.op", ""), (*made, *original))
 
 
-def _what_it_is(model: Model, name: str) -> str:
+def _why_no_node(model: Model, name: str) -> str:
     """Describe a name that no node has, or list the nearest names."""
     for graph in model.graphs:
         value = graph.values.get(name)

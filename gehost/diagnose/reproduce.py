@@ -72,7 +72,12 @@ class FailureKeeper:
         outside = sum(map(nbytes, external_tensors(proto)))
         with fresh_directory(self._directory) as home:
             save_model(proto, home / "model.onnx", model.base_dir)
-            unloaded = self._unloaded()
+            unloaded = {
+                str(file.path.parent if file.is_package else file.path)
+                for file in find_vendor_files(self._options.vendors).files
+                if file.module_name not in self._loaded
+                or any(line.startswith(f"{file.path}:") for line in self._problems)
+            }
             roots, large = _copy_vendors(self._options.vendors, home, unloaded)
             left_out = [(path, "did not load") for path in sorted(unloaded)] + [
                 (path, "is large") for path in large
@@ -89,29 +94,16 @@ class FailureKeeper:
                 )
                 for line in hooks
             ]
-            (home / "README.md").write_text(
-                _readme(str(error), replay_command(roots, self._settings_of(spec)), notes),
-                encoding="utf-8",
-            )
+            # only the settings of the failed pass have an effect
+            keys = [] if spec is None else [f"{spec.name}.{option.name}" for option in spec.options]
+            given = self._options.settings
+            command = replay_command(roots, {key: given[key] for key in keys if key in given})
+            (home / "README.md").write_text(_readme(str(error), command, notes), encoding="utf-8")
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
         self.message = (
             f"{self._directory} holds the model before it{weights}, the vendors' files and the "
             "command that replays it"
         )
-
-    def _settings_of(self, spec: PassSpec | None) -> dict[str, Any]:
-        """Return the settings of the failed pass, the only ones with effect."""
-        keys = [f"{spec.name}.{option.name}" for option in spec.options] if spec is not None else []
-        return {key: self._options.settings[key] for key in keys if key in self._options.settings}
-
-    def _unloaded(self) -> set[str]:
-        """Return the vendor files, or directories of packages, that the compile skipped."""
-        return {
-            str(file.path.parent if file.is_package else file.path)
-            for file in find_vendor_files(self._options.vendors)[0]
-            if file.module_name not in self._loaded
-            or any(line.startswith(f"{file.path}:") for line in self._problems)
-        }
 
 
 def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTIONS) -> str:

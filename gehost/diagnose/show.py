@@ -106,18 +106,16 @@ def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
     found = dict.fromkeys(centres)
     edge = list(found)
     for _ in range(depth):
-        reached = dict.fromkeys(chain.from_iterable(_neighbours(graph, node) for node in edge))
+        reached: dict[Node, None] = {}
+        for node in edge:
+            for value in node.inputs:
+                if value is not None and value.producer is not None and value.graph is graph:
+                    reached[value.producer] = None
+            for value in node.outputs:
+                reached.update(dict.fromkeys(_users(graph, value)))
         edge = [node for node in reached if node not in found]
         found.update(dict.fromkeys(edge))
     return sorted(found, key=lambda node: node.order)
-
-
-def _neighbours(graph: Graph, node: Node) -> Iterator[Node]:
-    for value in node.inputs:
-        if value is not None and value.producer is not None and value.graph is graph:
-            yield value.producer
-    for value in node.outputs:
-        yield from _users(graph, value)
 
 
 def _users(graph: Graph, value: Value | None) -> Iterator[Node]:
@@ -139,18 +137,16 @@ def _text(path: str, model: Model, chosen: Sequence[Selection]) -> str:
             where = f'in graph "{selection.graph.name}" of {named(selection.graph.owner)}:'
             lines += ["", one_line(where)]
         for node in selection.nodes:
-            first, *others = map(_plain, _of_node(selection.graph, node))
+            first, *others = (
+                " " * (len(line) - len(line.lstrip())) + one_line(line)
+                for line in _node_lines(selection.graph, node)
+            )
             mark = ">" if node in selection.centres else " "
             lines += ["", f"{mark} {first}", *(f"  {line}" for line in others)]
     return "\n".join(lines)
 
 
-def _plain(line: str) -> str:
-    indent = len(line) - len(line.lstrip())
-    return " " * indent + one_line(line)
-
-
-def _of_node(graph: Graph, node: Node) -> Iterator[str]:
+def _node_lines(graph: Graph, node: Node) -> Iterator[str]:
     """Yield the operator with attributes, then a line per input and output."""
     attributes = " ".join(f"{name}={text}" for name, text in attribute_texts(node).items())
     yield f"{named(node)} {attributes}".rstrip()

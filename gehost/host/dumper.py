@@ -55,8 +55,21 @@ class Dumper:
 
     @hookimpl
     def gehost_compile_started(self, graph: Graph, context: CompileContext) -> None:
+        """Replace the dumps of an earlier compile; files of stages that only GE has stay.
+
+        Raises:
+            OutputError: a file cannot be removed or written.
+        """
         self._number, self._context = 0, context
-        self._remove_old()
+        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
+            if _DUMPED.fullmatch(path.name):
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise OutputError(
+                        f"cannot remove the dump of an earlier compile: {error.strerror}",
+                        where=path,
+                    ) from error
         self._write(graph, "PreRunBegin")
 
     @hookimpl(trylast=True)
@@ -72,24 +85,6 @@ class Dumper:
     @hookimpl(trylast=True)
     def gehost_compile_finished(self, graph: Graph) -> None:
         self._write(graph, "Build")
-
-    def _remove_old(self) -> None:
-        """Remove the dumps of an earlier compile.
-
-        Files of stages that only GE has stay.
-
-        Raises:
-            OutputError: a file cannot be removed.
-        """
-        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
-            if _DUMPED.fullmatch(path.name):
-                try:
-                    path.unlink()
-                except OSError as error:
-                    raise OutputError(
-                        f"cannot remove the dump of an earlier compile: {error.strerror}",
-                        where=path,
-                    ) from error
 
     def _write(self, graph: Graph, stage: str) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
@@ -120,8 +115,8 @@ def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
         del copy.graph.value_info[:], copy.graph.initializer[:], copy.graph.sparse_initializer[:]
     if level > 1:
         for tensor in copy.graph.sparse_initializer:
-            _bare(tensor.values, limit=0)
-            _bare(tensor.indices, limit=0)
+            _drop_elements(tensor.values, limit=0)
+            _drop_elements(tensor.indices, limit=0)
         for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
             _drop_constants(nodes)
     return copy
@@ -153,23 +148,23 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
     for node in nodes:
         for entry in node.attribute:
             for tensor in (*([entry.t] if entry.HasField("t") else []), *entry.tensors):
-                _bare(tensor)
+                _drop_elements(tensor)
             for tensor in (
                 *([entry.sparse_tensor] if entry.HasField("sparse_tensor") else []),
                 *entry.sparse_tensors,
             ):
-                _bare(tensor.values)
-                _bare(tensor.indices)
+                _drop_elements(tensor.values)
+                _drop_elements(tensor.indices)
             if entry.ByteSize() > _CONSTANT_LIMIT:
                 for field in ("floats", "ints", "strings", "s"):
                     entry.ClearField(field)
         for body in _bodies(node):
             for tensor in body.initializer:
-                _bare(tensor)
+                _drop_elements(tensor)
             _drop_constants(body.node)
 
 
-def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
+def _drop_elements(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
     """Remove elements above ``limit`` bytes; keep name, dtype and shape."""
     if tensor.ByteSize() > limit:
         for field in (

@@ -6,8 +6,8 @@ Each one that fails is undone and reported.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
@@ -189,7 +189,7 @@ class Executor:
                     if graph.owner is None
                     else f' in graph "{graph.name}" of node "{graph.owner.label}"'
                 )
-                with author_errors(context, f"Run{inside}"), _until_limit():
+                with author_errors(context, f"Run{inside}"), suppress(LimitReached):
                     result: Any = instance.Run(graph, context)
                     if result is FAILED or result is False:
                         raise PassError(context.GetErrorMessage() or "it returned FAILED")
@@ -318,12 +318,3 @@ class _Observer:
                 failure = PassError(str(error))
                 failure.named = True
                 raise failure from error
-
-
-@contextmanager
-def _until_limit() -> Generator[None]:
-    """End a pass quietly that exceeds the limit of rewrites."""
-    try:
-        yield
-    except LimitReached:
-        return

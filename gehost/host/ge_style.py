@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from gehost.errors import VendorError
 from gehost.host.hookspecs import hookimpl
@@ -48,19 +47,14 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
             else:
                 registry.suspect(cls, _IMPORT if inside else _MOVE)
         for found in vars(part).values():
-            if _is_pass_of(found, part):
+            if (
+                isinstance(found, type)
+                and issubclass(found, FusionBasePass)
+                and found.__module__ == part.__name__
+                and mark_of(found) is None
+                and (not missing_hooks(found) or misspelled_hook(found, _BASES) is not None)
+            ):
                 registry.suspect(found, _MARK)
-
-
-def _is_pass_of(found: Any, module: ModuleType) -> bool:
-    """Whether a module defines the complete pass ``found`` without registering it."""
-    return (
-        isinstance(found, type)
-        and issubclass(found, FusionBasePass)
-        and found.__module__ == module.__name__
-        and mark_of(found) is None
-        and (not missing_hooks(found) or misspelled_hook(found, _BASES) is not None)
-    )
 
 
 @hookimpl(trylast=True)

@@ -255,14 +255,11 @@ class Host:
         check_assumptions(
             self.options.assume, [option for spec in self.passes for option in spec.options]
         )
-        self._feeds = self._load_feeds()
+        self._feeds: list[dict[str, Any]] | None = None
+        if self.options.feeds is not None:
+            from gehost.verify import load_feeds
 
-    def _load_feeds(self) -> list[dict[str, Any]] | None:
-        if self.options.feeds is None:
-            return None
-        from gehost.verify import load_feeds
-
-        return [load_feeds(self.options.feeds)]
+            self._feeds = [load_feeds(self.options.feeds)]
 
     def _own_plugins(self) -> list[tuple[str, Any]]:
         options = self.options
@@ -358,15 +355,6 @@ class Host:
         if self.skipped:
             line += f"; {counted(len(self.skipped), 'file')} skipped (-v lists them)"
         return [line]
-
-    def _idle_settings(self) -> list[str]:
-        """Return a line for each pass that is off and has settings."""
-        owners = dict.fromkeys(key.rpartition(".")[0] for key in self.options.settings)
-        return [
-            f"{owner} is off, so its settings have no effect; turn it on (--enable {owner})"
-            for owner in owners
-            if owner in self._disabled
-        ]
 
     def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
         batches: list[list[str]] = []
@@ -483,7 +471,13 @@ class Host:
                 ``report`` and, as ``ModelProto``, the ``model``.
         """
         if isinstance(model, str | os.PathLike):
-            return self._run_file(os.fspath(cast("str | os.PathLike[str]", model)))
+            path = os.fspath(cast("str | os.PathLike[str]", model))
+            report = Report(model=path, options=self.options.as_dict())
+            with self.compiled(path, report) as compiled:
+                result = compiled.flush()
+                difference = self._difference(lambda: self.original(path), compiled, report)
+                load_external_data_for_model(result, compiled.base_dir or "")
+            return self._finished(result, report, difference, path)
         if isinstance(model, onnx.ModelProto):
             return self._run_proto(model)
         onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
@@ -494,14 +488,6 @@ class Host:
             f"Host.run wants a path, an onnx.ModelProto or an onnx_ir.Model, got "
             f"{type(model).__name__}"
         )
-
-    def _run_file(self, path: str) -> tuple[onnx.ModelProto, Report]:
-        report = Report(model=path, options=self.options.as_dict())
-        with self.compiled(path, report) as compiled:
-            result = compiled.flush()
-            difference = self._difference(lambda: self.original(path), compiled, report)
-            load_external_data_for_model(result, compiled.base_dir or "")
-        return self._finished(result, report, difference, path)
 
     def _run_proto(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         report = Report(model=model.graph.name, options=self.options.as_dict())
@@ -583,7 +569,12 @@ class Host:
 
     def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.notes.extend(self.notes)
-        report.notes.extend(self._idle_settings())
+        owners = dict.fromkeys(key.rpartition(".")[0] for key in self.options.settings)
+        report.notes.extend(
+            f"{owner} is off, so its settings have no effect; turn it on (--enable {owner})"
+            for owner in owners
+            if owner in self._disabled
+        )
         for problem in self.problems:
             report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
@@ -605,7 +596,11 @@ class Host:
         if self.options.cleanup:
             with report.timed("cleanup"):
                 if context.cleaned_at is not None and model.mark() > context.cleaned_at:
-                    self._remove_leftovers(context)
+                    # nodes and weights that the later stages added or made dead
+                    removed = asdict(remove_leftovers(model, self.ops, context.inferrer))
+                    report.cleanup = {
+                        what: count + removed[what] for what, count in report.cleanup.items()
+                    }
                 remove_unused(model, used)
         with report.timed("check"):
             _final_check(model, report)
@@ -622,15 +617,6 @@ class Host:
         )
         if executor.seconds_notifying:
             report.seconds["hooks"] = executor.seconds_notifying
-
-    def _remove_leftovers(self, context: CompileContext) -> None:
-        """Remove leftovers of the stages after the clean-up.
-
-        They are nodes and weights that these stages added or made dead.
-        """
-        found = asdict(remove_leftovers(context.model, self.ops, context.inferrer))
-        counts = context.report.cleanup
-        context.report.cleanup = {what: count + found[what] for what, count in counts.items()}
 
 
 def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
@@ -697,6 +683,12 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     refused = f"{output.removesuffix('.onnx')}.refused.onnx"
     while os.path.exists(refused) and os.path.samefile(refused, path):
         refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
+    if any(record.replaced for record in report.passes):
+        advice = "gehost bisect finds the rewrite"
+    else:
+        opset = report.options["opset"]
+        converted = "" if opset is None else f"the conversion to opset {opset} or "
+        advice = f"no pass rewrote anything: {converted}the clean-up did it (try --no-cleanup)"
     cause: OutputError | ModelError | None = None
     try:
         model.save(refused)
@@ -704,21 +696,11 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     except (OutputError, ModelError) as failure:
         cause, where = failure, f"the refused model was not kept: {failure}"
     error = NumbersDifferError(
-        f"the numbers differ from those of {path}: {report.verify['summary']}; {where}; "
-        f"{_suspects(report)}",
+        f"the numbers differ from those of {path}: {report.verify['summary']}; {where}; {advice}",
         where=output,
     )
     error.report, error.__cause__ = report, cause
     return error
-
-
-def _suspects(report: Report) -> str:
-    """Return what may have changed the numbers, or how to find it."""
-    if any(record.replaced for record in report.passes):
-        return "gehost bisect finds the rewrite"
-    opset = report.options["opset"]
-    converted = "" if opset is None else f"the conversion to opset {opset} or "
-    return f"no pass rewrote anything: {converted}the clean-up did it (try --no-cleanup)"
 
 
 def _path(given: Any, what: str) -> str:

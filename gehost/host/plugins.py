@@ -20,7 +20,7 @@ from gehost.spelling import is_misspelled, nearest_hooks
 
 GROUP = "gehost"
 
-_TELLING = frozenset({*hookspecs.HOOKS, "__getattr__", "__dir__"})
+_SIGNS_OF_HOOKS = frozenset({*hookspecs.HOOKS, "__getattr__", "__dir__"})
 
 
 class Hook:
@@ -92,7 +92,7 @@ def may_have_hooks(module: ModuleType) -> bool:
     It has a marked one, a name close to one, or its own ``__getattr__``.
     """
     return any(
-        name in _TELLING or _is_marked(found) for name, found in vars(module).items()
+        name in _SIGNS_OF_HOOKS or _is_marked(found) for name, found in vars(module).items()
     ) or any(_is_like_hook(name) for name, _ in _functions_of(module))
 
 
@@ -128,7 +128,7 @@ class Plugins:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
             raise VendorError(
-                f"{' '.join(str(error).split())}{_meant(plugin)}; gehost/host/hookspecs.py "
+                f"{' '.join(str(error).split())}{_did_you_mean(plugin)}; gehost/host/hookspecs.py "
                 "lists the hooks",
                 where=what,
             ) from error
@@ -217,7 +217,7 @@ def _is_like_hook(name: str) -> bool:
     )
 
 
-def _meant(plugin: Any) -> str:
+def _did_you_mean(plugin: Any) -> str:
     """Return "did you mean …" for a plugin's misspelled hooks, or ""."""
     near = {
         meant: None
@@ -234,8 +234,17 @@ def installed_plugins() -> list[tuple[str, Any]]:
     Raises:
         VendorError: a plugin cannot be imported.
     """
-    places = tuple((place, _modified(place)) for place in sys.path)
-    return [(entry.name, _load(entry)) for entry in _entries(places)]
+    found: list[tuple[str, Any]] = []
+    for entry in _entries(tuple((place, _mtime(place)) for place in sys.path)):
+        try:
+            found.append((entry.name, entry.load()))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise VendorError(
+                f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
+            ) from error
+    return found
 
 
 @lru_cache(maxsize=4)
@@ -249,19 +258,8 @@ def _entries(places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:  # noqa: 
     return [entry for _, entry in sorted(found.items())]
 
 
-def _modified(place: str) -> int:
+def _mtime(place: str) -> int:
     try:
         return os.stat(place or ".").st_mtime_ns
     except OSError:  # no such directory
         return 0
-
-
-def _load(entry: EntryPoint) -> Any:
-    try:
-        return entry.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise VendorError(
-            f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
-        ) from error

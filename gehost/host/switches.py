@@ -55,16 +55,13 @@ def machine(packages: Iterable[str]) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {**found, "cpu": _cpu()}
-
-
-def _cpu() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
+    found["cpu"] = named[1].strip() if named else platform.processor() or platform.machine()
+    return found
 
 
 def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:

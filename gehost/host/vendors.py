@@ -84,7 +84,13 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
         for home in vendor_directories(root, skipped):
             vendor, directory = home.name, home / PASSES_DIR
             vendors.append(vendor)
-            package, number = _free_package(vendor, packages)
+            count = 1  # another root may have a vendor of the same name
+            while (
+                package := f"{PACKAGE}{f'_{count}' if count > 1 else ''}.{vendor.replace('.', '_')}"
+            ) in packages:
+                count += 1
+            packages.add(package)
+            number = f"#{count}" if count > 1 else ""
             for entry in sorted(os.listdir(directory)):
                 if entry == "__pycache__":
                     continue
@@ -198,15 +204,6 @@ def _roots_below(root: Path) -> list[Path]:
     return []
 
 
-def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
-    """Return a package name for vendor files, numbered if in use."""
-    stem, number = vendor.replace(".", "_"), 1
-    while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
-        number += 1
-    taken.add(name)
-    return name, f"#{number}" if number > 1 else ""
-
-
 def _loadable(path: Path) -> tuple[Path, str]:
     """Return the file to load and, if it must not be, why."""
     if path.name.startswith(("_", ".")):
@@ -272,7 +269,16 @@ class VendorModules:
         before = set(sys.modules)
         try:
             with process_state_restored():
-                return _import(file)
+                spec = importlib.util.spec_from_file_location(
+                    file.module_name,
+                    file.path,
+                    submodule_search_locations=[str(file.path.parent)] if file.is_package else None,
+                )
+                assert spec is not None
+                assert spec.loader is not None
+                module = sys.modules[file.module_name] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                return module
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -285,18 +291,6 @@ class VendorModules:
             raise VendorError(described(error, known=where), where=where) from error
         finally:
             _forget_strays(before, file.directory.parent)
-
-
-def _import(file: VendorFile) -> ModuleType:
-    search = [str(file.path.parent)] if file.is_package else None
-    spec = importlib.util.spec_from_file_location(
-        file.module_name, file.path, submodule_search_locations=search
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[file.module_name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _make_packages(file: VendorFile) -> None:

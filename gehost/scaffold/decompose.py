@@ -23,6 +23,10 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
     Raises:
         UsageError: the node holds nested graphs, or nothing reads its outputs.
     """
+    domain, op_type = split_op(node.op)
+    opset = model.opset(domain) or 1
+    schema = schema_at(domain, op_type, opset)
+    has_optional = schema is None or schema.min_input != schema.max_input
     inputs = list(dict.fromkeys(value for value in node.inputs if value is not None))
     place = place_of(model, [node], inputs)
     names = dict(zip(inputs, place.inputs, strict=True))
@@ -30,40 +34,34 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
     replaced = Replaced(
         operator=place.operators[0],
         slots=[(slots[value], names[value]) for value in inputs],
-        present=[value is not None for value in node.inputs] if _has_optional(model, node) else [],
+        present=[value is not None for value in node.inputs] if has_optional else [],
         parts=False,
     )
     whole = alone(model, [value for value in node.outputs if value is not None], inputs)
-    parts = _inlined(whole, node)
-    if parts is None:
-        return place, replaced, [_no_parts(model, node)]
-    made = Model(parts)
-    infer_model(made)
-    inside = place_of(made, list(made.graph.nodes), made.graph.inputs)
+    inlined = onnx.inliner.inline_selected_functions(
+        whole, [(domain, op_type)], exclude=False, inline_schema_functions=True
+    )
+    if any(each.op_type == op_type for each in inlined.graph.node):
+        return place, replaced, [_no_parts(domain, op_type, opset)]
+    parts = Model(inlined)
+    infer_model(parts)
+    inside = place_of(parts, list(parts.graph.nodes), parts.graph.inputs)
     in_order = {value.name: names[value] for value in inputs}
-    assert [value.name for value in made.graph.inputs] == list(in_order)
+    assert [value.name for value in parts.graph.inputs] == list(in_order)
     slots_by_name = zip(inside.inputs, replaced.slots, strict=True)
     renamed = [(slot, name) for name, (slot, _) in slots_by_name]
     notes: list[str] = []
     if any(each.op == "Exp" for each in inside.operators):
         notes.append(
-            f"Exp overflows for large inputs (float32: above 88.7), where {split_op(node.op)[1]} "
+            f"Exp overflows for large inputs (float32: above 88.7), where {op_type} "
             "may not: compile with --verify --special-values."
         )
     place = replace(inside, model=place.model, alone=place.alone)
     return place, replace(replaced, slots=renamed, parts=True), notes
 
 
-def _has_optional(model: Model, node: Node) -> bool:
-    domain, op_type = split_op(node.op)
-    schema = schema_at(domain, op_type, model.opset(domain) or 1)
-    return schema is None or schema.min_input != schema.max_input
-
-
-def _no_parts(model: Model, node: Node) -> str:
-    """State that nothing defines a node's parts, or since which opset."""
-    domain, op_type = split_op(node.op)
-    opset = model.opset(domain) or 1
+def _no_parts(domain: str, op_type: str, opset: int) -> str:
+    """State that nothing defines an operator's parts, or since which opset."""
     schemas = cast("Sequence[Any]", history(domain, op_type))  # onnx's stubs lack the two lists
     later: list[int] = [
         version
@@ -81,12 +79,3 @@ def _no_parts(model: Model, node: Node) -> str:
         f"No parts of {op_type} are defined at opset {opset}{hint}: `body` only wraps it. "
         "Write the parts there."
     )
-
-
-def _inlined(whole: onnx.ModelProto, node: Node) -> onnx.ModelProto | None:
-    """Return one node's model with its function inlined, None without one."""
-    domain, op_type = split_op(node.op)
-    inlined = onnx.inliner.inline_selected_functions(
-        whole, [(domain, op_type)], exclude=False, inline_schema_functions=True
-    )
-    return None if any(each.op_type == op_type for each in inlined.graph.node) else inlined

@@ -170,7 +170,14 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
     writer = _Writer(model, region, inputs)
     operators = [writer.operator(node) for node in region.nodes]
     outputs = region.outputs[::-1]
-    part = _part(model, outputs, writer.inputs)
+    # begin at tensors of unknown sizes only if the part then runs on random inputs
+    near, far = (_part_inputs(model, writer.inputs, open_sizes=each) for each in (True, False))
+    part = alone(model, outputs, near)
+    if near != far:
+        try:
+            find_feeds(Runner(part))
+        except GehostError:
+            part = alone(model, outputs, far)
     made = {name for node in part.graph.node if node.op_type != "Constant" for name in node.output}
     return Place(
         inputs=[writer.names[value] for value in writer.inputs],
@@ -180,25 +187,6 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
         model=part,
         alone=made <= {value.name for node in region.nodes for value in node.outputs if value},
     )
-
-
-def _part(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
-    """Copy the nodes that a test of the place needs.
-
-    It begins at float tensors. Their sizes may be unknown if the part runs on random inputs;
-    else it begins where sizes are known.
-    """
-    near, far = (_ends(model, inputs, open_sizes=each) for each in (True, False))
-    part = alone(model, outputs, near)
-    return part if near == far or _runs(part) else alone(model, outputs, far)
-
-
-def _runs(part: onnx.ModelProto) -> bool:
-    try:
-        find_feeds(Runner(part))
-    except GehostError:
-        return False
-    return True
 
 
 def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
@@ -217,7 +205,7 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
     return found
 
 
-def _ends(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
+def _part_inputs(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
     """Find where the sub-model begins.
 
     It begins at float tensors of known sizes, or of any with ``open_sizes``, or the model's
@@ -270,12 +258,31 @@ class _Writer:
         if self._model.function(node.op) is None:
             signature = schemas.signature(*split_op(node.op), self._model.opset(domain) or 1)
         given, asked = self._parameters(node, signature)
+        inputs = list(node.inputs)
+        if (
+            self._captures
+            and signature is not None
+            and "axes" in signature.migrating
+            and signature.parameters["axes"].slot == len(inputs) - 1
+            and (axes := inputs[-1]) is not None
+            and axes.is_constant
+        ):
+            given["axes"] = asked["axes"] = _text(axes.numpy().tolist(), node, "axes")
+            inputs.pop()
         operands: list[str] = []
-        for slot, value in enumerate(node.inputs):
-            if self._captures and value is not None and _is_axes(node, slot, signature):
-                given["axes"] = asked["axes"] = _text(value.numpy().tolist(), node, "axes")
-                continue
-            operands.append("None" if value is None else self._operand(node, value))
+        for value in inputs:
+            if value is None:
+                operands.append("None")
+            elif value in self.names:
+                operands.append(self.names[value])
+            elif (number := _number(node, value)) is not None:
+                operands.append(number)
+            elif not self._captures:
+                operands.append(_text(value.numpy().tolist(), node, f'constant "{value.name}"'))
+            else:
+                self.constants.append(value)
+                self.names[value] = self._name(_short(value, "constant"))
+                operands.append(self.names[value])
         while operands and operands[-1] == "None":
             operands.pop()
         results = [
@@ -301,14 +308,16 @@ class _Writer:
             new_names.get(name, name): _text(default, node, name)
             for name, default in signature.attributes.items()
         }
-        for name in signature.migrating:
-            if (
-                name == "axes"
-                and self._captures
-                and node.input(signature.parameters[name].slot) is None
-            ):
-                asked[name] = "None"
-        asked.update(dict.fromkeys(_newer_attributes(node, signature), "None"))
+        if (
+            "axes" in signature.migrating
+            and self._captures
+            and node.input(signature.parameters["axes"].slot) is None
+        ):
+            asked["axes"] = "None"
+        # the operators of the place behave as without the attributes of newer opsets
+        newest = history(*split_op(node.op))[-1]
+        newer = {*newest.attributes} - signature.migrating - signature.attributes.keys()
+        asked.update(dict.fromkeys(sorted(newer), "None"))
         asked.update(given)
         if node.op == "Split":  # the number of outputs implies it
             asked.pop("num_outputs", None)
@@ -317,17 +326,6 @@ class _Writer:
             asked["axis"] = given["axis"] = "-1"
         return given, asked
 
-    def _operand(self, node: Node, value: Value) -> str:
-        if value in self.names:
-            return self.names[value]
-        if (number := _number(node, value)) is not None:
-            return number
-        if not self._captures:
-            return _text(value.numpy().tolist(), node, f'constant "{value.name}"')
-        self.constants.append(value)
-        self.names[value] = self._name(_short(value, "constant"))
-        return self.names[value]
-
     def _name(self, wanted: str) -> str:
         found, number = wanted, 0
         while found in self._taken:
@@ -335,27 +333,6 @@ class _Writer:
             found = f"{wanted}_{number}"
         self._taken.add(found)
         return found
-
-
-def _newer_attributes(node: Node, signature: schemas.Signature) -> list[str]:
-    """Return attributes that only newer opsets have.
-
-    They must be absent: the operators of the place behave as without them.
-    """
-    newest = history(*split_op(node.op))[-1]
-    return sorted({*newest.attributes} - signature.migrating - signature.attributes.keys())
-
-
-def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool:
-    """Whether an input holds constant axes and is the last.
-
-    They become a parameter.
-    """
-    if signature is None or "axes" not in signature.migrating:
-        return False
-    value = node.inputs[slot]
-    last = slot == len(node.inputs) - 1 == signature.parameters["axes"].slot
-    return last and value is not None and value.is_constant
 
 
 def _number(node: Node, value: Value) -> str | None:

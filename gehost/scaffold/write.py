@@ -126,18 +126,27 @@ def write_pass_from(
         meant = hint(style, styles) or f"; there are {', '.join(styles)}"
         raise UsageError(f"there is no style {style}{meant}", where="--style")
     options = HostOptions()
-    place, replaced, notes = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
+    place, replaced, notes = at_stage(
+        model, options, stage, lambda seen: _describe(seen, nodes, style)
+    )
     plural = "node" if len(nodes) == 1 else "nodes"
     origin = (
         f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
         f"{os.path.basename(model)}: a starting point to change."
     )
+    op_type = target.camel
+    if op_type in {split_op(each.op)[1] for each in place.operators}:
+        op_type = f"{target.vendor.capitalize()}{op_type}"
+    docstring = "\n\n".join(
+        textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
+        for text in (origin, *notes)
+    )
     names = Names(
         stem=target.stem,
         pass_name=target.stem if chosen.by_function else f"{target.camel}Pass",
-        op=f"{target.vendor}::{_operator(target, place)}",
+        op=f"{target.vendor}::{op_type}",
         stage=stage,
-        origin="\n\n".join(_wrapped(text) for text in (origin, *notes)),
+        origin=docstring.replace("\\", "/"),
     )
     code, test = written(chosen, place, names, replaced)
     data = place.model.SerializeToString()
@@ -145,18 +154,7 @@ def write_pass_from(
     return files, notes
 
 
-def _operator(target: Target, place: Place) -> str:
-    """Name the new operator after the pass, unlike its body's operators."""
-    inside = {split_op(each.op)[1] for each in place.operators}
-    return f"{target.vendor.capitalize()}{target.camel}" if target.camel in inside else target.camel
-
-
-def _wrapped(text: str) -> str:
-    filled = textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
-    return filled.replace("\\", "/")
-
-
-def _seen(
+def _describe(
     model: Model, names: Sequence[str], style: str
 ) -> tuple[Place, Replaced | None, list[str]]:
     """Describe the nodes, a DecomposePass's replaced node, and notes."""

@@ -215,18 +215,17 @@ class _Tuner:
             path = Path(directory, "imported.onnx")
             path.write_bytes(original.SerializeToString())
             original = os.fspath(path)
-        self._as_it_came = _Candidate(original, runtime, frozenset())
-        self._feeds = self._sized_feeds() if feeds is None else load_feeds(feeds)
+        self._original = _Candidate(original, runtime, frozenset())
+        if feeds is not None:
+            self._feeds = load_feeds(feeds)
+        else:
+            proto = onnx.ModelProto.FromString(Path(original).read_bytes())
+            if options.dims:
+                fix_dims(proto, options.dims)
+            self._feeds = make_feeds(proto)
         baseline = Baseline.of(host.original(model, runtime.libraries), [self._feeds])
         self._feeds, self._expected = dict(baseline.runs[0][0]), baseline.runs[0][1]
         self._files = 0
-
-    def _sized_feeds(self) -> dict[str, Array]:
-        """Return seeded inputs of the given sizes, or the largest small ones."""
-        proto = onnx.ModelProto.FromString(Path(self._as_it_came.path).read_bytes())
-        if self._options.dims:
-            fix_dims(proto, self._options.dims)
-        return make_feeds(proto)
 
     def run(self, budget: float) -> Tuning:
         sizes = {name: list(array.shape) for name, array in self._feeds.items()}
@@ -236,9 +235,9 @@ class _Tuner:
         self._needed = (
             0.0  # seconds of a comparison of the fewest runs that is longer than its share
         )
-        found.original_differs = self._problem(self._as_it_came)
+        found.original_differs = self._problem(self._original)
         self._step("the model against itself")
-        found.same = self._measure(self._as_it_came, self._as_it_came, lambda _: False)
+        found.same = self._measure(self._original, self._original, lambda _: False)
         found.dead_zone = dead_zone_of(found.same)
         state = self._tune_runtime(found)
         compiled = self._compile(frozenset(), state.runtime)
@@ -247,7 +246,7 @@ class _Tuner:
             if self._is_late(1):
                 found.trials.append(_unmeasured(name, passes))
                 continue
-            trial, compiled = self._tried(name, passes, compiled, found.dead_zone)
+            trial, compiled = self._try_kind(name, passes, compiled, found.dead_zone)
             found.trials.append(trial)
         self._note_shortage(found, budget)
         self._step("the whole")
@@ -285,7 +284,7 @@ class _Tuner:
 
     def _tune_runtime(self, found: Tuning) -> _Candidate:
         """Try the runtime's own switches on the original model."""
-        state = self._as_it_came
+        state = self._original
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
         for name, change in _SWITCHES:
             self._step(name)
@@ -298,13 +297,13 @@ class _Tuner:
                 found.trials.append(Trial(name, "same"))
                 continue
             candidate = _Candidate(state.path, runtime, state.passes)
-            trial = self._judged(name, (), state, candidate, found.dead_zone)
+            trial = self._judge(name, (), state, candidate, found.dead_zone)
             found.trials.append(trial)
             if trial.verdict == "keep":
                 state, graph = candidate, changed
         return state
 
-    def _tried(
+    def _try_kind(
         self, name: str, passes: tuple[str, ...], state: _Candidate, dead_zone: float
     ) -> tuple[Trial, _Candidate]:
         """Try a kind beside those kept; return result and new state."""
@@ -314,7 +313,7 @@ class _Tuner:
             return Trial(name, "failed", passes, reason=one_line(str(error))), state
         if Path(candidate.path).read_bytes() == Path(state.path).read_bytes():
             return Trial(name, "same", passes), state
-        trial = self._judged(name, passes, state, candidate, dead_zone)
+        trial = self._judge(name, passes, state, candidate, dead_zone)
         return trial, candidate if trial.verdict == "keep" else state
 
     def _compile(self, passes: frozenset[str], runtime: Runtime) -> _Candidate:
@@ -331,7 +330,7 @@ class _Tuner:
         Host(switched).compile(self._model, target)
         return _Candidate(target, runtime, passes)
 
-    def _judged(
+    def _judge(
         self,
         name: str,
         passes: tuple[str, ...],
@@ -385,14 +384,14 @@ class _Tuner:
 
         Turns everything off if it does not pay.
         """
-        original = self._as_it_came
+        original = self._original
         # the clean-up alone may change the file
         if (
             kept.runtime != original.runtime
             or Path(kept.path).read_bytes() != Path(original.path).read_bytes()
         ):
             passes = tuple(sorted(kept.passes))
-            found.whole = self._judged("whole", passes, original, kept, found.dead_zone)
+            found.whole = self._judge("whole", passes, original, kept, found.dead_zone)
         else:
             found.whole = Trial("whole", "same")
         if not found.pays:
@@ -439,13 +438,13 @@ def picture(tuning: Tuning) -> list[str]:
         line = f"{one_line(trial.name):{wide}}  {trial.verdict:6}"
         if trial.comparison is not None:
             low, high = trial.comparison.interval
-            drawn = _drawn(trial.comparison, math.log(tuning.dead_zone), reach)
+            drawn = _draw_interval(trial.comparison, math.log(tuning.dead_zone), reach)
             line += f"  {trial.comparison.median:.3f}  [{low:.3f}, {high:.3f}]  {drawn}"
         lines.append(f"{line}  {trial.reason}".rstrip())
     return lines
 
 
-def _drawn(comparison: Comparison, dead: float, reach: float) -> str:
+def _draw_interval(comparison: Comparison, dead: float, reach: float) -> str:
     def column(log: float) -> int:
         return round((max(-reach, min(reach, log)) / reach + 1) / 2 * (_WIDTH - 1))
 

@@ -431,6 +431,8 @@ def _compare_arrays(
     considered = agrees if equal else ~agrees
     worst = np.unravel_index(int(np.argmax(np.where(considered, distance, -1.0))), a.shape)
     divisible = considered & finite & (magnitude > 0)
+    values = a[_finite(a)]
+    varies = values.size == a.size == 1 or (values.size and np.any(values != values[0]))
     return dataclasses.replace(
         blank,
         equal=equal,
@@ -441,7 +443,7 @@ def _compare_arrays(
         index=tuple(int(i) for i in worst),
         a=wide_a[worst] if wide_a.dtype.kind == "O" else wide_a[worst].item(),
         b=wide_b[worst] if wide_b.dtype.kind == "O" else wide_b[worst].item(),
-        telling=_telling(a),
+        telling=bool(varies),
     )
 
 
@@ -462,11 +464,6 @@ def _widened(array: Array) -> Array:
 def _finite(array: Array) -> NDArray[np.bool_]:
     wide = _widened(array)
     return np.isfinite(wide) if wide.dtype.kind in "fc" else np.ones(wide.shape, np.bool_)
-
-
-def _telling(array: Array) -> bool:
-    values = array[_finite(array)]
-    return bool(values.size == array.size == 1 or (values.size and np.any(values != values[0])))
 
 
 def _distances(

@@ -24,7 +24,7 @@ def unseeded(model: onnx.ModelProto) -> str | None:
 
     Searches the graph, its bodies and the functions called.
     """
-    return next(_Finder(model).found(model.graph.node, _off(model.graph)), None)
+    return next(_Finder(model).found(model.graph.node, _false_tensors(model.graph)), None)
 
 
 class _Finder:
@@ -40,7 +40,7 @@ class _Finder:
             # pop: each function is searched once
             function = self._functions.pop((node.domain, node.op_type, node.overload), None)
             if function is not None:
-                yield from self.found(function.node, _off(function))
+                yield from self.found(function.node, _false_tensors(function))
             if node.domain in ("", "ai.onnx") and all(
                 attribute.name != "seed" for attribute in node.attribute
             ):
@@ -59,10 +59,10 @@ class _Finder:
                     yield f"{who} drops at random without a seed, where its training_mode is true"
             for attribute in node.attribute:
                 for body in (attribute.g, *attribute.graphs):
-                    yield from self.found(body.node, off | _off(body))
+                    yield from self.found(body.node, off | _false_tensors(body))
 
 
-def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
+def _false_tensors(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
     """Return the tensors that are constant and false, and "" (absent inputs)."""
     tensors = (
         []
@@ -76,12 +76,11 @@ def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
         for attribute in node.attribute
         if attribute.name == "value"
     ]
-    return frozenset(["", *(name for name, tensor in tensors if _is_false(tensor))])
-
-
-def _is_false(tensor: onnx.TensorProto) -> bool:
-    inside = (
-        tensor.data_type == onnx.TensorProto.BOOL
+    false = (
+        name
+        for name, tensor in tensors
+        if tensor.data_type == onnx.TensorProto.BOOL
         and tensor.data_location != onnx.TensorProto.EXTERNAL
+        and not onnx.numpy_helper.to_array(tensor).any()
     )
-    return inside and not onnx.numpy_helper.to_array(tensor).any()
+    return frozenset(["", *false])

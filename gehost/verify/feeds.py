@@ -27,7 +27,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -104,12 +104,10 @@ class FeedMaker:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._inputs = _inputs(model)
-        readers = (
-            _Readers(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
-        )
+        users = _Users(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
         self._uses = (
-            {i.name: readers.use(i.name) for i in self._inputs if i.element in _INTEGERS}
-            if readers
+            {i.name: users.use(i.name) for i in self._inputs if i.element in _INTEGERS}
+            if users
             else {}
         )
 
@@ -148,9 +146,10 @@ class FeedMaker:
             use = self._uses.get(spec.name, _Use())
             bound = min(sizes.known(use.tables), default=None)
             shape = tuple(sizes[dim] for dim in spec.dims)
-            _check_size(spec, shape)
+            if math.prod(shape) * _WIDEST > sys.maxsize:  # numpy may raise another error
+                raise _too_large(spec, shape)
             try:
-                feeds[spec.name] = _values(spec, shape, bound, use, rng)
+                feeds[spec.name] = _draw_values(spec, shape, bound, use, rng)
             except MemoryError as error:
                 raise _too_large(spec, shape) from error
         return feeds
@@ -180,7 +179,10 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
     name = os.fspath(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {entry: _array(archive[entry]) for entry in archive.files}
+            found: dict[str, Any] = {entry: archive[entry] for entry in archive.files}
+            if not all(isinstance(array, np.ndarray) for array in found.values()):
+                raise TypeError("an entry of the archive is not an array")
+            return found
     except FileNotFoundError as error:
         raise UsageError("there is no such file", where=name) from error
     except OSError as error:
@@ -198,12 +200,6 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
         raise UsageError(
             f"{name} is not an .npz file with one array of numbers or text for each input"
         ) from error
-
-
-def _array(value: Any) -> Array:
-    if not isinstance(value, np.ndarray):
-        raise TypeError("an entry of the archive is not an array")
-    return cast("Array", value)
 
 
 def save_feeds(feeds: Mapping[str, Array]) -> bytes:
@@ -241,7 +237,7 @@ def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[d
         found = dict(feeds)
         for name, array in feeds.items():
             if is_float(array):
-                found[name] = _sprinkled(array, values, rng)
+                found[name] = _with_special(array, values, rng)
         yield found
 
 
@@ -250,7 +246,7 @@ def is_float(array: Array) -> bool:
     return "float" in array.dtype.name
 
 
-def _sprinkled(array: Array, values: Sequence[float], rng: np.random.Generator) -> Array:
+def _with_special(array: Array, values: Sequence[float], rng: np.random.Generator) -> Array:
     special = np.array(values, np.float64)
     if array.dtype.kind == "f":
         info = np.finfo(array.dtype)
@@ -298,14 +294,14 @@ class _Use(NamedTuple):
     tested: bool = False
 
 
-class _Readers:
+class _Users:
     """The users of each tensor in a model.
 
     Functions are inlined and shapes inferred.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        self._users: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
         lean = _without_weights(model)
         self._shapes = _shapes(lean)
         self._ones: set[str] = set()
@@ -317,9 +313,16 @@ class _Readers:
         tables: list[int | str] = []
         tests = others = 0
         while pending:
-            for node, slot in self._readers.get(pending.pop(), ()):
+            for node, slot in self._users.get(pending.pop(), ()):
                 if slot in (indexed := _TABLES.get(node.op_type, {})):
-                    tables += self._table_sizes(node, indexed[slot])
+                    table = indexed[slot]
+                    dims = (
+                        self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
+                    )
+                    if not node.op_type.endswith("ND"):  # whose tuples of indices use all axes
+                        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+                        dims = dims[axis : axis + 1 or None]
+                    tables += dims
                     others += 1
                 elif self._is_test(node, slot):
                     tests += 1
@@ -334,7 +337,7 @@ class _Readers:
         self._ones.update(tensor.name for tensor in graph.initializer if _is_one(tensor))
         for node in graph.node:
             for slot, name in enumerate(node.input):
-                self._readers[name].append((node, slot))
+                self._users[name].append((node, slot))
             for attribute in node.attribute:
                 if node.op_type == "Constant" and (
                     attribute.f == 1 or attribute.i == 1 or _is_one(attribute.t)
@@ -342,14 +345,6 @@ class _Readers:
                     self._ones.update(node.output)
                 for body in (attribute.g, *attribute.graphs):
                     self._index(body)
-
-    def _table_sizes(self, node: onnx.NodeProto, table: int) -> Dims:
-        """Return the size of the table's axis, all for tuples of indices."""
-        dims = self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
-        if node.op_type.endswith("ND"):
-            return dims
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-        return dims[axis : axis + 1 or None]
 
     def _is_test(self, node: onnx.NodeProto, slot: int) -> bool:
         if node.op_type == "Cast":
@@ -368,24 +363,31 @@ def _inputs(model: onnx.ModelProto) -> list[_Input]:
     for value in model.graph.input:
         if value.name in initialized:
             continue
+        declared = value.type.tensor_type
         kind = value.type.WhichOneof("value") or "value of unknown type"
         if kind != "tensor_type":
             raise UsageError(
                 f"input {value.name!r} is a {kind.removesuffix('_type')}", hint="give --feeds"
             )
-        if not value.type.tensor_type.HasField("shape"):
+        if not declared.HasField("shape"):
             raise UsageError(f"input {value.name!r} has no declared rank", hint="give --feeds")
-        rank = len(value.type.tensor_type.shape.dim)
+        rank = len(declared.shape.dim)
         if rank > _MOST_AXES:
             raise UsageError(
                 f"input {value.name!r} has {rank} axes, and numpy's arrays have {_MOST_AXES} at "
                 "most: its numbers cannot be compared"
             )
-        found.append(_Input(value.name, value.type.tensor_type.elem_type, _dims(value)))
+        dims = tuple(
+            d.dim_value
+            if d.HasField("dim_value") and d.dim_value >= 0
+            else d.dim_param or f"{value.name}:{axis}"
+            for axis, d in enumerate(declared.shape.dim)
+        )
+        found.append(_Input(value.name, declared.elem_type, dims))
     return found
 
 
-def _values(
+def _draw_values(
     spec: _Input, shape: tuple[int, ...], bound: int | None, use: _Use, rng: np.random.Generator
 ) -> Array:
     if spec.element == _TENSOR.STRING:
@@ -405,15 +407,6 @@ def _values(
     return (values + 1j * rng.standard_normal(shape) if dtype.kind == "c" else values).astype(dtype)
 
 
-def _check_size(spec: _Input, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no numpy array can have.
-
-    numpy's error for some of them is not a MemoryError.
-    """
-    if math.prod(shape) * _WIDEST > sys.maxsize:
-        raise _too_large(spec, shape)
-
-
 def _too_large(spec: _Input, shape: tuple[int, ...]) -> InputTooLargeError:
     dtype = onnx.helper.tensor_dtype_to_np_dtype(spec.element)
     size = math.prod(shape) * dtype.itemsize
@@ -425,15 +418,6 @@ def _too_large(spec: _Input, shape: tuple[int, ...]) -> InputTooLargeError:
         hint="fix its open sizes by --dim, or give --feeds"
         if any(isinstance(dim, str) for dim in spec.dims)
         else "compare on a machine with more memory",
-    )
-
-
-def _dims(value: onnx.ValueInfoProto) -> Dims:
-    return tuple(
-        d.dim_value
-        if d.HasField("dim_value") and d.dim_value >= 0
-        else d.dim_param or f"{value.name}:{axis}"
-        for axis, d in enumerate(value.type.tensor_type.shape.dim)
     )
 
 

@@ -82,7 +82,7 @@ class Runner:
             raise
         except Exception as error:  # both engines raise exceptions of many types
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
-            lack = _lack(str(cause))
+            lack = _missing_feature(str(cause))
             if lack:
                 raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
             raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
@@ -99,8 +99,14 @@ class Runner:
                         f"only ONNX Runtime takes libraries of operators: {_one_line(error)}",
                         where=self._name,
                     ) from error
+                if engine is not None and isinstance(error, ImportError):
+                    raise UsageError(
+                        "engine 'onnxruntime' is not installed: pip install 'gehost[verify]'"
+                    ) from error
                 if engine is not None:
-                    raise _missing(error) from error
+                    raise ModelError(
+                        f"engine 'onnxruntime' cannot run the model: {_one_line(error)}"
+                    ) from error
                 return self._in_reference(directory)
         return self._in_reference(directory)
 
@@ -158,13 +164,6 @@ class Runner:
         return dict(item for name, value in values.items() for item in _tensors(name, value))
 
 
-def _missing(error: Exception) -> ModelError | UsageError:
-    """Return the error for an absent or unable ONNX Runtime."""
-    if isinstance(error, ImportError):
-        return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
-    return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
-
-
 _TOO_NEW = "and {runtime} supports at most {most}; --engine reference of `gehost verify` may run it"
 _LACKS = MappingProxyType(
     {
@@ -183,7 +182,7 @@ _LACKS = MappingProxyType(
 """Messages of ONNX Runtime about what it lacks, and ours."""
 
 
-def _lack(text: str) -> str:
+def _missing_feature(text: str) -> str:
     """Return what ONNX Runtime lacks, "" if the model is at fault."""
     for pattern, message in _LACKS.items():
         found = re.search(pattern, text)

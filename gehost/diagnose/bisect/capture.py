@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,6 @@ from gehost.diagnose.bisect.submodel import submodel
 from gehost.errors import GehostError, ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.ir.graph import Node, Value
-from gehost.ir.region import Region
 from gehost.ir.types import OtherType
 from gehost.passes.context import Rewrite
 from gehost.verify import Baseline, Runner, Verification, make_feeds
@@ -75,20 +75,30 @@ class Captured:
 
         If they cannot be computed, generated values take their place.
         """
-        values = (
-            "the match is in the body of a node"
-            if self.probe is None
-            else self._probed(self.probe, feeds)
-        )
-        given, made_up = (
-            (_made_up(self.before), values) if isinstance(values, str) else (values, "")
-        )
+        given: Feeds = {}
+        unknown = "the match is in the body of a node" if self.probe is None else ""
+        if self.probe is not None:
+            try:
+                needed = {entry.name for entry in self.probe.graph.input}
+                read = {name: array for name, array in feeds.items() if name in needed}
+                values = self._runner(self.probe).run(read) if self.probe.graph.output else {}
+                given = {name.removesuffix(_PROBED): array for name, array in values.items()}
+            except GehostError as error:
+                unknown = str(error)
+        if unknown:
+            with suppress(UsageError):  # an input of unknown rank; then there are no feeds
+                given = make_feeds(self.before)
         before, after = onnx.ModelProto(), onnx.ModelProto()
         for copy, proto in ((before, self.before), (after, self.after)):
             copy.CopyFrom(proto)
-            _declare_inputs(copy, given)
+            for entry in copy.graph.input:
+                array = given.get(entry.name)
+                if array is not None:
+                    entry.CopyFrom(
+                        onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape)
+                    )
         _declare_outputs(before, after, given, self._runner)
-        return replace(self, before=before, after=after, feeds=given, made_up=made_up)
+        return replace(self, before=before, after=after, feeds=given, made_up=unknown)
 
     def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
         """Compare the numbers of the match alone, before and after.
@@ -102,16 +112,6 @@ class Captured:
 
     def _runner(self, model: onnx.ModelProto) -> Runner:
         return Runner(model, base_dir=self.base_dir, libraries=self.libraries)
-
-    def _probed(self, probe: onnx.ModelProto, feeds: Feeds) -> Feeds | str:
-        """Return the values that ``probe`` computes, or why it computes none."""
-        try:
-            needed = {entry.name for entry in probe.graph.input}
-            given = {name: array for name, array in feeds.items() if name in needed}
-            values = self._runner(probe).run(given) if probe.graph.output else {}
-        except GehostError as error:
-            return str(error)
-        return {name.removesuffix(_PROBED): array for name, array in values.items()}
 
 
 class Capture:
@@ -149,7 +149,20 @@ class Capture:
             for value in dict.fromkeys(region.inputs)
             if value is not None and not value.is_constant and not isinstance(value.type, OtherType)
         ]
-        self._readers = [_a_reader(region, value) for value in region.outputs]
+        # an outside user of an output shows its replacement; a graph output keeps its name
+        self._readers = [
+            None
+            if value.is_graph_output
+            else next(
+                (
+                    (user, slot)
+                    for user, slot in value.consumers()
+                    if not region.holds(region.graph.level_of(user))
+                ),
+                None,
+            )
+            for value in region.outputs
+        ]
         self._nodes = _labels(region.nodes)
         outputs = [(value.name, value) for value in region.outputs]
         self._before = submodel(region.graph.model, outputs, self._inputs, name="before")
@@ -159,10 +172,15 @@ class Capture:
         if rewrite.number != self._number:
             return
         region = rewrite.region
-        outputs = [
-            (value.name, value if reader is None else _read(*reader))
-            for value, reader in zip(region.outputs, self._readers, strict=True)
-        ]
+        outputs: list[tuple[str, Value]] = []
+        for value, reader in zip(region.outputs, self._readers, strict=True):
+            replaced = value
+            if reader is not None:
+                node, slot = reader
+                replaced = node.input(slot)
+                if replaced is None:
+                    raise GehostError(f"{node!r} lost its input {slot}")
+            outputs.append((value.name, replaced))
         model, owner = region.graph.model, region.graph.owner
         before, after = self._before, submodel(model, outputs, self._inputs, name="after")
         _share_inputs(before, after)
@@ -186,34 +204,8 @@ class Capture:
         )
 
 
-def _made_up(model: onnx.ModelProto) -> Feeds:
-    try:
-        return make_feeds(model)
-    except UsageError:  # an input of unknown rank; then there are no feeds
-        return {}
-
-
 def _labels(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
     return tuple((node.label, node.op) for node in nodes)
-
-
-def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
-    """Return an outside user of ``value``, which shows its replacement.
-
-    Returns None for a graph output, which keeps its name.
-    """
-    if value.is_graph_output:
-        return None
-    graph = region.graph
-    readers = (use for use in value.consumers() if not region.holds(graph.level_of(use[0])))
-    return next(readers, None)
-
-
-def _read(node: Node, slot: int) -> Value:
-    value = node.input(slot)
-    if value is None:
-        raise GehostError(f"{node!r} lost its input {slot}")
-    return value
 
 
 def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
@@ -228,16 +220,6 @@ def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
     for proto in (a, b):
         own = {entry.name for entry in proto.graph.input}
         proto.graph.input.extend(entry for name, entry in entries.items() if name not in own)
-
-
-def _declare_inputs(proto: onnx.ModelProto, feeds: Feeds) -> None:
-    """Declare the inputs with the types and shapes of the feeds."""
-    for entry in proto.graph.input:
-        if entry.name in feeds:
-            array = feeds[entry.name]
-            entry.CopyFrom(
-                onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape)
-            )
 
 
 def _declare_outputs(

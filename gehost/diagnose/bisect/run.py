@@ -314,9 +314,7 @@ def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> 
 def _worst_feed(found: Verification) -> int:
     """Return the feed on which the model failed, else the worst output's.
 
-    Returns 0 if the model did not load.
-
-    0 if the model did not load.
+    It is 0 if the model did not load.
     """
     if found.error is not None:
         return found.failed_feed or 0

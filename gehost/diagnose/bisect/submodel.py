@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from gehost.ir.graph import Graph, Node, Value, op_name
+from gehost.ir.graph import Node, Value, op_name
 from gehost.ir.model import Model
 from gehost.ir.types import encode_type
 
@@ -69,10 +69,14 @@ class _Part:
             value = stack.pop()
             if value in self._ends:
                 self.leaves[value] = None
-            elif value.producer is not None:
-                if value.producer not in self._nodes:
-                    self._nodes[value.producer] = None
-                    stack.extend(_read_by(value.producer))
+            elif (node := value.producer) is not None:
+                if node in self._nodes:
+                    continue
+                self._nodes[node] = None
+                stack.extend(each for each in node.inputs if each is not None)
+                inside = {graph for body in node.bodies for graph in (body, *body.subgraphs())}
+                captured = [each for body in node.bodies for _, _, each in body.captured()]
+                stack.extend(each for each in captured if each.graph not in inside)
             elif value.initializer is not None:
                 self.constants[value] = None
             else:
@@ -92,15 +96,6 @@ class _Part:
         return sorted(self._nodes, key=lambda node: (node.graph.depth, node.order))
 
 
-def _read_by(node: Node) -> list[Value]:
-    captured = [value for body in node.bodies for _, _, value in body.captured()]
-    inside = {graph for body in node.bodies for graph in (body, *body.subgraphs())}
-    return [
-        *(value for value in node.inputs if value is not None),
-        *(value for value in captured if value.graph not in inside),
-    ]
-
-
 def node_proto(node: Node) -> onnx.NodeProto:
     """Return a copy of a node in its current state, bodies included."""
     copy = onnx.NodeProto()
@@ -111,23 +106,16 @@ def node_proto(node: Node) -> onnx.NodeProto:
         for body in ([entry.g] if entry.HasField("g") else entry.graphs)
     ]
     for body, written in zip(node.bodies, bodies, strict=True):
-        if body.dirty or body.subgraphs():
-            _write_body(body, written)
+        if body.dirty or body.subgraphs():  # its protobuf may be older than its index
+            del (
+                written.node[:],
+                written.initializer[:],
+                written.sparse_initializer[:],
+                written.value_info[:],
+            )
+            written.node.extend(node_proto(inner) for inner in body.nodes)
+            _add_constants(written, body.values.values())
     return copy
-
-
-def _write_body(body: Graph, written: onnx.GraphProto) -> None:
-    """Update the copy of a body from its index."""
-    del (
-        written.node[:],
-        written.initializer[:],
-        written.sparse_initializer[:],
-        written.value_info[:],
-    )
-    written.node.extend(node_proto(node) for node in body.nodes)
-    _add_constants(
-        written, (value for value in body.values.values() if value.initializer is not None)
-    )
 
 
 def _add_constants(graph: onnx.GraphProto, values: Iterable[Value]) -> None:

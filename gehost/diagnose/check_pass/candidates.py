@@ -127,19 +127,14 @@ def shape_beside(
     ]
     if len(shape) > 2:
         kernel = [int(rng.integers(1, 4))] * (len(shape) - 2)
-        ways += [(new, _part(rng, shape[1]), *kernel)] * 4
+        part = shape[1]
+        if isinstance(part, int):  # or its part in one of several equal groups
+            parts = (part // groups for groups in (2, 3, 4) if not part % groups)
+            part = one_of(rng, [part, *parts])
+        ways += [(new, part, *kernel)] * 4
         channels = (shape[1], *[1] * (len(shape) - 2))
         ways += [channels, channels, (1, *channels)]
     return one_of(rng, ways)
-
-
-def _part(rng: np.random.Generator, size: Dim) -> Dim:
-    """Return a size, or its part in one of several equal groups."""
-    return (
-        one_of(rng, [size, *(size // groups for groups in (2, 3, 4) if not size % groups)])
-        if isinstance(size, int)
-        else size
-    )
 
 
 def numbers(
@@ -202,7 +197,7 @@ def attribute_values(
     if name in _NOT_VARIED:
         return []
     if kind == _KIND.INT:
-        return _whole_numbers(name, default, dims)
+        return _int_values(name, default, dims)
     if kind == _KIND.FLOAT:
         return list(
             dict.fromkeys([*([] if default is None else [default]), *_FLOATS_OF.get(name, _FLOATS)])
@@ -210,13 +205,13 @@ def attribute_values(
     if kind == _KIND.STRING:
         return list(_TEXTS.get(name, ()))
     if kind == _KIND.INTS:
-        return _lists(rng, name, dims, given)
+        return _int_lists(rng, name, dims, given)
     if kind == _KIND.FLOATS:
         return [[value * 2 for value in given]] if given else [[1.0], [0.5, 2.0]]
     return []
 
 
-def _whole_numbers(name: str, default: Any, rank: int) -> list[int]:
+def _int_values(name: str, default: Any, rank: int) -> list[int]:
     if name == "axis":
         return list(range(-rank, rank))
     if name == "to":
@@ -230,7 +225,7 @@ def _whole_numbers(name: str, default: Any, rank: int) -> list[int]:
     return list(dict.fromkeys([*([] if default is None else [default]), 0, 1]))
 
 
-def _lists(rng: np.random.Generator, name: str, rank: int, given: Any) -> list[list[int]]:
+def _int_lists(rng: np.random.Generator, name: str, rank: int, given: Any) -> list[list[int]]:
     spatial = max(rank - 2, 0)
     if name == "perm":
         if rank <= 4:

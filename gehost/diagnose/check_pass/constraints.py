@@ -43,7 +43,7 @@ def _channels(_rng: np.random.Generator, shape: _Shape) -> _Shape:
     return shape[1:2]
 
 
-def _kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
+def _conv_weights(rng: np.random.Generator, shape: _Shape) -> _Shape:
     """Return the shape of a Conv's weights: [M, C / group, …]."""
     channels = shape[1]
     parts: list[Dim] = [channels, channels, channels]
@@ -52,11 +52,6 @@ def _kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
     part = one_of(rng, parts)
     groups = channels // part if isinstance(channels, int) and isinstance(part, int) else 1
     return (groups * int(rng.integers(1, 4)), part, *_spatial(rng, shape))
-
-
-def _transposed_kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
-    """Return the shape of a ConvTranspose's weights: [C, M / group, …]."""
-    return (shape[1], int(rng.integers(1, 5)), *_spatial(rng, shape))
 
 
 def _spatial(rng: np.random.Generator, shape: _Shape) -> list[int]:
@@ -75,8 +70,13 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
         **{("GroupNormalization", slot): _channels for slot in (1, 2)},
         **{("LayerNormalization", slot): _last for slot in (1, 2)},
         ("RMSNormalization", 1): _last,
-        ("Conv", 1): _kernel,
-        ("ConvTranspose", 1): _transposed_kernel,
+        ("Conv", 1): _conv_weights,
+        # [C, M / group, …]
+        ("ConvTranspose", 1): lambda rng, shape: (
+            shape[1],
+            int(rng.integers(1, 5)),
+            *_spatial(rng, shape),
+        ),
     }
 )
 """(operator, slot) → rule for an input's shape, from that of the first input."""
@@ -112,7 +112,7 @@ def wanted_list(
         return None
     rank = len(first)
     if op == "Reshape":
-        return _target(rng, first)
+        return _reshape_target(rng, first)
     if op == "Expand":
         sizes = [size if isinstance(size, int) else 1 for size in first]
         wide = [size if size != 1 else int(rng.integers(1, 4)) for size in sizes]
@@ -129,7 +129,7 @@ def wanted_list(
     return None
 
 
-def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
+def _reshape_target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
     """Return a target shape with ``shape``'s elements, -1 for an unknown size."""
     sizes = [size if isinstance(size, int) else -1 for size in shape]
     if sizes.count(-1) > 1 or 0 in sizes:

@@ -45,7 +45,6 @@ from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.rewrite.functions import op_with_body
-from gehost.rewrite.lower import Operand as LoweredOperand
 from gehost.rewrite.lower import Refused, lower_node
 
 _TRIES = 24
@@ -249,7 +248,18 @@ class _Drawing:
             self._build(op, node)
         operands = tuple([self._operands.get(index) for index in self._source.inputs])
         drawn = Draw(operands, self._parameters.chosen, self._ops, self._constants)
-        return Instance(self._proto(), self._opset, drawn)
+        given = [
+            (self._tensors[index], self._type_or_numbers(self._operands[index]))
+            for index in self._source.inputs
+            if index in self._tensors  # an option that was not drawn may read it alone
+        ]
+        outputs: list[tuple[EsTensor, TensorType]] = []
+        for tensor in (self._tensors[index] for index in self._source.outputs):
+            known = self._type_of(tensor)
+            if not isinstance(known, TensorType) or not known.dtype:
+                raise NoInstance("the type of an output is not known")
+            outputs.append((tensor, known))
+        return Instance(assemble(self._model, given, self._written, outputs), self._opset, drawn)
 
     # one operator
 
@@ -265,7 +275,7 @@ class _Drawing:
                 self._parameters.copy(),
             )
             try:
-                self._try(op, node)
+                self._draw_op(op, node)
             except (Refused, InferenceFailed, NoInstance, VendorError) as error:
                 refusal = error
                 self._operands, self._tensors, self._types, self._arrays, self._parameters = before
@@ -276,7 +286,7 @@ class _Drawing:
                 return
         raise NoInstance(f"{op.label} cannot be built: {refusal}") from refusal
 
-    def _try(self, op: OpPattern, node: EsNode) -> None:
+    def _draw_op(self, op: OpPattern, node: EsNode) -> None:
         name = self._op = one_of(self._rng, list(op.ops))
         signature = op.ops[name]
         if signature is None or not signature.parameters:
@@ -324,11 +334,16 @@ class _Drawing:
 
     def _write(self, node: EsNode) -> None:
         lowered = lower_node(node, self._model, self._registry, self._type_of)
-        types = [
-            self._type_of(each) if isinstance(each, EsTensor) else _array_type(each)
-            for each in lowered.inputs
-        ]
-        arrays = [self._array_of(operand) for operand in lowered.inputs]
+        types: list[ValueType | None] = []
+        arrays: list[np.ndarray[Any, Any] | None] = []
+        for operand in lowered.inputs:
+            if isinstance(operand, EsTensor):
+                listed = self._arrays.get(id(operand.producer))
+                types.append(self._type_of(operand))
+                arrays.append(array_of(operand) if listed is None else listed)
+            else:
+                types.append(None if operand is None else array_type(operand))
+                arrays.append(operand)
         op = lowered.op
         if schemas.operator(*split_op(op)) is None:
             present = [operand is not None for operand in lowered.inputs]
@@ -376,7 +391,7 @@ class _Drawing:
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
             return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
-        operand = self._like.get(wanted.index) or self._drawn(
+        operand = self._like.get(wanted.index) or self._draw_operand(
             wanted, slot, signature, inputs, beside
         )
         producer = EsInput(
@@ -391,11 +406,6 @@ class _Drawing:
             self._arrays[id(producer)] = np.asarray(operand.values, operand.type.dtype.numpy)
         return EsTensor(producer)
 
-    def _array_of(self, operand: LoweredOperand) -> np.ndarray[Any, Any] | None:
-        """Return the numbers of an operand if they are decided; None otherwise."""
-        listed = self._arrays.get(id(operand.producer)) if isinstance(operand, EsTensor) else None
-        return array_of(operand) if listed is None else listed
-
     def _dtype_beside(
         self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
     ) -> DataType | None:
@@ -405,8 +415,11 @@ class _Drawing:
         """
         own = None if signature is None else signature.parameter_at(slot)
         for position, tensor in enumerate(inputs):
-            known = None if tensor is None else self._type_of(tensor)
-            if not isinstance(known, TensorType) or not known.dtype or _is_literal(tensor):
+            if tensor is None:
+                continue
+            literal = isinstance(tensor.producer, EsConst) and tensor.producer.literal
+            known = self._type_of(tensor)
+            if literal or not isinstance(known, TensorType) or not known.dtype:
                 continue
             other = None if signature is None else signature.parameter_at(position)
             if own is None or (other is not None and other.type_name == own.type_name):
@@ -436,7 +449,7 @@ class _Drawing:
             )
         return EsConst(self._draft, cast, given.origin)
 
-    def _drawn(
+    def _draw_operand(
         self,
         wanted: TensorPattern,
         slot: int,
@@ -500,23 +513,7 @@ class _Drawing:
         known = self._type_of(tensor)
         return known.shape if isinstance(known, TensorType) else None
 
-    # the model
-
-    def _proto(self) -> onnx.ModelProto:
-        operands = [
-            (self._tensors[index], self._given(self._operands[index]))
-            for index in self._source.inputs
-            if index in self._tensors  # an option that was not drawn may read it alone
-        ]
-        outputs: list[tuple[EsTensor, TensorType]] = []
-        for tensor in (self._tensors[index] for index in self._source.outputs):
-            known = self._type_of(tensor)
-            if not isinstance(known, TensorType) or not known.dtype:
-                raise NoInstance("the type of an output is not known")
-            outputs.append((tensor, known))
-        return assemble(self._model, operands, self._written, outputs)
-
-    def _given(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
+    def _type_or_numbers(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
         """Return the type of an input, or the numbers of a constant."""
         if not operand.constant or operand.type.shape is None:
             return operand.type
@@ -576,11 +573,3 @@ def _constant_of(tensor: EsTensor, draft: Draft) -> EsConst:
         )
     assert isinstance(producer, EsConst)
     return EsConst(draft, producer.array, producer.origin, literal=producer.literal)
-
-
-def _is_literal(tensor: EsTensor | None) -> bool:
-    return tensor is not None and isinstance(tensor.producer, EsConst) and tensor.producer.literal
-
-
-def _array_type(array: np.ndarray[Any, Any] | None) -> TensorType | None:
-    return None if array is None else array_type(array)

@@ -6,7 +6,7 @@ A pass must refuse the changed model or rewrite it correctly.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,19 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
     """
-    kinds = (_attributes, _constants, readers, _shapes, _dtypes, _operands, _places)
-    found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
+    kinds = (
+        _attributes(model, rng),
+        _constants(model, rng),
+        readers(model),
+        _shapes(model, rng),
+        _dtypes(model),
+        _operands(model, rng),
+        (
+            Mutation("place", "with a Neg before each input", _op_before_inputs("Neg", model)),
+            Mutation("place", "with a Neg behind each output", _op_after_outputs("Neg", model)),
+        ),
+    )
+    found = [_shuffled(list(kind), rng) for kind in kinds]  # each uses rng when it is listed
     equal = Mutation(
         "attribute",
         _EQUAL,
@@ -231,18 +242,17 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
 # users and places
 
 
-def readers(model: onnx.ModelProto, rng: np.random.Generator | None = None) -> Iterator[Mutation]:
-    """Yield inner tensors with another user, or as a graph output; ``rng`` is not used."""
-    del rng
+def readers(model: onnx.ModelProto) -> Iterator[Mutation]:
+    """Yield inner tensors with another user, or as a graph output."""
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
             if name and name not in outputs:
-                yield _read(name, by_output=False)
-                yield _read(name, by_output=True)
+                yield _with_user(name, by_output=False)
+                yield _with_user(name, by_output=True)
 
 
-def _read(name: str, *, by_output: bool) -> Mutation:
+def _with_user(name: str, *, by_output: bool) -> Mutation:
     def apply(model: onnx.ModelProto) -> None:
         if not by_output:
             model.graph.node.add(op_type="Identity", input=[name], output=["extra"])
@@ -255,21 +265,14 @@ def _read(name: str, *, by_output: bool) -> Mutation:
     )
 
 
-def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield the model with nodes before its inputs and after outputs."""
-    del rng
-    yield Mutation("place", "with a Neg before each input", _behind("Neg", model))
-    yield Mutation("place", "with a Neg behind each output", _before("Neg", model))
-
-
 def untyped(model: onnx.ModelProto) -> Mutation:
     """Return the model inside another one whose inner tensors have no types.
 
     An exported model may be like this before shape inference.
     """
     placed = both(
-        Mutation("types", "", _behind("Identity", model)),
-        Mutation("types", "", _before("Identity", model)),
+        Mutation("types", "", _op_before_inputs("Identity", model)),
+        Mutation("types", "", _op_after_outputs("Identity", model)),
     )
     return Mutation(
         "types",
@@ -279,7 +282,7 @@ def untyped(model: onnx.ModelProto) -> Mutation:
     )
 
 
-def _behind(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_before_inputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
     """Return a change that puts an operator before each input."""
     given = [value.name for value in model.graph.input]
 
@@ -291,7 +294,7 @@ def _behind(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None
     return apply
 
 
-def _before(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_after_outputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
     """Return a change that puts an operator behind each output."""
     made = [value.name for value in model.graph.output]
 
@@ -346,8 +349,9 @@ def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
     for name, known in operands.items():
         assert known.shape is not None
         for shape in _other_shapes(known.shape, rng):
+            sizes = ",".join(map(str, shape))
             yield Mutation(
-                "shape", f'"{name}" {known} of shape {_listed(shape)}', _reshaping({name: shape})
+                "shape", f'"{name}" {known} of shape [{sizes}]', _reshaping({name: shape})
             )
     whole = {name: known.shape for name, known in operands.items() if known.shape}
     given = {value.name for value in model.graph.input}
@@ -387,10 +391,6 @@ def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[
                 yield (*shape[:axis], other, *shape[axis + 1 :])
 
 
-def _listed(shape: Sequence[Dim]) -> str:
-    return f"[{','.join(map(str, shape))}]"
-
-
 def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
     """Return a change of operands' shapes.
 
@@ -411,9 +411,8 @@ def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto]
     return apply
 
 
-def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+def _dtypes(model: onnx.ModelProto) -> Iterator[Mutation]:
     """Yield all operands of one dtype in another one."""
-    del rng
     for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
         for other in DTYPES:
             if other is not dtype:
@@ -465,7 +464,7 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
                 yield _rewired(number, change, {second: node.input[first]})
     names = list(_operand_types(model))
     for first, second in itertools.permutations(names, 2):
-        yield Mutation("operands", f'"{first}" in place of "{second}"', _merging(first, second))
+        yield Mutation("operands", f'"{first}" in place of "{second}"', _in_place_of(first, second))
     made = [name for node in model.graph.node for name in node.output if name]
     for number, node in enumerate(model.graph.node):
         earlier = [name for name in made if name not in node.output][: number + 1]
@@ -482,7 +481,7 @@ def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:
     return Mutation("operands", what, apply)
 
 
-def _merging(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
+def _in_place_of(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
     def apply(model: onnx.ModelProto) -> None:
         _rename(model, gone, kept, read=True)
         parts: tuple[Any, ...] = (model.graph.input, model.graph.initializer)

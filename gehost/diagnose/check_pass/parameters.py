@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -93,9 +93,18 @@ class Parameters:
         asked = (
             {constraint.name for constraint in pattern.constraints} | params.keys() | by_position
         )
-        for name in _open_parameters(signature, len(pattern.inputs)):
+        new_names = {old: new for new, old in signature.old_names.items()}
+        once_attributes = (
+            name
+            for name in sorted(signature.migrating)
+            if signature.parameters[name].slot >= len(pattern.inputs)
+        )
+        for name in (
+            *(new_names.get(name, name) for name in signature.attributes),
+            *once_attributes,
+        ):
             if name not in asked:
-                values = self._values_to_choose(pattern.index, name, op, signature, rank)
+                values = self._candidates(pattern.index, name, op, signature, rank)
                 if values:
                     params[name] = self.chosen[pattern.index, name] = one_of(self._rng, values)
         return params
@@ -129,13 +138,19 @@ class Parameters:
             if constraint.kind is Kind.BIND:
                 self.bound[constraint.wanted] = params[name]
 
-    def _values_to_choose(
+    def _candidates(
         self, index: int, name: str, op: str, signature: Signature, rank: int | None
     ) -> list[Any]:
         """Return values for an unconstrained parameter; none if it is left out."""
         if self.like is not None and self._rng.random() < _REMEMBERED:
             return [self.like[index, name]] if (index, name) in self.like else []
-        wanted = name in _needed(signature) or self._rng.random() < _OPTIONAL
+        new_names = {old: new for new, old in signature.old_names.items()}
+        needed = {new_names.get(each, each) for each in signature.needed}.union(
+            each
+            for each in signature.migrating
+            if signature.parameters[each].slot < signature.required
+        )
+        wanted = name in needed or self._rng.random() < _OPTIONAL
         return self._values(name, op, signature, rank) if wanted else []
 
     def _values(
@@ -156,24 +171,3 @@ class Parameters:
             kind = _KINDS[whole, known is not None and name in known.vectors]
             default = schemas.newest_default(*split_op(op), name)
         return attribute_values(self._rng, name, kind, default, rank)
-
-
-def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
-    """Yield the attributes, and the inputs after ``given`` that were attributes.
-
-    The names are the author's.
-    """
-    new_names = {old: new for new, old in signature.old_names.items()}
-    yield from (new_names.get(name, name) for name in signature.attributes)
-    yield from (
-        name for name in sorted(signature.migrating) if signature.parameters[name].slot >= given
-    )
-
-
-def _needed(signature: Signature) -> set[str]:
-    """Return the required parameters of a node, under the author's names."""
-    new_names = {old: new for new, old in signature.old_names.items()}
-    inputs = {
-        name for name in signature.migrating if signature.parameters[name].slot < signature.required
-    }
-    return {new_names.get(name, name) for name in signature.needed} | inputs

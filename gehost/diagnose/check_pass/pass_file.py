@@ -13,7 +13,6 @@ from typing import Any
 from gehost.diagnose.check_pass.trial import Trial
 from gehost.errors import UsageError
 from gehost.host.host import REGISTERS_NOTHING, Host
-from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR
 from gehost.location import SourceLocation
 from gehost.options import HostOptions
@@ -46,7 +45,15 @@ def trials_of(
         raise UsageError(f"no such file{_meant(path.name, beside)}", where=file)
     options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
     host = Host(options)
-    found = [spec for spec in host.passes if _is_in(spec, path)]
+    # the __init__.py of a package stands for the whole package
+    wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
+    found = [
+        spec
+        for spec in host.passes
+        if f"{os.path.realpath(SourceLocation.parse(spec.origin).path)}{os.sep}".startswith(
+            f"{wanted}{os.sep}"
+        )
+    ]
     if not found:
         skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
         message = skipped or f"{file}: {REGISTERS_NOTHING}"
@@ -72,16 +79,6 @@ def _directory_of_vendors(path: Path) -> Path:
         where=path,
         hint="move it there, as `gehost new` does",
     )
-
-
-def _is_in(spec: PassSpec, path: Path) -> bool:
-    """Whether a pass is registered in a file or below a directory.
-
-    The ``__init__.py`` of a package stands for the whole package.
-    """
-    origin = os.path.realpath(SourceLocation.parse(spec.origin).path)
-    wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
-    return origin == wanted or origin.startswith(wanted + os.sep)
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

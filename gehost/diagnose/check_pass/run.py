@@ -113,12 +113,12 @@ class _Check:
         """Why the first result that could not be compared could not."""
 
     def run(self) -> PassCheck:
-        result = self._checked()
+        result = self._check()
         if self._incomparable and not result.instances:
             result.notes.append(f"its results cannot be compared: {self._incomparable}")
         return result
 
-    def _checked(self) -> PassCheck:
+    def _check(self) -> PassCheck:
         result = self._result
         opsets = self._opsets(OPSETS) or self._opsets(_FALLBACK_OPSETS)
         if not opsets:
@@ -165,9 +165,10 @@ class _Check:
                 continue
             opset = next(e.version for e in model.opset_import if e.domain in ("", "ai.onnx"))
             if has_sources(self._spec, self._trial.host):
-                sources = enumerate(self._sources_at(opset))
                 self._offered.update(
-                    pattern for pattern, variants in sources if _matches(model, variants)
+                    pattern
+                    for pattern, variants in enumerate(self._sources_at(opset))
+                    if any(None in _failures(model, source) for source in variants)
                 )
             self._check_instance(Instance(model, opset, Draw(), name), outcome, reference)
         return bool(offered)
@@ -192,25 +193,21 @@ class _Check:
         fired = [search for search in searches if search.good or search.number in self._offered]
         result.patterns = (len(fired), count)
         for search in searches:
-            if search not in fired and not search.failures:  # failures have a finding already
-                self._note_unchecked(search, f"pattern {search.number + 1} of {count}")
+            if search in fired or search.failures:  # failures have a finding already
+                continue
+            refused = self._refuses_one_that_runs(search)  # adds to the search's reasons
+            if search.unsteady:
+                problem = "numbers cannot be compared"
+            elif not refused:
+                problem = "no runnable instance was found"
+            elif search.fired:
+                problem = "no instance that it accepts runs"
+            else:
+                problem = "could not build an instance that it accepts"
+            place = f"pattern {search.number + 1} of {count}"
+            result.notes.append(f"{place}: {problem}: {search.reasons_text()}")
 
-    def _note_unchecked(self, search: _Search, place: str) -> None:
-        """Note why a pattern without a good instance was not checked."""
-        refused = self._takes_none_that_runs(search)
-        if search.unsteady:
-            problem = "numbers cannot be compared"
-        elif refused:
-            problem = (
-                "no instance that it accepts runs"
-                if search.fired
-                else "could not build an instance that it accepts"
-            )
-        else:
-            problem = "no runnable instance was found"
-        self._result.notes.append(f"{place}: {problem}: {search.reasons_text()}")
-
-    def _takes_none_that_runs(self, search: _Search) -> bool:
+    def _refuses_one_that_runs(self, search: _Search) -> bool:
         """Whether the pass refused an instance that runs.
 
         Reasons why others do not run are recorded.
@@ -252,7 +249,9 @@ class _Check:
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]
             try:
-                instance = draw(source, opset, self._trial.host.ops, self._rng, self._like(search))
+                instance = draw(
+                    source, opset, self._trial.host.ops, self._rng, self._draw_to_vary(search)
+                )
             except NoInstance as error:
                 search.reasons[str(error)] += 1
                 continue
@@ -302,7 +301,7 @@ class _Check:
             self._good.append(instance.drawn)
             self._check_instance(instance, outcome, reference)
 
-    def _like(self, search: _Search) -> Draw:
+    def _draw_to_vary(self, search: _Search) -> Draw:
         """Return choices to start from; none for an independent draw.
 
         They vary those of a good instance, or of one refused for a rare reason.
@@ -505,7 +504,8 @@ class _Search:
     def note(self, reason: str, instance: Instance) -> None:
         """Record why an instance was not good, and its choices."""
         self.reasons[reason] += 1
-        kind = _kind(reason)
+        # without its lists, numbers and names
+        kind = re.sub(r"\[[^]]*\]|\d+|\"[^\"]*\"", "#", reason)
         self.kinds[kind] += 1
         self.refused[kind] = instance.drawn
 
@@ -513,8 +513,8 @@ class _Search:
         """Return the kinds of reasons, most frequent first, each with an example."""
         groups: dict[str, tuple[int, str]] = {}
         for reason, count in self.reasons.items():
-            known, example = groups.get(_key(reason), (0, reason))
-            groups[_key(reason)] = (known + count, example)
+            known, example = groups.get(_group_key(reason), (0, reason))
+            groups[_group_key(reason)] = (known + count, example)
         ordered = sorted(groups.values(), key=lambda group: -group[0])
         more = (
             [f"{len(ordered) - _SHOWN_REASONS} more reasons"]
@@ -526,22 +526,12 @@ class _Search:
         )
 
 
-def _key(reason: str) -> str:
+def _group_key(reason: str) -> str:
     """Return the part shared by reasons that differ in names and numbers.
 
     It is the text before the second colon.
     """
     return ":".join(reason.split(":")[:2])
-
-
-def _kind(reason: str) -> str:
-    """Return a reason without its lists, numbers and names."""
-    return re.sub(r"\[[^]]*\]|\d+|\"[^\"]*\"", "#", reason)
-
-
-def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
-    """Whether a variant of a pattern matches anywhere in a model."""
-    return any(failure is None for source in sources for failure in _failures(proto, source))
 
 
 def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:

@@ -14,7 +14,7 @@ import onnx
 from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
 from gehost.es import schemas
-from gehost.es.graph import EsGraph, EsGraphBuilder
+from gehost.es.graph import EsGraphBuilder
 from gehost.es.opset import NotApplicable, resolve_op
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
@@ -86,17 +86,16 @@ def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePatter
                 [made] if isinstance(made, Pattern) else list(made),
                 owner.matcher_config,
             )
-        return [_variants(pattern, config, host.ops, opset) for pattern in patterns]
-
-
-def _variants(
-    pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int
-) -> list[SourcePattern]:
-    try:
-        source = LoweredPattern(pattern, config, empty_model(opset), registry).source
-    except NotApplicable:
-        return []
-    return list(islice(source.variants(), _MOST_VARIANTS)) if source.has_choices else [source]
+        found: list[list[SourcePattern]] = []
+        for pattern in patterns:
+            try:
+                source = LoweredPattern(pattern, config, empty_model(opset), host.ops).source
+            except NotApplicable:
+                found.append([])
+                continue
+            variants = source.variants() if source.has_choices else (source,)
+            found.append(list(islice(variants, _MOST_VARIANTS)))
+        return found
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:
@@ -128,10 +127,7 @@ def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Patt
             outputs = len(definition.outputs) if definition is not None else 1
         for count in counts:
             if count:
-                yield Pattern(_application(op, count, outputs))
-
-
-def _application(op: str, inputs: int, outputs: int) -> EsGraph:
-    builder = EsGraphBuilder(op)
-    operands = builder.CreateInputs(inputs)
-    return builder.BuildAndReset(operands[0].graph.add_node((op,), operands, {}, outputs))
+                builder = EsGraphBuilder(op)
+                operands = builder.CreateInputs(count)
+                results = operands[0].graph.add_node((op,), operands, {}, outputs)
+                yield Pattern(builder.BuildAndReset(results))

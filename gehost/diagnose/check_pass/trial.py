@@ -123,9 +123,16 @@ class Reference:
         """
         runner = Runner(model)
         self.engine = runner.engine
-        self._rtol, self._atol = _coarsest(model)
+        self._rtol, self._atol = _coarsest_tolerance(model)
         self._runs = list(_first_runs(runner, seed))
-        random = _random_operators(model)
+        # comparing two runs is not enough: random numbers may be equal by chance
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        indexed = Model(copy)
+        purity = Purity(indexed, OpRegistry())  # without declared traits, the bodies decide
+        random = sorted(
+            {node.op for node in indexed.graph.nodes if purity.of(node) is Trust.RANDOM}
+        )
         # a seed does not help: the second run of a session continues the sequence of the first
         if random:
             raise UnsteadyError(
@@ -137,7 +144,7 @@ class Reference:
         # the reference is a hundred times slower; it only runs models without a kernel
         if runner.engine == "reference":
             return
-        for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
+        for feeds in _special_feeds(self._runs[-1][0], np.random.default_rng(seed)):
             try:
                 outputs = runner.run(feeds)
             except ModelError:  # the model refuses a value
@@ -176,19 +183,16 @@ class Reference:
                     worst is None or found.max_abs > worst[0].max_abs
                 ):
                     worst = found, feeds
-        return Numbers() if worst is None else Numbers(_shown(worst[0]), worst[1])
-
-
-def _random_operators(proto: onnx.ModelProto) -> list[str]:
-    """Return the operators that draw random numbers, also those in bodies.
-
-    Comparing two runs is not enough: random numbers may be equal by chance.
-    """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    model = Model(copy)
-    purity = Purity(model, OpRegistry())  # without declared traits, the bodies decide
-    return sorted({node.op for node in model.graph.nodes if purity.of(node) is Trust.RANDOM})
+        if worst is None:
+            return Numbers()
+        found, feeds = worst
+        difference = (
+            f"{found.output}: {found.reason}"
+            if found.reason
+            else f"{found.place} is {found.b!s:.12}, was {found.a!s:.12} "
+            f"(|a-b| {found.max_abs:.2g})"
+        )
+        return Numbers(difference, feeds)
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
@@ -237,7 +241,7 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
     return bool(found.max_abs <= found.rtol * np.max(wide[np.isfinite(wide)], initial=0.0))
 
 
-def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
+def _coarsest_tolerance(model: onnx.ModelProto) -> tuple[float | None, float | None]:
     """Return the tolerances of the least precise float type, or None."""
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
@@ -249,13 +253,7 @@ def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
     return max(known, default=(None, None))
 
 
-def _shown(found: OutputDifference) -> str:
-    if found.reason:
-        return f"{found.output}: {found.reason}"
-    return f"{found.place} is {found.b!s:.12}, was {found.a!s:.12} (|a-b| {found.max_abs:.2g})"
-
-
-def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
+def _special_feeds(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
     """Yield zeros, small and large numbers, and signed integers for float inputs."""
     for factor in (0.0, _SMALL, 8.0):
         yield {

@@ -174,9 +174,18 @@ def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[
     """
     written: list[Path] = []
     for finding in result.findings:
-        if finding.before is not None:
-            written.append(_free_directory(Path(directory)))
-            _save(finding, written[-1])
+        if finding.before is None:
+            continue
+        home = _free_directory(Path(directory))
+        written.append(home)
+        for name, model in (("before.onnx", finding.before), ("after.onnx", finding.after)):
+            if model is not None:
+                write_bytes_atomic(home / name, model.SerializeToString(deterministic=True))
+        if finding.feeds is not None:
+            packed = io.BytesIO()
+            arrays: dict[str, Any] = dict(finding.feeds)
+            np.savez(packed, **arrays)
+            write_bytes_atomic(home / "feeds.npz", packed.getvalue())
     return written
 
 
@@ -190,14 +199,3 @@ def _free_directory(root: Path) -> Path:
     except OSError as error:
         raise OutputError(f"cannot make the directory: {error.strerror}", where=root) from error
     raise AssertionError
-
-
-def _save(finding: Finding, directory: Path) -> None:
-    for name, model in (("before.onnx", finding.before), ("after.onnx", finding.after)):
-        if model is not None:
-            write_bytes_atomic(directory / name, model.SerializeToString(deterministic=True))
-    if finding.feeds is not None:
-        packed = io.BytesIO()
-        arrays: dict[str, Any] = dict(finding.feeds)
-        np.savez(packed, **arrays)
-        write_bytes_atomic(directory / "feeds.npz", packed.getvalue())

@@ -79,19 +79,16 @@ class Account:
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        self._outcomes = at.tracer.at_each(anchors) or self._match_inner(graph, at)
-
-    def _match_inner(self, graph: Graph, at: _Pattern) -> list[Look]:
-        """Match around inner operators of a pattern without candidates for output 0.
-
-        Starts with the operator nearest to output 0 that the graph has.
-        """
+        self._outcomes = at.tracer.at_each(anchors)
+        if self._outcomes:
+            return
+        # else match around the operator nearest to output 0 that the graph has
         nearest = at.source if not at.source.has_choices else next(at.source.variants())
         for op, _ in nearest.order({}):
             by_op = [at.tracer.around_each(graph.nodes_of(name)) for name in op.ops]
             if any(by_op):
-                return sorted(chain(*by_op), key=lambda each: each[0].order)
-        return []
+                self._outcomes = sorted(chain(*by_op), key=lambda each: each[0].order)
+                return
 
     def rewritten(self, anchor: Node, rewrite: Rewrite) -> None:
         """Record a replaced match; ``anchor`` produced its output 0."""
@@ -109,16 +106,29 @@ class Account:
         for node, found in self._outcomes:
             # a node that the match at another one took is listed only on request
             inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
-            if targets is not None or not inside:
-                self._record(node, found)
+            if targets is None and inside:
+                continue
+            if isinstance(found, MatchFailure):
+                if not self._record_result(node, node):
+                    self._add_miss(node, found)
+            elif not self._record_result(node, found[0]):
+                self._record_not_replaced(node, found)
+        at = self._at
         for node in [
             *self._rewritten,
             *self._refused,
             *(made for made in self._made if made.in_graph),
         ]:
-            if node not in settled and (targets is None or node in targets):
-                settled.add(node)
-                self._record_new_candidate(node)
+            if node in settled or not (targets is None or node in targets):
+                continue
+            settled.add(node)
+            if self._record_result(node, node):
+                continue
+            # it became a candidate while the rule ran: it is new, or its producers changed
+            if at is not None and node.op in at.anchor_ops and node.in_graph:
+                again = at.tracer.at(node)
+                if isinstance(again, MatchFailure):
+                    self._add_miss(node, again)
         self._outcomes, self._rewritten, self._refused, self._made = [], {}, {}, {}
 
     @property
@@ -134,14 +144,25 @@ class Account:
         found = [
             f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken
         ]
-        return [
-            *found,
-            *(
-                _without_candidates(pattern)
-                for pattern in self._patterns.values()
-                if not pattern.seen
-            ),
-        ]
+        for pattern in self._patterns.values():
+            if pattern.seen:
+                continue
+            reason = (
+                f"there was no {'|'.join(pattern.anchor_ops)}, which makes output 0, when pattern "
+                f'"{pattern.source.name}" was tried'
+            )
+            found.append(
+                Finding(
+                    _MISSED,
+                    reason,
+                    pattern=pattern.place,
+                    pattern_op=pattern.anchor.label,
+                    origin=str(pattern.anchor.origin),
+                    size=pattern.size,
+                    variant=pattern.source.name,
+                )
+            )
+        return found
 
     # findings of a node
 
@@ -183,13 +204,6 @@ class Account:
         )
         self._findings.append((node, found))
 
-    def _record(self, node: Node, found: list[Node] | MatchFailure) -> None:
-        if isinstance(found, MatchFailure):
-            if not self._record_result(node, node):
-                self._add_miss(node, found)
-        elif not self._record_result(node, found[0]):
-            self._record_not_replaced(node, found)
-
     def _record_result(self, node: Node, anchor: Node) -> bool:
         """Record the rule's result for a node, or ``anchor``'s match with it.
 
@@ -211,22 +225,6 @@ class Account:
             return False
         return True
 
-    def _record_new_candidate(self, node: Node) -> None:
-        """Record a node that only became a candidate while the rule ran.
-
-        It is new, or a rewrite changed its producers.
-        """
-        if (
-            self._record_result(node, node)
-            or self._at is None
-            or node.op not in self._at.anchor_ops
-            or not node.in_graph
-        ):
-            return
-        found = self._at.tracer.at(node)
-        if isinstance(found, MatchFailure):
-            self._add_miss(node, found)
-
     def _record_not_replaced(self, node: Node, found: Iterable[Node]) -> None:
         """Record a match that was neither replaced nor refused."""
         assert self._at is not None
@@ -245,24 +243,6 @@ class Account:
             self._add_miss(node, again)
         else:
             self.add(node, Outcome.LEFT, "matches, but the pass ended before its turn")
-
-
-def _without_candidates(pattern: _Pattern) -> Finding:
-    wanted = "|".join(pattern.anchor_ops)
-    reason = (
-        f'there was no {wanted}, which makes output 0, when pattern "{pattern.source.name}" '
-        "was tried"
-    )
-    origin = str(pattern.anchor.origin)
-    return Finding(
-        Outcome.MISSED,
-        reason,
-        pattern=pattern.place,
-        pattern_op=pattern.anchor.label,
-        origin=origin,
-        size=pattern.size,
-        variant=pattern.source.name,
-    )
 
 
 def _body(node: Node) -> str:

@@ -128,7 +128,7 @@ class Explanation:
         for place, found in enumerate(self.findings):
             key = (found.graph, found.node, found.op) if found.node else place
             known = nearest.get(key)
-            if known is None or _better(found, known):
+            if known is None or _rank(found) < _rank(known):
                 nearest[key] = found
         return list(nearest.values())
 
@@ -174,9 +174,6 @@ class Explanation:
 _IMPORTANCE = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
-def _better(found: Finding, known: Finding) -> bool:
-    """Whether a result of a node is more informative than another one."""
-    one, other = _IMPORTANCE[found.outcome], _IMPORTANCE[known.outcome]
-    if one != other:
-        return one < other
-    return (found.depth, found.closeness) > (known.depth, known.closeness)
+def _rank(found: Finding) -> tuple[int, int, int]:
+    """Return a key that is lower for a more informative result of a node."""
+    return _IMPORTANCE[found.outcome], -found.depth, -found.closeness

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gehost.ir.graph import Graph, Value
 from gehost.ir.region import Region
 from gehost.ir.sizes import names_in
-from gehost.ir.types import Dim, is_invented
+from gehost.ir.types import is_invented
 from gehost.pattern.explain.messages import named
 
 _SIZES = re.compile(
@@ -53,12 +53,12 @@ def _source(size: str, region: Region) -> str:
             if dim == size:
                 origin = "" if value.producer is None else f", made by {named(value.producer)}"
                 return f'dimension {place} of {what} "{value.name}"{origin}'
-    listed = [f'"{v.name}" [{", ".join(map(_shown, v.shape))}]' for v in inputs if v.shape]
+    listed: list[str] = []
+    for value in inputs:
+        if value.shape:
+            shape = ", ".join("?" if dim is None else str(dim) for dim in value.shape)
+            listed.append(f'"{value.name}" [{shape}]')
     return f"computed by the match from {' and '.join(listed) or 'inputs of unknown rank'}"
-
-
-def _shown(size: Dim) -> str:
-    return "?" if size is None else str(size)
 
 
 def _upstream(values: Iterable[Value]) -> Iterator[Value]:

@@ -114,7 +114,13 @@ def draw(picture: Picture) -> Drawing:
     """Lay out a picture."""
     contents, edges = _Plan(picture).contents_and_edges()
     layout = lay_out({number: content.size for number, content in enumerate(contents)}, edges)
-    return _placed(contents, edges, layout, _summary(picture), picture.left_out)
+    inside = [node.op for node in picture.nodes if node.role != "around"]
+    counts = {op: inside.count(op) for op in inside}
+    listed = ", ".join(
+        f"{count} × {op}" if count > 1 else op for op, count in list(counts.items())[:10]
+    )
+    summary = shortened(listed or "no nodes", 120)
+    return _place(contents, edges, layout, summary, picture.left_out)
 
 
 def shortened(text: str, most: int = _LONGEST_NAME) -> str:
@@ -159,7 +165,7 @@ class _Plan:
             for tensor in node.outputs:
                 if tensor is not None:
                     self._makers[tensor] = len(self._contents)
-            self._contents.append(self._of_node(node))
+            self._contents.append(self._node_box(node))
         for number, node in enumerate(nodes):
             for tensor in node.inputs:
                 if tensor is not None and tensors[tensor].source != "constant":
@@ -195,23 +201,30 @@ class _Plan:
             self._contents.append(_tensor_box(source, outside, label=outside.type))
         return found
 
-    def _of_node(self, node: PictureNode) -> _Content:
+    def _node_box(self, node: PictureNode) -> _Content:
         tensors = self._picture.tensors
+        versions = schemas.history(*split_op(node.op))
+        formal = [str(parameter.name) for parameter in versions[-1].inputs] if versions else []
+        constants = [
+            (formal[slot] if slot < len(formal) else f"input {slot}", tensors[tensor])
+            for slot, tensor in enumerate(node.inputs)
+            if tensor is not None and tensors[tensor].source == "constant"
+        ]
         rows: list[str] = []
         if node.role != "around":
-            for slot, tensor in enumerate(node.inputs):
-                if tensor is not None and tensors[tensor].source == "constant":
-                    rows.append(
-                        _row(
-                            _formal_name(node.op, slot), tensors[tensor].value, tensors[tensor].type
-                        )
-                    )
+            rows += [_row(name, constant.value, constant.type) for name, constant in constants]
             rows += [_row(name, text) for name, text in node.attributes.items()]
             if node.more_inputs:
                 rows.append(f"+ {node.more_inputs} more inputs")
         made = [tensors[tensor] for tensor in node.outputs if tensor is not None]
         types = [tensor.type for tensor in made if tensor.type]
-        title = [f"{_title(node.op)} “{_title(node.name)}”", *self._constants(node)]
+        title = [
+            f"{_title(node.op)} “{_title(node.name)}”",
+            *(
+                f"{name}: constant “{_title(constant.name)}” {_title(constant.type)}"
+                for name, constant in constants
+            ),
+        ]
         return _Content(
             node.role,
             kind_of(node.op),
@@ -225,15 +238,6 @@ class _Plan:
                 for tensor in made
             ),
         )
-
-    def _constants(self, node: PictureNode) -> Iterable[str]:
-        for slot, tensor in enumerate(node.inputs):
-            constant = self._picture.tensors[tensor] if tensor is not None else None
-            if constant is not None and constant.source == "constant":
-                yield (
-                    f"{_formal_name(node.op, slot)}: constant “{_title(constant.name)}” "
-                    f"{_title(constant.type)}"
-                )
 
 
 def _tensor_box(what: str, tensor: PictureTensor, label: str = "") -> _Content:
@@ -250,27 +254,11 @@ def _row(name: str, value: str, type_: str = "") -> str:
     )
 
 
-def _formal_name(op: str, slot: int) -> str:
-    """Return ONNX's name of an input, or its number."""
-    versions = schemas.history(*split_op(op))
-    formal = [str(parameter.name) for parameter in versions[-1].inputs] if versions else []
-    return formal[slot] if slot < len(formal) else f"input {slot}"
-
-
 def _title(text: str) -> str:
     return shortened(text, _LONGEST_TITLE)
 
 
-def _summary(picture: Picture) -> str:
-    inside = [node.op for node in picture.nodes if node.role != "around"]
-    counts = {op: inside.count(op) for op in inside}
-    listed = ", ".join(
-        f"{count} × {op}" if count > 1 else op for op, count in list(counts.items())[:10]
-    )
-    return shortened(listed or "no nodes", 120)
-
-
-def _placed(
+def _place(
     contents: Sequence[_Content],
     edges: Iterable[tuple[int, int]],
     layout: Layout,

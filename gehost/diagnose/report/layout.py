@@ -77,12 +77,16 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
     for box, layer in layer_of.items():
         rows[layer].append(box)
     chains: list[list[_Item]] = []
+    above: dict[_Item, list[_Item]] = {}
+    below: dict[_Item, list[_Item]] = {}
     for number, (start, end) in enumerate(edges):
         bends = [_Bend(number, layer) for layer in range(layer_of[start] + 1, layer_of[end])]
         for bend in bends:
             rows[bend.layer].append(bend)
         chains.append([start, *bends, end])
-    above, below = _neighbours(chains)
+        for upper, lower in pairwise(chains[-1]):
+            below.setdefault(upper, []).append(lower)
+            above.setdefault(lower, []).append(upper)
     for sweep in range(_SWEEPS):
         _order(rows, above if sweep % 2 == 0 else below, downwards=sweep % 2 == 0)
     widths: dict[_Item, float] = {box: max(size.width, size.reach) for box, size in sizes.items()}
@@ -120,19 +124,6 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
     return found
 
 
-def _neighbours(
-    chains: Iterable[Sequence[_Item]],
-) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
-    """Return each item's neighbours in the layer above, and those below."""
-    above: dict[_Item, list[_Item]] = {}
-    below: dict[_Item, list[_Item]] = {}
-    for chain in chains:
-        for upper, lower in pairwise(chain):
-            below.setdefault(upper, []).append(lower)
-            above.setdefault(lower, []).append(upper)
-    return above, below
-
-
 def _order(
     rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool
 ) -> None:
@@ -166,7 +157,7 @@ def _centres(
     """Place items, in their row's order, near neighbours, from x = 0."""
     centres: dict[_Item, float] = {}
     for row in rows:
-        centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))
+        centres.update(_without_overlaps(row, dict.fromkeys(row, 0.0), widths))
     for sweep in range(_SWEEPS):
         # the last sweep goes downwards, which makes chains straight
         joined = below if sweep % 2 == 0 else above
@@ -175,12 +166,12 @@ def _centres(
                 item: _mean([centres[other] for other in joined.get(item, [])], centres[item])
                 for item in row
             }
-            centres.update(_apart(row, wanted, widths))
+            centres.update(_without_overlaps(row, wanted, widths))
     left = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
     return {item: centre - left for item, centre in centres.items()}
 
 
-def _apart(
+def _without_overlaps(
     row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]
 ) -> dict[_Item, float]:
     """Return the non-overlapping places nearest to the wanted ones, in least squares.

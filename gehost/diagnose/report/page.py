@@ -1,6 +1,6 @@
 """The report of a compile as one self-contained page without scripts.
 
-Every text goes through autoescape and ``_shown``, so names of models and vendors stay text. The
+Every text goes through autoescape and ``_printable``, so names of models and vendors stay text. The
 size of the page is limited; it states each omission, and the JSON report is complete.
 """
 
@@ -95,14 +95,28 @@ class PassDetails:
 def render(report: Report) -> str:
     """Return the page."""
     environment, style = _environment(), _style()
-    details = _details(report.passes)
+    # whether there was a compiled model, saved or not
+    ended = bool(report.op_types_after) or not report.error
+    before, after = report.op_types_before, report.op_types_after
+    ops = [
+        OpRow(op, before.get(op, 0), after.get(op, 0) if ended else None)
+        for op in dict.fromkeys([*before, *after])
+    ]
+    ops.sort(key=lambda row: (-abs(row.change), -max(row.before, row.after or 0), row.op))
+    details = _pass_details(report.passes)
+    anchors = {id(shown.record): shown.anchor for shown in details}
+    rows = [PassRow(record, anchors.get(id(record), "")) for record in report.passes]
+    stages = [
+        StageRows(stage, list(found))
+        for stage, found in groupby(rows, key=lambda row: row.record.stage)
+    ]
     return environment.get_template("report.html.jinja").render(
         report=report,
         style=Markup(style),  # noqa: S704 - the package's own file
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        ended=_ended(report),
-        ops=_op_rows(report),
-        stages=_stages(report.passes, details),
+        ended=ended,
+        ops=ops,
+        stages=stages,
         details=details,
         refused=sum(sum(record.rejected.values()) for record in report.passes),
         kinds=KINDS,
@@ -124,12 +138,14 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("gehost"),
         autoescape=True,
-        finalize=_shown,
+        finalize=_printable,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=_count, change=_change, duration=_duration, names=_names)
+    environment.filters.update(
+        count="{:,}".format, change=_change, duration=_duration, names=_names
+    )
     return environment
 
 
@@ -137,33 +153,7 @@ def _style() -> str:
     return files("gehost").joinpath("templates/report.css").read_text(encoding="utf-8")
 
 
-def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> list[StageRows]:
-    anchors = {id(shown.record): shown.anchor for shown in details}
-    rows = [PassRow(record, anchors.get(id(record), "")) for record in passes]
-    return [
-        StageRows(stage, list(found))
-        for stage, found in groupby(rows, key=lambda row: row.record.stage)
-    ]
-
-
-def _ended(report: Report) -> bool:
-    """Whether there was a compiled model, saved or not."""
-    return bool(report.op_types_after) or not report.error
-
-
-def _op_rows(report: Report) -> list[OpRow]:
-    """Return the rows by largest difference, then by most nodes."""
-    ops = dict.fromkeys([*report.op_types_before, *report.op_types_after])
-    before, after = report.op_types_before, report.op_types_after
-    rows = [
-        OpRow(op, before.get(op, 0), after.get(op, 0) if _ended(report) else None) for op in ops
-    ]
-    return sorted(
-        rows, key=lambda row: (-abs(row.change), -max(row.before, row.after or 0), row.op)
-    )
-
-
-def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
+def _pass_details(passes: Sequence[PassRecord]) -> list[PassDetails]:
     found: list[PassDetails] = []
     left = _MOST_DRAWN
     for number, record in enumerate(passes, 1):
@@ -181,7 +171,7 @@ def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
 # texts
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Return a value of the template; texts without control characters, and shortened."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
@@ -192,10 +182,6 @@ def _shown(value: Any) -> Any:
         if value.isprintable()
         else "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
     )
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
 
 
 def _change(number: int) -> str:

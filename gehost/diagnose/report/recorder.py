@@ -72,7 +72,7 @@ class RewriteRecorder:
     def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
         before, after = self._before, _after(rewrite, self._readers)
         self._turn_to(rewrite.record)
-        key = _looks(before), _looks(after)
+        key = _group_key(before), _group_key(after)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = RewriteGroup(before, after)
@@ -217,10 +217,6 @@ class _Sketch:
             return "outer"
         return "input" if value.producer is None else "node"
 
-    def _is_output(self, value: Value) -> bool:
-        # other tensors may have too many uses to search
-        return value.producer in self._nodes and value.is_graph_output
-
     def picture(self, left_out: int) -> Picture:
         tensors = (
             PictureTensor(
@@ -228,7 +224,8 @@ class _Sketch:
                 str(value.type or ""),
                 self._source(value),
                 constant_text(value),
-                self._is_output(value),
+                # other tensors may have too many uses to search
+                value.producer in self._nodes and value.is_graph_output,
                 self._other_uses.get(value, 0),
             )
             for value in self._tensors
@@ -248,7 +245,7 @@ class _Sketch:
         return Picture(tuple(nodes), tuple(tensors), left_out)
 
 
-def _looks(picture: Picture) -> Hashable:
+def _group_key(picture: Picture) -> Hashable:
     """Return a key of inner nodes and wiring, shared by equal-shaped rewrites."""
     nodes = tuple(
         (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
@@ -285,7 +282,12 @@ def attribute_texts(node: Node) -> dict[str, str]:
 def _text(value: Any) -> str:
     """Return a constant or an attribute in a few characters."""
     if isinstance(value, np.ndarray):
-        text = _array_text(cast("np.ndarray[Any, Any]", value))
+        array = cast("np.ndarray[Any, Any]", value)
+        if array.size > _MOST_ELEMENTS:
+            text = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+        else:
+            elements = [_short(str(element)) for element in array.reshape(-1)]
+            text = f"[{', '.join(elements)}]" if array.ndim else elements[0]
     elif isinstance(value, Graph):
         text = f'graph "{value.name}"'
     elif isinstance(value, list):
@@ -299,13 +301,6 @@ def _text(value: Any) -> str:
     else:
         text = type(value).__name__
     return _short(text)
-
-
-def _array_text(array: np.ndarray[Any, Any]) -> str:
-    if array.size > _MOST_ELEMENTS:
-        return f"{array.dtype}[{','.join(map(str, array.shape))}]"
-    elements = [_short(str(element)) for element in array.reshape(-1)]
-    return f"[{', '.join(elements)}]" if array.ndim else elements[0]
 
 
 def _short(text: str) -> str:
