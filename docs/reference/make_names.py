@@ -9,6 +9,7 @@ import enum
 import importlib
 import inspect
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -71,7 +72,7 @@ def _lines_of_module(module: ModuleType) -> Iterator[str]:
             if plain and (fields := _fields(thing)):
                 yield f"    - {', '.join(f'`.{field}`' for field in fields)}\n"
             for member, value in vars(thing).items():
-                if not plain and not isinstance(value, property):
+                if not plain and not isinstance(value, property | cached_property):
                     continue
                 if not member.startswith("_") and (line := _member(member, value)):
                     yield f"    - {line}\n"
@@ -84,8 +85,9 @@ def _fields(cls: type) -> list[str]:
 
 
 def _member(name: str, value: Any) -> str:
-    if isinstance(value, property):
-        return f"`.{name}`{_first_line(value.fget, ': ')}"
+    if isinstance(value, property | cached_property):
+        getter = value.fget if isinstance(value, property) else value.func
+        return f"`.{name}`{_first_line(getter, ': ')}"
     value = getattr(value, "__func__", value)  # of a class method or static method
     if not isinstance(value, FunctionType):
         return ""
