@@ -289,6 +289,27 @@ def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
     return Refusal("bounds-lost", f"d{min(missing)}") if missing else None
 
 
+def bare_loops_are_whole(operand: OpOperand) -> Refusal | None:
+    """Refuse a bare loop that would stand for part of an axis.
+
+    ``d0 * 4 + d1`` read at (0, d1) is d1, which would give the loop the size of the whole axis.
+    This is not a rule of MLIR's.
+    """
+    producer, consumer = operand.generics()
+    read = consumer.maps[operand.index].results
+    one_place = {
+        loop
+        for loop, (axis, size) in enumerate(zip(operand.axes, producer.extents(), strict=True))
+        if isinstance(read[axis], Const) and size != 1
+    }
+    for position in range(len(producer.ins) if one_place else 0):
+        fused = fused_map(operand, position).results
+        for axis, each in enumerate(producer.maps[position].results):
+            if isinstance(fused[axis], Dim) and dims_of(each) & one_place:
+                return Refusal("axis-in-part", f"axis {axis} of an operand is read at {each}")
+    return None
+
+
 def _unsure(operand: OpOperand) -> set[int]:
     """The consumer's loops that only the producer's result gives a size."""
     producer, consumer = operand.generics()
@@ -326,4 +347,6 @@ def are_elementwise_ops_fusable(operand: OpOperand, coverage: str = "preserved")
     if ranks is not None or permutation is not None:
         return ranks or permutation
     refusal = reductions_are_covered(operand, coverage) or broadcast_is_simple(operand)
-    return refusal or (outs_are_updated_once(operand) if coverage == "preserved" else None)
+    if refusal is not None or coverage != "preserved":
+        return refusal
+    return outs_are_updated_once(operand) or bare_loops_are_whole(operand)

@@ -15,11 +15,11 @@ import onnx
 
 from gehost import DataType, Graph, Node, TensorType
 from gehost import Value as Tensor
-from gehost_linalg.affine import Const, Dim
+from gehost_linalg.affine import Const, Dim, dims_of
 from gehost_linalg.control import TRANSCENDENTAL, Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
-from gehost_linalg.generic import PARALLEL, REDUCTION, Op, Opaque, Size, Value, is_known
+from gehost_linalg.generic import PARALLEL, REDUCTION, Generic, Op, Opaque, Size, Value, is_known
 from gehost_linalg.interpret import Rule
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 from gehost_linalg.lower.movement import reshape
@@ -620,8 +620,25 @@ def fused_block(
     lowered: Lowered, control: Control, multi_use: MultiUse, companions: Sequence[str]
 ) -> Block:
     """The operations of a graph after companions and fusion."""
+    reducing = {
+        node
+        for op in lowered.ops
+        if isinstance(op, Generic) and REDUCTION in op.iterators
+        for node in op.origins
+    }
+
+    def keeps_rows(operand: OpOperand) -> bool | str:
+        """A node that reduces is replaced as a whole: none of it moves to rows of a split axis."""
+        producer, consumer = operand.generics()
+        read = consumer.maps[operand.index].results
+        if any(len(dims_of(each)) > 1 for each in read) and not reducing.isdisjoint(
+            producer.origins
+        ):
+            return "the rest of its node reduces whole rows, which are split here"
+        return control(operand)
+
     block = Block(lowered.ops, lowered.outputs)
-    Driver(block, control, multi_use, companions, limit=MOST_NODES).run()
+    Driver(block, keeps_rows, multi_use, companions, limit=MOST_NODES).run()
     return block
 
 

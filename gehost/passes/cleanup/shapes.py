@@ -2,7 +2,7 @@
 
 1. ``Reshape(x, s)`` with a computed s: s becomes a constant if each entry is a number, the size of
    x at its place (0, which copies it), or the only other one beside positive numbers (-1). A -1
-   becomes the number that the sizes of x leave for it.
+   becomes the number that the sizes of x leave for it: beside copies only a -1 that s has.
 2. ``Gather(Shape(x), i)`` of a computed tensor x: the size is read from an input of the model that
    has it.
 Keeps: the shape of every result, in every run in which the model does not fail. Sizes may be 0:
@@ -145,11 +145,13 @@ def _entries(
         return None
     if -1 not in found:
         return found
+    if 0 in found and -1 not in elements:
+        return None  # a copied size may be 0, and then the other one is any
     left = [size for place, size in enumerate(source) if place >= len(found) or found[place] != 0]
     others = math.prod([entry for entry in found if entry > 0])
     numbers = [size for size in left if isinstance(size, int)]
     if len(numbers) == len(left) and (size := math.prod(numbers)) > 0 and size % others == 0:
         found[found.index(-1)] = size // others
-    elif 0 in found and (allow_zero or -1 not in elements):
+    elif 0 in found and allow_zero:
         return None
     return found

@@ -125,27 +125,22 @@ class Step:
     in_double: bool = False
 
 
-def _read(expr: Expr, extents: Sequence[Size], *, maybe: bool) -> Read:
+def _read(expr: Expr, *, maybe: bool) -> Read:
     if isinstance(expr, Dim):
         return Read.along(expr.index)._replace(maybe=maybe)
     if isinstance(expr, Const):
         if maybe and expr.value:
             raise NotEmitted(f"place {expr.value} of an axis that may be broadcast is read")
         return Read((), expr.value, maybe=False, whole=False)
-    if re.search("mod|div", str(expr)):
-        raise NotEmitted(f"an operand is read at {expr}")
     offset, terms = _linear(expr)
-    covered = "1"  # an axis that is split: each scale is the size of all loops behind it
-    for loop, scale in reversed(terms) if len(terms) > 1 or maybe else ():
-        if offset or str(scale) != covered or len(terms) > MOST_TERMS:
-            raise NotEmitted(f"an operand is read at {expr}")
-        extent = str(extents[loop])
-        covered = str(scale * int(extent)) if extent.isdecimal() else "all"
+    is_split = len(terms) > 1  # SPLIT checks the size of the axis before any part is read
+    if re.search("mod|div", str(expr)) or len(terms) > MOST_TERMS or (maybe and not is_split):
+        raise NotEmitted(f"an operand is read at {expr}")
     return Read(terms, offset, maybe, whole=False)
 
 
 def _linear(expr: Expr) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The constant of an expression, and its loops with their factors, the largest first."""
+    """The constant of an expression, and its loops with their factors."""
     loops = sorted(dims_of(expr))
     point = [0] * (max(loops, default=-1) + 1)
     offset = evaluate(expr, point)
@@ -154,7 +149,7 @@ def _linear(expr: Expr) -> tuple[int, tuple[tuple[int, int], ...]]:
         point[loop] = 1
         terms.append((loop, evaluate(expr, point) - offset))
         point[loop] = 0
-    return offset, tuple(sorted(terms, key=lambda term: -term[1]))
+    return offset, tuple(terms)
 
 
 def _order(edge: Edge | Literal, outer: int) -> tuple[int, ...] | None:
@@ -255,7 +250,7 @@ class Steps:
         if op.loops not in {self.loops, self.loops - 1}:
             raise NotEmitted(f"loops over {op.loops} axes among {self.loops}")
         extents = self._extents(op)
-        edges = [self._edge(op, index, extents) for index in range(len(op.ins))]
+        edges = [self._edge(op, index) for index in range(len(op.ins))]
         reduced = [loop for loop, kind in enumerate(op.iterators) if kind != PARALLEL]
         if reduced and reduced != [self.loops - 1]:
             raise NotEmitted(f"a reduction along axis {reduced[0]} of {self.loops}")
@@ -309,7 +304,7 @@ class Steps:
         step.in_double = last.name == "arith.addf" and "LayerNormalization" in nodes
         step.payload = Payload(op.payload.ops, (element,)).live()
 
-    def _edge(self, op: Generic, index: int, extents: Sequence[Size]) -> Edge | Literal:
+    def _edge(self, op: Generic, index: int) -> Edge | Literal:
         value, axes = op.ins[index], op.axes_maybe[index]
         if value.constant is not None:
             literal = value.splat
@@ -317,7 +312,7 @@ class Steps:
                 raise NotEmitted(f"{value.name} is a constant of several values")
             return literal
         results = op.maps[index].results
-        read = [_read(each, extents, maybe=axis in axes) for axis, each in enumerate(results)]
+        read = [_read(each, maybe=axis in axes) for axis, each in enumerate(results)]
         return self._seen_through(Edge(value, tuple(read)))
 
     def _seen_through(self, edge: Edge) -> Edge:
@@ -769,7 +764,8 @@ class Rows:
         axes: list[str] = []
         for axis, read in enumerate(edge.axes):
             dropped = not read.terms and (edge.value.shape or ())[axis] == 1
-            fits = "OR_ONE" if read.maybe else "EQUAL" if read.whole or dropped else "INSIDE"
+            fits = "EQUAL" if read.whole or dropped else "INSIDE"
+            fits = f"{fits} | OR_ONE" if read.maybe else fits
             terms = ", ".join(f"{{{loop}, {scale}}}" for loop, scale in read.terms) or "{0, 0}"
             axes.append(f"{{{{{terms}}}, {read.offset}, {fits}}}")
         numbers = ", ".join(str(self.sizes.number(each)) for each in extents)

@@ -142,7 +142,7 @@ typedef struct Size {
 typedef struct Axis {
   struct { int loop; int64_t scale; } term[MOST_TERMS];
   int64_t offset;
-  enum { EQUAL, OR_ONE, INSIDE } fits;
+  enum { EQUAL, OR_ONE, INSIDE } fits; /* INSIDE | OR_ONE, too */
 } Axis;
 
 /* A tensor as a step reads or writes it; extents are the sizes of the step's loops, by number. */
@@ -341,15 +341,15 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
         wanted += (extent - 1) * axis->term[t].scale;
       }
       if (empty) wanted = 0;
-      int fits = axis->fits == INSIDE ? wanted <= have
-                                      : wanted == have || (axis->fits == OR_ONE && have == 1);
+      int one = have == 1 && axis->fits & OR_ONE;
+      int fits = one || (axis->fits & INSIDE ? wanted <= have : wanted == have);
       if (!fits)
         return fail(op, "axis %d of input %d has size %lld, which does not fit %lld of the "
                     "other operands", a, view->tensor, (long long)have, (long long)wanted);
-      if (wanted) j.base[v] += (ptrdiff_t)axis->offset * natural;
-      for (int t = 0; t < MOST_TERMS && axis->term[t].scale; t++) {
+      if (wanted && !one) j.base[v] += (ptrdiff_t)axis->offset * natural;
+      for (int t = 0; t < MOST_TERMS && axis->term[t].scale && !one; t++) {
         int loop = axis->term[t].loop;
-        if (size[view->extents[loop]] < 2 || (axis->fits != INSIDE && have < 2)) continue;
+        if (size[view->extents[loop]] < 2) continue;
         ptrdiff_t *stride = loop == row ? &j.along[v] : &j.stride[v][loop];
         *stride += (ptrdiff_t)axis->term[t].scale * natural;
       }

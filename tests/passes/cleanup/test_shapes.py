@@ -68,6 +68,17 @@ def test_a_copy_takes_the_place_of_allowzero(clean: Any, target: str, batch: int
     assert not reshape.attrs["allowzero"]
 
 
+@pytest.mark.parametrize("rows", [3, 7])
+def test_an_open_size_beside_an_empty_axis(clean: Any, rows: int) -> None:
+    """Beside N = 0 any size fits, which 12 / 4 does not show."""
+    cleaned = clean(
+        "g (float[N, 12] x, float[N, M, 4] w) => (float[N, M, 4] y) "
+        "{ s = Shape(w)  h = Neg(x)  r = Reshape(h, s)  y = Add(r, w) }",
+        feeds={"x": np.ones((0, 12), np.float32), "w": np.ones((0, rows, 4), np.float32)},
+    )
+    assert cleaned.ops == ["Shape", "Neg", "Reshape", "Add"]
+
+
 @pytest.mark.parametrize("target", ["un, um, two, zero", "un, last, four"])
 def test_allowzero_stays_beside_a_zero_or_an_open_size(clean: Any, target: str) -> None:
     rank = target.count(",") + 1

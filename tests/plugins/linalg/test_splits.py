@@ -57,3 +57,17 @@ def test_other_targets_stay(target: str, rank: int, perm: str) -> None:
         if entry.name == "value"
     ]
     assert [int(each) for each in target.split(",")] in stated
+
+
+def test_a_normalization_before_heads_keeps_its_own_rows() -> None:
+    """A kernel reduces along one row; the last step of a normalization must not move to a head's."""
+    text = graph(
+        "k = Constant<value = int64[4] {0, 0, 4, 2}>()\na = Add(x, b)\n"
+        "n = LayerNormalization(a, b)\nr = Reshape(n, k)\ny = Transpose<perm=[0,2,1,3]>(r)",
+        "float[m,n,8] x, float[8] b",
+        "float[m,4,n,2] y",
+    )
+    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
+    assert [[node.op_type for node in each.node] for each in made.functions] == [
+        ["Add", "LayerNormalization"]
+    ]

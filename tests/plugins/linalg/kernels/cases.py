@@ -141,6 +141,14 @@ LAYOUTS = {
                           "r = Reshape(t, k)\ny = Transpose<perm = [0, 2, 3, 1]>(r)"),
     "heads in three": Case("float[S, N] p", "k = Constant<value = int64[4] {0, 2, 3, 4}>()\nr = Reshape(p, k)\n"
                            "t = Transpose<perm = [2, 0, 1, 3]>(r)\nu = Exp(t)\ny = Neg(u)"),
+    "queries of three": Case("float[A, S, N] p, float[M] q", "k = Constant<value = int64[5] {0, 0, 3, 2, 4}>()\ni = Constant<value = int64 {0}>()\n"
+                             "s = Add(p, q)\nr = Reshape(s, k)\nt = Transpose<perm = [2, 0, 3, 1, 4]>(r)\nu = Gather<axis = 0>(t, i)\ny = Neg(u)"),
+    "keys of three": Case("float[A, S, N] p, float[M] q", "k = Constant<value = int64[5] {0, 0, 3, 2, 4}>()\ni = Constant<value = int64 {1}>()\n"
+                          "s = Add(p, q)\nr = Reshape(s, k)\nt = Transpose<perm = [2, 0, 3, 1, 4]>(r)\nu = Gather<axis = 0>(t, i)\ny = Neg(u)"),
+    "one head": Case("float[A, S, N] p", "k = Constant<value = int64[4] {0, 0, 3, 8}>()\ni = Constant<value = int64 {0}>()\n"
+                     "r = Reshape(p, k)\nt = Transpose<perm = [0, 2, 1, 3]>(r)\nu = Gather<axis = 1>(t, i)\nv = Erf(u)\ny = Neg(v)"),
+    "last heads": Case("float[S, N] p, float[M] q", "i = Constant<value = int64[1] {1}>()\nj = Constant<value = int64[1] {9}>()\n"
+                       "k = Constant<value = int64[3] {0, 3, 8}>()\nm = Add(p, q)\nr = Reshape(m, k)\ns = Slice(r, i, j, i)\ny = Tanh(s)"),
     "rotary of heads": Case("float[A, S, N] p, float[1, 1, S, D] q, float[1, 1, S, D] r",
                    "k = Constant<value = int64[4] {0, 0, 3, 8}>()\nw = Reshape(p, k)\nt = Transpose<perm = [0, 2, 1, 3]>(w)\n"
                    "z = Constant<value = int64[1] {0}>()\nh = Constant<value = int64[1] {4}>()\n"

@@ -152,7 +152,6 @@ def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
         (Case("float[B, N] a, float[C, K] b", "t = Neg(a)\nu = Exp(b)\nq = Concat<axis = -1>(t, u)\ny = Tanh(q)"), "is read in part along axis 0"),
         (Case("float[B, N] a", "s = Constant<value = int64[2] {4, 4}>()\nt = Neg(a)\nu, v = Split<axis = 1>(t, s)\nw = Tanh(u)\ny = Mul(w, v)"), "whose size is not known"),
         (Case("float[A, B, N] a, float[C, B, N] b", "i = Constant<value = int64 {1}>()\nm = Min(a, b)\ns = Gather<axis = 0>(m, i)\ny = Tanh(s)"), "place 1 of an axis that may be broadcast"),
-        (Case("float[A, N] a, float[M] b", "i = Constant<value = int64[1] {1}>()\nj = Constant<value = int64[1] {9}>()\nk = Constant<value = int64[3] {0, 4, 2}>()\nm = Add(a, b)\nr = Reshape(m, k)\ns = Slice(r, i, j, i)\ny = Tanh(s)"), "an operand is read at"),
         (Case("float[B, 7] a", "s = Constant<value = int64[2] {4, 4}>()\nt = Neg(a)\nu, v = Split<axis = 1>(t, s)\nw = Tanh(u)\ny = Mul(w, v)"), "whose size is not known"),
     ],
 )  # fmt: skip

@@ -218,6 +218,12 @@ def test_a_last_axis_that_is_split(built: Built, batch: int, rows: int, bias: in
         Pair(built, "heads").check(drawn(batch, rows, 1), drawn(24))
     Pair(built, "heads in three").check(drawn(rows, 24))
     Pair(built, "rotary of heads").check(p, table, table + 1)
+    for name in ("queries of three", "keys of three"):
+        Pair(built, name).check(p, q)
+        Pair(built, name).check(drawn(batch, rows, 1), drawn(24))
+    Pair(built, "one head").check(p)
+    Pair(built, "last heads").check(drawn(rows, 24), q)
+    Pair(built, "last heads").check(drawn(rows, 1), drawn(24))
 
 
 @pytest.mark.parametrize(

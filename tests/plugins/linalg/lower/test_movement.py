@@ -152,6 +152,19 @@ y = Neg(t)"""
     check(graph(body, f"float[{sizes}] x, float[4] b", f"float[{stated}] y"), feeds)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("sizes", ["2,3,4", "a,b,c"])
+def test_one_part_of_the_last_axis(place: int, sizes: str) -> None:
+    """At 0 its index is a bare loop, which must not stand for the whole axis."""
+    body = f"""k = Constant<value = int64[4] {{0, 0, 2, 2}}>()
+i = Constant<value = int64 {{{place}}}>()
+a = Abs(x)
+r = Reshape(a, k)
+p = Gather<axis=2>(r, i)
+y = Neg(p)"""
+    check(graph(body, f"float[{sizes}] x", "float[o,p,q] y"), {"x": X})
+
+
 @pytest.mark.parametrize(
     "target",
     [
