@@ -1,4 +1,4 @@
-"""Turn errors of hooks into ``PassError``, with pass, file and line."""
+"""Turn errors of a pass's methods into ``PassError``, with pass, file and line."""
 
 from __future__ import annotations
 

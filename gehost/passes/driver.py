@@ -331,7 +331,7 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 def decompose(
     owner: _Author, op_types: Sequence[Any], graph: Graph, context: CustomPassContext
 ) -> int:
-    """Replace the nodes of some operators that exist at the start.
+    """Replace each node of some operators once; new nodes are not visited.
 
     Returns the number of rewrites.
 

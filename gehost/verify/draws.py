@@ -1,6 +1,4 @@
-"""Find operators whose numbers change with any rewrite.
-
-They draw random numbers without a seed.
+"""Find unseeded random operators: any rewrite may change the values they draw.
 
 ONNX Runtime seeds them by the node's position among all nodes, and ``Dropout`` with a new seed in
 each session. A ``seed`` attribute overrides both.

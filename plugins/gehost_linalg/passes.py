@@ -68,7 +68,7 @@ NAME = "FuseElementwisePass"
 _SIZED = frozenset({"Expand", "Reshape", "Slice", "Split", "Squeeze"})
 """Operators whose lowering may depend on sizes."""
 _MOST_PLANS = 8
-"""How often a graph is grouped, each time without the nodes that the last groups could not have."""
+"""Rounds of grouping; each leaves out the nodes that no body of the last round could hold."""
 
 
 class Plan:
