@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk() -> Generator[None]:
-    """``os.fsync`` takes milliseconds, thousands of times; in its place, what fails on no file too."""
+    """Replace ``os.fsync``, which waits for the disk, by a call that fails for the same arguments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield

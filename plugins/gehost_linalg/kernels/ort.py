@@ -132,8 +132,9 @@ RUNTIME = r"""
 #define MOST_SIZES 256
 #define STACK 32768
 
+/* SPLIT: how many parts of size start axis a has; if end is not 0, it must be that many. */
 typedef struct Size {
-  enum { NUMBER, AXIS, PART, BROADCAST, SUM, SPLIT } kind; /* SPLIT: into end parts of start */
+  enum { NUMBER, AXIS, PART, BROADCAST, SUM, SPLIT } kind;
   int a, b;
   int64_t start, end, step;
 } Size;

@@ -13,7 +13,7 @@ import os
 import re
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,14 +235,17 @@ HEADS = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", choices=[*HEADS, []], default=list(HEADS))
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(HEADS)}")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each comparison")
     parser.add_argument("--only", default="", help="part of the names of the rows")
     parser.add_argument("--march", default="native")
-    given = parser.parse_args()
-    for table in given.tables:
+    given = parser.parse_args(arguments)
+    unknown = set(given.tables).difference(HEADS)
+    if unknown:
+        parser.error(f"no table {', '.join(sorted(unknown))}: there are {', '.join(HEADS)}")
+    for table in given.tables or HEADS:
         print(
             f"load {os.getloadavg()[0]:.1f}\n{HEADS[table]}\n|{'---|' * HEADS[table].count(' |')}"
         )

@@ -8,7 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.plugins.linalg.figures import GROUPS, group_model, rows
+from tests.plugins.linalg import figures
+from tests.plugins.linalg.figures import GROUPS, HEADS, group_model, rows
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -17,6 +18,19 @@ def test_each_group_is_a_model(name: str, tmp_path: Path) -> None:
     model = onnx.load(path)
     onnx.checker.check_model(model, full_check=True)
     assert {value.name for value in model.graph.input} == set(feeds)
+
+
+def test_without_a_name_all_tables_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "HEADS", {name: HEADS[name] for name in ("groups", "wide")})
+    figures.main(["--only", "no row"])
+    printed = capsys.readouterr().out
+    assert HEADS["groups"] in printed
+    assert HEADS["wide"] in printed
+    with pytest.raises(SystemExit):
+        figures.main(["group"])
+    assert "no table group: there are groups, wide" in capsys.readouterr().err
 
 
 def test_a_group_is_compared_and_measured() -> None:
