@@ -25,6 +25,7 @@ IN_TURNS = [name for name in VARIANTS if name != "constant"]
 
 # First: the process that makes the cases of nodes for these three, which takes seconds, then runs them too.
 
+
 def test_cases_that_the_list_lacks() -> None:
     for name in set(cases.names()).difference(NAMES):
         outcome = check(name, "plain")
