@@ -647,8 +647,10 @@ class Rows:
             self._schedule(step)
         self._declared: list[str] = []
         self._lengths: dict[int, None] = {}
-        self._names = self._buffers = 0
+        self._names = 0
+        self._buffers: list[str] = []
         self._within = self._places_in_concatenations()
+        self._padded = self._padded_stages()
         self._scalar: dict[Value, Scalar] = {}
         self._stored: dict[Value, str] = {}
         self._widened: dict[tuple[Value, int], str] = {}
@@ -746,7 +748,36 @@ class Rows:
         pairs = zip(one.extents, other.extents, strict=True)
         return all(self.sizes.key(a) == self.sizes.key(b) for a, b in pairs)
 
+    def _padded_stages(self) -> set[int]:
+        """The stages that may walk a short row up to a whole vector.
+
+        They have the row of the first reduction, write no output, and read elements of which a
+        vector can be read in part, which excludes bytes.
+        """
+        first = next((step for step in self.order if step.reduces), None)
+        if first is None:
+            return set()
+        row = self.stages[self.stage_of[first.result]].row
+        found = {number for number, stage in enumerate(self.stages) if stage.row == row}
+        for step in self.order:
+            reads_bytes = any(
+                isinstance(edge, Edge) and _type(edge.value.dtype).bytes == 1 for edge in step.edges
+            )
+            is_written = step.result in self._within or step.result in self.outputs
+            if reads_bytes or (is_written and not step.per_row):
+                found.discard(self.stage_of[step.result])
+        return found
+
     # -- operands
+
+    def _element(self, text: str, step: Step) -> str:
+        """An element of a row that ends where its tensor may end."""
+        number = self.stage_of[step.result]
+        return (
+            f"IN({self._length(self.stages[number].row)}, {text})"
+            if number in self._padded
+            else text
+        )
 
     def _length(self, size: int) -> str:
         self._lengths[size] = None
@@ -788,7 +819,8 @@ class Rows:
                 edge, step.extents, self.steps.inputs[edge.value], along_row=along_row
             )
             self._declare(f"{'ROW' if along_row else 'ONE'}(const {c}, x{view}, {view})")
-            return Scalar(f"x{view}[i]" if along_row else f"x{view}", along_row, short=True)
+            text = self._element(f"x{view}[i]", step) if along_row else f"x{view}"
+            return Scalar(text, along_row, short=True)
         made = self.steps.made_by[edge.value]
         self._check_outer(edge, made, step)
         if made.per_row:
@@ -832,9 +864,11 @@ class Rows:
             self._check_part(edge, made, step)
             scale = last.terms[0][1]
             place = "i" if scale == 1 else f"i * {scale}"
-            return f"{stored}[{place}{f' + {last.offset}' if last.offset else ''}]"
+            offset = f" + {last.offset}" if last.offset else ""
+            return self._element(f"{stored}[{place}{offset}]", step)
         if own == row:
-            return f"{stored}[i]"
+            text = f"{stored}[i]"
+            return text if stored in self._buffers else self._element(text, step)
         if not last.maybe:
             raise NotEmitted(f"{edge.value.name} is read in part along the row")
         if (edge.value, number) not in self._widened:
@@ -844,7 +878,7 @@ class Rows:
                 f"const {_type(dtype).c} *const {name} = wide_{dtype}({given});"
             )
             self._widened[edge.value, number] = name
-        return f"{self._widened[edge.value, number]}[i]"
+        return self._element(f"{self._widened[edge.value, number]}[i]", step)
 
     def _check_part(self, edge: Edge, made: Step, step: Step) -> None:
         """Check that a computed row is read within its size, which is known or what is cut."""
@@ -861,9 +895,9 @@ class Rows:
             raise NotEmitted(f"part of {edge.value.name} is read, whose size is not known")
 
     def _buffer(self, dtype: str) -> str:
-        name = f"b{self._buffers}"
-        self._declare(f"BUFFER({_type(dtype).c}, {name}, {self._buffers})")
-        self._buffers += 1
+        name = f"b{len(self._buffers)}"
+        self._declare(f"BUFFER({_type(dtype).c}, {name}, {len(self._buffers)})")
+        self._buffers.append(name)
         return name
 
     def _output(self, step: Step) -> str:
@@ -955,10 +989,12 @@ class Rows:
         c, sign, name = _type(step.result.dtype).c, _REDUCTIONS[step.reduces], self._name("s")
         assert step.start is not None
         wide = "double" if step.in_double else c
+        is_padded = self.stage_of[step.result] in self._padded
+        live = f"if (LIVE({self._length(stage.row)})) " * is_padded
         stage.before.append(f"{wide} {name} = {literal(step.start.value, step.start.dtype)};")
         stage.clauses.append(f"reduction({sign}:{name})")
         if sign in {"+", "*"}:
-            stage.body.append(f"{name} {sign}= {_bare(element.text)};")
+            stage.body.append(f"{live}{name} {sign}= {_bare(element.text)};")
             result = name
         else:
             if not element.short:
@@ -968,9 +1004,9 @@ class Rows:
             stage.clauses.append(f"reduction(|:nan_{name})")
             compare = ">" if sign == "max" else "<"
             stage.body.append(
-                f"{name} = {element.text} {compare} {name} ? {element.text} : {name};"
+                f"{live}{name} = {element.text} {compare} {name} ? {element.text} : {name};"
             )
-            stage.body.append(f"nan_{name} |= {element.text} != {element.text};")
+            stage.body.append(f"{live}nan_{name} |= {element.text} != {element.text};")
             result = self._name("s")
             stage.after.append(f"const {c} {result} = nan_{name} ? ({c})NAN : {name};")
         self._finish_scalar(
@@ -1054,6 +1090,8 @@ class Rows:
     def function(self, name: str) -> list[str]:
         """The lines of the C function."""
         lines = [f"static void {name}(const Rows *w) {{"]
+        if self._padded:
+            lines = [f"FN void {name}_rows(const Rows *w, const int padded) {{"]
         lengths = [
             f"n{size} = {'w->n' if self.flat else f'w->size[{size}]'}"
             for size in self._used_lengths()
@@ -1062,16 +1100,21 @@ class Rows:
             lines.append(f"  const size_t {', '.join(lengths)};")
         lines.append("  for (size_t r = 0; r < w->count; r++) {")
         lines += [f"    {each}" for each in _packed(self._declared)]
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages):
             lines += [f"    {each}" for each in stage.before]
             if stage.body:
                 lines.append(f"    #pragma omp simd {' '.join(stage.clauses)}".rstrip())
                 block = len(stage.body) > 1
-                lines.append(f"    for (size_t i = 0; i < n{stage.row}; i++){' {' * block}")
+                end = f"PADDED(n{stage.row})" if number in self._padded else f"n{stage.row}"
+                lines.append(f"    for (size_t i = 0; i < {end}; i++){' {' * block}")
                 lines += [f"      {each}" for each in stage.body]
                 lines += ["    }"] * block
             lines += [f"    {each}" for each in stage.after]
-        return [*lines, "  }", "}"]
+        lines += ["  }", "}"]
+        if self._padded:
+            row = self.stages[min(self._padded)].row
+            lines.append(f"SHORT_OR_LONG({name}, {row})")
+        return lines
 
     def _used_lengths(self) -> list[int]:
         return sorted({**self._lengths, **{stage.row: None for stage in self.stages if stage.body}})
@@ -1080,7 +1123,13 @@ class Rows:
         """Its entry among the parts of a kernel."""
         outer = ", ".join(map(str, self.outer)) or "0"
         widths = ", ".join(map(str, self.widths)) or "0"
-        counts = len(self.views), self._buffers, len(self.widths), int(self.flat), int(self.ordered)
+        counts = (
+            len(self.views),
+            len(self._buffers),
+            len(self.widths),
+            int(self.flat),
+            int(self.ordered),
+        )
         numbers = f"(const short[]){{{widths}}}, (const short[]){{{outer}}}"
         return f"{{{', '.join(map(str, counts))}, {name}_view, {numbers}, {name}}}"
 

@@ -189,6 +189,24 @@ typedef struct Job {
 #define BUFFER(type, name, number) \
   type *restrict const name = (type *)(w->buffers + number * w->buffer);
 
+/* Where rows are reduced, short ones are walked up to whole vectors: a rest would be walked element
+   by element. Behind the end, an operand is 0 and is not read, and nothing is accumulated. (As
+   integers, GCC would see where i reaches n, and cut the loop there.) */
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 1 /* a part of a vector cannot be read */
+#endif
+#define PADDED(n) (padded ? ((n) + LANES - 1) / LANES * LANES : (n))
+#define LIVE(n) (!padded || (float)(int32_t)i < (float)(int32_t)(n))
+#define IN(n, element) (LIVE(n) ? (element) : 0)
+#define SHORT_OR_LONG(name, row) \
+  static void name(const Rows *w) { \
+    if (w->size[row] % LANES && w->size[row] < 64) name##_rows(w, 1); \
+    else name##_rows(w, 0); }
+
 #define API(op, slot, result, ...) ((result (*)(__VA_ARGS__))(op)->api[slot])
 
 static OrtStatus *fail(const Op *op, const char *format, ...) {
@@ -364,7 +382,7 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
   merge(&j);
   j.pieces = part->flat ? (j.row + TASK - 1) / TASK : 1;
   j.piece = j.pieces > 1 ? TASK : j.row;
-  j.buffer = (j.piece * 8 + 63) / 64 * 64;
+  j.buffer = (j.piece + 15) / 16 * 128; /* 16 of the widest elements */
   for (int v = 0; v < part->views; v++) j.gathers += is_gathered(&j, v);
   j.total = j.pieces;
   for (int loop = 0; loop < j.loops; loop++) j.total *= j.outer[loop];

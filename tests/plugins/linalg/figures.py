@@ -219,7 +219,7 @@ def long_kernels() -> Iterator[tuple[str, list[str]]]:
             for kernel in fused(str(Path(name, "fused.onnx"))).kernels:
                 count += 1
                 text = "\n".join(kernel.lines).partition("*/\n")[2]
-                functions = re.findall(r"^static void .*?^}", text, re.MULTILINE | re.DOTALL)
+                functions = re.findall(r"^(?:static|FN) void .*?^}", text, re.MULTILINE | re.DOTALL)
                 lines = text.count("\n") + 1
                 if lines > 40:
                     longest = max(each.count("\n") + 1 for each in functions)

@@ -116,7 +116,7 @@ def special_rows(length: int) -> Array:
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-@pytest.mark.parametrize("length", [3, 19, 64])
+@pytest.mark.parametrize("length", [3, 12, 19, 40, 64])
 def test_special_values_of_rows(built: Built, name: str, length: int) -> None:
     x = special_rows(length)
     pair = Pair(built, name)
