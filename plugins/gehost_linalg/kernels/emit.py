@@ -651,6 +651,7 @@ class Rows:
         self._buffers: list[str] = []
         self._within = self._places_in_concatenations()
         self._padded = self._padded_stages()
+        self._summed = self._behind_sums()
         self._scalar: dict[Value, Scalar] = {}
         self._stored: dict[Value, str] = {}
         self._widened: dict[tuple[Value, int], str] = {}
@@ -766,6 +767,15 @@ class Rows:
             is_written = step.result in self._within or step.result in self.outputs
             if reads_bytes or (is_written and not step.per_row):
                 found.discard(self.stage_of[step.result])
+        return found
+
+    def _behind_sums(self) -> set[Value]:
+        """The sums, and what is computed from them."""
+        found: set[Value] = set()
+        for step in self.order:
+            reads = any(isinstance(edge, Edge) and edge.value in found for edge in step.edges)
+            if reads or step.reduces == "arith.addf":
+                found.add(step.result)
         return found
 
     # -- operands
@@ -1052,6 +1062,11 @@ class Rows:
             if op.name == INDEX:
                 made.append(self._index(op, step))
                 continue
+            is_by_one = op.name == "arith.divf" and given[0].varies and not given[1].varies
+            if is_by_one and self._multiplies(place, step):
+                inverse = f"({literal(1, op.dtype)} / {given[1].text})"
+                given[1] = given[1]._replace(text=inverse, short=False)
+                op = op._replace(name="arith.mulf")
             varies = any(each.varies for each in given)
             wide = any(each.wide for each in given)
             if varies:  # a loop in double would be slower
@@ -1069,6 +1084,42 @@ class Rows:
         if step.per_row and not step.reduces:
             return result
         return before_the_row(result, _dtype_of(payload.yields[0], step, payload))
+
+    def _multiplies(self, place: int, step: Step) -> bool:
+        """Whether a quotient may be the product with its divisor's reciprocal, computed once a row.
+
+        The product is up to an ulp off, which nothing may round: the divisor is a constant and only
+        functions that do not enlarge an ulp read the quotient, or a sum precedes, in whose ulps
+        they vanish, and the divisor is a root, whose reciprocal is no denormal.
+        """
+        payload = step.payload
+        assert payload is not None
+        divisor = self._source(payload.ops[place].operands[1], step)
+        if not isinstance(divisor, Literal):
+            sums = any(isinstance(edge, Edge) and edge.value in self._summed for edge in step.edges)
+            return divisor is not None and divisor.name == "math.sqrt" and sums
+        readers = {each.name for each in payload.ops if Res(place) in each.operands}
+        return (
+            2.0**-60 < abs(divisor.value) < 2.0**60
+            and Res(place) not in payload.yields
+            and readers <= {"math.erf", "math.tanh"}
+        )
+
+    def _source(self, ref: Ref, step: Step) -> ScalarOp | Literal | None:
+        """The constant, or the operation of this or another step, that gives a scalar."""
+        if isinstance(ref, Literal):
+            return ref
+        if isinstance(ref, Res):
+            return step.payload.ops[ref.index] if step.payload else None
+        if not isinstance(ref, Arg):
+            return None
+        edge = step.edges[ref.index]
+        if isinstance(edge, Literal):
+            return edge
+        made = self.steps.made_by.get(edge.value)
+        if made is None or made.payload is None or made.reduces:
+            return None
+        return self._source(made.payload.yields[0], made)
 
     def _index(self, op: ScalarOp, step: Step) -> Scalar:
         """The value of a loop; 0 along a size of 1."""

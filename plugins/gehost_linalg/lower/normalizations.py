@@ -25,7 +25,7 @@ def _kept(x: Value, axes: list[int]) -> list[int | str | None]:
 
 
 def _softmax(op: OnnxOp) -> None:
-    """max, exp(x - max), sum, division; LogSoftmax: (x - max) - log(sum)."""
+    """max, exp(x - max), sum, quotient; LogSoftmax: (x - max) - log(sum)."""
     x, out = _float_input(op), op.single_output()
     dtype, shape = x.dtype, op.shape()
     axis = op.axes([int(op.attributes.get("axis", -1 if op.version >= 13 else 1))], len(shape))[0]
@@ -42,8 +42,11 @@ def _softmax(op: OnnxOp) -> None:
         op.same_loops([x, top], powers, s.payload(s.add("math.exp", centred, dtype=dtype)))
         total = op.temporary("sum", dtype, _kept(x, axes))
         reduce(op, powers, total, axes, REDUCTIONS["ReduceSum"])
-        s = Scalars()
-        op.same_loops([powers, total], out, s.payload(div(s, Arg(0), Arg(1), dtype)))
+        s = (
+            Scalars()
+        )  # a product is faster; the sum is at least 1, so its reciprocal is exact enough
+        part = mul(s, Arg(0), div(s, number(1, dtype), Arg(1), dtype), dtype)
+        op.same_loops([powers, total], out, s.payload(part))
         return
     shifted = op.temporary("shifted", dtype, shape)
     op.same_loops([x, top], shifted, s.payload(centred))

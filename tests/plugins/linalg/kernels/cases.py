@@ -100,6 +100,13 @@ ELEMENT_WISE = {
         )
         for each in (2.0, 3.0, 0.5)
     },
+    **{
+        f"{name} of a quotient": Case(
+            "float[N] x",
+            f"c = Constant<value = float {{7.0}}>()\nq = Div(x, c)\nf = {name}(q)\ny = Neg(f)",
+        )
+        for name in ("Erf", "Floor")
+    },
     "double": Case("double[N] d", "y = Exp(d)\n", "double[…] y"),
 }
 
@@ -109,6 +116,9 @@ ROWS = {
     "LogSoftmax": Case("float[M, N] x", "y = LogSoftmax(x)"),
     "LayerNormalization": Case(
         "float[M, N] x, float[N] g, float[N] b", "y = LayerNormalization(x, g, b)"
+    ),
+    "Quotient by a root": Case(
+        "float[M, N] x", f"{AXIS}s = Mul(x, x)\nm = ReduceMean(s, a)\nr = Sqrt(m)\ny = Div(x, r)"
     ),
     "ReduceMean without its axis": Case(
         "float[M, N] x", f"{AXIS}y = ReduceMean<keepdims = 0>(x, a)"

@@ -95,6 +95,13 @@ def test_special_values_of_functions(built: Built, name: str) -> None:
     )
 
 
+def test_a_quotient_that_is_rounded_is_exact(built: Built) -> None:
+    """7 * (1 / 7) may be 0.99999994."""
+    x = np.arange(-7000, 7000, dtype=np.float32)
+    ((given, _),) = Pair(built, "Floor of a quotient").run(x)
+    np.testing.assert_array_equal(given, -np.floor(x / np.float32(7)))
+
+
 def special_rows(length: int) -> Array:
     rows = [np.full(length, each, np.float32) for each in SPECIAL]
     for place in (0, length // 3, length - 2):
