@@ -279,7 +279,10 @@ def _scales_matmul(node: Node) -> bool:
         and len(other.readers) == 1
     ):
         return True
-    return out is not None and _only_reader(out) == "MatMul"
+    if out is None or _only_reader(out) != "MatMul":
+        return False
+    is_computed = made_by is not None and made_by.op in lowerings() and made_by.op not in MOVEMENT
+    return not is_computed  # a group that computes the operand scales it at no cost
 
 
 def _is_single(value: Tensor) -> bool:

@@ -211,6 +211,18 @@ def test_what_the_runtime_does_better_is_left_alone(
     assert record.rejected[key] >= 1
 
 
+def test_a_computed_operand_of_a_product_is_scaled_in_its_group(fuse: Any) -> None:
+    """The last operation of a Gelu."""
+    text = graph(
+        "k = Constant<value = float {0.5}>()\ne = Erf(x)\na = Mul(x, e)\nm = Mul(a, k)\ny = MatMul(m, w)",
+        "float[4,4] x, float[4,4] w",
+        "float[4,4] y",
+    )
+    made, record, _ = fuse(text)
+    assert [node.op_type for node in made.graph.node][1:] == ["MatMul"]
+    assert "matmul-scale" not in record.rejected
+
+
 def test_conv_batch_normalization_relu_is_left_alone_unless_asked_for(fuse: Any) -> None:
     text = graph(
         "c = Conv(x, w)\nn = BatchNormalization(c, s, s, s, s)\ny = Relu(n)",
