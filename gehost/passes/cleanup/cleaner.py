@@ -17,6 +17,7 @@ from gehost.passes.cleanup.merge import Merger
 from gehost.passes.cleanup.refine import refine
 from gehost.passes.cleanup.shapes import KnownShapes
 from gehost.passes.cleanup.state import State
+from gehost.passes.cleanup.transpose import keep_leading_axes
 
 GROWTH_LIMIT = 1 << 20
 GROWN = "gehost.grown"
@@ -142,7 +143,7 @@ class _Cleaner:
         if node in state.stale:
             state.stale.discard(node)
             refine(state, node)
-        if eliminate(state, node):
+        if eliminate(state, node) or keep_leading_axes(state, node):
             return
         constant = self._shapes.use(node)
         if constant is not None:

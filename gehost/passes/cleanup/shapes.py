@@ -2,11 +2,13 @@
 
 1. ``Reshape(x, s)`` with a computed s: s becomes a constant if each entry is a number, the size of
    x at its place (0, which copies it), or the only other one beside positive numbers (-1). A -1
-   becomes the number that the sizes of x leave for it: beside copies only a -1 that s has.
+   becomes the number or the copy that the sizes of x leave for it: beside copies only a -1 that s
+   has.
 2. ``Gather(Shape(x), i)`` of a computed tensor x: the size is read from an input of the model that
    has it.
 Keeps: the shape of every result, in every run in which the model does not fail. Sizes may be 0:
--1 is written only beside numbers from 1 on, as it fails beside a 0, or where s has it.
+-1 is written only beside numbers from 1 on, as it fails beside a 0, or where s has it. (Beside a 0
+of ``allowzero``, which ONNX forbids, the size of x is taken.)
 Refused: Reshapes with ``allowzero`` and a 0 in s, or below opset 5; a ``Shape`` with users other
 than ``Gather``, and nodes of nested bodies (2).
 """
@@ -147,11 +149,19 @@ def _entries(
         return found
     if 0 in found and -1 not in elements:
         return None  # a copied size may be 0, and then the other one is any
-    left = [size for place, size in enumerate(source) if place >= len(found) or found[place] != 0]
-    others = math.prod([entry for entry in found if entry > 0])
-    numbers = [size for size in left if isinstance(size, int)]
-    if len(numbers) == len(left) and (size := math.prod(numbers)) > 0 and size % others == 0:
-        found[found.index(-1)] = size // others
+    own, others = found.index(-1), math.prod([entry for entry in found if entry > 0])
+    left = [place for place in range(len(source)) if found[place : place + 1] != [0]]
+    whole = _product([source[place] for place in left])
+    if whole and whole % others == 0:
+        found[own] = whole // others
+    elif own in left and _product([source[place] for place in left if place != own]) == others:
+        found[own] = 0
     elif 0 in found and allow_zero:
         return None
     return found
+
+
+def _product(sizes: Sequence[Dim]) -> int | None:
+    """The product of sizes that are all known."""
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return math.prod(numbers) if len(numbers) == len(sizes) else None

@@ -54,7 +54,9 @@ def test_computed_targets(clean: Any, target: str, wanted: list[int] | None) -> 
 
 
 @pytest.mark.parametrize("batch", [0, 3])
-@pytest.mark.parametrize("target", ["un, um, two, four", "un, um, last, four"])
+@pytest.mark.parametrize(
+    "target", ["un, um, two, four", "un, um, last, four", "un, last, two, four"]
+)
 def test_a_copy_takes_the_place_of_allowzero(clean: Any, target: str, batch: int) -> None:
     cleaned = clean(
         text(
