@@ -146,7 +146,7 @@ def test_a_run_reads_its_options(vendors: Any) -> None:
         assert report.passes[0].message.endswith(told)
 
 
-def test_the_hooks_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
+def test_the_methods_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
     vendors.write("acme/a.py", MATCHING)
     (off,) = vendors.host().run(MODEL)[1].passes
     assert (off.replaced, dict(off.rejected)) == (0, {"off": 1})

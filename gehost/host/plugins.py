@@ -16,7 +16,7 @@ import pluggy
 
 from gehost.errors import GehostError, VendorError, deepest_line, described
 from gehost.host import hookspecs
-from gehost.spelling import is_misspelled, nearest_hooks
+from gehost.spelling import is_misspelled, nearest_functions
 
 GROUP = "gehost"
 
@@ -205,7 +205,7 @@ def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
 def _hooks_meant(name: str) -> list[str]:
     """Return the hooks that a misspelled name most likely means, best first."""
     full = f"{GROUP}_{name}"
-    return [full] if full in hookspecs.HOOKS else nearest_hooks(name, hookspecs.HOOKS)
+    return [full] if full in hookspecs.HOOKS else nearest_functions(name, hookspecs.HOOKS)
 
 
 def _is_like_hook(name: str) -> bool:

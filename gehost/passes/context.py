@@ -139,7 +139,7 @@ class CustomPassContext:
         self.options = options
         """The pass's options by name, each of its declared type."""
         self.matched: MatchResult | Node | None = None
-        """The match or node of the current hook call."""
+        """The match or node for which ``MeetRequirements`` or ``Replacement`` runs."""
         self._made: list[Node] = []
         self._error = ""
 

@@ -20,7 +20,7 @@ from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ops import OpRegistry
-from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
+from gehost.passes.author_errors import author_errors, blamed_on, direct_edit
 from gehost.passes.context import CustomPassContext
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult, Rejection
@@ -140,7 +140,7 @@ class PatternRules:
         """Apply the rules in order to a graph; return the rewrites' number.
 
         Raises:
-            PassError: an author's hook failed, or the pass grew the graph more than 1000 times
+            PassError: a method of the pass failed, or the pass grew the graph more than 1000 times
                 plus 10 per node.
         """
         bound = _Bound(10 * len(graph) + 1000)
@@ -336,7 +336,7 @@ def decompose(
     Returns the number of rewrites.
 
     Raises:
-        PassError: an author's hook failed, or the operators are missing or unknown.
+        PassError: a method of the pass failed, or the operators are missing or unknown.
     """
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
@@ -388,7 +388,7 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     return Region(node.graph, inputs, outputs, [node]), replacement
 
 
-# calling authors' hooks
+# calling authors' methods
 
 
 def _offer(
@@ -403,23 +403,23 @@ def _offer(
     Returns None if it was refused.
 
     Raises:
-        PassError: a hook of the author failed, or edited the graph itself.
+        PassError: a method of the pass failed, or edited the graph itself.
     """
     context.record.matched += 1
     context.matched = matched
     journal = context.model.journal
-    mark, hook = journal.mark(), "MeetRequirements"
+    mark, method = journal.mark(), "MeetRequirements"
     try:
         refusal = _refusal(owner.MeetRequirements(matched))
         if journal.mark() != mark:
-            raise edited_by_hook()
+            raise direct_edit()
         if refusal:
             context.refuse(node, refusal)
             return None
-        hook = "Replacement"
+        method = "Replacement"
         returned = owner.Replacement(matched)
         if journal.mark() != mark:
-            raise edited_by_hook()
+            raise direct_edit()
         if isinstance(returned, Rejection):
             context.refuse(node, returned.reason or "unspecified")
             return None
@@ -430,7 +430,7 @@ def _offer(
             context.refuse(node, str(refused))
             return None
     except BaseException as error:
-        blamed = blamed_on(context, hook, node, error)
+        blamed = blamed_on(context, method, node, error)
         if blamed is error:
             raise
         raise blamed from blamed.__cause__
