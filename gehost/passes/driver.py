@@ -215,11 +215,11 @@ class Worklist:
             self._complete = True
             found = [
                 node
-                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
+                for node in self._graph.nodes_of(*self._compiled.root_ops)
                 if node.order > at.order
             ]
         elif self._complete:
-            found = [node for node in made if node.op in self._compiled.anchor_ops]
+            found = [node for node in made if node.op in self._compiled.root_ops]
         else:
             found = [node for new in made for node in self._compiled.reached_from(new)]
         for node in found:
