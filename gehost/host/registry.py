@@ -62,7 +62,9 @@ class PassSpec:
                     object.__setattr__(self, name, operator.index(given))
                 except TypeError:
                     raise VendorError(
-                        f"{self.name}: {name} must be an integer, got {given!r}", where=self.origin
+                        f"{name} must be an integer, got {given!r}",
+                        where=self.origin,
+                        subject=self.name,
                     ) from None
 
 
@@ -103,7 +105,7 @@ class PassRegistry:
                 this stage, or two of its options have the same name.
         """
         check_stage(spec.stage, spec.origin, spec.name)
-        check_options(spec.options, f"{spec.origin}: {spec.name}")
+        check_options(spec.options, spec.name, spec.origin)
         known = self._specs.get(spec.name)
         if known is not None:
             raise VendorError(

@@ -226,7 +226,7 @@ def test_so_is_that_of_a_plugin() -> None:
 
     with pytest.raises(
         VendorError,
-        match="plugin mine .*no hook gehost_pass_faild; did you mean gehost_pass_failed?",
+        match=rf"^{__file__}:\d+: plugin mine: there is no hook gehost_pass_faild; did you mean gehost_pass_failed\?$",
     ):
         Host(HostOptions(plugins=False), [("mine", Plugin())])
 
