@@ -231,7 +231,7 @@ class Executor:
                 return False, answer or "a plugin reports that the target cannot run it"
         return True, "no plugin objects"
 
-    # -- hooks
+    # -- stage hooks
 
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()

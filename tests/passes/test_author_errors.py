@@ -277,8 +277,8 @@ def test_rewrites_that_do_not_grow_the_graph_end_by_themselves(
         def Replacement(self, match: Any) -> Any:
             return unary("Relu", "Neg")
 
-    bound = driver._Bound
-    monkeypatch.setattr(driver, "_Bound", lambda _: bound(0))
+    limit = driver._GrowthLimit
+    monkeypatch.setattr(driver, "_GrowthLimit", lambda _: limit(0))
     ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Neg"] * 15 + ["Relu"] * 15))
     text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t30) {{ {ops} }}"""
     model, record = run_pass(text, Sink)
