@@ -6,7 +6,8 @@ GehostError                      1
 ├── ModelError                   3   the model is at fault
 │   └── UnsupportedModelError    3   this machine's runtime lacks an operator, opset or IR version
 ├── VendorError                  4   a vendor or plugin file is at fault
-│   └── PatternError             4   a pattern is not well-formed
+│   ├── PatternError             4   a pattern is not well-formed
+│   └── PluginError              4   a plugin's hook or importer failed
 ├── PassError                    5   a pass failed while it ran
 └── NumbersDifferError           6   two models that should agree do not
 """
@@ -38,6 +39,8 @@ class GehostError(Exception):
     """
 
     exit_code = 1
+    subject_first = False
+    """True for ``SUBJECT (WHERE): …``, as the pass or plugin is what a reader knows by name."""
 
     def __init__(
         self,
@@ -69,6 +72,8 @@ class GehostError(Exception):
         return f"{text}; {self.hint}" if self.hint else text
 
     def _head(self, where: object | None) -> list[object | None]:
+        if self.subject_first and self.subject is not None and where is not None:
+            return [f"{self.subject} ({where})"]
         return [where, self.subject]
 
 
@@ -106,18 +111,19 @@ class PatternError(VendorError):
     """A pattern or replacement is malformed; names file and line."""
 
 
+class PluginError(VendorError):
+    """A hook or an importer failed while running; names it and its line."""
+
+    subject_first = True
+
+
 class PassError(GehostError):
     """A pass failed while running; names it, its line and the node."""
 
     exit_code = 5
+    subject_first = True
     named = False
-    """True once the message names the pass."""
-
-    def _head(self, where: object | None) -> list[object | None]:
-        """The pass first, then its line: ``PASS (WHERE): …``."""
-        if self.subject is None or where is None:
-            return [where, self.subject]
-        return [f"{self.subject} ({where})"]
+    """True once the error names the pass."""
 
 
 class NumbersDifferError(GehostError):

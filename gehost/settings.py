@@ -90,20 +90,25 @@ class PassOption:
         raise ValueError(f"wanted {_WANTED[self.type]}")
 
 
-def check_options(options: Sequence[PassOption], owner: str) -> None:
+def check_options(options: Sequence[PassOption], owner: str, where: object | None = None) -> None:
     """Check the declared options of a pass or an importer.
 
     Raises:
-        VendorError: an entry is not a ``PassOption``, or two have the same name; the message starts
-            with ``owner``.
+        VendorError: an entry is not a ``PassOption``, or two have the same name; about ``owner``
+            at ``where``.
     """
     names: set[str] = set()
     for option in options:
         if not isinstance(option, PassOption):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise VendorError(f"options must be PassOption objects, got {option!r}", where=owner)
+            raise VendorError(
+                f"options must be PassOption objects, got {option!r}", where=where, subject=owner
+            )
         if option.name in names:
             raise VendorError(
-                f"two options are called {option.name}", where=owner, hint="rename one"
+                f"two options are called {option.name}",
+                where=where,
+                subject=owner,
+                hint="rename one",
             )
         names.add(option.name)
 

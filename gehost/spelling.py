@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 _SIMILAR = 0.85
 """Least similarity of a misspelled name and the intended one."""
-_SIMILAR_HOOK = 0.8
-"""Least similarity for names of hooks, of which a class has few."""
+_SIMILAR_FUNCTION = 0.8
+"""Least similarity for methods of a class or hooks of a file, which are few."""
 _NUMBER = r"v?\d+"
 _SHORT = 5
 """Names shorter than this must be equal but for case: Add and AddN are two names."""
@@ -67,18 +67,18 @@ def is_misspelled(name: str, meant: str) -> bool:
     return sorted(a) == sorted(b) or is_similar(a, b, _SIMILAR)
 
 
-def is_similar(a: str, b: str, least: float = _SIMILAR_HOOK) -> bool:
+def is_similar(a: str, b: str, least: float = _SIMILAR_FUNCTION) -> bool:
     """Whether two names share at least this part of their letters."""
     return difflib.SequenceMatcher(None, a.lower(), b.lower()).ratio() >= least
 
 
-def nearest_hooks(name: str, hooks: Iterable[str]) -> list[str]:
-    """Return the hooks that a public name probably means, best first.
+def nearest_functions(name: str, functions: Iterable[str]) -> list[str]:
+    """Return the functions that a public name probably means, best first.
 
-    The name is one of a class or module.
+    For methods of a class and hooks of a module.
 
     ``meet_requirements`` is ``MeetRequirements``; ``Requirements`` is near, ``Helper`` is not.
     """
-    spelled = {hook.replace("_", "").lower(): hook for hook in sorted(hooks)}
-    found = difflib.get_close_matches(name.replace("_", "").lower(), spelled, 3, _SIMILAR_HOOK)
+    spelled = {each.replace("_", "").lower(): each for each in sorted(functions)}
+    found = difflib.get_close_matches(name.replace("_", "").lower(), spelled, 3, _SIMILAR_FUNCTION)
     return [spelled[each] for each in found]

@@ -24,6 +24,7 @@ from gehost.host.report import Report
 from gehost.host.vendors import vendor_directories
 from gehost.ir.graph import Graph, Value
 from gehost.ir.model import Model
+from gehost.location import SourceLocation
 from gehost.options import HostOptions
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
@@ -299,7 +300,10 @@ def _spec(cls: PassClass) -> PassSpec:
     except (OSError, TypeError):  # a class of a notebook or an interactive session
         file = "<interactive>"
     unmarked = PassRegistration(
-        cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, file, 1
+        cls.__name__,
+        CustomPassStage.kAfterInferShape,
+        cls.__module__,
+        SourceLocation(file, 1),
     )
     return pass_spec(cls, mark_of(cls) or unmarked)
 

@@ -297,23 +297,23 @@ class Failing(PatternFusionPass):
     def Replacement(self, match: Any) -> Any:
         self._fail("Replacement")
 
-    def _fail(self, hook: str) -> None:
-        if hook == self.failing:
-            raise ValueError(f"{hook} is broken")
+    def _fail(self, method: str) -> None:
+        if method == self.failing:
+            raise ValueError(f"{method} is broken")
 
 
 RELU = HEADER + "g (float[2] a) => (float[2] y) { [here] y = Relu(a) }"
 
 
 @pytest.mark.parametrize(
-    ("hook", "at"),
+    ("method", "at"),
     [("Patterns", ""), ("MeetRequirements", ' at node "here"'), ("Replacement", ' at node "here"')],
 )
-def test_an_error_in_any_hook_fails_the_compile_with_pass_file_line_and_node(hook, at):
-    rule = type("Failing", (Failing,), {"failing": hook, "__module__": __name__})
+def test_an_error_in_any_method_fails_the_compile_with_pass_file_line_and_node(method, at):
+    rule = type("Failing", (Failing,), {"failing": method, "__module__": __name__})
     with pytest.raises(
         PassError,
-        match=rf"^Failing \({__file__}:\d+\): {hook}{at}.*: ValueError: {hook} is broken$",
+        match=rf"^Failing \({__file__}:\d+\): {method}{at}.*: ValueError: {method} is broken$",
     ):
         run_pass(RELU, rule)
 

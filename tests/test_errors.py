@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from gehost import errors
-from gehost.errors import GehostError, PassError, VendorError, deepest_line, described, one_line
+from gehost.errors import (
+    GehostError,
+    PassError,
+    PluginError,
+    VendorError,
+    deepest_line,
+    described,
+    one_line,
+)
 from gehost.location import SourceLocation
 
 HERE = __file__
@@ -40,6 +48,7 @@ def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
         "UnsupportedModelError": 3,
         "VendorError": 4,
         "PatternError": 4,
+        "PluginError": 4,
         "PassError": 5,
         "NumbersDifferError": 6,
     }
@@ -76,8 +85,9 @@ def test_an_error_is_put_together_from_its_parts() -> None:
     assert (str(copy), copy.where) == (str(error), at)
 
 
-def test_the_error_of_a_pass_begins_with_its_name() -> None:
+def test_the_error_of_a_pass_or_plugin_begins_with_its_name() -> None:
     at = SourceLocation("v/p.py", 7)
+    assert str(PluginError("no", where=at, subject="plugin p")) == "plugin p (v/p.py:7): no"
     assert str(PassError("Run: no", where=at, subject="P")) == "P (v/p.py:7): Run: no"
     assert described(PassError("no", where=at), known="v/p.py:7") == "no"
 

@@ -78,9 +78,9 @@ def test_a_wrong_declaration_is_refused(name: Any, kind: Any, default: Any, told
 
 def test_what_is_declared_is_checked_with_its_owner() -> None:
     with pytest.raises(VendorError, match=r"^a.py:1: P: two options are called most; rename one$"):
-        check_options([OPTIONS[1], OPTIONS[1]], "a.py:1: P")
+        check_options([OPTIONS[1], OPTIONS[1]], "P", "a.py:1")
     with pytest.raises(VendorError, match=r"^a.py:1: P: options must be PassOption objects, got"):
-        check_options(["most"], "a.py:1: P")  # type: ignore[list-item]
+        check_options(["most"], "P", "a.py:1")  # type: ignore[list-item]
 
 
 def test_values_are_what_is_set_else_the_defaults() -> None:
@@ -146,7 +146,7 @@ def test_a_run_reads_its_options(vendors: Any) -> None:
         assert report.passes[0].message.endswith(told)
 
 
-def test_the_hooks_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
+def test_the_methods_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
     vendors.write("acme/a.py", MATCHING)
     (off,) = vendors.host().run(MODEL)[1].passes
     assert (off.replaced, dict(off.rejected)) == (0, {"off": 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gehost.spelling import counted, hint, is_misspelled, nearest, nearest_hooks
+from gehost.spelling import counted, hint, is_misspelled, nearest, nearest_functions
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_slips_and_other_names(name, meant, is_slip):
     assert is_misspelled(name, meant) is is_slip
 
 
-def test_hooks_are_few():
-    hooks = ["MeetRequirements", "Patterns", "Replacement"]
-    assert nearest_hooks("meet_requirement", hooks) == ["MeetRequirements"]
-    assert nearest_hooks("Requirements", hooks) == ["MeetRequirements"]
-    assert nearest_hooks("Helper", hooks) == []
+def test_functions_are_few():
+    methods = ["MeetRequirements", "Patterns", "Replacement"]
+    assert nearest_functions("meet_requirement", methods) == ["MeetRequirements"]
+    assert nearest_functions("Requirements", methods) == ["MeetRequirements"]
+    assert nearest_functions("Helper", methods) == []
 
 
 def test_counts():

@@ -245,7 +245,7 @@ def test_run_pass_takes_a_class_as_it_is_registered() -> None:
     )
 
 
-def test_run_pass_refuses_a_class_that_lacks_a_hook() -> None:
+def test_run_pass_refuses_a_class_that_lacks_a_method() -> None:
     class Half(DecomposePass):
         pass
 

@@ -359,7 +359,7 @@ class EsGraph:
             elif operand is None:
                 operands.append(None)
             else:
-                array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
+                array = as_array(operand, origin, f"input {slot} of {ops[0]}")
                 operands.append(EsTensor(EsConst(self.draft, array, origin, literal=True)))
         node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots, bare=bare)
         self.nodes.append(node)
@@ -469,7 +469,7 @@ class EsGraphBuilder:
         known = (
             None
             if dtype is None
-            else element_type(dtype, f"{origin}: input {index} of {self.name!r}")
+            else element_type(dtype, origin, f"input {index} of {self.name!r}")
         )
         return self._graph.add_input(
             EsInput(
@@ -527,9 +527,9 @@ class EsGraphBuilder:
                 raise PatternError(
                     f"constant: a tolerance must be a number >= 0, got {tolerance!r}", where=origin
                 )
-        array = as_array(value, f"{origin}: constant")
+        array = as_array(value, origin, "constant")
         if dtype is not None:
-            wanted = element_type(dtype, f"{origin}: constant")
+            wanted = element_type(dtype, origin, "constant")
             cast = in_dtype(array, wanted.numpy)
             if cast is None:
                 raise PatternError(f"constant: {wanted.name} cannot hold {value!r}", where=origin)
@@ -591,41 +591,45 @@ class EsGraphBuilder:
 _PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, type(None)})
 
 
-def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
+def as_array(value: Any, where: SourceLocation, subject: str) -> np.ndarray[Any, Any]:
     """Convert a number, a list or an array to an array.
 
     Raises:
-        PatternError: it is none of these, or ONNX lacks the element type; the message begins
-            with ``what``.
+        PatternError: it is none of these, or ONNX lacks the element type.
     """
     wanted = "wanted a tensor, a number or a list of numbers, got"
     try:
         array = np.asarray(value)
     except ValueError as error:
         if isinstance(value, TensorType):  # a tuple, which numpy treats as rows
-            raise PatternError(f"{wanted} TensorType", where=what) from error
+            raise PatternError(f"{wanted} TensorType", where=where, subject=subject) from error
         raise PatternError(
-            "its rows differ in length", where=what, hint="give a list that is as long in every row"
+            "its rows differ in length",
+            where=where,
+            subject=subject,
+            hint="give a list that is as long in every row",
         ) from error
     try:
         known = array.dtype.kind not in "OSU" and tensors.elem_type(array.dtype)
     except TypeError:
         known = False
     if not known:
-        raise PatternError(f"{wanted} {type(value).__name__}", where=what)
+        raise PatternError(f"{wanted} {type(value).__name__}", where=where, subject=subject)
     return array
 
 
-def element_type(given: Any, what: str) -> DataType:
+def element_type(given: Any, where: SourceLocation, subject: str) -> DataType:
     """Return a ``DataType``, given also as ONNX's number (``TensorProto.FLOAT``).
 
     Raises:
-        PatternError: it is neither; the message begins with ``what``.
+        PatternError: it is neither.
     """
     try:
         return DataType(given)
     except ValueError as error:
-        raise PatternError(f"wanted a DataType, got {given!r}", where=what) from error
+        raise PatternError(
+            f"wanted a DataType, got {given!r}", where=where, subject=subject
+        ) from error
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

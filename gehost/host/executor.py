@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from gehost.errors import GehostError, ModelError, PassError, VendorError, described
+from gehost.errors import GehostError, PassError, VendorError, described
 from gehost.host.containment import (
     contained,
     process_state_restored,
@@ -88,7 +88,7 @@ class Executor:
         """Call a hook that may only read the graph.
 
         Raises:
-            VendorError: the hook failed or changed the graph, and ``keep_going`` is off.
+            PluginError: the hook failed or changed the graph, and ``keep_going`` is off.
         """
         for hook in self._plugins.each(name):
             mark, start = self._model.mark(), time.perf_counter()
@@ -96,9 +96,7 @@ class Executor:
                 with contained(hook):
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
-                    raise VendorError(
-                        f"plugin {hook.plugin}: {name} edited the graph; this hook is read-only"
-                    )
+                    raise hook.edited()
             except VendorError as error:
                 self._undo(mark, error)
                 self._go_on_or_raise(error)
@@ -123,7 +121,7 @@ class Executor:
                 self._call(spec, record, before_author_code)
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
-                self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
+                self._check("it left an invalid graph", spec.origin, spec.name)
                 self._record_provenance(mark, Author(spec.name, spec.vendor))
             if record.status == "done" and not changed:
                 record.status = "not changed"
@@ -201,13 +199,12 @@ class Executor:
         if isinstance(instance, PatternFusionPass) and instance.end_compile():
             self._reusable[spec.name] = instance
 
-    def _check(self, what: str) -> None:
+    def _check(self, problem: str, where: object | None, subject: str) -> None:
+        """Raise ``PassError`` with ``problem`` and its details if the graph is invalid."""
         try:
             self._model.check()
         except Exception as error:  # a corrupted index may raise anything
-            failure = PassError(
-                error if isinstance(error, ModelError) else described(error), where=what
-            )
+            failure = PassError(f"{problem}: {described(error)}", where=where, subject=subject)
             failure.named = True
             raise failure from error
 
@@ -234,7 +231,7 @@ class Executor:
                 return False, answer or "a plugin reports that the target cannot run it"
         return True, "no plugin objects"
 
-    # -- hooks
+    # -- stage hooks
 
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()
@@ -242,14 +239,15 @@ class Executor:
             with process_state_restored():
                 hook(graph=self._model.graph, context=self._context)
             if self._model.mark() > mark:
-                self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
+                self._check(f"{hook.name} left an invalid graph", hook.origin, hook.subject)
                 self._context.hook_edits.append((hook.name, hook.plugin))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it becomes a PassError that names the plugin
-            failure = PassError(
-                str(error) if isinstance(error, PassError) and error.named else hook.message(error)
-            )
+            if isinstance(error, PassError) and error.named:
+                failure = _pass_error(error)
+            else:
+                failure = _pass_error(hook.failure(error))
             failure.__cause__ = error
             self._undo(mark, failure)
             self.notify("gehost_pass_failed", spec=None, error=failure)
@@ -261,15 +259,22 @@ class Executor:
             self._model.undo(mark)
             self._model.check()
         except Exception as error:  # noqa: BLE001 - the code called Model.flush, save or commit, or bypassed the Graph's methods
-            message = described(error)
-            raise PassError(
-                f"{failure}; its edits cannot be undone, so the compile stops: {message}"
-            ) from failure
+            stopped = _pass_error(failure)
+            reason = f"its edits cannot be undone, so the compile stops: {described(error)}"
+            stopped.hint = f"{failure.hint}; {reason}" if failure.hint else reason
+            raise stopped from failure
 
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:
             raise error
         self._context.report.keep_going(str(error), error.exit_code)
+
+
+def _pass_error(error: GehostError) -> PassError:
+    """Return the ``PassError`` with the parts of another error, which names its author."""
+    failure = PassError(error.message, where=error.where, subject=error.subject, hint=error.hint)
+    failure.named = True
+    return failure
 
 
 class _Observer:
@@ -311,10 +316,6 @@ class _Observer:
                 with contained(hook):
                     hook(**arguments)
                 if self._model.mark() != mark:
-                    raise VendorError(
-                        f"plugin {hook.plugin}: {name} edited the graph; this hook is read-only"
-                    )
+                    raise hook.edited()
             except VendorError as error:
-                failure = PassError(str(error))
-                failure.named = True
-                raise failure from error
+                raise _pass_error(error) from error

@@ -19,8 +19,8 @@ from gehost.passes.base import (
     DecomposePass,
     FusionBasePass,
     PatternFusionPass,
-    missing_hooks,
-    misspelled_hook,
+    missing_methods,
+    misspelled_method,
 )
 from gehost.passes.registration import MARKED, PassRegistration, mark_of
 
@@ -52,7 +52,7 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
                 and issubclass(found, FusionBasePass)
                 and found.__module__ == part.__name__
                 and mark_of(found) is None
-                and (not missing_hooks(found) or misspelled_hook(found, _BASES) is not None)
+                and (not missing_methods(found) or misspelled_method(found, _BASES) is not None)
             ):
                 registry.suspect(found, _MARK)
 
@@ -84,12 +84,12 @@ def pass_spec(cls: type[FusionBasePass], mark: PassRegistration) -> PassSpec:
     """The registration of a marked class.
 
     Raises:
-        VendorError: the class does not define a hook that it must, or misspells one.
+        VendorError: the class does not define a method that it must, or misspells one.
     """
-    misspelled = misspelled_hook(cls, _BASES)
+    misspelled = misspelled_method(cls, _BASES)
     if misspelled is not None:
         raise VendorError(misspelled, where=mark.origin)
-    missing = missing_hooks(cls)
+    missing = missing_methods(cls)
     if missing:
         raise VendorError(
             f"{cls.__name__} does not define {' and '.join(missing)}", where=mark.origin

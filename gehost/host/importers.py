@@ -7,7 +7,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import onnx
 
-from gehost.errors import GehostError, ModelError, OutputError, VendorError, deepest_line, described
+from gehost.errors import (
+    GehostError,
+    ModelError,
+    OutputError,
+    PluginError,
+    VendorError,
+    deepest_line,
+    described,
+)
 from gehost.ir.model import Model
 from gehost.settings import (
     NO_OPTIONS,
@@ -58,7 +66,8 @@ class ImporterRegistry:
         """
         if not suffix.startswith(".") or suffix.endswith(".onnx"):
             raise VendorError(
-                f'importer {_named(importer)}: suffix "{suffix}" cannot be registered',
+                f'suffix "{suffix}" cannot be registered',
+                subject=f"importer {_named(importer)}",
                 hint='wanted a dot and a name other than onnx, as in ".hlo"',
             )
         known = self._entries.get(suffix)
@@ -116,7 +125,7 @@ class ImporterRegistry:
         Raises:
             ModelError: the file cannot be read or is not a valid model.
             UsageError: a setting does not have the type of its option.
-            VendorError: an importer failed with an error that is not gehost's.
+            PluginError: an importer failed with an error that is not gehost's.
         """
         entry = self._find(path)
         if entry is None:
@@ -144,9 +153,10 @@ class ImporterRegistry:
                 if hasattr(importer, "__code__")
                 else None
             )
-            raise VendorError(
-                f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: "
-                f"{described(error)}",
+            raise PluginError(
+                f"{path}: {described(error, known=where)}",
+                where=where,
+                subject=f"importer {_named(importer)}",
                 hint=hint,
             ) from error
         return Model(proto, path=path)

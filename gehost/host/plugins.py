@@ -14,9 +14,10 @@ from typing import Any
 
 import pluggy
 
-from gehost.errors import GehostError, VendorError, deepest_line, described
+from gehost.errors import GehostError, PluginError, VendorError, deepest_line, described
 from gehost.host import hookspecs
-from gehost.spelling import is_misspelled, nearest_hooks
+from gehost.location import SourceLocation
+from gehost.spelling import is_misspelled, nearest_functions
 
 GROUP = "gehost"
 
@@ -48,17 +49,36 @@ class Hook:
             *[arguments[name] for name in self.implementation.argnames]
         )
 
-    def message(self, error: BaseException) -> str:
-        """Return a message with plugin, file and line for a call's exception."""
+    @property
+    def subject(self) -> str:
+        return f"plugin {self.plugin}"
+
+    @property
+    def origin(self) -> SourceLocation | None:
+        """The line of its function, None for a callable without one."""
         code = getattr(self.implementation.function, "__code__", None)
-        where = deepest_line(error, code.co_filename) if code is not None else None
-        return (
-            f"plugin {self.plugin}{f' ({where})' if where else ''}: {self.name}: {described(error)}"
+        return None if code is None else SourceLocation(code.co_filename, code.co_firstlineno)
+
+    def failure(self, error: BaseException) -> PluginError:
+        """Return the error for a call's exception, at the line that raised it."""
+        origin = self.origin
+        where = deepest_line(error, origin.path) if origin is not None else None
+        return PluginError(
+            f"{self.name}: {described(error, known=where)}", where=where, subject=self.subject
+        )
+
+    def edited(self) -> PluginError:
+        """Return the error for an edit of the graph by a hook that may only read it."""
+        return PluginError(
+            f"{self.name} edited the graph",
+            where=self.origin,
+            subject=self.subject,
+            hint="this hook is read-only",
         )
 
     @contextmanager
     def blamed(self) -> Generator[None]:
-        """Turn foreign exceptions into a ``VendorError`` that names the plugin.
+        """Turn foreign exceptions into a ``PluginError`` that names the plugin.
 
         Exceptions of gehost pass unchanged.
         """
@@ -67,7 +87,7 @@ class Hook:
         except (GehostError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise VendorError(self.message(error)) from error
+            raise self.failure(error) from error
 
 
 class _Manager(pluggy.PluginManager):
@@ -116,11 +136,12 @@ class Plugins:
         path: str | None = (
             getattr(plugin, "__file__", None) if isinstance(plugin, ModuleType) else None
         )
-        what = f"{path}: plugin {name}" if path else f"plugin {name}"
+        subject = f"plugin {name}"
         if manager.has_plugin(name) or manager.is_registered(plugin):
             raise VendorError(
                 "two plugins have this name, or one was given twice",
-                where=what,
+                where=path,
+                subject=subject,
                 hint="remove one",
             )
         try:
@@ -130,12 +151,13 @@ class Plugins:
             raise VendorError(
                 f"{' '.join(str(error).split())}{_did_you_mean(plugin)}; gehost/host/hookspecs.py "
                 "lists the hooks",
-                where=what,
+                where=path,
+                subject=subject,
             ) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # pluggy inspects every member of the plugin
-            raise VendorError(described(error), where=what) from error
+            raise VendorError(described(error), where=path, subject=subject) from error
         for caller in manager.get_hookcallers(plugin) or ():
             if any(
                 found.wrapper or found.hookwrapper
@@ -145,7 +167,8 @@ class Plugins:
                 raise VendorError(
                     f"{caller.name} is a hook wrapper, which gehost does not support; write a "
                     "plain hook",
-                    where=what,
+                    where=path,
+                    subject=subject,
                 )
         for hook in hookspecs.HOOKS:
             if (
@@ -153,13 +176,18 @@ class Plugins:
                 and manager.parse_hookimpl_opts(plugin, hook) is None
             ):
                 raise VendorError(
-                    f"{hook} is not marked", where=what, hint="put @gehost.hookimpl above it"
+                    f"{hook} is not marked",
+                    where=path,
+                    subject=subject,
+                    hint="put @gehost.hookimpl above it",
                 )
 
         for given, found in _functions_of(plugin):
             if _is_like_hook(given):
                 raise VendorError(
-                    f"{what} (line {found.__code__.co_firstlineno}): there is no hook {given}",
+                    f"there is no hook {given}",
+                    where=SourceLocation(found.__code__.co_filename, found.__code__.co_firstlineno),
+                    subject=subject,
                     hint=f"did you mean {_hooks_meant(given)[0]}?",
                 )
 
@@ -176,7 +204,7 @@ class Plugins:
         """Call every implementation; return the results that are not None.
 
         Raises:
-            GehostError: raised by a plugin; other exceptions become a ``VendorError`` that names
+            GehostError: raised by a plugin; other exceptions become a ``PluginError`` that names
                 the plugin.
         """
         answers: list[Any] = []
@@ -205,7 +233,7 @@ def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
 def _hooks_meant(name: str) -> list[str]:
     """Return the hooks that a misspelled name most likely means, best first."""
     full = f"{GROUP}_{name}"
-    return [full] if full in hookspecs.HOOKS else nearest_hooks(name, hookspecs.HOOKS)
+    return [full] if full in hookspecs.HOOKS else nearest_functions(name, hookspecs.HOOKS)
 
 
 def _is_like_hook(name: str) -> bool:

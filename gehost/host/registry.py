@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gehost.errors import VendorError
 from gehost.ir.graph import Graph
 from gehost.location import SourceLocation
-from gehost.passes.base import misspelled_hook
+from gehost.passes.base import misspelled_method
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage
 from gehost.settings import PassOption, check_options
@@ -62,7 +62,9 @@ class PassSpec:
                     object.__setattr__(self, name, operator.index(given))
                 except TypeError:
                     raise VendorError(
-                        f"{self.name}: {name} must be an integer, got {given!r}", where=self.origin
+                        f"{name} must be an integer, got {given!r}",
+                        where=self.origin,
+                        subject=self.name,
                     ) from None
 
 
@@ -103,7 +105,7 @@ class PassRegistry:
                 this stage, or two of its options have the same name.
         """
         check_stage(spec.stage, spec.origin, spec.name)
-        check_options(spec.options, f"{spec.origin}: {spec.name}")
+        check_options(spec.options, spec.name, spec.origin)
         known = self._specs.get(spec.name)
         if known is not None:
             raise VendorError(
@@ -117,21 +119,21 @@ class PassRegistry:
             else replace(spec, vendor=self._vendor, from_plugin=self._from_plugin)
         )
 
-    def check_hooks(
-        self, cls: type, bases: Sequence[type], not_hooks: Collection[str], origin: object
+    def check_method_names(
+        self, cls: type, bases: Sequence[type], reserved: Collection[str], origin: object
     ) -> None:
-        """Refuse a class with a public name close to ``bases``' hooks.
+        """Refuse a class with a public name close to ``bases``' methods.
 
         Args:
             cls: the class.
-            bases: of the style; their attributes are hooks, except those in ``not_hooks``.
-            not_hooks: attributes that authors must not define.
+            bases: of the style; their attributes are the methods to define, except ``reserved``.
+            reserved: attributes that authors must not define.
             origin: source location of the class.
 
         Raises:
-            VendorError: names the hook that was probably meant.
+            VendorError: names the method that was probably meant.
         """
-        problem = misspelled_hook(cls, bases, not_hooks)
+        problem = misspelled_method(cls, bases, reserved)
         if problem is not None:
             raise VendorError(problem, where=origin)
 

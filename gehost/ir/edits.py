@@ -166,12 +166,12 @@ def _undo_new_value(value: Value, remade: bool) -> None:
         graph.remade.discard(value.name)
 
 
-def release(value: Value, spare: Value) -> None:
-    """Make the producer of ``value`` define ``spare`` instead."""
+def release(value: Value, substitute: Value) -> None:
+    """Separate ``value`` from its producer, which then defines ``substitute``."""
     node, slot = value.producer, value.index
     assert node is not None
     value.graph.model.journal.record(_put_output, node, slot, value)
-    _put_output(node, slot, spare)
+    _put_output(node, slot, substitute)
 
 
 def _put_output(node: Node, slot: int, value: Value) -> None:

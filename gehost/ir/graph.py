@@ -379,10 +379,10 @@ class Graph:
 
         Returns the unused value that the producer defines instead.
         """
-        spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
-        spare.known_type = value.known_type
-        edits.release(value, spare)
-        return spare
+        substitute = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
+        substitute.known_type = value.known_type
+        edits.release(value, substitute)
+        return substitute
 
     def set_attribute(self, node: Node, name: str, value: Any) -> None:
         """Set an attribute; None removes it.

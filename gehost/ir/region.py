@@ -165,7 +165,7 @@ class Region:
 
     @property
     def anchor(self) -> Node:
-        """The node after which all inputs are computed.
+        """The insertion point: all inputs are computed by the end of this node.
 
         It is ``last``, or the producer of an input: those of a region that a pass delimits itself
         may come later than its nodes.

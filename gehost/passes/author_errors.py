@@ -12,33 +12,37 @@ from gehost.passes.context import CustomPassContext
 
 
 @contextmanager
-def author_errors(context: CustomPassContext, hook: str, *, edits: bool = True) -> Generator[None]:
-    """Turn exceptions of a hook into ``PassError`` with pass, file, line.
+def author_errors(
+    context: CustomPassContext, method: str, *, edits: bool = True
+) -> Generator[None]:
+    """Turn exceptions of a pass's method into ``PassError`` with its line.
 
-    Interrupts pass through. Without ``edits``, a hook that edits the graph itself is an error, too.
+    Interrupts pass through. Without ``edits``, a method that edits the graph itself is an error,
+    too.
     """
     mark = context.model.mark()
     try:
         yield
         if not edits and context.model.mark() != mark:
-            raise edited_by_hook()
+            raise direct_edit()
     except BaseException as error:
-        blamed = blamed_on(context, hook, None, error)
+        blamed = blamed_on(context, method, None, error)
         if blamed is error:
             raise
         raise blamed from blamed.__cause__
 
 
-def edited_by_hook() -> PassError:
+def direct_edit() -> PassError:
+    """Return the error for a method that edited the graph without leave."""
     return PassError("it edited the graph; only the graph returned by Replacement may change it")
 
 
 def blamed_on(
-    context: CustomPassContext, hook: str, node: Node | None, error: BaseException
+    context: CustomPassContext, method: str, node: Node | None, error: BaseException
 ) -> BaseException:
-    """Return the ``PassError`` for a hook's exception, with node and line.
+    """Return the ``PassError`` for an exception of a pass's method.
 
-    The error also has the pass and the file.
+    It names the pass, the file with the line, the method and the node.
 
     Interrupts and errors that name the pass are returned unchanged.
     """
@@ -47,7 +51,7 @@ def blamed_on(
     at = f' at node "{node.label}" ({node.op})' if node is not None else ""
     record = context.record
     where = deepest_line(error, SourceLocation.parse(record.origin).path) or record.origin
-    message = f"{hook}{at}: {described(error, known=where)}"
+    message = f"{method}{at}: {described(error, known=where)}"
     failure = PassError(message, where=where, subject=record.name)
     failure.named = True
     failure.__cause__ = error  # machine code ignores "raise … from"

@@ -16,7 +16,7 @@ from gehost.passes.registration import check_stage, mark_of
 from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.settings import NO_OPTIONS
-from gehost.spelling import nearest_hooks
+from gehost.spelling import nearest_functions
 from gehost.stages import CustomPassStage
 from gehost.status import NOT_CHANGED, SUCCESS, Status
 
@@ -25,7 +25,7 @@ class FusionBasePass:
     """A pass on the whole graph, by ``SubgraphRewriter`` or ``Graph``'s methods."""
 
     kind: ClassVar[str] = "fusion"
-    hooks: ClassVar[tuple[str, ...]] = ("Run",)
+    required_methods: ClassVar[tuple[str, ...]] = ("Run",)
     """Methods that a subclass must define."""
     shape_proven: ClassVar[bool] = False
     """True if the pass itself proves output sizes that the host cannot compare; its rewrites are
@@ -68,7 +68,7 @@ class PatternFusionPass(FusionBasePass):
     """
 
     kind: ClassVar[str] = "pattern"
-    hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
+    required_methods: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
     bottom_up: ClassVar[bool] = False
     """Replace the matches that exist when ``Run`` begins, from outputs to inputs; for passes that
@@ -143,7 +143,7 @@ class DecomposePass(FusionBasePass):
     """Replaces single nodes of given operators by graphs, not visited again."""
 
     kind: ClassVar[str] = "decompose"
-    hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
+    required_methods: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = False
     op_types: Sequence[str] = ()
     """Operators to be replaced; default: those of the registration."""
@@ -174,39 +174,47 @@ class DecomposePass(FusionBasePass):
         return SUCCESS if driver.decompose(self, self.replaced_ops, graph, context) else NOT_CHANGED
 
 
-def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
-    """Return the hooks that a pass class must define and does not."""
+def missing_methods(cls: type[FusionBasePass]) -> list[str]:
+    """Return the methods that a pass class must define and does not."""
     styles = (PatternFusionPass, DecomposePass)
     style = next((base for base in styles if issubclass(cls, base)), FusionBasePass)
-    return [name for name in style.hooks if getattr(cls, name) is getattr(style, name)]
+    return [name for name in style.required_methods if getattr(cls, name) is getattr(style, name)]
 
 
-_HOSTS_OWN = frozenset(
-    {"Stage", "end_compile", "hooks", "kind", "matcher_config", "options", "replaced_ops"}
+_RESERVED = frozenset(
+    {
+        "Stage",
+        "end_compile",
+        "kind",
+        "matcher_config",
+        "options",
+        "replaced_ops",
+        "required_methods",
+    }
 )
-"""Public names of the base classes that are no hooks, and no slips for one."""
+"""Public names of the base classes that authors do not define, nor misspell."""
 
 
-def misspelled_hook(
-    cls: type, bases: Sequence[type], not_hooks: Collection[str] = _HOSTS_OWN
+def misspelled_method(
+    cls: type, bases: Sequence[type], reserved: Collection[str] = _RESERVED
 ) -> str | None:
-    """Describe a public name that probably misspells a hook, or return None.
+    """Describe a public name that probably misspells a method, or return None.
 
-    A hook that the class also defines under its right name is not misspelled.
+    A method that the class also defines under its right name is not misspelled.
 
     Args:
         cls: a class of an author.
         bases: the base classes for passes; the attributes of those that ``cls`` derives from are
-            its hooks.
-        not_hooks: attributes of the bases that authors must not define.
+            the methods to define.
+        reserved: attributes of the bases that authors must not define.
     """
     inherited = [base for base in bases if issubclass(cls, base)]
-    hooks = {name for base in inherited for name in vars(base) if not name.startswith("_")}
+    methods = {name for base in inherited for name in vars(base) if not name.startswith("_")}
     own = [base for base in cls.__mro__ if not any(issubclass(known, base) for known in inherited)]
-    missing = hooks.difference(not_hooks, *(vars(base) for base in own))
+    missing = methods.difference(reserved, *(vars(base) for base in own))
     for base in reversed(own):
         for name in vars(base):
-            if not name.startswith("_") and name not in hooks:
-                for meant in nearest_hooks(name, missing):
+            if not name.startswith("_") and name not in methods:
+                for meant in nearest_functions(name, missing):
                     return f"{base.__name__} defines {name}; did you mean {meant}?"
     return None

@@ -139,7 +139,7 @@ class CustomPassContext:
         self.options = options
         """The pass's options by name, each of its declared type."""
         self.matched: MatchResult | Node | None = None
-        """The match or node of the current hook call."""
+        """The match or node for which ``MeetRequirements`` or ``Replacement`` runs."""
         self._made: list[Node] = []
         self._error = ""
 
@@ -204,12 +204,12 @@ class CustomPassContext:
                 subject="context.replace",
             )
         self.record.matched += 1
-        anchor = region.outputs[0].producer
-        assert anchor is not None
+        root = region.outputs[0].producer
+        assert root is not None
         try:
             return self.rewrite(region, graph, shape_proven=self.shape_proven).nodes
         except Refused as refused:
-            self.refuse(anchor, str(refused))
+            self.refuse(root, str(refused))
             return Rejection(str(refused))
 
     def rewrite(self, region: Region, replacement: EsGraph, *, shape_proven: bool) -> Replaced:

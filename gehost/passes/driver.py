@@ -20,7 +20,7 @@ from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ops import OpRegistry
-from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
+from gehost.passes.author_errors import author_errors, blamed_on, direct_edit
 from gehost.passes.context import CustomPassContext
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult, Rejection
@@ -140,13 +140,13 @@ class PatternRules:
         """Apply the rules in order to a graph; return the rewrites' number.
 
         Raises:
-            PassError: an author's hook failed, or the pass grew the graph more than 1000 times
+            PassError: a method of the pass failed, or the pass grew the graph more than 1000 times
                 plus 10 per node.
         """
-        bound = _Bound(10 * len(graph) + 1000)
+        limit = _GrowthLimit(10 * len(graph) + 1000)
         count = 0
         for runner in self._runners:
-            count += runner.apply(graph, bound)
+            count += runner.apply(graph, limit)
         return count
 
 
@@ -160,7 +160,7 @@ def _listed(returned: Any, kind: str) -> list[Any]:
     return listed
 
 
-class _Bound:
+class _GrowthLimit:
     """Limit of a pass's rewrites that grow the graph from its own new nodes, per graph.
 
     Others end by themselves, or at ``MAX_GENERATIONS`` of ``rewrite/replace.py``.
@@ -173,7 +173,7 @@ class _Bound:
     def count(self, node: Node, made: Sequence[Node], growth: int) -> None:
         """Count a rewrite at ``node`` that added ``growth`` nodes.
 
-        Rewrites of original nodes, which are finite, are free.
+        Rewrites of original nodes are not counted, as there are finitely many.
 
         Raises:
             PassError: there were too many.
@@ -215,11 +215,11 @@ class Worklist:
             self._complete = True
             found = [
                 node
-                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
+                for node in self._graph.nodes_of(*self._compiled.root_ops)
                 if node.order > at.order
             ]
         elif self._complete:
-            found = [node for node in made if node.op in self._compiled.anchor_ops]
+            found = [node for node in made if node.op in self._compiled.root_ops]
         else:
             found = [node for new in made for node in self._compiled.reached_from(new)]
         for node in found:
@@ -275,7 +275,7 @@ class _RuleRunner:
         self._rule = rule
         self._context = context
 
-    def apply(self, graph: Graph, bound: _Bound) -> int:
+    def apply(self, graph: Graph, growth: _GrowthLimit) -> int:
         observer = self._context.observer
         if observer is not None and observer.watches_rules:
             with author_errors(self._context, "Patterns"):
@@ -295,7 +295,7 @@ class _RuleRunner:
             except PassError as error:  # of an author's condition; it names the node
                 raise blamed_on(context, "Patterns", None, error) from error
             if binding is None:
-                # readers outside the match kept it from being replaced: a later rewrite may
+                # users outside the match kept it from being replaced: a later rewrite may
                 # remove them
                 for value in dict.fromkeys(blocking):
                     blocked.setdefault(value, []).append(node)
@@ -310,11 +310,11 @@ class _RuleRunner:
                     if value is not None
                 )
             size = len(graph)
-            replaced = _offer(context, owner, match, node, _at_match)
+            replaced = _offer(context, owner, match, node, _region_of_match)
             if replaced is None:
                 continue
             count += 1
-            bound.count(node, replaced.nodes, len(graph) - size)
+            growth.count(node, replaced.nodes, len(graph) - size)
             worklist.extend(replaced.nodes, node, rewired=replaced.rewired)
             if blocked:
                 for value in read & blocked.keys():
@@ -323,7 +323,8 @@ class _RuleRunner:
         return count
 
 
-def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
+def _region_of_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
+    """Return the matched region, and its replacement with its names checked."""
     match.check_names(replacement)
     return match.region(), replacement
 
@@ -336,7 +337,7 @@ def decompose(
     Returns the number of rewrites.
 
     Raises:
-        PassError: an author's hook failed, or the operators are missing or unknown.
+        PassError: a method of the pass failed, or the operators are missing or unknown.
     """
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
@@ -358,12 +359,12 @@ def decompose(
     for node in graph.nodes_of(*names):
         if context.limit.reached:
             break
-        if _offer(context, owner, node, node, _at_node) is not None:
+        if _offer(context, owner, node, node, _region_of_node) is not None:
             count += 1
     return count
 
 
-def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
+def _region_of_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     """Return the node as a region, and its replacement.
 
     The replacement loses the outputs that the node lacks.
@@ -388,7 +389,7 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     return Region(node.graph, inputs, outputs, [node]), replacement
 
 
-# calling authors' hooks
+# calling the methods of a pass
 
 
 def _offer(
@@ -396,41 +397,42 @@ def _offer(
     owner: _Author,
     matched: _Matched,
     node: Node,
-    place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
+    region_of: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
 ) -> Replaced | None:
-    """Offer a match to its author and replace it.
+    """Ask the pass about a match or node at ``node``, and replace it.
 
-    Returns None if it was refused.
+    ``region_of`` returns the region to replace, and the replacement fitted to it. Returns None if
+    the match was refused.
 
     Raises:
-        PassError: a hook of the author failed, or edited the graph itself.
+        PassError: a method of the pass failed, or edited the graph itself.
     """
     context.record.matched += 1
     context.matched = matched
     journal = context.model.journal
-    mark, hook = journal.mark(), "MeetRequirements"
+    mark, method = journal.mark(), "MeetRequirements"
     try:
         refusal = _refusal(owner.MeetRequirements(matched))
         if journal.mark() != mark:
-            raise edited_by_hook()
+            raise direct_edit()
         if refusal:
             context.refuse(node, refusal)
             return None
-        hook = "Replacement"
+        method = "Replacement"
         returned = owner.Replacement(matched)
         if journal.mark() != mark:
-            raise edited_by_hook()
+            raise direct_edit()
         if isinstance(returned, Rejection):
             context.refuse(node, returned.reason or "unspecified")
             return None
-        region, made = place(matched, as_graph(returned))
+        region, replacement = region_of(matched, as_graph(returned))
         try:
-            return context.rewrite(region, made, shape_proven=owner.shape_proven)
+            return context.rewrite(region, replacement, shape_proven=owner.shape_proven)
         except Refused as refused:
             context.refuse(node, str(refused))
             return None
     except BaseException as error:
-        blamed = blamed_on(context, hook, node, error)
+        blamed = blamed_on(context, method, node, error)
         if blamed is error:
             raise
         raise blamed from blamed.__cause__

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, TypeVar, overload
 
 from gehost.errors import VendorError
+from gehost.location import SourceLocation
 from gehost.passes.base import DecomposePass, FusionBasePass
 from gehost.passes.registration import MARK, MARKED, PassRegistration, check_stage, mark_of
 from gehost.settings import PassOption
@@ -60,7 +61,7 @@ def REG_FUSION_PASS(
     mark = PassRegistration(
         name or "",
         stage,
-        *_place(_caller()),
+        *_module_and_location(_caller()),
         min_opset,
         max_opset,
         default=default,
@@ -131,7 +132,7 @@ def REG_DECOMPOSE_PASS(
     mark = PassRegistration(
         name or "",
         stage,
-        *_place(_caller()),
+        *_module_and_location(_caller()),
         min_opset,
         max_opset,
         tuple(listed),
@@ -152,10 +153,11 @@ def _caller(module: str = "") -> FrameType | None:
     return None
 
 
-def _place(frame: FrameType | None) -> tuple[str, str, int]:
-    """Return module, file and line of a frame."""
+def _module_and_location(frame: FrameType | None) -> tuple[str, SourceLocation]:
+    """Return a frame's module and the line that it runs."""
     assert frame is not None
-    return str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename, frame.f_lineno
+    location = SourceLocation(frame.f_code.co_filename, frame.f_lineno)
+    return str(frame.f_globals.get("__name__", "")), location
 
 
 def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[Any], Any]:
@@ -199,7 +201,7 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
         if frame is None:
             frame = _caller()
         elif mark.module != cls.__module__:
-            own.module, own.path, own.line = _place(frame)
+            own.module, own.location = _module_and_location(frame)
         assert frame is not None
         frame.f_globals.setdefault(MARKED, []).append(cls)
         setattr(cls, MARK, own)

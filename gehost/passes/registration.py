@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gehost.errors import VendorError
+from gehost.location import SourceLocation
 from gehost.settings import PassOption
 from gehost.spelling import hint
 from gehost.stages import RUN_STAGES, CustomPassStage
@@ -24,8 +25,7 @@ class PassRegistration:
     name: str
     stage: CustomPassStage
     module: str
-    path: str
-    line: int
+    location: SourceLocation
     min_opset: int | None = None
     max_opset: int | None = None
     op_types: tuple[Any, ...] = ()
@@ -34,7 +34,8 @@ class PassRegistration:
 
     @property
     def origin(self) -> str:
-        return f"{self.path}:{self.line}"
+        """The location as text, as in ``PassSpec`` and reports."""
+        return str(self.location)
 
 
 def mark_of(cls: type) -> PassRegistration | None:

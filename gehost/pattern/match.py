@@ -249,7 +249,7 @@ class PatternMatcher:
         return why_not(self._compiled.source, node)
 
     def _find(self) -> Iterator[MatchResult]:
-        for node in self._graph.nodes_of(*self._compiled.anchor_ops):
+        for node in self._graph.nodes_of(*self._compiled.root_ops):
             if node.in_graph:
                 binding, _ = self._compiled.match_at(node)
                 if binding is not None:

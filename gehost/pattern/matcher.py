@@ -1,8 +1,9 @@
 """The compiled matcher: a pattern prepared for many nodes.
 
-A match begins at the producer of output 0 and goes up. Steps without a choice are done at once
-(``_Op.straight``); operators with operands in any order, and choices between sub-patterns, wait on
-an agenda and are tried one after another. Each attempt begins with the saved binding.
+A match begins at the root, the producer of output 0, and goes up to the producers of its inputs.
+Producers that leave no choice are bound at once (``_Op.forced``); operators with operands in any
+order, and choices between sub-patterns, wait on an agenda and are tried one after another. Each
+attempt begins with the saved binding.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class CompiledPattern:
         self.source = source
         self._has_choices = source.has_choices
         first = source.tensors[source.outputs[0]]
-        self._anchors = source.leaves(first)
-        anchors = {tensor.producer for tensor in self._anchors}
+        self._root_tensors = source.leaves(first)
+        roots = {tensor.producer for tensor in self._root_tensors}
         # a variant with the operators of captured tensors must bind them
         captured = frozenset([index for index in source.captures if index is not None])
         needed = captured if self._has_choices else source.needed
@@ -84,26 +85,26 @@ class CompiledPattern:
                 source,
                 needed,
                 rivals[frozenset(op.ops)],
-                is_linked=op.index in anchors or len(source.outputs) > 1,
+                is_linked=op.index in roots or len(source.outputs) > 1,
             )
             for op in source.ops
         ]
         for op in self._ops:
-            op.look_up(self._ops)
-        self.anchor_ops: tuple[str, ...] = tuple(
+            op.find_steps_above(self._ops)
+        self.root_ops: tuple[str, ...] = tuple(
             dict.fromkeys(
                 [
                     op
-                    for tensor in self._anchors
+                    for tensor in self._root_tensors
                     if tensor.producer is not None
                     for op in source.ops[tensor.producer].ops
                 ]
             )
         )
-        """The possible operators of the producer of output 0."""
-        self._anchor = None if first.options else self._ops[first.producer or 0]
-        self._roots = None if self._anchor is None else Roots(source, self._anchor.pattern)
-        self._slots = list(dict.fromkeys([tensor.slot for tensor in self._anchors]))
+        """The possible operators of the root."""
+        self._root = None if first.options else self._ops[first.producer or 0]
+        self._roots = None if self._root is None else Roots(source, self._root.pattern)
+        self._slots = list(dict.fromkeys([tensor.slot for tensor in self._root_tensors]))
         self._first = first
         self._must_compare = len(self._slots) > 1 or len(source.outputs) > 1
         self._must_compare |= any(op.commutative for op in source.ops)
@@ -141,24 +142,21 @@ class CompiledPattern:
         self._best: _State | None = None
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
-        """Return nodes that may now produce output 0, in topological order.
+        """Return candidates for the root, in topological order.
 
-        The second result is whether these are all nodes of the operator; if not, a rewrite
-        may add more, see ``reached_from``.
+        The second result is whether these are all nodes of the root's operators; if not, a
+        rewrite may make candidates of others, see ``reached_from``.
         """
         if self._has_choices or self._roots is None:
-            return graph.nodes_of(*self.anchor_ops), True
+            return graph.nodes_of(*self.root_ops), True
         return self._roots.of(graph)
 
     def reached_from(self, node: Node) -> list[Node]:
-        """Return the roots of matches in which ``node``, just added, is the newest node.
-
-        A root produces output 0.
-        """
+        """Return candidates of matches in which ``node``, just added, may take part."""
         return [] if self._roots is None else self._roots.reached_from(node)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
-        """Match with ``node`` as the producer of output 0.
+        """Match with ``node`` as the root.
 
         Returns:
             The first self-contained binding, or None; and the tensors because of which complete
@@ -166,14 +164,14 @@ class CompiledPattern:
             is of the one whose options come first.
         """
         self._blocked = []
-        anchor, roots = self._anchor, self._roots
-        if anchor is not None and node.op not in anchor.names:
+        root, roots = self._root, self._roots
+        if root is not None and node.op not in root.names:
             return None, []
-        if self._has_choices and roots is not None and not roots.is_fed(node):
+        if self._has_choices and roots is not None and not roots.inputs_fit(node):
             return None, []
         binding, found = Binding(node.graph, self.source), False
-        if anchor is not None:
-            found = self._bind(anchor, binding, node, None)
+        if root is not None:
+            found = self._bind(root, binding, node, None)
         else:  # output 0 is a choice
             start = _State(binding)
             for slot in self._slots:
@@ -209,9 +207,9 @@ class CompiledPattern:
 
     def _bind_above(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
         """Continue after ``op`` is bound."""
-        if not op.straight_holds(binding):
+        if not op.bind_forced(binding):
             return False
-        for tensor in op.open:
+        for tensor in op.undecided:
             agenda = (tensor, agenda)
         return self._bind_agenda(binding, agenda)
 
@@ -227,7 +225,7 @@ class CompiledPattern:
                     return self._choose(binding, tensor, value, options, agenda)
                 option = options[0]
                 binding.chosen[tensor.index] = option.number
-                if not holds(option.operand, value, binding):
+                if not bind_operand(option.operand, value, binding):
                     return False
                 agenda = (option.tensor, agenda)
                 continue
@@ -242,9 +240,9 @@ class CompiledPattern:
             assert node is not None
             if op.pattern.commutative:
                 return self._bind(op, binding, node, agenda)
-            if not op.bind(binding, node, node.inputs) or not op.straight_holds(binding):
+            if not op.bind(binding, node, node.inputs) or not op.bind_forced(binding):
                 return False
-            for following in op.open:
+            for following in op.undecided:
                 agenda = (following, agenda)
         return (
             self._finish(binding)
@@ -264,7 +262,7 @@ class CompiledPattern:
         state = _State(binding)
         for option in options:
             binding.chosen[choice.index] = option.number
-            if holds(option.operand, value, binding) and self._bind_agenda(
+            if bind_operand(option.operand, value, binding) and self._bind_agenda(
                 binding, (option.tensor, agenda)
             ):
                 return True
@@ -414,8 +412,9 @@ class _Op:
         is_linked: whether it may be reached in another way than through its output.
 
     Attributes:
-        straight: the steps above it that leave no choice: tensor, output slot, operator.
-        open: the tensors above it that leave a choice, the last one first.
+        forced: the operators above it that leave no choice, each with the tensor and the output
+            slot through which it is reached.
+        undecided: the tensors above it that leave a choice, the last one first.
     """
 
     def __init__(
@@ -430,8 +429,8 @@ class _Op:
         self.pattern = op
         self.index = op.index
         self.names = frozenset(op.ops)
-        self.straight: tuple[tuple[int, int, _Op], ...] = ()
-        self.open: tuple[TensorPattern, ...] = ()
+        self.forced: tuple[tuple[int, int, _Op], ...] = ()
+        self.undecided: tuple[TensorPattern, ...] = ()
         operands = [operand_of(tensor, source) for tensor in op.inputs]
         if op.commutative:  # ``orders`` checks them
             operands = [
@@ -467,9 +466,9 @@ class _Op:
         self._is_checked = bool(op.constraints) or op.exact_attributes is not None
         self._known: dict[Hashable, bool] = {}
 
-    def look_up(self, ops: Sequence[_Op]) -> None:
-        """Find the steps above this operator, depth first, among all of the pattern."""
-        straight: list[tuple[int, int, _Op]] = []
+    def find_steps_above(self, ops: Sequence[_Op]) -> None:
+        """Find the forced and undecided steps above this operator, depth first."""
+        forced: list[tuple[int, int, _Op]] = []
         choices: list[TensorPattern] = []
         seen = {self.index}
         stack = [*reversed(self.pattern.inputs)]
@@ -485,9 +484,9 @@ class _Op:
                     choices.append(tensor)
                     continue
                 seen.add(above.index)
-                straight.append((tensor.index, tensor.slot, above))
+                forced.append((tensor.index, tensor.slot, above))
                 stack.extend(reversed(above.pattern.inputs))
-        self.straight, self.open = tuple(straight), tuple(reversed(choices))
+        self.forced, self.undecided = tuple(forced), tuple(reversed(choices))
 
     def bind(self, binding: Binding, node: Node, inputs: Inputs) -> bool:
         """Bind a node with its outputs, and with inputs in the operands' order.
@@ -506,8 +505,8 @@ class _Op:
         for operand, value in zip(operands, exact):  # noqa: B905 - mypyc makes a loop of this form
             index, producer, _, constrained = operand
             if not constrained and producer < 0 and value is not None and values[index] is None:
-                values[index] = value  # as ``holds`` does, without the call
-            elif not holds(operand, value, binding):
+                values[index] = value  # as ``bind_operand`` does, without the call
+            elif not bind_operand(operand, value, binding):
                 return False
         given = node.outputs
         if node.graph is not binding.graph or (
@@ -550,10 +549,10 @@ class _Op:
                 return False
         return True
 
-    def straight_holds(self, binding: Binding) -> bool:
-        """Bind the operators above that leave no choice."""
+    def bind_forced(self, binding: Binding) -> bool:
+        """Bind the operators above that leave no choice; return whether they fit."""
         values, nodes = binding.values, binding.nodes
-        for index, slot, op in self.straight:
+        for index, slot, op in self.forced:
             if nodes[op.index] is not None:
                 continue
             value = values[index]
@@ -582,10 +581,10 @@ class _Op:
         if count != 2:
             return self._permutations(binding, inputs, ())
         first, second = inputs[0], inputs[1]
-        straight = self._accepts(0, first) and self._accepts(1, second)
+        in_order = self._accepts(0, first) and self._accepts(1, second)
         if not (self._accepts(0, second) and self._accepts(1, first)):
-            return ((first, second),) if straight else ()
-        return ((first, second), (second, first)) if straight else ((second, first),)
+            return ((first, second),) if in_order else ()
+        return ((first, second), (second, first)) if in_order else ((second, first),)
 
     def _permutations(
         self, binding: Binding, inputs: Inputs, taken: tuple[int, ...]
@@ -692,8 +691,8 @@ def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
     return tensor.index, producer, tensor, is_constrained(tensor)
 
 
-def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
-    """Whether ``value`` fits an operand; binds it."""
+def bind_operand(operand: Operand, value: Value | None, binding: Binding) -> bool:
+    """Bind ``value`` to an operand; return whether it fits."""
     index, producer, tensor, constrained = operand
     known = binding.values[index] if index >= 0 else None
     if known is not None:

@@ -12,78 +12,77 @@ _WALK_COST = 2
 """Cost of reaching a candidate, relative to checking one."""
 
 
-class _Way:
-    """A step from an operator of the pattern to a user."""
+class _UserEdge:
+    """The edge of the pattern from an operator to the user that is nearer to the root."""
 
-    __slots__ = ("end", "first", "output", "reader")
+    __slots__ = ("end", "first", "output", "user")
 
-    def __init__(self, output: int, reader: OpPattern, first: int, end: int) -> None:
+    def __init__(self, output: int, user: OpPattern, first: int, end: int) -> None:
         self.output = output
-        self.reader = reader
+        self.user = user
         self.first = first
-        """The output is one of the reader's inputs from ``first`` to before ``end``."""
+        """The output is one of the user's inputs from ``first`` to before ``end``."""
         self.end = end
 
 
 class Roots:
-    """The nodes that may match ``anchor``, the operator that produces output 0."""
+    """The nodes that may match the root, the operator that produces output 0."""
 
-    def __init__(self, source: SourcePattern, anchor: OpPattern) -> None:
+    def __init__(self, source: SourcePattern, root: OpPattern) -> None:
         self._source = source
-        self._anchor = anchor
-        self._ways: dict[int, _Way] = {}
-        """Operator → the first step of a shortest way to the anchor."""
-        waiting = [anchor]
-        for reader in waiting:  # grows during the loop
-            for slot, tensor in enumerate(reader.inputs):
+        self._root = root
+        self._edges: dict[int, _UserEdge] = {}
+        """Operator → the first edge of a shortest path to the root."""
+        waiting = [root]
+        for user in waiting:  # grows during the loop
+            for slot, tensor in enumerate(user.inputs):
                 if tensor is None or tensor is ANY or tensor.producer is None:
                     continue
-                if tensor.producer != anchor.index and tensor.producer not in self._ways:
-                    first, end = (0, len(reader.inputs)) if reader.commutative else (slot, slot + 1)
-                    self._ways[tensor.producer] = _Way(tensor.slot, reader, first, end)
+                if tensor.producer != root.index and tensor.producer not in self._edges:
+                    first, end = (0, len(user.inputs)) if user.commutative else (slot, slot + 1)
+                    self._edges[tensor.producer] = _UserEdge(tensor.slot, user, first, end)
                     waiting.append(source.ops[tensor.producer])
-        self._starts: dict[str, list[OpPattern]] = {}
-        """Operator → starting points of a walk to the anchor."""
+        self._connected: dict[str, list[OpPattern]] = {}
+        """The root and the operators with a path to it, by name of the operator."""
         for op in source.ops:
-            if op is anchor or op.index in self._ways:
+            if op is root or op.index in self._edges:
                 for name in op.ops:
-                    self._starts.setdefault(name, []).append(op)
-        self._feeders: list[tuple[int, int, dict[str, Signature | None]]] = [
+                    self._connected.setdefault(name, []).append(op)
+        self._computed_inputs: list[tuple[int, int, dict[str, Signature | None]]] = [
             (slot, tensor.slot, source.ops[tensor.producer].ops)
-            for slot, tensor in enumerate(anchor.inputs)
-            if not (
-                anchor.commutative or tensor is None or tensor is ANY or tensor.producer is None
-            )
+            for slot, tensor in enumerate(root.inputs)
+            if not (root.commutative or tensor is None or tensor is ANY or tensor.producer is None)
         ]
+        """Computed inputs of the root: slot, output slot of the producer, its operators."""
 
     def of(self, graph: Graph) -> tuple[list[Node], bool]:
         """Return the candidates in a graph now, in topological order.
 
-        The second result is whether they are all nodes of the anchor's operators.
+        The second result is whether they are all nodes of the root's operators.
         """
         counts = [sum(len(graph.by_op.get(name, ())) for name in op.ops) for op in self._source.ops]
         if 0 in counts:
             return [], False
         rarest = min(
-            (self._source.ops[index] for index in self._ways),
+            (self._source.ops[index] for index in self._edges),
             key=lambda op: counts[op.index],
-            default=self._anchor,
+            default=self._root,
         )
-        if counts[rarest.index] * _WALK_COST > counts[self._anchor.index]:
-            rarest = self._anchor
-        if rarest is self._anchor and not self._feeders:
+        if counts[rarest.index] * _WALK_COST > counts[self._root.index]:
+            rarest = self._root
+        if rarest is self._root and not self._computed_inputs:
             return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        found = [node for node in self._walk(nodes, rarest) if self.is_fed(node)]
+        found = [node for node in self._walk(nodes, rarest) if self.inputs_fit(node)]
         return sorted(found, key=by_order), False
 
-    def is_fed(self, node: Node) -> bool:
-        """Whether the anchor's operands come from the right operators.
+    def inputs_fit(self, node: Node) -> bool:
+        """Whether a candidate's inputs come from the right operators.
 
         This quick check rejects most candidates.
         """
         inputs = node.inputs
-        for slot, output, ops in self._feeders:
+        for slot, output, ops in self._computed_inputs:
             value = inputs[slot] if slot < len(inputs) else None
             if (
                 value is None
@@ -95,20 +94,20 @@ class Roots:
         return True
 
     def reached_from(self, node: Node) -> list[Node]:
-        """Return the candidates of matches with ``node`` as the newest."""
+        """Return the candidates of matches in which ``node`` may take part."""
         found: dict[Node, None] = {}
-        for op in self._starts.get(node.op, ()):
+        for op in self._connected.get(node.op, ()):
             found.update(dict.fromkeys(self._walk([node], op)))
         return list(found)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
-        """Return the anchor's nodes that nodes of ``op`` reach.
+        """Return candidates for the root that nodes of ``op`` reach.
 
-        Each step goes from nodes to users of theirs, along ``_ways``.
+        Each step goes from nodes to users of theirs, along ``_edges``.
         """
-        while op is not self._anchor:
-            way = self._ways[op.index]
-            output, ops, first, end = way.output, way.reader.ops, way.first, way.end
+        while op is not self._root:
+            edge = self._edges[op.index]
+            output, ops, first, end = edge.output, edge.user.ops, edge.first, edge.end
             reached: dict[Node, None] = {}
             for node in nodes:
                 value = node.outputs[output] if output < len(node.outputs) else None
@@ -123,5 +122,5 @@ class Roots:
                         continue
                     if value in reader.inputs[first:end]:
                         reached[reader] = None
-            nodes, op = reached, way.reader
+            nodes, op = reached, edge.user
         return nodes

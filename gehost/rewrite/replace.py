@@ -69,7 +69,7 @@ def replace_region(
         if retained:
             removed = [node for node in region.nodes if node not in retained]
         generation = _next_generation(region, removed)
-        insertion = Insertion(session, region, _make_room(region), generation)
+        insertion = Insertion(session, region, _move_early_users(region), generation)
         before: Sequence[NodeState] | None = None
         sources: Sequence[Value] = region.outputs
 
@@ -139,10 +139,8 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
     return generation
 
 
-def _make_room(region: Region) -> Node:
-    """Return the node to insert after.
-
-    Early users of the outputs are moved after it.
+def _move_early_users(region: Region) -> Node:
+    """Move early users of the outputs after the insertion point; return it.
 
     Raises:
         Refused: a matched node, or the producer of an input, is among these users.
@@ -244,11 +242,11 @@ class Outputs:
         ]
         self.rewired = True
         self._check_devices(value)
-        spare = graph.release(value)
+        substitute = graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
                 raise Refused(f'nested: a body of a matched node that stays returns "{value.name}"')
-            graph.set_input(reader, slot, spare)
+            graph.set_input(reader, slot, substitute)
 
     def forward(self, value: Value, source: Value) -> bool:
         """Make the users of a replaced tensor read ``source``.

@@ -36,6 +36,7 @@ class NodeState:
 
 
 def states_of(nodes: Sequence[Node]) -> list[NodeState]:
+    """Return the states of nodes now, for comparison after an edit."""
     return [NodeState(node) for node in nodes]
 
 
@@ -88,7 +89,7 @@ class TypeProof:
         where = f'"{old.name}"'
         before, after = self._named(old, new)
         if old_type is None:
-            old_type = _anonymous(before)
+            old_type = _without_names(before)
         if old_type is None:
             if new_type is None or self._shape_proven:
                 return new_type
@@ -118,6 +119,7 @@ class TypeProof:
         after: ValueType | None,
         where: str,
     ) -> tuple[Dim, ...] | None:
+        """Return the agreed shape; ``before`` and ``after`` have names for unknown sizes."""
         if new is None:
             return old
         if old is None:
@@ -138,6 +140,7 @@ class TypeProof:
         )
 
     def _dim(self, old: Dim, new: Dim, before: Dim, after: Dim, where: str) -> Dim:
+        """Return the agreed size; ``before`` and ``after`` are sizes or their given names."""
         if isinstance(old, int):
             if isinstance(new, int) and new != old:
                 raise Refused(f"shape: {where} was {old}, would be {new}")
@@ -159,16 +162,16 @@ class TypeProof:
     def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
         """Return both sides' types, inferred from inputs whose unknown sizes have names."""
         if self._old_types is None or self._new_types is None:
-            trace = Trace(self._inputs, self._inferrer)
+            numbering = ValueNumbering(self._inputs, self._inferrer)
             self._old_types, self._new_types = (
-                _infer(self._before, trace),
-                _infer(self._after, trace),
+                _infer(self._before, numbering),
+                _infer(self._after, numbering),
             )
         return self._old_types.get(old), self._new_types.get(new)
 
 
-def _infer(steps: Sequence[NodeState], trace: Trace) -> dict[Value, ValueType | None]:
-    side = trace.side()
+def _infer(steps: Sequence[NodeState], numbering: ValueNumbering) -> dict[Value, ValueType | None]:
+    side = numbering.side()
     for step in steps:
         try:
             side.step(step.node, step.inputs, step.outputs)
@@ -183,8 +186,8 @@ def _dims(known: ValueType | None, rank: int) -> tuple[Dim, ...]:
     return (None,) * rank
 
 
-def _anonymous(known: ValueType | None) -> ValueType | None:
-    """Return a type in which invented names are unknown again."""
+def _without_names(known: ValueType | None) -> ValueType | None:
+    """Return a type in which named sizes are unknown again."""
     if isinstance(known, TensorType) and known.shape is not None:
         return TensorType(
             known.dtype, tuple(dim if isinstance(dim, int) else None for dim in known.shape)
@@ -192,12 +195,12 @@ def _anonymous(known: ValueType | None) -> ValueType | None:
     return known
 
 
-# the names of unknown sizes
+# names of unknown sizes: value numbering, as compilers do to find equal computations
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Type, elements (of a small constant) and computation of a tensor."""
+class NumberedTensor:
+    """Type, elements (of a small constant) and value number of a tensor."""
 
     type: ValueType | None
     array: np.ndarray[Any, Any] | None
@@ -205,38 +208,44 @@ class Known:
     """Equal for tensors computed in the same way from the same inputs."""
 
 
-class Trace:
-    """The names that both sides of a rewrite share."""
+class ValueNumbering:
+    """Value numbers of both sides of a rewrite: the matched nodes, the new ones.
+
+    Unknown sizes are named after the number of the tensor that has them first.
+
+    Attributes:
+        given: the inputs of the region.
+    """
 
     def __init__(self, inputs: Sequence[Value | None], inferrer: Inferrer) -> None:
         self.inferrer = inferrer
         self._numbers: dict[Hashable, int] = {}
-        self.given: dict[Value, Known] = {}
+        self.given: dict[Value, NumberedTensor] = {}
         for value in inputs:
             if value is not None and value not in self.given:
                 self.given[value] = self.outer(value)
 
-    def side(self) -> Side:
-        """Return a new, empty side of the rewrite, filled node by node."""
-        return Side(self)
+    def side(self) -> SideInference:
+        """Return the inference of one side, to be fed node by node."""
+        return SideInference(self)
 
     def number(self, computation: Hashable) -> int:
-        """Return the number of a computation; equal computations have equal numbers."""
+        """Return the value number of a computation, the same for equal ones."""
         return self._numbers.setdefault(computation, len(self._numbers))
 
-    def outer(self, value: Value) -> Known:
+    def outer(self, value: Value) -> NumberedTensor:
         """Describe an existing tensor: symbols are kept, other unknown sizes get names."""
         array = small_array(value)
         number = self.number(value if array is None else _content(array))
         known = value.type
         if isinstance(known, TensorType) and known.shape is not None:
-            # marked, so that no symbol of a model equals an invented name
+            # marked, so that no symbol of a model equals a name given here
             named = [f"={dim}" if isinstance(dim, str) else dim for dim in known.shape]
             dims = [f"?{number}.{place}" if dim is None else dim for place, dim in enumerate(named)]
             known = TensorType(known.dtype, tuple(dims))
-        return Known(known, array, number)
+        return NumberedTensor(known, array, number)
 
-    def computed(self, known: ValueType | None, computation: Hashable) -> Known:
+    def computed(self, known: ValueType | None, computation: Hashable) -> NumberedTensor:
         """Describe a computed tensor.
 
         Sizes that inference leaves open are named after the computation.
@@ -245,7 +254,7 @@ class Trace:
         if isinstance(known, TensorType) and known.shape is not None:
             dims = [f"~{number}.{place}" if d is None else d for place, d in enumerate(known.shape)]
             known = TensorType(known.dtype, tuple(dims))
-        return Known(known, None, number)
+        return NumberedTensor(known, None, number)
 
 
 def is_input_size(dim: Dim) -> bool:
@@ -256,12 +265,12 @@ def is_input_size(dim: Dim) -> bool:
     return isinstance(dim, str) and dim.startswith(("=", "?"))
 
 
-class Side:
-    """The tensors of one side of a rewrite."""
+class SideInference:
+    """Infers the matched nodes, or the new ones, and numbers their tensors."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._known: dict[Value, Known] = dict(trace.given)
+    def __init__(self, numbering: ValueNumbering) -> None:
+        self._numbering = numbering
+        self._known: dict[Value, NumberedTensor] = dict(numbering.given)
         self._inside: set[str] = set()
 
     def types(self) -> dict[Value, ValueType | None]:
@@ -276,30 +285,32 @@ class Side:
             InferenceFailed: it does not accept the inputs.
         """
         read = [
-            None if value is None else self._known.get(value) or self._trace.outer(value)
+            None if value is None else self._known.get(value) or self._numbering.outer(value)
             for value in inputs
         ]
         made = self._infer(node.op, node.proto, read, None)
         for value, known in zip(outputs, made, strict=True):
-            if value is not None and value not in self._trace.given:
+            if value is not None and value not in self._numbering.given:
                 self._known[value] = known
 
     def unknown(self, outputs: Sequence[Value | None]) -> None:
         """Mark these values as unknown."""
         self._known.update(
-            (v, Known(None, None, self._trace.number(object()))) for v in outputs if v is not None
+            (v, NumberedTensor(None, None, self._numbering.number(object())))
+            for v in outputs
+            if v is not None
         )
 
     def _infer(
         self,
         op: str,
         proto: onnx.NodeProto,
-        read: Sequence[Known | None],
+        read: Sequence[NumberedTensor | None],
         opsets: dict[str, int] | None,
-    ) -> list[Known]:
+    ) -> list[NumberedTensor]:
         if op == "Identity" and read and read[0] is not None:
             return [read[0]]
-        trace, inferrer = self._trace, self._trace.inferrer
+        numbering, inferrer = self._numbering, self._numbering.inferrer
         types = [None if known is None else known.type for known in read]
         arrays = [None if known is None else known.array for known in read]
         made = inferrer.proto(op, proto, types, arrays, opsets)
@@ -316,19 +327,19 @@ class Side:
             sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute)
         )
         computation = (op, attributes, tuple(numbers))
-        return [trace.computed(known, (computation, slot)) for slot, known in enumerate(made)]
+        return [numbering.computed(known, (computation, slot)) for slot, known in enumerate(made)]
 
     def _walk(
-        self, body: onnx.FunctionProto, call: onnx.NodeProto, read: Sequence[Known | None]
-    ) -> list[Known]:
+        self, body: onnx.FunctionProto, call: onnx.NodeProto, read: Sequence[NumberedTensor | None]
+    ) -> list[NumberedTensor]:
         """Infer the outputs of a call through the nodes of its body."""
-        scope: dict[str, Known | None] = dict(zip(body.input, read, strict=False))
+        scope: dict[str, NumberedTensor | None] = dict(zip(body.input, read, strict=False))
         opsets = opsets_of(body)
         for proto in body_nodes(body, call):
             array = constant_of(proto)
             if array is not None:
-                scope[proto.output[0]] = Known(
-                    array_type(array), array, self._trace.number(_content(array))
+                scope[proto.output[0]] = NumberedTensor(
+                    array_type(array), array, self._numbering.number(_content(array))
                 )
                 continue
             inputs = [scope.get(name) if name else None for name in proto.input]
@@ -341,11 +352,11 @@ class Side:
                     strict=True,
                 )
             )
-        nothing = Known(None, None, self._trace.number(object()))
+        nothing = NumberedTensor(None, None, self._numbering.number(object()))
         return [scope.get(name) or nothing for name in body.output[: len(call.output)]]
 
     @staticmethod
-    def _merged(outside: ValueType | None, inside: Known) -> Known:
+    def _merged(outside: ValueType | None, inside: NumberedTensor) -> NumberedTensor:
         """Merge a call's two types.
 
         One is from the operator's shape function, the other from its body.
@@ -357,12 +368,12 @@ class Side:
                 shape = tuple(
                     b if a is None else a for a, b in zip(shape, inner.shape, strict=True)
                 )
-            return Known(
+            return NumberedTensor(
                 TensorType(outside.dtype, inner.shape if shape is None else shape),
                 inside.array,
                 inside.number,
             )
-        return inside if outside is None else Known(outside, inside.array, inside.number)
+        return inside if outside is None else NumberedTensor(outside, inside.array, inside.number)
 
 
 def _content(array: np.ndarray[Any, Any]) -> Hashable:

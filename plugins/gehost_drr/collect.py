@@ -11,7 +11,7 @@ from gehost_drr.passes import Pass, PatternRewritePass, registration, spec_of
 from gehost_drr.rule import CLASSES, DrrPatternBase, DrrRule
 
 _BASES = (Pass, PatternRewritePass, DrrPatternBase)
-_NOT_HOOKS = frozenset({"AddStatistics", "context", "origin", "pass_name", "rule"})
+_RESERVED = frozenset({"AddStatistics", "context", "origin", "pass_name", "rule"})
 """Public names of these that are not for authors to define."""
 
 
@@ -58,7 +58,7 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             and issubclass(each, Pass | DrrPatternBase)
             and _is_of(each.__module__, module)
         ):
-            registry.check_hooks(each, _BASES, _NOT_HOOKS, each.origin)
+            registry.check_method_names(each, _BASES, _RESERVED, each.origin)
     for each in passes:
         if registration(each) is None and (
             each.Run is not Pass.Run

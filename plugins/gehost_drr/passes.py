@@ -168,9 +168,9 @@ class PatternRewritePass(Pass):
             self._frozen.end_compile()
 
 
-_HOOKS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
+_METHODS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
 """Where a class could change a graph in another way than by rules, or give its objects other
-hooks.
+methods.
 """
 
 
@@ -219,7 +219,7 @@ class RunningRules(RunningPass, PatternFusionPass):
     subject: PatternRewritePass
 
     def __init__(self, pass_: PatternRewritePass, *, only_rules: bool) -> None:
-        """``only_rules``: its class overrides none of ``_HOOKS``."""
+        """``only_rules``: its class overrides none of ``_METHODS``."""
         super().__init__(pass_)
         self._only_rules = only_rules
         self._initialized = False
@@ -230,7 +230,7 @@ class RunningRules(RunningPass, PatternFusionPass):
             self._initialized = True
 
     def end_compile(self) -> bool:
-        """Keep the rules and their lowered patterns, unless the class has hooks of its own."""
+        """Keep the rules and their lowered patterns, unless the class has methods of its own."""
         self._driven, self._noted = None, {}
         self.subject.forget_compile()
         return self._only_rules
@@ -298,7 +298,7 @@ def spec_of(cls: type[Pass], registered: Registration) -> PassSpec:
         )
 
     trusted = issubclass(cls, PatternRewritePass) and all(
-        getattr(cls, hook) is getattr(PatternRewritePass, hook) for hook in _HOOKS
+        getattr(cls, each) is getattr(PatternRewritePass, each) for each in _METHODS
     )
     return PassSpec(
         registered.name,

@@ -1,4 +1,8 @@
-"""Companion patterns of fusion, switched on and off by name."""
+"""Companion patterns: rewrites of one operation that enable further fusion, or follow it.
+
+MLIR's pass of element-wise fusion applies the like beside its fusion pattern. Each is switched on
+and off by name.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +73,9 @@ def _without(
         maps=tuple([op.maps[index] for index in places]),
         payload=kept.live().renumbered(moved),
         results=tuple([op.results[out] for out in outs]),
-        maybe=tuple([op.axes_maybe[index] for index in places]) if op.maybe else (),
+        maybe_broadcast=tuple([op.axes_maybe[index] for index in places])
+        if op.maybe_broadcast
+        else (),
     )
 
 
@@ -81,9 +87,9 @@ def bounds_remain(op: Generic, dropped: set[int]) -> bool:
     sure: set[int] = set()
     unsure: set[int] = set()
     gone: set[int] = set()
-    for position, _, _, result, maybe in op.axes():
+    for position, _, _, result, maybe_broadcast in op.axes():
         if isinstance(result, Dim):
-            (gone if position in dropped else unsure if maybe else sure).add(result.index)
+            (gone if position in dropped else unsure if maybe_broadcast else sure).add(result.index)
     return sure | (unsure - gone) >= set(range(op.loops))
 
 
@@ -140,7 +146,7 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
         return Change((replace(op, payload=live),), {})
     dropped: set[int] = set()
     args: dict[int, Ref] = {}
-    maybe = list(op.axes_maybe)
+    maybe_broadcast = list(op.axes_maybe)
     first: dict[tuple[Value, AffineMap], int] = {}
     for index, value in enumerate(op.ins):
         if index not in op.payload.reads:
@@ -151,7 +157,9 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
         if place != index:
             dropped.add(index)
             args[index] = Arg(place)
-            maybe[place] &= maybe[index]  # one of the two reads is sure of the size
+            maybe_broadcast[place] &= maybe_broadcast[
+                index
+            ]  # one of the two reads is sure of the size
     outs: dict[tuple[Value, AffineMap, Ref], int] = {}
     merged: dict[Value, Value] = {}
     for out, value in enumerate(op.outs):
@@ -173,7 +181,7 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
             merged[op.results[out]] = op.results[place]
     if not dropped:
         return None
-    kept = replace(op, maybe=tuple(maybe)) if op.maybe else op
+    kept = replace(op, maybe_broadcast=tuple(maybe_broadcast)) if op.maybe_broadcast else op
     return Change((_without(kept, dropped, args),), merged)
 
 

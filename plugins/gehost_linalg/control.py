@@ -57,9 +57,11 @@ def no_recompute(operand: OpOperand) -> bool | str:
 def cost(operand: OpOperand) -> bool | str:
     """No exp, tanh, … computed again, no stride in the innermost loop."""
     producer, consumer = operand.generics()
-    dear = next((op.name for op in producer.payload.ops if op.name in TRANSCENDENTAL), None)
-    if dear is not None and (not consumer.maps[operand.index].is_permutation or operand.uses > 1):
-        return f"{dear} would be computed again"
+    expensive = next((op.name for op in producer.payload.ops if op.name in TRANSCENDENTAL), None)
+    if expensive is not None and (
+        not consumer.maps[operand.index].is_permutation or operand.uses > 1
+    ):
+        return f"{expensive} would be computed again"
     inner = consumer.loops - 1
     for position, value in enumerate(producer.ins):
         before, after = producer.maps[position], fused_map(operand, position)

@@ -372,7 +372,7 @@ class Driver:
         return refusal or fuse_checked(operand)
 
     def _forbidden(self, operand: OpOperand) -> Refusal | None:
-        """Conditions 10 and 12."""
+        """Conditions 10 (control) and 12 (no cycle)."""
         producer, consumer = operand.generics()
         if self.limit is not None and len(producer.origins) + len(consumer.origins) > self.limit:
             return Refusal("too-large", f"more than {self.limit} nodes")

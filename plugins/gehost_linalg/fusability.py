@@ -1,4 +1,7 @@
-"""The conditions for fusing a producer into a consumer, one function each."""
+"""The conditions for fusing a producer into a consumer, one function each.
+
+They have the numbers of the README's list (section "Conditions of fusion").
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,7 @@ def _cover(maps: Iterable[AffineMap]) -> bool:
 
 
 def producer_is_generic(operand: OpOperand) -> Refusal | None:
-    """Condition 1."""
+    """Condition 1: a Generic computes the operand."""
     if isinstance(operand.producer, Generic):
         return None
     return Refusal(
@@ -135,7 +138,7 @@ def producer_is_generic(operand: OpOperand) -> Refusal | None:
 
 
 def consumer_is_generic(operand: OpOperand) -> Refusal | None:
-    """Condition 2."""
+    """Condition 2: a Generic reads the operand."""
     return (
         None
         if isinstance(operand.consumer, Generic)
@@ -144,7 +147,7 @@ def consumer_is_generic(operand: OpOperand) -> Refusal | None:
 
 
 def operand_is_ranked(operand: OpOperand) -> Refusal | None:
-    """Condition 4."""
+    """Condition 4: the operand is a tensor of known rank."""
     value = operand.value
     return (
         Refusal("operand-unranked", value.name) if value.is_scalar or value.shape is None else None
@@ -152,7 +155,7 @@ def operand_is_ranked(operand: OpOperand) -> Refusal | None:
 
 
 def producer_is_parallel(operand: OpOperand) -> Refusal | None:
-    """Condition 5."""
+    """Condition 5: all loops of the producer are parallel."""
     producer, _ = operand.generics()
     for loop, kind in enumerate(producer.iterators):
         if kind != PARALLEL:
@@ -161,13 +164,13 @@ def producer_is_parallel(operand: OpOperand) -> Refusal | None:
 
 
 def operand_is_in(operand: OpOperand) -> Refusal | None:
-    """Condition 6."""
+    """Condition 6: the operand is an in, not an initial value."""
     _, consumer = operand.generics()
     return None if operand.index < len(consumer.ins) else Refusal("operand-is-init")
 
 
 def ranks_match(operand: OpOperand) -> Refusal | None:
-    """Condition 7."""
+    """Condition 7: the consumer reads one index for each loop of the producer."""
     producer, consumer = operand.generics()
     results = len(consumer.maps[operand.index].results)
     if results == producer.loops:
@@ -182,7 +185,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def result_map_is_permutation(operand: OpOperand) -> Refusal | None:
-    """Condition 8."""
+    """Condition 8: the map of the producer's result is a permutation."""
     producer, _ = operand.generics()
     map_ = producer.out_map(operand.result)
     return None if map_.is_permutation else Refusal("result-map-not-permutation", map_.body())
@@ -224,10 +227,10 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
     both.
     """
     producer, consumer = operand.generics()
-    maybe = consumer.axes_maybe[operand.index]
-    if not maybe:
+    maybe_broadcast = consumer.axes_maybe[operand.index]
+    if not maybe_broadcast:
         return None
-    loops = {loop for loop, axis in enumerate(operand.axes) if axis in maybe}
+    loops = {loop for loop, axis in enumerate(operand.axes) if axis in maybe_broadcast}
     strided = [each for map_ in producer.maps for each in map_.results if not isinstance(each, Dim)]
     for expr in (*strided, *producer.payload.indices):
         if dims_of(expr) & loops:
@@ -282,9 +285,13 @@ def _loops_of(consumer: Generic, index: int) -> set[int] | None:
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
     """Condition 11: the maps of the fused operation together have an inverse."""
     missing = set(range(fused.loops)).difference(*[each.loops for each in fused.maps])
-    if not missing and fused.maybe:
+    if not missing and fused.maybe_broadcast:
         axes = fused.axes()
-        sure = {each.index for _, _, _, each, maybe in axes if isinstance(each, Dim) and not maybe}
+        sure = {
+            each.index
+            for _, _, _, each, maybe_broadcast in axes
+            if isinstance(each, Dim) and not maybe_broadcast
+        }
         missing = _unsure(operand) - sure
     return Refusal("bounds-lost", f"d{min(missing)}") if missing else None
 

@@ -96,7 +96,7 @@ def _copy(value: Value) -> Value:
 def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ...]:
     """The fused operands' axes whose stride is decided at run time."""
     producer, consumer = operand.generics()
-    if not producer.maybe and not consumer.maybe:
+    if not producer.maybe_broadcast and not consumer.maybe_broadcast:
         return ()
     k, count, ins = operand.index, len(producer.ins), len(consumer.ins)
     read = consumer.axes_maybe

@@ -262,8 +262,8 @@ class Generic:
         iterators: ``parallel`` or ``reduction`` for each loop.
         payload: the scalar operations.
         results: one for each out.
-        maybe: for each operand the axes whose size is 1 or the loop's, known only at run time (the
-            stride is then 0).
+        maybe_broadcast: for each operand the axes that may turn out to be broadcast: their size is
+            1 (stride 0) or the loop's, which only the run shows.
         origins: the nodes that this computes, in the order of their first operation.
         label: its name in messages.
     """
@@ -274,7 +274,7 @@ class Generic:
     iterators: tuple[str, ...]
     payload: Payload
     results: tuple[Value, ...]
-    maybe: tuple[frozenset[int], ...] = ()
+    maybe_broadcast: tuple[frozenset[int], ...] = ()
     origins: tuple[Any, ...] = ()
     label: str = ""
 
@@ -322,8 +322,8 @@ class Generic:
 
     @property
     def axes_maybe(self) -> tuple[frozenset[int], ...]:
-        """``maybe`` with an entry for every operand."""
-        return self.maybe or (_NONE,) * len(self.maps)
+        """``maybe_broadcast`` with an entry for every operand."""
+        return self.maybe_broadcast or (_NONE,) * len(self.maps)
 
     @property
     def reduces(self) -> bool:
@@ -352,9 +352,9 @@ class Generic:
         A tuple: operand, its value, axis, map result, whether its stride is decided at run time.
         """
         operands = zip(self.operands, self.maps, self.axes_maybe, strict=True)
-        for position, (value, map_, maybe) in enumerate(operands):
+        for position, (value, map_, maybe_broadcast) in enumerate(operands):
             for axis, result in enumerate(map_.results):
-                yield position, value, axis, result, axis in maybe
+                yield position, value, axis, result, axis in maybe_broadcast
 
     def extents(self) -> list[Size]:
         """The size of each loop, a number where an axis has one.
@@ -363,11 +363,11 @@ class Generic:
         """
         found: list[Size] = [None] * self.loops
         fixed: set[int] = set()
-        for _, value, axis, result, maybe in self.axes():
+        for _, value, axis, result, maybe_broadcast in self.axes():
             if not isinstance(result, Dim) or value.shape is None:
                 continue
             size, dim = value.shape[axis], result.index
-            if maybe:  # 1 is not the loop's size, and another size is not sure
+            if maybe_broadcast:  # 1 is not the loop's size, and another size is not sure
                 if dim not in fixed and isinstance(size, int) and size != 1:
                     found[dim] = size
             elif dim not in fixed or (isinstance(size, int) and not isinstance(found[dim], int)):
@@ -458,9 +458,9 @@ def _uncovered(op: Generic) -> Iterator[str]:
 
 def _wrong_sizes(op: Generic) -> Iterator[str]:
     extents: dict[int, int] = {}
-    for _, value, axis, result, maybe in op.axes():
+    for _, value, axis, result, maybe_broadcast in op.axes():
         size = None if value.shape is None else value.shape[axis]
-        if not isinstance(result, Dim) or not isinstance(size, int) or maybe:
+        if not isinstance(result, Dim) or not isinstance(size, int) or maybe_broadcast:
             continue
         if extents.setdefault(result.index, size) != size:
             yield f"loop {result} has size {extents[result.index]} and, by {value!r}, {size}"

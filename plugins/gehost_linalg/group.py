@@ -419,7 +419,7 @@ def reads_rows(consumer: Op, index: int) -> Refusal | None:
     return None
 
 
-_DEAR = TRANSCENDENTAL - {"math.sqrt", "math.rsqrt"}
+_EXPENSIVE = TRANSCENDENTAL - {"math.sqrt", "math.rsqrt"}
 
 
 @dataclass(eq=False)
@@ -449,13 +449,16 @@ class Group:
         """
         return self.computes > 1 or (self.computes == 1 and any(map(orders_rows, self.nodes)))
 
-    def dear_numbers(self) -> str | None:
-        """An operation dearer than a call of another kernel, if no row is reduced before it."""
+    def expensive_scalar_op(self) -> str | None:
+        """Return an operation on one number that costs more than a kernel's call, or None.
+
+        None, too, if a row is reduced before it: the numbers then come from this kernel.
+        """
         found: str | None = None
         for op in self.ops:
             if isinstance(op, Opaque) or REDUCTION in op.iterators:
                 return None
-            found = next((each.name for each in op.payload.ops if each.name in _DEAR), found)
+            found = next((each.name for each in op.payload.ops if each.name in _EXPENSIVE), found)
         return found
 
 
@@ -541,16 +544,16 @@ class Grouping:
             first, second = self._group[producer], self._group[consumer]
             if first is second:
                 continue
-            refusal = self._apart(first, second, producer, consumer, index)
+            refusal = self._join_pair(first, second, producer, consumer, index)
             if refusal is not None:
                 refused.append((self.block.operand(consumer, index), refusal))
         if refused:
             self.refusals[consumer] = refused
 
-    def _apart(
+    def _join_pair(
         self, first: Group, second: Group, producer: Op, consumer: Op, index: int
     ) -> Refusal | None:
-        """Join two groups, or return why they stay apart."""
+        """Join two groups, or return the refusal."""
         for rows in (first.rows, second.rows):
             if isinstance(rows, Refusal):
                 return rows
@@ -567,9 +570,9 @@ class Grouping:
         rows = joined(first.rows, second.rows, parts=parts)
         if isinstance(rows, Refusal):
             return rows
-        dear = first.dear_numbers() if first.rows.row == 1 != rows.row else None
-        if dear is not None:
-            return Refusal("per-row", f"{dear} of one number per row is vectorized by itself")
+        expensive = first.expensive_scalar_op() if first.rows.row == 1 != rows.row else None
+        if expensive is not None:
+            return Refusal("per-row", f"{expensive} of one number per row is vectorized by itself")
         if len(first.nodes) + len(second.nodes) > MOST_NODES:
             return Refusal("too-large", f"more than {MOST_NODES} nodes")
         between = self._path_back(first, second)
@@ -920,8 +923,8 @@ def _attributes(serialized: Iterable[bytes]) -> dict[str, Any]:
 def _maps(op: Op) -> str:
     if isinstance(op, Opaque):
         return f"{op.name} {op.attribute}"
-    maybe = [sorted(axes) for axes in op.axes_maybe]
-    return f"{' '.join(map(str, op.maps))} {' '.join(op.iterators)} {maybe}"
+    maybe_broadcast = [sorted(axes) for axes in op.axes_maybe]
+    return f"{' '.join(map(str, op.maps))} {' '.join(op.iterators)} {maybe_broadcast}"
 
 
 def _kernel(body: Body) -> str:

@@ -255,16 +255,16 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]
     """
     found: list[int | None] = [None] * op.loops
     unsure: list[int | None] = [None] * op.loops
-    for position, _, axis, result, maybe in op.axes():
+    for position, _, axis, result, maybe_broadcast in op.axes():
         if not isinstance(result, Dim):
             continue
         size, dim = shapes[position][axis], result.index
         if size is None:
             continue
-        known = unsure if maybe else found
-        if maybe and (size == 1 and known[dim] is not None):
+        known = unsure if maybe_broadcast else found
+        if maybe_broadcast and (size == 1 and known[dim] is not None):
             continue
-        if known[dim] in {None, size} or (maybe and known[dim] == 1):
+        if known[dim] in {None, size} or (maybe_broadcast and known[dim] == 1):
             known[dim] = size
         else:
             raise ValueError(f"{op.name}: loop d{dim} has sizes {known[dim]} and {size}")

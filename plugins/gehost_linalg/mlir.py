@@ -247,8 +247,8 @@ class _Printer:
         if op is not None and value in op.operands:
             wanted = op.maps[op.operands.index(value)].results[axis]
             found = [
-                (maybe, other, at)
-                for _, other, at, result, maybe in op.axes()
+                (maybe_broadcast, other, at)
+                for _, other, at, result, maybe_broadcast in op.axes()
                 if result == wanted
                 and other.kind == "tensor"
                 and other.constant is None

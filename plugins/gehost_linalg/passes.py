@@ -114,7 +114,7 @@ class Plan:
             elif group.computes:
                 first = next(iter(group.nodes))
                 self.refusals.append((first, f"single-operator: {first.op} alone"))
-        self.refusals += self._apart()
+        self.refusals += self._unfused_edges()
 
     def _underivable(self) -> dict[Node, str]:
         """Return nodes whose lowering needs sizes that only the model states.
@@ -133,8 +133,8 @@ class Plan:
                             found[region.nodes[refused.place]] = str(refused)
         return found
 
-    def _apart(self) -> list[tuple[Node, str]]:
-        """Why operands that connect two groups were not fused."""
+    def _unfused_edges(self) -> list[tuple[Node, str]]:
+        """Return the operands that connect two groups, each with the refusal."""
         found: list[tuple[Node, str]] = []
         block, grouping = self.grouping.block, self.grouping
         for op in block.ops:

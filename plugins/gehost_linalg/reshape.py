@@ -138,12 +138,12 @@ class _Axes:
         op, before, after = self.op, list[Opaque](), list[Opaque]()
         operands: list[Value] = []
         maps: list[AffineMap] = []
-        maybe: list[frozenset[int]] = []
+        maybe_broadcast: list[frozenset[int]] = []
         results: list[Value] = []
         for position, value in enumerate(op.operands):
             shape, groups, read, unsure = self.axes(position)
             maps.append(AffineMap(len(self.iterators), read))
-            maybe.append(frozenset(unsure))
+            maybe_broadcast.append(frozenset(unsure))
             same = all(len(group) == 1 for group in groups)
             other = others.get(value) or (value if same else _other(value, shape))
             if other is not value and value not in others and _is_data(value):
@@ -167,7 +167,7 @@ class _Axes:
             iterators=tuple(self.iterators),
             payload=self._payload(),
             results=tuple(results),
-            maybe=tuple(maybe) if op.maybe else (),
+            maybe_broadcast=tuple(maybe_broadcast) if op.maybe_broadcast else (),
             origins=tuple(dict.fromkeys(origins)),
         )
         return Moved(tuple(before), generic, tuple(after))

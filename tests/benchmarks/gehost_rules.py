@@ -1,4 +1,4 @@
-"""The rules that are measured, written as a pass author would: hooks with checks, no switches turned off."""
+"""The rules that are measured, written as a pass author would: methods with checks, no switches turned off."""
 
 from __future__ import annotations
 

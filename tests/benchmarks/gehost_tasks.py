@@ -100,7 +100,7 @@ def _save(path: str, out: str) -> Measured:
 
 
 def _rules(passes: Callable[[], Sequence[rules.PassClass]], path: str, out: str) -> Measured:
-    """The stage alone: finding, the authors' hooks, proofs, commits. Load, inference and checks are not in it."""
+    """The stage alone: finding, the authors' methods, proofs, commits. Load, inference and checks are not in it."""
     return _stage(_specs(passes()), path, out)
 
 

@@ -220,13 +220,14 @@ def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(
 def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(
     vendors: Any, how: str, told: str
 ) -> None:
-    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\) {told}"):
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): it {told}") as caught:
         run_code(vendors, fusion(BREAKERS[how]))
+    assert (caught.value.subject, str(caught.value.where)[-7:]) == ("P", "/a.py:3")
 
 
 def test_a_pattern_pass_with_a_run_of_its_own_is_checked_too(vendors: Any) -> None:
     run = f"    def Run(self, graph, context):\n        {BREAKERS['wrong order']}\n"
-    with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph"):
+    with pytest.raises(PassError, match=r"^P \(.*\): it left an invalid graph"):
         run_code(vendors, vendors.swap("P", "Relu", "Abs") + run)
 
 
@@ -276,7 +277,9 @@ def test_a_pass_that_wrote_the_graph_and_then_failed_ends_the_compile_even_with_
         match=r"^P \(.*\): Run: ZeroDivisionError: .*; its edits cannot be undone, so the compile",
     ):
         run_code(vendors, fusion(body.format("1 / 0")), keep_going=True)
-    with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph: .* cannot be undone"):
+    with pytest.raises(
+        PassError, match=r"^P \(.*\): it left an invalid graph: .* cannot be undone"
+    ):
         run_code(vendors, fusion(body.format(BREAKERS["wrong order"])), keep_going=True)
 
 
@@ -305,6 +308,9 @@ def test_a_stage_hook_that_fails_is_undone_and_its_plugin_named(vendors: Any, ho
     with pytest.raises(PassError, match=r"^plugin acme/a") as caught:
         vendors.host().run(parse(CHAIN))
     assert "gehost_after_infershape" in str(caught.value)
+    line = {"raises": 4}.get(how, 2)  # where it raised, else where it is defined
+    assert re.search(rf"/acme/custom_fusion_passes/a.py:{line}$", str(caught.value.where))
+    assert caught.value.subject == "plugin acme/a"
     assert how != "raises" or re.search(r"/a.py:4\): .*ZeroDivisionError", str(caught.value))
     result, report = vendors.host(keep_going=True).run(parse(CHAIN))
     assert report.problems == [str(caught.value)]
@@ -334,8 +340,9 @@ def test_a_hook_that_may_only_look_is_held_to_it(
 ) -> None:
     vendors.write("acme/a.py", hook(name, body))
     vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
-    with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{told}"):
+    with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{told}") as caught:
         vendors.host().run(parse(CHAIN))
+    assert re.search(r"/a.py:\d+$", str(caught.value.where))
     result, report = vendors.host(keep_going=True).run(parse(CHAIN))
     assert op_types(result) == ["Abs", "Abs", "Neg"]
     assert not any(entry.key == "k" for node in result.graph.node for entry in node.metadata_props)
@@ -441,7 +448,8 @@ def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
     result, report = vendors.host(plugins=[("broken", Broken())], keep_going=True).run(parse(CHAIN))
     assert result.graph.node == parse(CHAIN).graph.node
     assert (report.passes[0].status, report.passes[0].replaced) == ("failed", 0)
-    assert re.match(rf"plugin broken.*gehost_after_rewrite.*{told}", report.problems[0])
+    at = rf"plugin broken \({re.escape(__file__)}:\d+\): gehost_after_rewrite"
+    assert re.match(rf"{at}.*{told}", report.problems[0])
 
 
 def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(

@@ -21,6 +21,7 @@ from gehost import (
 )
 from gehost.cli import run
 from gehost.host.importers import ImporterRegistry
+from gehost.location import SourceLocation
 from gehost.testing import parse
 
 TEXT = (
@@ -96,6 +97,7 @@ def test_an_importer_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(VendorError) as caught:
         host(".bad", fails).compile(tmp_path / "m.bad", tmp_path / "out.onnx")
     where = f"importer {fails.__module__}.fails ({__file__}:{line})"
+    assert caught.value.where == SourceLocation(__file__, line)
     assert str(caught.value) == f"{where}: {tmp_path / 'm.bad'}: ValueError: line 3 makes no sense"
 
 

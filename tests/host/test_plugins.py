@@ -12,6 +12,7 @@ import pytest
 
 from gehost import Host, HostOptions, UsageError, VendorError, hookimpl
 from gehost.host.plugins import Plugins, installed_plugins
+from gehost.location import SourceLocation
 
 
 class Says:
@@ -58,6 +59,7 @@ def test_what_a_plugin_raises_names_plugin_hook_and_line() -> None:
     line = Broken.gehost_register_ops.__code__.co_firstlineno + 2
     with pytest.raises(VendorError) as caught:
         Plugins([("broken", Broken())]).call("gehost_register_ops", registry=None)
+    assert caught.value.where == SourceLocation(__file__, line)
     assert (
         str(caught.value)
         == f"plugin broken ({__file__}:{line}): gehost_register_ops: ValueError: no such thing"

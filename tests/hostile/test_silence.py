@@ -146,7 +146,7 @@ def test_a_pass_that_is_registered_where_it_is_not_loaded_is_told(vendors: Any, 
     assert "c.py:3: C is not registered; import it in the __init__.py" in second
 
 
-# -- hooks ----------------------------------------------------------------------------------------------------------
+# -- methods and hooks ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_a_pass_that_is_registered_where_it_is_not_loaded_is_told(vendors: Any, 
         ("FusionBasePass", "run", "Run"),
     ],
 )
-def test_a_misspelled_hook_is_met_with_the_right_one(
+def test_a_misspelled_method_is_met_with_the_right_one(
     line: Any, base: str, name: str, meant: str
 ) -> None:
-    hooks = [hook for hook in ("Patterns", "Replacement", "Run") if hook != meant]
+    methods = [each for each in ("Patterns", "Replacement", "Run") if each != meant]
     code = f"@REG_FUSION_PASS\nclass P({base}):\n" + "".join(
-        f"    def {hook}(self, *args): pass\n"
-        for hook in (*hooks, name)
-        if (hook != "Run") or base == "FusionBasePass"
+        f"    def {method}(self, *args): pass\n"
+        for method in (*methods, name)
+        if (method != "Run") or base == "FusionBasePass"
     )
     assert f"a.py:2: P defines {name}; did you mean {meant}?" in line(4, code)
 
@@ -226,7 +226,7 @@ def test_so_is_that_of_a_plugin() -> None:
 
     with pytest.raises(
         VendorError,
-        match="plugin mine .*no hook gehost_pass_faild; did you mean gehost_pass_failed?",
+        match=rf"^{__file__}:\d+: plugin mine: there is no hook gehost_pass_faild; did you mean gehost_pass_failed\?$",
     ):
         Host(HostOptions(plugins=False), [("mine", Plugin())])
 

@@ -44,13 +44,13 @@ class Relus(PatternFusionPass):
         return unary("Sigmoid")
 
 
-def failing(hook: str, error: Any) -> type[FusionBasePass]:
-    """A pass in which one hook raises."""
+def failing(method: str, error: Any) -> type[FusionBasePass]:
+    """A pass in which one method raises."""
 
     def fail(*_: Any) -> Any:
         raise error
 
-    return type("Failing", (Relus,), {hook: fail})
+    return type("Failing", (Relus,), {method: fail})
 
 
 def told(pass_: type[FusionBasePass], model: str = CHAIN) -> str:
@@ -64,7 +64,7 @@ AT_NODE = ' at node "the_node" (Relu)'
 
 
 @pytest.mark.parametrize(
-    ("hook", "where"),
+    ("method", "where"),
     [
         ("__init__", ""),
         ("Patterns", ""),
@@ -76,13 +76,13 @@ AT_NODE = ' at node "the_node" (Relu)'
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("of all things"), SystemExit(0), PassError("of all things")]
 )
-def test_an_exception_in_a_hook_names_pass_file_line_hook_and_node(
-    hook: str, where: str, error: BaseException
+def test_an_exception_in_a_method_names_pass_file_line_method_and_node(
+    method: str, where: str, error: BaseException
 ) -> None:
     line = failing.__code__.co_firstlineno + 4
-    text = told(failing(hook, error))
+    text = told(failing(method, error))
     what = "of all things" if isinstance(error, PassError) else f"{type(error).__name__}: {error}"
-    assert text == f"Failing ({__file__}:{line}): {hook}{where}: {what}"
+    assert text == f"Failing ({__file__}:{line}): {method}{where}: {what}"
 
 
 def test_an_interrupt_goes_through() -> None:
@@ -125,16 +125,18 @@ def test_a_replacement_that_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hook", "text"),
+    ("method", "text"),
     [
         ("Patterns", "Patterns: it returned more than 10000 patterns"),
         ("Replacement", f"Replacement{AT_NODE}: it returned more than 10000 tensors"),
     ],
 )
-def test_endless_generators_are_stopped(hook: str, text: str) -> None:
+def test_endless_generators_are_stopped(method: str, text: str) -> None:
     """The limit is in what is returned, not in time."""
-    made = itertools.repeat(Pattern(unary("Relu")) if hook == "Patterns" else unary("Relu").outputs)
-    assert told(type("Odd", (Relus,), {hook: lambda *_: made})).endswith(text)
+    made = itertools.repeat(
+        Pattern(unary("Relu")) if method == "Patterns" else unary("Relu").outputs
+    )
+    assert told(type("Odd", (Relus,), {method: lambda *_: made})).endswith(text)
 
 
 def _positive(alpha: Any) -> bool:
@@ -188,22 +190,22 @@ def test_a_misspelt_parameter_is_told_once_with_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hook", "result"),
+    ("method", "result"),
     [
         ("MeetRequirements", lambda match: True),
         ("Replacement", lambda match: unary("Sigmoid")),
         ("Replacement", lambda match: match.reject("not here")),
     ],
 )
-def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str, result: Any) -> None:
+def test_a_rule_pass_may_not_edit_the_graph_by_hand(method: str, result: Any) -> None:
     def edit(self: Any, match: Any) -> Any:
         (node,) = match.GetMatchedNodes()
         match.graph.set_metadata(node, "a", "b")
         return result(match)
 
-    pass_ = type("Editor", (Relus,), {hook: edit})
+    pass_ = type("Editor", (Relus,), {method: edit})
     assert (
-        f"{hook}{AT_NODE}: it edited the graph; only the graph returned by Replacement may change it"
+        f"{method}{AT_NODE}: it edited the graph; only the graph returned by Replacement may change it"
         in told(pass_)
     )
 
@@ -275,8 +277,8 @@ def test_rewrites_that_do_not_grow_the_graph_end_by_themselves(
         def Replacement(self, match: Any) -> Any:
             return unary("Relu", "Neg")
 
-    bound = driver._Bound
-    monkeypatch.setattr(driver, "_Bound", lambda _: bound(0))
+    limit = driver._GrowthLimit
+    monkeypatch.setattr(driver, "_GrowthLimit", lambda _: limit(0))
     ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Neg"] * 15 + ["Relu"] * 15))
     text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t30) {{ {ops} }}"""
     model, record = run_pass(text, Sink)
@@ -326,8 +328,8 @@ def test_a_decompose_pass_that_names_an_operator_that_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
-def test_an_exception_in_a_decompose_hook_names_the_node(hook: str) -> None:
+@pytest.mark.parametrize("method", ["MeetRequirements", "Replacement"])
+def test_an_exception_in_a_decompose_method_names_the_node(method: str) -> None:
     class Split(DecomposePass):
         op_types = ("Relu",)
 
@@ -338,8 +340,8 @@ def test_an_exception_in_a_decompose_hook_names_the_node(hook: str) -> None:
         raise ZeroDivisionError
 
     assert re.search(
-        rf"Failing \({__file__}:\d+\): {hook}{re.escape(AT_NODE)}: ZeroDivisionError$",
-        told(type("Failing", (Split,), {hook: fail})),
+        rf"Failing \({__file__}:\d+\): {method}{re.escape(AT_NODE)}: ZeroDivisionError$",
+        told(type("Failing", (Split,), {method: fail})),
     )
 
 

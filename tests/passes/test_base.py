@@ -17,7 +17,7 @@ from gehost import (
     PatternMatcherConfigBuilder,
     es,
 )
-from gehost.passes.base import missing_hooks
+from gehost.passes.base import missing_methods
 from gehost.testing import assert_refuses, run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -67,12 +67,12 @@ def test_what_is_no_configuration_is_refused_where_it_is_given(config: Any) -> N
         run_pass(CHAIN, Configured)
 
 
-def test_missing_hooks_are_those_that_no_class_between_defines() -> None:
-    assert missing_hooks(PatternFusionPass) == ["Patterns", "Replacement"]
-    assert missing_hooks(Halfway) == ["Replacement"]
-    assert missing_hooks(Whole) == []
-    assert missing_hooks(Neither) == ["Replacement"]
-    assert missing_hooks(Nothing) == ["Run"]
+def test_missing_methods_are_those_that_no_class_between_defines() -> None:
+    assert missing_methods(PatternFusionPass) == ["Patterns", "Replacement"]
+    assert missing_methods(Halfway) == ["Replacement"]
+    assert missing_methods(Whole) == []
+    assert missing_methods(Neither) == ["Replacement"]
+    assert missing_methods(Nothing) == ["Run"]
 
 
 def test_meet_requirements_is_true_unless_it_says_otherwise() -> None:

@@ -624,12 +624,12 @@ def test_an_operator_of_another_domain_is_named_with_it() -> None:
     assert record.matched == 1
 
 
-@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
-def test_what_the_rewriter_raises_is_no_refusal_where_a_hook_raises_it(hook: str) -> None:
+@pytest.mark.parametrize("method", ["MeetRequirements", "Replacement"])
+def test_what_the_rewriter_raises_is_no_refusal_where_a_method_raises_it(method: str) -> None:
     def fail(self: Any, match: Any) -> Any:
         raise Refused("far: too far")
 
     with pytest.raises(
-        PassError, match=rf"^Raises \(.*\): {hook} at node .* Refused: far: too far$"
+        PassError, match=rf"^Raises \(.*\): {method} at node .* Refused: far: too far$"
     ):
-        run_pass(CHAIN, type("Raises", (ReluToSigmoid,), {hook: fail, "__module__": __name__}))
+        run_pass(CHAIN, type("Raises", (ReluToSigmoid,), {method: fail, "__module__": __name__}))

@@ -87,7 +87,7 @@ class ByReference:
 
     def __init__(self, source: SourcePattern) -> None:
         self.source = source
-        self.anchor_ops = CompiledPattern(source).anchor_ops
+        self.root_ops = CompiledPattern(source).root_ops
         self._matcher = ReferenceMatcher(source)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:

@@ -12,7 +12,7 @@ from gehost.ir.model import Model
 from gehost.ir.types import TensorType
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.shape_proof import NodeState, Trace, TypeProof
+from gehost.rewrite.shape_proof import NodeState, TypeProof, ValueNumbering
 
 
 def matmul_add(a, b, c):
@@ -316,8 +316,10 @@ def test_sizes_are_named_alike_every_time():
         "g (float[?, N] x, float[?, N] z, float[3] w) => (float[3] y) { y = Identity(w) }"
     )
     values = [model.graph.values[name] for name in "xz"]
-    traces = [Trace(order, Inferrer(model, OpRegistry())) for order in (values, values[::-1])]
-    (a, b), (c, d) = ([str(known.type) for known in trace.given.values()] for trace in traces)
+    numberings = [
+        ValueNumbering(order, Inferrer(model, OpRegistry())) for order in (values, values[::-1])
+    ]
+    (a, b), (c, d) = ([str(known.type) for known in trace.given.values()] for trace in numberings)
     assert (a, b) == (c, d)
     assert a != b
     assert a.endswith(",=N]")

@@ -540,9 +540,9 @@ def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailur
     copy.CopyFrom(proto)
     model = Model(copy)
     infer_model(model, None)
-    anchor = source.tensors[source.outputs[0]].producer
-    assert anchor is not None
-    return [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+    root = source.tensors[source.outputs[0]].producer
+    assert root is not None
+    return [why_not(source, node) for node in model.graph.nodes_of(*source.ops[root].ops)]
 
 
 def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:

@@ -25,13 +25,13 @@ class _Pattern:
         self.source = source
         self.tracer = ReferenceMatcher(source)
         self.size = len(source.ops)
-        anchors = [
+        roots = [
             source.ops[leaf.producer]
             for leaf in source.leaves(source.tensors[source.outputs[0]])
             if leaf.producer is not None
         ]
-        self.anchor = anchors[0]
-        self.anchor_ops = tuple(dict.fromkeys([op for each in anchors for op in each.ops]))
+        self.root = roots[0]
+        self.root_ops = tuple(dict.fromkeys([op for each in roots for op in each.ops]))
         self.seen = False
 
 
@@ -77,9 +77,9 @@ class Account:
             here = [node for node in targets if node.graph is graph and node.in_graph]
             self._outcomes = [(node, at.tracer.around(node) or at.tracer.at(node)) for node in here]
             return
-        anchors = graph.nodes_of(*at.anchor_ops)
-        at.seen = at.seen or bool(anchors)
-        self._outcomes = at.tracer.at_each(anchors)
+        roots = graph.nodes_of(*at.root_ops)
+        at.seen = at.seen or bool(roots)
+        self._outcomes = at.tracer.at_each(roots)
         if self._outcomes:
             return
         # else match around the operator nearest to output 0 that the graph has
@@ -90,10 +90,10 @@ class Account:
                 self._outcomes = sorted(chain(*by_op), key=lambda each: each[0].order)
                 return
 
-    def rewritten(self, anchor: Node, rewrite: Rewrite) -> None:
-        """Record a replaced match; ``anchor`` produced its output 0."""
-        self._rewritten[anchor] = replacement(rewrite)
-        self._taken.update((node, anchor) for node in rewrite.region.nodes if not node.in_graph)
+    def rewritten(self, root: Node, rewrite: Rewrite) -> None:
+        """Record a replaced match; ``root`` produced its output 0."""
+        self._rewritten[root] = replacement(rewrite)
+        self._taken.update((node, root) for node in rewrite.region.nodes if not node.in_graph)
         self._made.update(dict.fromkeys(rewrite.made))
 
     def refused(self, node: Node, reason: str, advice: tuple[str, ...] = ()) -> None:
@@ -125,7 +125,7 @@ class Account:
             if self._record_result(node, node):
                 continue
             # it became a candidate while the rule ran: it is new, or its producers changed
-            if at is not None and node.op in at.anchor_ops and node.in_graph:
+            if at is not None and node.op in at.root_ops and node.in_graph:
                 again = at.tracer.at(node)
                 if isinstance(again, MatchFailure):
                     self._add_miss(node, again)
@@ -148,7 +148,7 @@ class Account:
             if pattern.seen:
                 continue
             reason = (
-                f"there was no {'|'.join(pattern.anchor_ops)}, which makes output 0, when pattern "
+                f"there was no {'|'.join(pattern.root_ops)}, which makes output 0, when pattern "
                 f'"{pattern.source.name}" was tried'
             )
             found.append(
@@ -156,8 +156,8 @@ class Account:
                     _MISSED,
                     reason,
                     pattern=pattern.place,
-                    pattern_op=pattern.anchor.label,
-                    origin=str(pattern.anchor.origin),
+                    pattern_op=pattern.root.label,
+                    origin=str(pattern.root.origin),
                     size=pattern.size,
                     variant=pattern.source.name,
                 )
@@ -204,8 +204,8 @@ class Account:
         )
         self._findings.append((node, found))
 
-    def _record_result(self, node: Node, anchor: Node) -> bool:
-        """Record the rule's result for a node, or ``anchor``'s match with it.
+    def _record_result(self, node: Node, root: Node) -> bool:
+        """Record the rule's result for a node, or ``root``'s match with it.
 
         Returns False if there is no result.
         """
@@ -214,12 +214,12 @@ class Account:
         elif node in self._taken:
             by = self._taken[node]
             result = f", which {self._rewritten[by]}" if by in self._rewritten else ""
-            if by is anchor:
+            if by is root:
                 self.add(node, Outcome.REWRITTEN, f'in the match at "{by.label}"{result}')
             else:
                 self.add(node, Outcome.TAKEN, f'was taken by the match at "{by.label}"{result}')
-        elif anchor in self._refused:
-            for reason, advice in dict.fromkeys(self._refused[anchor]):
+        elif root in self._refused:
+            for reason, advice in dict.fromkeys(self._refused[root]):
                 self.add(node, Outcome.REFUSED, reason, advice)
         else:
             return False

@@ -241,13 +241,17 @@ class OnnxOp:
         *,
         reduced: Sequence[int] = (),
         init: Literal | None = None,
-        maybe: Mapping[int, frozenset[int]] | None = None,
+        maybe_broadcast: Mapping[int, frozenset[int]] | None = None,
     ) -> Value:
         """Add a Generic with one result."""
         kind = "empty" if init is None else "fill"
         provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
         maps = tuple([_map(loops, tuple(each)) for each in (*[each for _, each in ins], out_map)])
-        axes = tuple([maybe.get(index, frozenset()) for index in range(len(maps))]) if maybe else ()
+        axes = (
+            tuple([maybe_broadcast.get(index, frozenset()) for index in range(len(maps))])
+            if maybe_broadcast
+            else ()
+        )
         kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(loops)])
         values = tuple([value for value, _ in ins])
         self.made.append(
@@ -268,9 +272,9 @@ class OnnxOp:
     def same_loops(self, ins: Sequence[Value], out: Value, payload: Payload) -> Value:
         """Add a Generic with one loop per axis of the broadcast shape."""
         shapes = tuple([value.shape or () for value in ins])
-        shape, maps, maybe = broadcast(shapes)
-        if maybe and out.shape is not None and len(out.shape) == len(shape):
-            shape, maybe = _refined(shape, maybe, shapes, out.shape)
+        shape, maps, maybe_broadcast = broadcast(shapes)
+        if maybe_broadcast and out.shape is not None and len(out.shape) == len(shape):
+            shape, maybe_broadcast = _refined(shape, maybe_broadcast, shapes, out.shape)
         if None in shape:
             shape = tuple(
                 [
@@ -281,7 +285,9 @@ class OnnxOp:
         self.settle(out, shape)
         listed = list(zip(ins, maps, strict=True))
         identity = AffineMap.identity(len(shape)).results
-        return self.generic(listed, out, identity, len(shape), payload, maybe=maybe)
+        return self.generic(
+            listed, out, identity, len(shape), payload, maybe_broadcast=maybe_broadcast
+        )
 
     def _size_at(self, shapes: Sequence[Sequence[Size]], axis: int) -> str:
         at = dict.fromkeys([shape[axis] for shape in shapes if len(shape) >= -axis])
@@ -306,7 +312,7 @@ def broadcast(
     rank = max((len(shape) for shape in shapes), default=0)
     sizes: list[Size] = []
     maps: list[list[Expr]] = [[] for _ in shapes]
-    maybe: dict[int, set[int]] = {}
+    maybe_broadcast: dict[int, set[int]] = {}
     for loop in range(rank):
         at = [
             (place, shape[loop - rank])
@@ -330,17 +336,17 @@ def broadcast(
             axis = len(maps[place])
             maps[place].append(Const(0) if size == 1 and more else Dim(loop))
             if len(more) > 1 and size not in {1, sure}:
-                maybe.setdefault(place, set()).add(axis)
+                maybe_broadcast.setdefault(place, set()).add(axis)
     return (
         tuple(sizes),
         tuple(map(tuple, maps)),
-        {place: frozenset(axes) for place, axes in maybe.items()},
+        {place: frozenset(axes) for place, axes in maybe_broadcast.items()},
     )
 
 
 def _refined(
     sizes: Sequence[Size],
-    maybe: Mapping[int, frozenset[int]],
+    maybe_broadcast: Mapping[int, frozenset[int]],
     shapes: Sequence[Sequence[Size]],
     stated: Sequence[Size],
 ) -> tuple[tuple[Size, ...], dict[int, frozenset[int]]]:
@@ -350,7 +356,7 @@ def _refined(
     )
     rank = len(sizes)
     left: dict[int, frozenset[int]] = {}
-    for place, axes in maybe.items():
+    for place, axes in maybe_broadcast.items():
         shape = shapes[place]
         rest = frozenset(
             axis

@@ -15,13 +15,23 @@ _COPY = Scalars().payload(Arg(0))
 
 
 def _moved(
-    op: OnnxOp, shape: Sequence[Size], read: Sequence[Expr], maybe: frozenset[int] = frozenset()
+    op: OnnxOp,
+    shape: Sequence[Size],
+    read: Sequence[Expr],
+    maybe_broadcast: frozenset[int] = frozenset(),
 ) -> None:
     """One Generic that copies, with a loop for each axis of the result."""
     x, out = op.input(0), op.single_output()
     op.settle(out, shape, x.dtype)
     identity: list[Expr] = [Dim(loop) for loop in range(len(shape))]
-    op.generic([(x, read)], out, identity, len(shape), _COPY, maybe={0: maybe} if maybe else None)
+    op.generic(
+        [(x, read)],
+        out,
+        identity,
+        len(shape),
+        _COPY,
+        maybe_broadcast={0: maybe_broadcast} if maybe_broadcast else None,
+    )
 
 
 def _transpose(op: OnnxOp) -> None:
@@ -79,13 +89,13 @@ def _expand(op: OnnxOp) -> None:
         mine if size == 1 else _named(size) for size, mine in zip(wanted, own, strict=True)
     ]
     read: list[Expr] = []
-    maybe: set[int] = set()
+    maybe_broadcast: set[int] = set()
     for axis, size in enumerate(shape):
         loop = rank - len(shape) + axis
         read.append(Const(0) if size == 1 and target[loop] != 1 else Dim(loop))
         if size not in {1, target[loop]}:
-            maybe.add(axis)
-    _moved(op, target, read, frozenset(maybe))
+            maybe_broadcast.add(axis)
+    _moved(op, target, read, frozenset(maybe_broadcast))
 
 
 def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:

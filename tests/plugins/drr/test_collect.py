@@ -112,10 +112,10 @@ class NotRegistered(PatternRewritePass):
 
 
 @pytest.mark.parametrize(
-    "hook",
+    "method",
     ["", "__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"],
 )
-def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hook: str) -> None:
+def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, method: str) -> None:
     edits = (
         """
     def __init__(self):
@@ -126,21 +126,23 @@ def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hoo
         graph.move_after(next(graph.nodes), graph.tail)
         return super().InitializeConfig()
 """
-        if hook == "__init__"
+        if method == "__init__"
         else f"""
-    def {hook}(self, *given):
+    def {method}(self, *given):
         graph = self.context.model.graph
         graph.move_after(next(graph.nodes), graph.tail)
-        return super().{hook}(*given)
+        return super().{method}(*given)
 """
     )
-    code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if hook else ''}"
+    code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if method else ''}"
     made, model = (
         host(rule("one", "Neg") + code),
         model_of("(float[2] x) => (float[2] y, float[2] z) { a = Abs(x) z = Exp(a) y = Neg(x) }"),
     )
-    if hook:
-        with pytest.raises(PassError, match=r"^p .* left an invalid graph: .*before it is made"):
+    if method:
+        with pytest.raises(
+            PassError, match=r"^p .*: it left an invalid graph: .*before it is made"
+        ):
             made.run(model)
     else:
         assert made.run(model)[1].passes[0].replaced == 1

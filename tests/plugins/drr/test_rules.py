@@ -520,16 +520,16 @@ def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "hook", ["", "    def Initialize(self, context):\n        super().Initialize(context)\n"]
+    "method", ["", "    def Initialize(self, context):\n        super().Initialize(context)\n"]
 )
-def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_hooks(tmp_path, hook):
+def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_methods(tmp_path, method):
     """Its rules keep the lowered patterns; nothing keeps the model."""
     folder = tmp_path / "acme" / "custom_fusion_passes"
     folder.mkdir(parents=True)
     (folder / "rules.py").write_text(
         "from gehost_drr import PatternRewritePass, REG_IR_PASS, drr\n@drr.rule()\ndef relu(pat, res):\n"
         "    pat.y = pat.Relu(pat.Abs(pat.x))\n    res.y = res.Abs(res.x)\n"
-        f"@REG_IR_PASS('many')\nclass Many(PatternRewritePass):\n    patterns = (relu,)\n{hook}"
+        f"@REG_IR_PASS('many')\nclass Many(PatternRewritePass):\n    patterns = (relu,)\n{method}"
     )
     host = Host(HostOptions(vendors=[str(tmp_path)]))
     spec = host.passes.get("many")
@@ -547,4 +547,4 @@ def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_hooks(tmp_path, h
         assert ops_of(model) == {"Abs": 1}
         assert report.passes[0].replaced == 1
         assert not hasattr(made[-1].subject, "context")
-    assert len(made) == (4 if hook else 1)
+    assert len(made) == (4 if method else 1)

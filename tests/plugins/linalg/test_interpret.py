@@ -147,7 +147,7 @@ def test_a_stride_that_is_decided_at_run_time_stays_so_when_fused(left: int, rig
     )
     fused = fuse_elementwise_ops(Block([producer, consumer]).operand(consumer, 0))
     assert isinstance(fused, Fused)
-    assert fused.generic.maybe == (one, one, one, frozenset())
+    assert fused.generic.maybe_broadcast == (one, one, one, frozenset())
     for size in {1, max(left, right) if min(left, right) else 0}:
         inputs = {
             a: np.arange(left, dtype=np.float32),

@@ -1,4 +1,4 @@
-"""Hooks of passes that raise, return nonsense or never come to an end: exit code 5, the pass named and undone as a whole."""
+"""Methods of passes that raise, return nonsense or never come to an end: exit code 5, the pass named and undone as a whole."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def bad(*methods: str, base: str = "Base") -> str:
     return f"class Bad({base}):\n" + "".join(indent(f"{method}\n", "    ") for method in methods)
 
 
-# -- hooks that raise -----------------------------------------------------------------------------------------------
+# -- methods that raise -----------------------------------------------------------------------------------------------
 
 DECOMPOSE = "DecomposePass"
-HOOKS = {
+METHODS = {
     "__new__": ("Base", "def __new__(cls): {}", "__init__: "),
     "__init__": ("Base", "def __init__(self): {}", "__init__: "),
     "Patterns": ("Base", "def Patterns(self): {}", "Patterns: "),
@@ -181,11 +181,11 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_raises_is_named_with_its_file_and_the_node_and_undone(
-    contained: Any, hook: str, error: str
+@pytest.mark.parametrize("case", METHODS)
+def test_a_method_that_raises_is_named_with_its_file_and_the_node_and_undone(
+    contained: Any, case: str, error: str
 ) -> None:
-    base, method, told = HOOKS[hook]
+    base, method, told = METHODS[case]
     contained(bad(method.format(error), base=base), f"{told}{ERRORS[error]}")
 
 
@@ -224,7 +224,7 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
     )
 
 
-# -- hooks that return nonsense -------------------------------------------------------------------------------------
+# -- methods that return nonsense -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
