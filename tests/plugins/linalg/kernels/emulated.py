@@ -136,7 +136,7 @@ def main() -> int:
             model = fused_model([text])
             body = session(model)
             for sizes in SIZES:
-                if 0 in sizes and case.startswith("Reduce"):
+                if 0 in sizes and "Reduce" in text.body:
                     continue  # ONNX Runtime gives [2, 0] for the sums of two empty rows
                 feeds = feeds_of(model, sizes, seed, special=case in ELEMENT_WISE)
                 try:
