@@ -1161,11 +1161,8 @@ class Rows:
                 lines += [f"      {each}" for each in stage.body]
                 lines += ["    }"] * block
             lines += [f"    {each}" for each in stage.after]
-        lines += ["  }", "}"]
-        if self._padded:
-            row = self.stages[min(self._padded)].row
-            lines.append(f"SHORT_OR_LONG({name}, {row})")
-        return lines
+        rows = [self.stages[number].row for number in self._padded]
+        return [*lines, "  }", f"}} SHORT_OR_LONG({name}, {rows[0]})" if rows else "}"]
 
     def _used_lengths(self) -> list[int]:
         return sorted({**self._lengths, **{stage.row: None for stage in self.stages if stage.body}})
