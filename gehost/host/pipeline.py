@@ -1,8 +1,8 @@
 """The stages of a compile: one row each, in order.
 
 A new stage needs a row here, its hook in ``hookspecs.py`` and its name in ``CustomPassStage``. The
-host, the executor, the dumper, ``bisect`` and reproducers read this table. docs/architecture.md
-lists the pages and tests that name stages.
+host gives the executor one row after the other; the dumper and the commands that show or bisect a
+stage look theirs up. docs/architecture.md lists the pages and tests that name stages.
 """
 
 from __future__ import annotations

@@ -117,6 +117,7 @@ def vendor_directories(root: str | os.PathLike[str], skipped: list[str]) -> list
 
     Raises:
         UsageError: as ``find_vendor_files``; no installed package ships this vendor.
+        VendorError: the shipped vendor holds no passes.
     """
     shipped = shipped_directory(root)
     if shipped is None:

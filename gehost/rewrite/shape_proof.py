@@ -2,7 +2,8 @@
 
 A new tensor has the type of the tensor that it replaces.
 
-A known size must stay. For unknown sizes, both sides are inferred again, from inputs whose unknown
+A known size must stay; where the new one is not known, and not that of an input, the old one is
+kept. For unknown sizes, both sides are inferred again, from inputs whose unknown
 sizes have unique names: results with the same name come from the same input dimension, unchanged,
 or from the same computation. Two unknown sizes are not equal just because both are unknown.
 """
