@@ -290,7 +290,11 @@ class CompiledPattern:
         return found
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
-        """Return the number of options worth trying, fewer after an earlier match."""
+        """Return the number of options worth trying, fewer after an earlier match.
+
+        Variants come in the order of their lists of options, compared from the first choice on: a
+        search that has taken later options than the best match cannot find an earlier variant.
+        """
         if self._best is None:
             return len(choice.options)
         taken, best = list(binding.chosen.values()), self._best.taken
@@ -351,7 +355,8 @@ class CompiledPattern:
     def _finish(self, binding: Binding) -> bool:
         """Check that inner tensors have no outside users, nor the match cycles.
 
-        A match that may not be of the first variant is saved, and the search continues.
+        A match that may not be of the first variant is saved as the best so far; it returns False
+        then, so that the search continues, and ``match_at`` takes the best at the end.
         """
         if not self._has_choices:
             return self._is_closed(binding) and not _would_cycle(binding)
