@@ -42,9 +42,8 @@ def _softmax(op: OnnxOp) -> None:
         op.same_loops([x, top], powers, s.payload(s.add("math.exp", centred, dtype=dtype)))
         total = op.temporary("sum", dtype, _kept(x, axes))
         reduce(op, powers, total, axes, REDUCTIONS["ReduceSum"])
-        s = (
-            Scalars()
-        )  # a product is faster; the sum is at least 1, so its reciprocal is exact enough
+        # A product is faster; the sum is at least 1, so its reciprocal is exact enough.
+        s = Scalars()
         part = mul(s, Arg(0), div(s, number(1, dtype), Arg(1), dtype), dtype)
         op.same_loops([powers, total], out, s.payload(part))
         return

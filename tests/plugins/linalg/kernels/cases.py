@@ -120,6 +120,14 @@ ROWS = {
     "Quotient by a root": Case(
         "float[M, N] x", f"{AXIS}s = Mul(x, x)\nm = ReduceMean(s, a)\nr = Sqrt(m)\ny = Div(x, r)"
     ),
+    "Floor of a quotient by a root": Case(
+        "float[M, N] x", f"{AXIS}r = ReduceL2(x, a)\nq = Div(x, r)\ny = Floor(q)"
+    ),
+    "Comparison of a quotient by a root": Case(
+        "float[M, N] x",
+        f"{AXIS}o = Constant<value = float {{1.0}}>()\nr = ReduceL2(x, a)\nq = Div(x, r)\n"
+        "s = ReduceSum(q, a)\nl = Less(s, o)\nz = Cast<to = 1>(l)\ny = Sub(q, z)",
+    ),
     "ReduceMean without its axis": Case(
         "float[M, N] x", f"{AXIS}y = ReduceMean<keepdims = 0>(x, a)"
     ),

@@ -102,6 +102,15 @@ def test_a_quotient_that_is_rounded_is_exact(built: Built) -> None:
     np.testing.assert_array_equal(given, -np.floor(x / np.float32(7)))
 
 
+@pytest.mark.parametrize("name", ["Floor", "Comparison"])
+def test_a_quotient_by_a_root_that_is_rounded_is_exact(built: Built, name: str) -> None:
+    """A sum of one number is exact, and 41 * (1 / 41) is 0.99999994."""
+    x = np.zeros((99, 4), np.float32)
+    x[:, 1] = np.arange(1, 100)
+    ((given, _),) = Pair(built, f"{name} of a quotient by a root").run(x)
+    np.testing.assert_array_equal(given, x > 0)
+
+
 def special_rows(length: int) -> Array:
     rows = [np.full(length, each, np.float32) for each in SPECIAL]
     for place in (0, length // 3, length - 2):
