@@ -85,6 +85,9 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
         OutputError: the library cannot be written.
     """
     command = compiler(cc)
+    is_zig = any(Path(each).name in {"ziglang", "zig"} for each in command)
+    if is_zig and march.startswith("x86-64"):
+        march = march.replace("-", "_")  # as zig spells it
     flags = [*FLAGS, *([f"-march={march}"] if march else [])]
     try:
         cached = cache_folder() / f"{_key(source, command, flags, march)}{output.suffix or '.so'}"

@@ -661,7 +661,9 @@ class Rows:
         self._within = self._places_in_concatenations()
         self._padded = self._padded_stages()
         self._summed = self._behind_sums()
-        self._rounded = self._before_rounding()
+        self._rounds = any(
+            _rounds(op) for step in self.order if step.payload for op in step.payload.ops
+        )
         self._scalar: dict[Value, Scalar] = {}
         self._stored: dict[Value, str] = {}
         self._widened: dict[tuple[Value, int], str] = {}
@@ -786,15 +788,6 @@ class Rows:
             reads = any(isinstance(edge, Edge) and edge.value in found for edge in step.edges)
             if reads or step.reduces == "arith.addf":
                 found.add(step.result)
-        return found
-
-    def _before_rounding(self) -> set[Value]:
-        """What a later step rounds, or computes something from that one rounds."""
-        found: set[Value] = set()
-        for step in reversed(self.steps.made_by.values()):
-            ops = step.payload.ops if step.payload else ()
-            if step.result in found or any(map(_rounds, ops)):
-                found |= {edge.value for edge in step.edges if isinstance(edge, Edge)}
         return found
 
     # -- operands
@@ -1108,9 +1101,8 @@ class Rows:
         """Whether a quotient may be the product with its divisor's reciprocal, computed once a row.
 
         The product is up to an ulp off, which nothing may round: the divisor is a constant and only
-        functions that do not enlarge an ulp read the quotient, or a sum precedes, in whose ulps
-        they vanish, and the divisor is a root, whose reciprocal is no denormal. A sum may be exact,
-        so no step of the kernel may round what such a quotient leads to.
+        functions that do not enlarge an ulp read the quotient, or it is a root, whose reciprocal is
+        no denormal, behind a sum, and no operation of the kernel rounds. (A sum may be exact.)
         """
         payload = step.payload
         assert payload is not None
@@ -1118,24 +1110,13 @@ class Rows:
         if not isinstance(divisor, Literal):
             sums = any(isinstance(edge, Edge) and edge.value in self._summed for edge in step.edges)
             is_by_root = divisor is not None and divisor.name == "math.sqrt"
-            return is_by_root and sums and not self._is_rounded(place, step)
+            return is_by_root and sums and not self._rounds
         readers = {each.name for each in payload.ops if Res(place) in each.operands}
         return (
             2.0**-60 < abs(divisor.value) < 2.0**60
             and Res(place) not in payload.yields
             and readers <= {"math.erf", "math.tanh"}
         )
-
-    def _is_rounded(self, place: int, step: Step) -> bool:
-        """Whether something rounds what an operation of a payload leads to."""
-        payload, reached = step.payload, {place}
-        assert payload is not None
-        for number, op in enumerate(payload.ops):
-            if any(isinstance(ref, Res) and ref.index in reached for ref in op.operands):
-                if _rounds(op):
-                    return True
-                reached.add(number)
-        return step.result in self._rounded
 
     def _source(self, ref: Ref, step: Step) -> ScalarOp | Literal | None:
         """The constant, or the operation of this or another step, that gives a scalar."""

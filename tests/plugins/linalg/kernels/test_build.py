@@ -90,6 +90,15 @@ def test_the_first_error_and_not_a_warning_of_errors(tmp_path: Path) -> None:
             build("int x;", tmp_path / "a.so", cc=str(compiler))
 
 
+@pytest.mark.parametrize(("name", "spelt"), [("zig", "x86_64_v3"), ("gcc", "x86-64-v3")])
+def test_instructions_as_the_compiler_spells_them(tmp_path: Path, name: str, spelt: str) -> None:
+    compiler = tmp_path / name
+    compiler.write_text('#!/bin/sh\necho "$@" >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    with pytest.raises(UsageError, match=f"fails: .*-march={spelt} "):
+        build("int x;", tmp_path / "a.so", cc=f"{compiler} cc", march="x86-64-v3")
+
+
 def test_a_pipe_is_not_replaced_and_a_link_is_followed(cc: str, text: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OutputError, match="pipe': it is a device, a pipe or a socket"):
