@@ -261,7 +261,7 @@ def _lines(op: Op) -> list[str]:
     lines = [f"  {_note(op)}", f"    loops: {', '.join(loops) or 'none'}"]
     for position, value in enumerate(op.operands):
         role = "in" if position < len(op.ins) else "out"
-        note = " (stride decided at run time)" if op.axes_maybe[position] else ""
+        note = " (stride decided at run time)" if op.maybe_broadcast_axes[position] else ""
         lines.append(f"    {role} {value.name} {value.type_text}: {op.maps[position].body()}{note}")
     names = ", ".join(each.name.partition(".")[2] for each in op.payload.ops)
     lines.append(f"    payload: {names or 'copy'}")

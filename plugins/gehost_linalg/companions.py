@@ -73,7 +73,7 @@ def _without(
         maps=tuple([op.maps[index] for index in places]),
         payload=kept.live().renumbered(moved),
         results=tuple([op.results[out] for out in outs]),
-        maybe_broadcast=tuple([op.axes_maybe[index] for index in places])
+        maybe_broadcast=tuple([op.maybe_broadcast_axes[index] for index in places])
         if op.maybe_broadcast
         else (),
     )
@@ -146,7 +146,7 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
         return Change((replace(op, payload=live),), {})
     dropped: set[int] = set()
     args: dict[int, Ref] = {}
-    maybe_broadcast = list(op.axes_maybe)
+    maybe_broadcast = list(op.maybe_broadcast_axes)
     first: dict[tuple[Value, AffineMap], int] = {}
     for index, value in enumerate(op.ins):
         if index not in op.payload.reads:
@@ -235,7 +235,7 @@ def erase_copy(op: Generic, around: Surroundings) -> Change | None:
         op.reduces
         or op.payload.ops
         or not all(map_.is_identity for map_ in op.maps)
-        or any(op.axes_maybe)
+        or any(op.maybe_broadcast_axes)
     ):
         return None
     replaced: dict[Value, Value] = {}

@@ -227,7 +227,7 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
     both.
     """
     producer, consumer = operand.generics()
-    maybe_broadcast = consumer.axes_maybe[operand.index]
+    maybe_broadcast = consumer.maybe_broadcast_axes[operand.index]
     if not maybe_broadcast:
         return None
     loops = {loop for loop, axis in enumerate(operand.axes) if axis in maybe_broadcast}
@@ -279,7 +279,7 @@ def _loops_of(consumer: Generic, index: int) -> set[int] | None:
         if not (isinstance(each, Const) and shape[axis] == 1)
     ]
     loops = {each.index for each in rest if isinstance(each, Dim)}
-    return loops if len(loops) == len(rest) and not consumer.axes_maybe[index] else None
+    return loops if len(loops) == len(rest) and not consumer.maybe_broadcast_axes[index] else None
 
 
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:

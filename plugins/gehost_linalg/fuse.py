@@ -99,7 +99,7 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
     if not producer.maybe_broadcast and not consumer.maybe_broadcast:
         return ()
     k, count, ins = operand.index, len(producer.ins), len(consumer.ins)
-    read = consumer.axes_maybe
+    read = consumer.maybe_broadcast_axes
     loops = {loop for loop, axis in enumerate(operand.axes) if axis in read[k]}
     made: list[frozenset[int]] = []
     for position in positions:
@@ -109,7 +109,7 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
             for axis, each in enumerate(results)
             if isinstance(each, Dim) and each.index in loops
         }
-        made.append(producer.axes_maybe[position] | through)
+        made.append(producer.maybe_broadcast_axes[position] | through)
     return (*read[:k], *made[:count], *read[k + 1 : ins], *made[count:], *read[ins:])
 
 

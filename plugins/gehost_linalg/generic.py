@@ -321,7 +321,7 @@ class Generic:
         return (*scalars_of(self.operands), *self.payload.captured)
 
     @property
-    def axes_maybe(self) -> tuple[frozenset[int], ...]:
+    def maybe_broadcast_axes(self) -> tuple[frozenset[int], ...]:
         """``maybe_broadcast`` with an entry for every operand."""
         return self.maybe_broadcast or (_NONE,) * len(self.maps)
 
@@ -351,7 +351,7 @@ class Generic:
 
         A tuple: operand, its value, axis, map result, whether its stride is decided at run time.
         """
-        operands = zip(self.operands, self.maps, self.axes_maybe, strict=True)
+        operands = zip(self.operands, self.maps, self.maybe_broadcast_axes, strict=True)
         for position, (value, map_, maybe_broadcast) in enumerate(operands):
             for axis, result in enumerate(map_.results):
                 yield position, value, axis, result, axis in maybe_broadcast

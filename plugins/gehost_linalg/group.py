@@ -281,8 +281,14 @@ def _scales_matmul(node: Node) -> bool:
         return True
     if out is None or _only_reader(out) != "MatMul":
         return False
-    is_computed = made_by is not None and made_by.op in lowerings() and made_by.op not in MOVEMENT
-    return not is_computed  # a group that computes the operand scales it at no cost
+    if made_by is None or made_by.op in MOVEMENT or made_by.op not in lowerings():
+        return True
+    # Behind a product, an Add is its bias, which ONNX Runtime folds, too. What a group computes
+    # otherwise, it scales at no cost.
+    return any(
+        value is not None and value.producer is not None and value.producer.op == "MatMul"
+        for value in made_by.inputs
+    )
 
 
 def _is_single(value: Tensor) -> bool:
@@ -923,7 +929,7 @@ def _attributes(serialized: Iterable[bytes]) -> dict[str, Any]:
 def _maps(op: Op) -> str:
     if isinstance(op, Opaque):
         return f"{op.name} {op.attribute}"
-    maybe_broadcast = [sorted(axes) for axes in op.axes_maybe]
+    maybe_broadcast = [sorted(axes) for axes in op.maybe_broadcast_axes]
     return f"{' '.join(map(str, op.maps))} {' '.join(op.iterators)} {maybe_broadcast}"
 
 

@@ -306,7 +306,7 @@ def run_generic(
             places = [
                 tuple(
                     0
-                    if axis in op.axes_maybe[position] and array.shape[axis] == 1
+                    if axis in op.maybe_broadcast_axes[position] and array.shape[axis] == 1
                     else evaluate(result, point)
                     for axis, result in enumerate(op.maps[position].results)
                 )

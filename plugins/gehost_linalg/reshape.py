@@ -218,7 +218,7 @@ class _Split(_Axes):
             if not isinstance(each, Dim | Const):
                 raise _Kept(f"{map_.body()} is no projected permutation")
             parts = self.parts.get(each.index, ()) if isinstance(each, Dim) else ()
-            is_unsure = axis in op.axes_maybe[position]
+            is_unsure = axis in op.maybe_broadcast_axes[position]
             if parts and is_unsure:
                 raise _Kept(f"the size of axis {axis} of {op.operands[position].name} may be 1")
             if is_unsure:
@@ -283,14 +283,14 @@ class _Merge(_Axes):
                 found = list(map_.results[axis : axis + len(group)])
                 if found != [Dim(loop) for loop in group]:
                     raise _Kept(f"{_named(group)} are not neighbours in {map_.body()}")
-                if op.axes_maybe[position] & set(axes):
+                if op.maybe_broadcast_axes[position] & set(axes):
                     raise _Kept(f"a size of {op.operands[position].name} may be 1")
                 shape.append(_product([old[each] for each in axes], self.size[group[0]]))
                 read.append(Dim(self.new[group[0]]))
             elif dims_of(each) & inside:
                 raise _Kept(f"{each} of {map_.body()} uses a merged loop")
             else:
-                if axis in op.axes_maybe[position]:
+                if axis in op.maybe_broadcast_axes[position]:
                     unsure.add(len(shape))
                 shape.append(old[axis])
                 read.append(substitute(each, self.values))

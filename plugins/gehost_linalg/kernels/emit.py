@@ -73,19 +73,19 @@ class Read(NamedTuple):
 
     Attributes:
         terms: (loop, scale) pairs; several where a Reshape splits the axis.
-        maybe: the axis may also have size 1.
+        maybe_broadcast: the axis may also have size 1.
         whole: the axis has the size of its only loop.
     """
 
     terms: tuple[tuple[int, int], ...]
     offset: int
-    maybe: bool
+    maybe_broadcast: bool
     whole: bool
 
     @classmethod
     def along(cls, loop: int) -> Read:
         """The whole axis, element by element."""
-        return cls(((loop, 1),), 0, maybe=False, whole=True)
+        return cls(((loop, 1),), 0, maybe_broadcast=False, whole=True)
 
     @property
     def loop(self) -> int | None:
@@ -125,18 +125,22 @@ class Step:
     in_double: bool = False
 
 
-def _read(expr: Expr, *, maybe: bool) -> Read:
+def _read(expr: Expr, *, maybe_broadcast: bool) -> Read:
     if isinstance(expr, Dim):
-        return Read.along(expr.index)._replace(maybe=maybe)
+        return Read.along(expr.index)._replace(maybe_broadcast=maybe_broadcast)
     if isinstance(expr, Const):
-        if maybe and expr.value:
+        if maybe_broadcast and expr.value:
             raise NotEmitted(f"place {expr.value} of an axis that may be broadcast is read")
-        return Read((), expr.value, maybe=False, whole=False)
+        return Read((), expr.value, maybe_broadcast=False, whole=False)
     offset, terms = _linear(expr)
     is_split = len(terms) > 1  # SPLIT checks the size of the axis before any part is read
-    if re.search("mod|div", str(expr)) or len(terms) > MOST_TERMS or (maybe and not is_split):
+    if (
+        re.search("mod|div", str(expr))
+        or len(terms) > MOST_TERMS
+        or (maybe_broadcast and not is_split)
+    ):
         raise NotEmitted(f"an operand is read at {expr}")
-    return Read(terms, offset, maybe, whole=False)
+    return Read(terms, offset, maybe_broadcast, whole=False)
 
 
 def _linear(expr: Expr) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -265,7 +269,7 @@ class Steps:
         ]:
             raise NotEmitted(f"a result is written at {op.out_map(0)}")
         source = edges[0] if len(edges) == 1 and not op.payload.ops and not reduced else None
-        if isinstance(source, Edge) and not any(each.maybe for each in source.axes):
+        if isinstance(source, Edge) and not any(each.maybe_broadcast for each in source.axes):
             self._through[step.result] = source
         return step
 
@@ -305,14 +309,14 @@ class Steps:
         step.payload = Payload(op.payload.ops, (element,)).live()
 
     def _edge(self, op: Generic, index: int) -> Edge | Literal:
-        value, axes = op.ins[index], op.axes_maybe[index]
+        value, axes = op.ins[index], op.maybe_broadcast_axes[index]
         if value.constant is not None:
             literal = value.splat
             if literal is None:
                 raise NotEmitted(f"{value.name} is a constant of several values")
             return literal
         results = op.maps[index].results
-        read = [_read(each, maybe=axis in axes) for axis, each in enumerate(results)]
+        read = [_read(each, maybe_broadcast=axis in axes) for axis, each in enumerate(results)]
         return self._seen_through(Edge(value, tuple(read)))
 
     def _seen_through(self, edge: Edge) -> Edge:
@@ -322,7 +326,7 @@ class Steps:
             axes: list[Read] = []
             for inner in source.axes:
                 outer = [edge.axes[loop] for loop, _ in inner.terms]
-                if not inner.whole and any(each.maybe for each in outer):
+                if not inner.whole and any(each.maybe_broadcast for each in outer):
                     return edge
                 terms: list[tuple[int, int]] = []
                 offset = inner.offset
@@ -331,9 +335,9 @@ class Steps:
                     offset += scale * each.offset
                 if len({loop for loop, _ in terms}) < len(terms) or len(terms) > MOST_TERMS:
                     return edge
-                maybe = any(each.maybe for each in outer)
+                maybe_broadcast = any(each.maybe_broadcast for each in outer)
                 whole = inner.whole and all(each.whole for each in outer)
-                axes.append(Read(tuple(terms), offset, maybe, whole))
+                axes.append(Read(tuple(terms), offset, maybe_broadcast, whole))
             edge = Edge(source.value, tuple(axes))
         if edge.value not in self.inputs and edge.value not in self.made_by:
             raise NotEmitted(f"{edge.value.name} has no value")
@@ -350,7 +354,7 @@ class Steps:
             axes = [
                 Read.along(axis)
                 if size is not None and size == whole
-                else Read(((axis, 1),), begin, maybe=False, whole=False)
+                else Read(((axis, 1),), begin, maybe_broadcast=False, whole=False)
                 for axis, (begin, size, whole) in enumerate(zip(begins, shape, given, strict=True))
             ]
             edge = self._seen_through(Edge(op.operands[0], tuple(axes)))
@@ -818,7 +822,7 @@ class Rows:
         for axis, read in enumerate(edge.axes):
             dropped = not read.terms and (edge.value.shape or ())[axis] == 1
             fits = "EQUAL" if read.whole or dropped else "INSIDE"
-            fits = f"{fits} | OR_ONE" if read.maybe else fits
+            fits = f"{fits} | OR_ONE" if read.maybe_broadcast else fits
             terms = ", ".join(f"{{{loop}, {scale}}}" for loop, scale in read.terms) or "{0, 0}"
             axes.append(f"{{{{{terms}}}, {read.offset}, {fits}}}")
         numbers = ", ".join(str(self.sizes.number(each)) for each in extents)
@@ -867,7 +871,7 @@ class Rows:
                 continue
             if read.loop != axis or not read.whole:
                 raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
-            if not read.maybe and own != self.sizes.key(step.extents[axis]):
+            if not read.maybe_broadcast and own != self.sizes.key(step.extents[axis]):
                 raise NotEmitted(f"{edge.value.name} is read in part along axis {axis}")
         if (
             len(edge.axes) == self.loops
@@ -891,7 +895,7 @@ class Rows:
         if own == row:
             text = f"{stored}[i]"
             return text if stored in self._buffers else self._element(text, step)
-        if not last.maybe:
+        if not last.maybe_broadcast:
             raise NotEmitted(f"{edge.value.name} is read in part along the row")
         if (edge.value, number) not in self._widened:
             dtype, name = edge.value.dtype, self._name("w")
@@ -928,7 +932,7 @@ class Rows:
             raise NotEmitted(f"an output of rank {rank} from {self.loops} loops")
         axes = [Read.along(axis) for axis in range(rank)]
         if step.per_row and rank == self.loops:
-            axes[-1] = Read((), 0, maybe=False, whole=False)
+            axes[-1] = Read((), 0, maybe_broadcast=False, whole=False)
         extents = (*step.extents[:-1], 1) if step.per_row else step.extents
         tensor = len(self.steps.inputs) + self.steps.group.outputs.index(value)
         view = self._view(Edge(value, tuple(axes)), extents, tensor, along_row=not step.per_row)

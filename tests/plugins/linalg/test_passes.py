@@ -174,6 +174,13 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "matmul-scale",
         ),
         (
+            "m = MatMul(a, b)\nt = Add(m, b)\nk = Constant<value = float {0.125}>()\ns = Mul(t, k)\n"
+            "y = MatMul(s, b)",
+            "float[2,2] a, float[2,2] b",
+            "float[2,2] y",
+            "matmul-scale",
+        ),
+        (
             "t = Transpose<perm=[1,0]>(b)\ny = MatMul(a, t)",
             "float[2,2] a, float[2,2] b",
             "float[2,2] y",
