@@ -247,6 +247,8 @@ def left_to_runtime() -> Callable[[Node], str | None]:
                 if node.op in {"Add", "Sum", "BatchNormalization"}:
                     after_conv.add(node)
                 return f"conv-epilogue: ONNX Runtime fuses {node.op} into the convolution"
+        if any(out is not None and out.elements is not None for out in node.outputs):
+            return "shape: it computes sizes, through which inference would not see in a function"
         if node.op in {"Mul", "Div"} and _scales_matmul(node):
             return f"matmul-scale: ONNX Runtime folds {node.op} into the matrix product"
         if node.op == "Transpose" and _is_transposed_operand(node):

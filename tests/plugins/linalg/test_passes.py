@@ -13,6 +13,7 @@ import pytest
 from gehost import Host, HostOptions, UsageError
 from gehost.host.report import Report
 from gehost.testing import parse
+from gehost_linalg.kernels.library import fused
 from gehost_linalg.passes import NAME
 from tests.plugins.linalg.models import graph, run_lowered, run_runtime
 
@@ -228,6 +229,21 @@ def test_a_computed_operand_of_a_product_is_scaled_in_its_group(fuse: Any) -> No
     made, record, _ = fuse(text)
     assert [node.op_type for node in made.graph.node][1:] == ["MatMul"]
     assert "matmul-scale" not in record.rejected
+
+
+def test_sizes_stay_visible_to_inference(fuse: Any, tmp_path: Path) -> None:
+    """A size of 1 behind Expand follows from them; without it, a node there had no kernel."""
+    text = graph(
+        "s = Shape(w)\ni = Constant<value = int64[1] {0}>()\nn = Gather(s, i)\nk = Constant<value = int64[1] {1}>()\n"
+        "c = Concat<axis = 0>(n, k)\nm = Constant<value = int64[2] {-1, -1}>()\no = Constant<value = int64[2] {1, 1}>()\n"
+        "e = Equal(c, m)\nt = Where(e, o, c)\nz = Expand(x, t)\na = Add(z, w)\ny = Exp(a)",
+        "float[1,1] x, float[N,M] w",
+        "float[P,Q] y",
+    )
+    made, record, _ = fuse(text)
+    onnx.save(made, tmp_path / "fused.onnx")
+    assert not fused(str(tmp_path / "fused.onnx")).left
+    assert record.rejected["shape"] >= 2
 
 
 def test_conv_batch_normalization_relu_is_left_alone_unless_asked_for(fuse: Any) -> None:
