@@ -328,9 +328,13 @@ def _is_read_outside(node: Node) -> bool:
 
 
 def _is_transposed_operand(node: Node) -> bool:
-    """Whether a Transpose of the last two axes feeds a MatMul alone."""
+    """Whether a Transpose of the last two axes feeds a MatMul alone, scaled or not."""
     perm, out = node.attrs.get("perm"), node.outputs[0] if node.outputs else None
-    if out is None or _only_reader(out) != "MatMul":
+    if out is None:
+        return False
+    (reader, *others) = [*out.readers] or [None]
+    scaled = isinstance(reader, Node) and reader.op in {"Mul", "Div"} and _scales_matmul(reader)
+    if others or not (scaled or _only_reader(out) == "MatMul"):
         return False
     axes = list(perm) if perm is not None else [1, 0] if out.rank == 2 else []
     rank = len(axes)

@@ -187,6 +187,13 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "float[2,2] y",
             "matmul-transpose",
         ),
+        (
+            "n = Neg(b)\nt = Transpose<perm=[1,0]>(n)\nk = Constant<value = float {0.125}>()\ns = Mul(t, k)\n"
+            "y = MatMul(a, s)",
+            "float[2,2] a, float[2,2] b",
+            "float[2,2] y",
+            "matmul-transpose",
+        ),
         ("y = Softmax(x)", "float[2,2] x", "float[2,2] y", "single-operator"),
         ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "view"),
         (
