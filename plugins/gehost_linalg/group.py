@@ -281,7 +281,8 @@ def _scales_matmul(node: Node) -> bool:
         and len(other.readers) == 1
     ):
         return True
-    if out is None or _only_reader(out) != "MatMul":
+    reader = None if out is None else _only_reader(out)
+    if reader is None or reader.op != "MatMul":
         return False
     if made_by is None or made_by.op in MOVEMENT or made_by.op not in lowerings():
         return True
@@ -298,9 +299,9 @@ def _is_single(value: Tensor) -> bool:
     return isinstance(known, TensorType) and known.size == 1
 
 
-def _only_reader(value: Tensor) -> str:
+def _only_reader(value: Tensor) -> Node | None:
     readers = list(value.readers)
-    return readers[0].op if len(readers) == 1 and isinstance(readers[0], Node) else ""
+    return readers[0] if len(readers) == 1 and isinstance(readers[0], Node) else None
 
 
 def _ends_in_view(node: Node) -> bool:
@@ -330,11 +331,10 @@ def _is_read_outside(node: Node) -> bool:
 def _is_transposed_operand(node: Node) -> bool:
     """Whether a Transpose of the last two axes feeds a MatMul alone, scaled or not."""
     perm, out = node.attrs.get("perm"), node.outputs[0] if node.outputs else None
-    if out is None:
+    reader = None if out is None else _only_reader(out)
+    if out is None or reader is None:
         return False
-    (reader, *others) = [*out.readers] or [None]
-    scaled = isinstance(reader, Node) and reader.op in {"Mul", "Div"} and _scales_matmul(reader)
-    if others or not (scaled or _only_reader(out) == "MatMul"):
+    if reader.op != "MatMul" and not (reader.op in {"Mul", "Div"} and _scales_matmul(reader)):
         return False
     axes = list(perm) if perm is not None else [1, 0] if out.rank == 2 else []
     rank = len(axes)

@@ -162,6 +162,6 @@ def _entries(
 
 
 def _product(sizes: Sequence[Dim]) -> int | None:
-    """The product of sizes that are all known."""
+    """Return the product of sizes; None if one is not known."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return math.prod(numbers) if len(numbers) == len(sizes) else None

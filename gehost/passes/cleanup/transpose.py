@@ -25,8 +25,10 @@ def keep_leading_axes(state: State, node: Node) -> bool:
 
     Returns False if it does not, or must stay.
     """
-    turn = _only_producer(state, node, "Reshape", "Transpose")
-    merge = None if turn is None else _only_producer(state, turn, "Transpose", "Reshape")
+    if node.op != "Reshape":
+        return False
+    turn = _only_producer(state, node, "Transpose")
+    merge = None if turn is None else _only_producer(state, turn, "Reshape")
     source = None if merge is None else merge.input(0)
     if turn is None or merge is None or source is None:
         return False
@@ -63,26 +65,25 @@ def keep_leading_axes(state: State, node: Node) -> bool:
     return True
 
 
-def _only_producer(state: State, node: Node, op: str, producer_op: str) -> Node | None:
-    """The producer of a node's first input, which nothing else reads."""
+def _only_producer(state: State, node: Node, op: str) -> Node | None:
+    """Return the producer of a node's first input, which nothing else reads."""
     value = node.input(0)
+    producer = None if value is None else value.producer
     if (
-        node.op != op
-        or value is None
-        or value.producer is None
-        or value.producer.op != producer_op
-        or value.producer.graph is not node.graph
+        value is None
+        or producer is None
+        or producer.op != op
+        or producer.graph is not node.graph
         or len(value.readers) != 1
         or value.name in state.protected
-        or not (state.purity.is_builtin(op) and state.purity.is_builtin(producer_op))
-        or not state.purity.is_well_formed(node)
-        or not state.purity.is_well_formed(value.producer)
+        or not all(map(state.purity.is_builtin, (node.op, op)))
+        or not all(map(state.purity.is_well_formed, (node, producer)))
     ):
         return None
-    return value.producer
+    return producer
 
 
 def _elements(reshape: Node) -> Sequence[Dim]:
-    """The sizes that a Reshape asks for; empty if they are not known."""
+    """Return the sizes that a Reshape asks for; empty if they are not known."""
     target = reshape.input(1)
     return () if target is None else target.elements or ()

@@ -489,9 +489,12 @@ _LIBM = {
 }  # fmt: skip
 """C's functions by MLIR's names; ``math_c`` has some of them for f32."""
 
-_ROUNDS = {
+_ROUNDING = {
     "math.floor", "math.ceil", "math.roundeven", "math.trunc", "arith.remf", "arith.fptosi",
+    "arith.cmpf",
 }  # fmt: skip
+"""Operations whose result an ulp of an operand may change by a whole number, or a truth value."""
+
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -573,12 +576,6 @@ def _integer(dtype: str) -> str:
     if dtype not in {"i32", "i64"}:
         raise NotEmitted(f"arithmetic of {dtype}")
     return dtype
-
-
-def _rounds(op: ScalarOp) -> bool:
-    """Whether an ulp of an operand may change the result by a whole number, or a truth value."""
-    zero = any(isinstance(ref, Literal) and ref.value == 0 for ref in op.operands)
-    return op.name in _ROUNDS or (op.name == "arith.cmpf" and not zero)
 
 
 def _comparison(name: str, predicate: str, texts: Sequence[str]) -> str:
@@ -666,7 +663,7 @@ class Rows:
         self._padded = self._padded_stages()
         self._summed = self._behind_sums()
         self._rounds = any(
-            _rounds(op) for step in self.order if step.payload for op in step.payload.ops
+            op.name in _ROUNDING for step in self.order if step.payload for op in step.payload.ops
         )
         self._scalar: dict[Value, Scalar] = {}
         self._stored: dict[Value, str] = {}
