@@ -26,7 +26,11 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        return json.loads(self._file.read_text(encoding="utf-8"))["address"]
+        """The scheduler's address; empty until its file is there, and written to its end."""
+        try:
+            return json.loads(self._file.read_text(encoding="utf-8"))["address"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            return ""
 
     def start(self, *words: str, path: str = "") -> subprocess.Popen[bytes]:
         """Start ``dask WORDS``; ``path`` goes before Python's own."""
@@ -61,7 +65,7 @@ def cluster(home: Path) -> Generator[Cluster]:
     try:
         words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         scheduler = found.start("scheduler", *words)
-        while not (home / "scheduler.json").exists() or not found.address:
+        while not found.address:
             assert scheduler.poll() is None, found.logs()
             time.sleep(0.1)
         yield found
