@@ -329,12 +329,13 @@ def _is_read_outside(node: Node) -> bool:
 
 
 def _is_transposed_operand(node: Node) -> bool:
-    """Whether a Transpose of the last two axes feeds a MatMul alone, scaled or not."""
+    """Whether a Transpose of the last two axes feeds a product alone, scaled or not."""
     perm, out = node.attrs.get("perm"), node.outputs[0] if node.outputs else None
     reader = None if out is None else _only_reader(out)
     if out is None or reader is None:
         return False
-    if reader.op != "MatMul" and not (reader.op in {"Mul", "Div"} and _scales_matmul(reader)):
+    scaled = reader.op in {"Mul", "Div"} and _scales_matmul(reader)
+    if not scaled and reader.op != "MatMul" and (reader.op != "Gemm" or reader.input(2) is out):
         return False
     axes = list(perm) if perm is not None else [1, 0] if out.rank == 2 else []
     rank = len(axes)
@@ -457,9 +458,9 @@ class Group:
     def is_worth_a_kernel(self) -> bool:
         """Whether it saves a pass over its elements.
 
-        It computes twice, or once on the way to another order of the rows.
+        It computes twice, or once on the way to another order of axes.
         """
-        return self.computes > 1 or (self.computes == 1 and any(map(orders_rows, self.nodes)))
+        return self.computes > 1 or (self.computes == 1 and any(map(reorders_axes, self.nodes)))
 
     def expensive_scalar_op(self) -> str | None:
         """Return an operation on one number that costs more than a kernel's call, or None.
@@ -474,10 +475,12 @@ class Group:
         return found
 
 
-def orders_rows(node: Node) -> bool:
-    """Whether a node is a Transpose of whole rows."""
-    perm = node.attrs.get("perm") if node.op == "Transpose" else None
-    return perm is not None and list(perm) != sorted(perm) and perm[-1] == len(perm) - 1
+def reorders_axes(node: Node) -> bool:
+    """Whether a node is a Transpose to another order of axes."""
+    if node.op != "Transpose":
+        return False
+    perm = node.attrs.get("perm")
+    return perm is None or list(perm) != sorted(perm)
 
 
 class Grouping:

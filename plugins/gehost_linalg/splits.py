@@ -10,11 +10,11 @@ import math
 import numpy as np
 
 from gehost import CustomPassContext, EsGraphBuilder, Graph, Node, Region, es
-from gehost_linalg.group import orders_rows
+from gehost_linalg.group import reorders_axes
 
 
 def state_splits(graph: Graph, context: CustomPassContext) -> None:
-    """Write 0 for the sizes that a Reshape before a Transpose of rows copies."""
+    """Write 0 for the sizes that a Reshape before a Transpose copies."""
     for node in list(graph.nodes_of("Reshape")):
         target = _split_target(node)
         if target is None:
@@ -46,7 +46,7 @@ def _split_target(node: Node) -> list[int] | None:
         or min(parts) < 1
         or None in before
         or before[:kept] != after[:kept]
-        or not all(isinstance(each, Node) and orders_rows(each) for each in out.readers)
+        or not all(isinstance(each, Node) and reorders_axes(each) for each in out.readers)
     ):
         return None
     target = [0] * kept + parts

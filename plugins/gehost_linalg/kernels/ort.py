@@ -129,6 +129,7 @@ RUNTIME = r"""
 #define MOST_TERMS 3
 #define MOST_VIEWS 64
 #define TASK 8192 /* elements */
+#define TILE 16   /* rows that are gathered together: their elements share cache lines */
 #define MOST_SIZES 256
 #define STACK 32768
 
@@ -176,7 +177,7 @@ typedef struct Part {
 typedef struct Job {
   const Part *part;
   const size_t *size;
-  size_t outer[MOST_LOOPS], row, total, unit, pieces, piece, buffer;
+  size_t outer[MOST_LOOPS], row, total, unit, pieces, piece, tile, tiles, buffer;
   int loops, gathers, failed;
   char *base[MOST_VIEWS];
   ptrdiff_t stride[MOST_VIEWS][MOST_LOOPS], along[MOST_VIEWS];
@@ -236,13 +237,45 @@ static size_t part_size(size_t whole, const Size *s) {
     return buffer; }
 WIDE(float, f32) WIDE(double, f64) WIDE(int32_t, i32) WIDE(int64_t, i64) WIDE(uint8_t, i1)
 
-static void gather(char *to, const char *from, ptrdiff_t step, size_t n, int bytes) {
-  if (bytes == 4)
-    for (size_t i = 0; i < n; i++) memcpy(to + 4 * i, from + (ptrdiff_t)i * step, 4);
-  else if (bytes == 8)
-    for (size_t i = 0; i < n; i++) memcpy(to + 8 * i, from + (ptrdiff_t)i * step, 8);
-  else
-    for (size_t i = 0; i < n; i++) to[i] = from[(ptrdiff_t)i * step];
+/* Rows of n elements that are apart. */
+typedef struct Gather {
+  char *to;
+  const char *from;
+  ptrdiff_t along, across; /* from element to element, from row to row, in bytes */
+  size_t rows, n, buffer;
+} Gather;
+
+#define HALF (TILE * TILE / 2)
+
+/* An element of the first half, then one of the second: the bits of the places rotate by one. */
+FN void interleave(uint32_t *to, const uint32_t *from) {
+  for (size_t k = 0; k < HALF; k++) to[2 * k] = from[k], to[2 * k + 1] = from[HALF + k];
+}
+
+/* Transpose TILE x TILE elements: rotating by four swaps the bits of row and column. */
+static void transpose(const Gather *g, size_t first) {
+  const char *from = g->from + (ptrdiff_t)first * g->along;
+  uint32_t a[TILE * TILE], b[TILE * TILE];
+  for (size_t i = 0; i < TILE; i++)
+    memcpy(&a[TILE * i], from + (ptrdiff_t)i * g->along, TILE * sizeof *a);
+  interleave(b, a), interleave(a, b), interleave(b, a), interleave(a, b);
+  for (size_t r = 0; r < TILE; r++)
+    memcpy(g->to + r * g->buffer + first * sizeof *a, &a[TILE * r], TILE * sizeof *a);
+}
+
+#define GATHER(T) \
+  for (size_t r = 0; r < g->rows; r++) \
+    for (size_t i = first; i < g->n; i++) \
+      memcpy(g->to + r * g->buffer + i * sizeof(T), \
+             g->from + (ptrdiff_t)r * g->across + (ptrdiff_t)i * g->along, sizeof(T));
+
+static void gather(const Gather *g, int bytes) {
+  size_t first = 0;
+  if (bytes == 4 && g->across == 4 && g->rows == TILE)
+    for (; first + TILE <= g->n; first += TILE) transpose(g, first);
+  if (bytes == 4) GATHER(uint32_t)
+  else if (bytes == 8) GATHER(uint64_t)
+  else GATHER(uint8_t)
 }
 
 static int is_gathered(const Job *j, int view) {
@@ -250,12 +283,12 @@ static int is_gathered(const Job *j, int view) {
   return one->along_row && j->width[view] > 1 && j->along[view] != one->bytes;
 }
 
-/* Units [unit * number, unit * (number + 1)): rows, or pieces of a row. */
+/* Units [unit * number, unit * (number + 1)): rows, tiles of rows, or pieces of them. */
 static void task(void *user, size_t number) {
   Job *j = user;
   const Part *part = j->part;
   size_t unit = number * j->unit, last = unit + j->unit < j->total ? unit + j->unit : j->total;
-  size_t need = (size_t)(part->buffers + j->gathers) * j->buffer;
+  size_t need = ((size_t)part->buffers + (size_t)j->gathers * j->tile) * j->buffer;
   _Alignas(64) char stack[STACK];
   char *scratch = need > STACK ? malloc(need) : stack;
   if (scratch == NULL) {
@@ -268,17 +301,24 @@ static void task(void *user, size_t number) {
   Rows w = {1, 0, j->size, at, p, step, scratch, j->buffer};
   for (int v = 0; v < part->views; v++) held[v] = NULL;
   while (unit < last) {
-    size_t row = unit / j->pieces, start = unit % j->pieces * j->piece, left = row;
-    for (int loop = j->loops - 1; loop >= 0; loop--) {
+    size_t left = unit / j->pieces, start = unit % j->pieces * j->piece, units = 1;
+    int inner = j->loops - 1;
+    if (inner >= 0) {
+      at[inner] = left % j->tiles * j->tile;
+      left /= j->tiles;
+    }
+    for (int loop = inner - 1; loop >= 0; loop--) {
       at[loop] = left % j->outer[loop];
       left /= j->outer[loop];
     }
-    int inner = j->loops - 1;
     w.count = 1;
     w.n = j->row - start < j->piece ? j->row - start : j->piece;
-    if (inner >= 0 && j->pieces == 1 && !j->gathers) {
+    if (inner >= 0 && j->gathers) {
       w.count = j->outer[inner] - at[inner];
-      if (w.count > last - unit) w.count = last - unit;
+      if (w.count > j->tile) w.count = j->tile;
+    } else if (inner >= 0 && j->pieces == 1) {
+      units = w.count = j->outer[inner] - at[inner];
+      if (w.count > last - unit) units = w.count = last - unit;
     }
     char *to = scratch + (size_t)part->buffers * j->buffer;
     for (int v = 0; v < part->views; v++) {
@@ -286,15 +326,17 @@ static void task(void *user, size_t number) {
       for (int loop = 0; loop <= inner; loop++) p[v] += (ptrdiff_t)at[loop] * j->stride[v][loop];
       step[v] = inner < 0 ? 0 : j->stride[v][inner];
       if (is_gathered(j, v)) {
-        size_t n = part->flat ? w.n : j->width[v];
-        if (held[v] != p[v] || part->flat) gather(to, p[v], j->along[v], n, part->view[v].bytes);
+        Gather g = {to, p[v], j->along[v], step[v], step[v] ? w.count : 1,
+                    part->flat ? w.n : j->width[v], j->buffer};
+        if (held[v] != p[v] || g.rows > 1 || part->flat) gather(&g, part->view[v].bytes);
         held[v] = p[v];
         p[v] = to;
-        to += j->buffer;
+        step[v] = step[v] ? (ptrdiff_t)j->buffer : 0;
+        to += j->tile * j->buffer;
       }
     }
     part->rows(&w);
-    unit += w.count;
+    unit += units;
   }
   if (scratch != stack) free(scratch);
 }
@@ -380,13 +422,17 @@ static OrtStatus *run(const Op *op, OrtContext *context, const Part *part, const
     if (size[part->width[k]] > j.row) j.row = size[part->width[k]];
   if (part->flat && j.row == 0) return NULL;
   merge(&j);
-  j.pieces = part->flat ? (j.row + TASK - 1) / TASK : 1;
-  j.piece = j.pieces > 1 ? TASK : j.row;
-  j.buffer = (j.piece + 15) / 16 * 128; /* 16 of the widest elements */
   for (int v = 0; v < part->views; v++) j.gathers += is_gathered(&j, v);
-  j.total = j.pieces;
-  for (int loop = 0; loop < j.loops; loop++) j.total *= j.outer[loop];
-  j.unit = j.piece < TASK ? TASK / (j.piece ? j.piece : 1) : 1;
+  size_t most = j.gathers ? TASK / TILE : TASK, inner = j.loops ? j.outer[j.loops - 1] : 1;
+  j.pieces = part->flat ? (j.row + most - 1) / most : 1;
+  j.piece = j.pieces > 1 ? most : j.row;
+  j.buffer = (j.piece + 15) / 16 * 128 + 64; /* 16 of the widest elements, and another cache set */
+  j.tile = j.gathers && j.piece <= 2 * TASK ? TILE : 1; /* at most 2 MB a view */
+  if (j.tile > inner) j.tile = inner;
+  j.tiles = (inner + j.tile - 1) / j.tile;
+  j.total = j.pieces * j.tiles;
+  for (int loop = 0; loop < j.loops - 1; loop++) j.total *= j.outer[loop];
+  j.unit = j.piece * j.tile < TASK ? TASK / (j.piece ? j.piece * j.tile : 1) : 1;
   size_t tasks = (j.total + j.unit - 1) / j.unit;
   if (tasks > 1) {
     typedef void Task(void *, size_t);

@@ -194,6 +194,12 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "float[2,2] y",
             "matmul-transpose",
         ),
+        (
+            "n = Neg(b)\nt = Transpose(n)\ny = Gemm(a, t, a)",
+            "float[2,2] a, float[2,2] b",
+            "float[2,2] y",
+            "matmul-transpose",
+        ),
         ("y = Softmax(x)", "float[2,2] x", "float[2,2] y", "single-operator"),
         ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "view"),
         (
@@ -209,13 +215,6 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "float[b,2,s,3] y",
             "not-lowered",
         ),
-        (
-            "k = Constant<value = int64[4] {0, 0, 2, 3}>()\na = Add(x, b)\nr = Reshape(a, k)\n"
-            "y = Transpose<perm=[0,2,3,1]>(r)",
-            "float[b,s,6] x, float[6] b",
-            "float[b,2,3,s] y",
-            "single-operator",
-        ),
     ],
 )
 def test_what_the_runtime_does_better_is_left_alone(
@@ -224,6 +223,12 @@ def test_what_the_runtime_does_better_is_left_alone(
     made, record, _ = fuse(graph(body, inputs, output))
     assert not fused_nodes(made)
     assert record.rejected[key] >= 1
+
+
+@pytest.mark.parametrize("body", ["y = Transpose(n)", "t = Transpose(n)\ny = Gemm(b, b, t)"])
+def test_an_operation_before_a_transpose_is_a_group(fuse: Any, body: str) -> None:
+    made, _, _ = fuse(graph(f"n = Neg(b)\n{body}", "float[2,2] b", "float[2,2] y"))
+    assert len(fused_nodes(made)) == 1
 
 
 def test_a_computed_operand_of_a_product_is_scaled_in_its_group(fuse: Any) -> None:

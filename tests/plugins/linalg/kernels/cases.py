@@ -177,6 +177,11 @@ LAYOUTS = {
                               "k = Constant<value = int64[1] {-1}>()\nm = ReduceMax(p, k)\nf = Sub(p, m)\ng = Exp(f)\n"
                               "t = Transpose<perm = [1, 2, 0, 3]>(g)\ny = Add(t, q)"),
     "transposed": Case("float[A, B, N] p, float[N, B] q", "t = Transpose<perm = [1, 0]>(q)\ns = Add(p, t)\ny = Tanh(s)"),
+    "columns": Case("float[A, B, N] p, float[N] q", "s = Add(p, q)\ny = Transpose<perm = [0, 2, 1]>(s)"),
+    "columns of doubles": Case("double[A, N] d", "t = Transpose(d)\ny = Neg(t)", "double[…] y"),
+    "columns of bools": Case("bool[A, N] m", "t = Transpose(m)\ny = Not(t)", "bool[…] y"),
+    "softmax of columns": Case("float[A, N] p, float[B, M] q, float[B] r",
+                               "s = Add(p, q)\nt = Transpose(s)\nu = Add(t, r)\ny = Softmax(u)"),
     "strided": Case("float[A, N] p", "b = Constant<value = int64[1] {1}>()\ne = Constant<value = int64[1] {9223372036854775807}>()\n"
                     "a = Constant<value = int64[1] {1}>()\nt = Constant<value = int64[1] {2}>()\ns = Slice(p, b, e, a, t)\n"
                     "u = Exp(s)\ny = Add(u, s)"),

@@ -279,6 +279,33 @@ def test_rows_that_are_not_contiguous(built: Built) -> None:
     Pair(built, "strided").check(drawn(3, 13))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 40])
+@pytest.mark.parametrize("length", [1, 7, 16, 31, 33, 512, 530])
+def test_columns(built: Built, rows: int, length: int) -> None:
+    """16 x 16 elements at once, and what is left of them."""
+    p, q = drawn(2, length, rows), drawn(rows)
+    ((given, _),) = Pair(built, "columns").run(p, q)
+    np.testing.assert_array_equal(given, (p + q).transpose(0, 2, 1))
+    ((given, _),) = Pair(built, "columns of doubles").run(p[0].astype(np.float64))
+    np.testing.assert_array_equal(given, -p[0].T.astype(np.float64))
+    ((given, _),) = Pair(built, "columns of bools").run(p[0] > 0)
+    np.testing.assert_array_equal(given, ~(p[0].T > 0))
+    for other in (p[1], p[1, :1], p[1, :, :1]):
+        Pair(built, "softmax of columns").check(p[0], other, drawn(length))
+        Pair(built, "softmax of columns").check(other, p[0], drawn(length))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(3, 20000), (700, 30), (40, 1030), (0, 20), (20, 0)])
+def test_columns_in_several_tasks(built: Built, rows: int, length: int) -> None:
+    p, q = drawn(1, length, rows), drawn(rows)
+    for threads in (1, 2):
+        ((given, _),) = Pair(built, "columns", threads).run(p, q)
+        np.testing.assert_array_equal(given, (p + q).transpose(0, 2, 1))
+        if length:
+            pair = Pair(built, "softmax of columns", threads)
+            pair.check(p[0], p[0], drawn(length))
+
+
 def test_the_epsilon_of_doubles_is_a_float32(built: Built) -> None:
     d = 1e-3 * np.random.default_rng(1).standard_normal((3, 9))
     Pair(built, "norm of doubles").check(d, rtol=1e-13, atol=0)
