@@ -12,10 +12,12 @@ UNARY = ("Exp", "Tanh", "Sigmoid", "Relu", "Neg", "Abs", "Softplus", "Erf")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 
 
-def random_graph(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def random_graph(
+    seed: int, most: tuple[int, int, int] = (4, 4, 6)
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A graph of 3 to 12 nodes over [a, b, c] and its feeds; axes of size 1 are known or open."""
     random = Random(seed)
-    sizes = [random.randint(1, 4), random.randint(1, 4), random.randint(1, 6)]
+    sizes = [random.randint(1, each) for each in most]
     lines: list[str] = []
     values: dict[str, tuple[int, ...]] = {}
     inputs, feeds = [], {}

@@ -22,7 +22,7 @@ from tests.plugins.linalg.fuzz import SETTINGS
 from tests.plugins.linalg.kernels.fused_models import Array, run, session
 from tests.plugins.linalg.onnx_graphs import random_graph
 
-SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 1e38)
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 1e30)  # a sum of 1e38 may overflow, or not
 
 
 def feeds_of(feeds: dict[str, Array], seed: int) -> list[dict[str, Array]]:
@@ -39,7 +39,8 @@ def feeds_of(feeds: dict[str, Array], seed: int) -> list[dict[str, Array]]:
 
 def check(seed: int, counts: Counter[str], cc: str | None, folder: str) -> None:
     """Compile one graph, build its library, compare."""
-    model, feeds = random_graph(seed)
+    most = (40, 20, 40) if seed % 2 else (4, 4, 6)  # tiles of 16 x 16, too
+    model, feeds = random_graph(seed, most)
     settings = {f"{NAME}.{name}": value for name, value in SETTINGS[seed % len(SETTINGS)].items()}
     options = HostOptions(vendors=(folder,), enable=(NAME,), settings=settings)
     path, library = Path(folder, f"{seed}.onnx"), Path(folder, f"{seed}.so")
