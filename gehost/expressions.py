@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
+import onnx
 from msgspec import Struct
 
 from gehost.ir.graph import Value
@@ -296,7 +297,8 @@ class Stored(float):
         return other if math.isinf(found) else found
 
 
-DTYPES: Final = {dtype.numpy.name: dtype for dtype in DataType if dtype}
+_OF_ONNX = frozenset(onnx.TensorProto.DataType.values())  # an older one lacks the latest
+DTYPES: Final = {dtype.numpy.name: dtype for dtype in DataType if dtype and dtype in _OF_ONNX}
 """Element types by numpy's names."""
 _DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
 ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
