@@ -5,7 +5,8 @@ A new tensor has the type of the tensor that it replaces.
 A known size must stay; where the new one is not known, and not that of an input, the old one is
 kept. For unknown sizes, both sides are inferred again, from inputs whose unknown
 sizes have unique names: results with the same name come from the same input dimension, unchanged,
-or from the same computation. Two unknown sizes are not equal just because both are unknown.
+from the same computation, or from a Conv or a pooling over the same sizes. Two unknown sizes are
+not equal just because both are unknown.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_arra
 from gehost.ir.graph import Node, Value, op_name
 from gehost.ir.types import Dim, TensorType, ValueType
 from gehost.rewrite.lower import Refused
+
+_WINDOWS = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
+"""Operators whose sizes follow from attributes and sizes, whatever the numbers are."""
 
 
 class NodeState:
@@ -246,14 +250,17 @@ class ValueNumbering:
             known = TensorType(known.dtype, tuple(dims))
         return NumberedTensor(known, array, number)
 
-    def computed(self, known: ValueType | None, computation: Hashable) -> NumberedTensor:
+    def computed(
+        self, known: ValueType | None, computation: Hashable, sizing: Hashable
+    ) -> NumberedTensor:
         """Describe a computed tensor.
 
-        Sizes that inference leaves open are named after the computation.
+        Sizes that inference leaves open are named after ``sizing``, on which alone they depend.
         """
         number = self.number(computation)
         if isinstance(known, TensorType) and known.shape is not None:
-            dims = [f"~{number}.{place}" if d is None else d for place, d in enumerate(known.shape)]
+            name = self.number(sizing)
+            dims = [f"~{name}.{place}" if d is None else d for place, d in enumerate(known.shape)]
             known = TensorType(known.dtype, tuple(dims))
         return NumberedTensor(known, None, number)
 
@@ -328,7 +335,11 @@ class SideInference:
             sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute)
         )
         computation = (op, attributes, tuple(numbers))
-        return [numbering.computed(known, (computation, slot)) for slot, known in enumerate(made)]
+        sizing = _window_sizes(op, attributes, types) or computation
+        return [
+            numbering.computed(known, (computation, slot), (sizing, slot))
+            for slot, known in enumerate(made)
+        ]
 
     def _walk(
         self, body: onnx.FunctionProto, call: onnx.NodeProto, read: Sequence[NumberedTensor | None]
@@ -375,6 +386,16 @@ class SideInference:
                 inside.number,
             )
         return inside if outside is None else NumberedTensor(outside, inside.array, inside.number)
+
+
+def _window_sizes(
+    op: str, attributes: tuple[bytes, ...], types: Sequence[ValueType | None]
+) -> Hashable:
+    """Return what the sizes of a Conv or a pooling depend on; None for other operators."""
+    shapes = tuple(known.shape if isinstance(known, TensorType) else None for known in types)
+    if op not in _WINDOWS or any(shape is None or None in shape for shape in shapes):
+        return None
+    return "sizes", op, attributes, shapes
 
 
 def _content(array: np.ndarray[Any, Any]) -> Hashable:

@@ -197,6 +197,23 @@ def test_the_same_computation_has_the_same_sizes(replace):
     )[0].startswith("unproven: ")
 
 
+def test_a_convolution_of_other_numbers_has_the_same_sizes(replace):
+    text = (
+        "g (float[N, 3, H, W] x, float[3, 3, 2, 2] w) => (float[N, 3, ?, ?] y) "
+        "{ t = Mul(x, c) y = Conv(t, w) }"
+    )
+
+    def reason(put):
+        constants = {"c": np.array([2], np.float32)}
+        return replace(text, lambda x, w: es.Conv(x * 2.0, w), put, 2, **constants)[0]
+
+    assert reason(lambda x, w: es.Conv(x + x, w)) == ""
+    assert reason(lambda x, w: es.Conv(x + x, w, strides=[2, 2])).startswith("unproven: ")
+    turned = [0, 1, 3, 2]
+    assert reason(lambda x, w: es.Conv(es.Transpose(x, perm=turned), w)).startswith("unproven: ")
+    assert reason(lambda x, w: es.Conv(x, es.Concat(w, w, axis=3))).startswith("unproven: ")
+
+
 def registry_of(code: str) -> OpRegistry:
     namespace = {"ops": ops, "es": es, "TensorType": TensorType}
     exec(code, namespace)

@@ -64,7 +64,7 @@ class KnownShapes:
         if elements is None:
             return None
         allow_zero = bool(node.attrs.get("allowzero", 0))
-        entries = _entries(elements, source.shape or (), allow_zero=allow_zero)
+        entries = _entries(elements, source.shape, allow_zero=allow_zero)
         if entries is None:
             return None
         constant = node.graph.add_initializer(
@@ -130,31 +130,35 @@ class KnownShapes:
 
 
 def _entries(
-    elements: Sequence[Dim], source: Sequence[Dim], *, allow_zero: bool
+    elements: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
 ) -> list[int] | None:
-    """Return a constant target equivalent to computed entries, or None; its 0 copies a size."""
+    """Return a constant target equivalent to computed entries, or None; its 0 copies a size.
+
+    Args:
+        source: the sizes of x; None where its rank is unknown.
+    """
     if allow_zero and 0 in elements:
         return None
-    found: list[int] = []
+    sizes, found = source or (), list[int]()
     for place, entry in enumerate(elements):
         if isinstance(entry, int):
             found.append(entry)
-        elif entry is not None and place < len(source) and source[place] == entry:
+        elif entry is not None and place < len(sizes) and sizes[place] == entry:
             found.append(0)
         else:
             found.append(-1)
     if found.count(-1) > 1 or any(entry < -1 for entry in found):
         return None
-    if -1 not in found:
-        return found
-    if 0 in found and -1 not in elements:
+    if {-1, 0} <= {*found} and -1 not in elements:
         return None  # a copied size may be 0, and then the other one is any
+    if -1 not in found or source is None:
+        return found
     own, others = found.index(-1), math.prod([entry for entry in found if entry > 0])
-    left = [place for place in range(len(source)) if found[place : place + 1] != [0]]
-    whole = _product([source[place] for place in left])
+    left = [place for place in range(len(sizes)) if found[place : place + 1] != [0]]
+    whole = _product([sizes[place] for place in left])
     if whole and whole % others == 0:
         found[own] = whole // others
-    elif own in left and _product([source[place] for place in left if place != own]) == others:
+    elif own in left and _product([sizes[place] for place in left if place != own]) == others:
         found[own] = 0
     elif 0 in found and allow_zero:
         return None

@@ -150,3 +150,18 @@ def test_a_shape_that_is_read_whole_stays(clean: Any) -> None:
     )
     (shape,) = cleaned.model.graph.nodes_of("Shape")
     assert shape.input(0).name == "h"
+
+
+def test_a_tensor_of_unknown_rank_is_no_scalar(clean: Any) -> None:
+    """Squeeze without axes: its result may have any number of elements."""
+    cleaned = clean(
+        text(
+            "s = Shape(x)  n = Slice(s, zero, one)  t = Concat <axis = 0> (n, one)  "
+            "h = Squeeze(x)  r = Reshape(h, t)  y = Neg(r)",
+            inputs="float[N, M] x",
+            output="float[P, Q] y",
+        ),
+        feeds={"x": np.arange(3, dtype=np.float32).reshape(3, 1)},
+    )
+    (reshape,) = cleaned.model.graph.nodes_of("Reshape")
+    assert reshape.input(1).array.tolist() == [-1, 1]
