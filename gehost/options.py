@@ -82,7 +82,7 @@ class HostOptions:
             )
         if self.dump_format not in (known := get_args(DumpFormat)):
             raise UsageError(f'dump format "{self.dump_format}": wanted {" or ".join(known)}')
-        for name in ("vendors", "enable", "disable", "assume", "ort_libraries"):
+        for name in ("vendors", "enable", "disable", "only", "assume", "ort_libraries"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -84,6 +84,7 @@ def no_default_vendors() -> None:
         ({"dims": {"n": -1}}, "dim n=-1: wanted a whole number from 0"),
         ({"dims": {"n": 1 << 63}}, r"wanted a whole number from 0 to 2\*\*63 - 1"),
         ({"dims": {"n": "3"}}, "dim n=.3.: wanted a whole number from 0"),
+        ({"only": "Pass"}, "only='Pass': wanted a list"),
         ({"disable": "Pass"}, "disable='Pass': wanted a list"),
         ({"enable": "Pass"}, "enable='Pass': wanted a list"),
     ],

@@ -179,6 +179,118 @@ def test_a_decompose_pass_writes_the_parts_that_onnx_defines(tmp_path: Path) -> 
     runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
 
 
+LOCAL = """<domain: "local", opset_import: ["" : 17]>
+F <slope: float = 0.5> (i, j, k) => (o, p) {
+    q = Neg (i) o = LeakyRelu <alpha: float = @slope> (q) p = Identity (i)
+}"""
+DECOMPOSED = {
+    "an attribute": ("y = LeakyRelu <alpha = 0.2> (x)", "y = LeakyRelu (x)"),
+    "a default": ("y = LeakyRelu (x)", "y = LeakyRelu <alpha = 0.2> (x)"),
+    "one tensor twice": ("y = Mul (x, x)", "y = Mul (x, w)"),
+    "a gap": ("y = Concat <axis = 0> (x, x, w)", "y = Concat <axis = 0> (x, w, w)"),
+    "an absent input": ("y = Clip (x, , u)", "y = Clip (x, l, u)"),
+    "two outputs": ("y, z = TopK (x, k)", "y, z = TopK <largest = 0> (x, k)"),
+    "outputs of one type": ("y, z = Split (x)", "y, z = Split <axis = 1> (x)"),
+    "an unread output": ("s, y = Split (x)", "s, y = Split <axis = 1> (x)"),
+    "a function": ("y, z = local.F (x)", "y, z = local.F <slope = 0.25> (x)"),
+    "a function's attribute": ("y, z = local.F <slope = 0.2> (x)", "y, z = local.F (x)"),
+    "a function's last input": ("y, z = local.F (w, , x)", "y, z = local.F (w, x)"),
+}
+
+
+@pytest.mark.parametrize(("here", "elsewhere"), DECOMPOSED.values(), ids=DECOMPOSED)
+def test_a_decompose_pass_replaces_the_like_of_its_node_alone(
+    tmp_path: Path, here: str, elsewhere: str
+) -> None:
+    outputs = "y, z" if " z " in f"{here.partition('=')[0].replace(',', ' ')} " else "y"
+    results = {"y": "float[A, B] y", "z": "int64[A, B] z" if "TopK" in here else "float[A, B] z"}
+
+    def model(body: str) -> onnx.ModelProto:
+        declared = ", ".join(results[name] for name in outputs.split(", "))
+        return parse(f"""<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
+    main (float[4, 4] x, float[4, 4] w, int64[1] k, float l, float u) => ({declared}) {{ {body} }}
+    {LOCAL}""")
+
+    onnx.save(model(here), tmp_path / "m.onnx")
+    (_, test, _), _ = write_pass_from(
+        "acme/h",
+        str(tmp_path / "v"),
+        str(tmp_path / "m.onnx"),
+        ["y"],
+        "decompose",
+        "kAfterInferShape",
+    )
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+    _, record = run_pass(model(elsewhere), "HPass", vendors=tmp_path / "v")
+    assert (record.matched, record.replaced) == (1, 0)
+
+
+def test_an_output_that_is_a_constant_has_no_parts(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
+    main (float[4] x) => (float[4] y, float z) { y, z = local.F (x) }
+    <domain: "local", opset_import: ["" : 17]>
+    F (i) => (o, p) { o = Relu (i) p = Constant <value_float = 2.0> () }"""
+    onnx.save(parse(text), tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match='output "z" is a constant'):
+        write_pass_from(
+            "acme/h",
+            str(tmp_path / "v"),
+            str(tmp_path / "m.onnx"),
+            ["y"],
+            "decompose",
+            "kAfterInferShape",
+        )
+
+
+LEFT_OUT = {
+    "a bound": ("c = Clip (x, zero) y = Neg (c)", "c = Clip (x, zero, six) y = Neg (c)"),
+    "sizes": (
+        "s, t = Split (x) y = Concat <axis = 1> (s, t)",
+        "s, t = Split (x, sizes) y = Concat <axis = 1> (s, t)",
+    ),
+    "an attribute of a function": (
+        "c, p = local.F (x) y = Neg (c)",
+        "c, p = local.F <slope = 0.25> (x) y = Neg (c)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("here", "elsewhere"), LEFT_OUT.values(), ids=LEFT_OUT)
+@pytest.mark.parametrize("style", ["class", "drr"])
+def test_what_a_node_leaves_out_must_be_absent(
+    tmp_path: Path, style: str, here: str, elsewhere: str
+) -> None:
+    def model(body: str) -> onnx.ModelProto:
+        return parse(f"""<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
+    main (float[4, 4] x) => (float[A, B] y) {{
+        zero = Constant <value = float {{0.0}}> () six = Constant <value = float {{6.0}}> ()
+        sizes = Constant <value = int64[2] {{2, 2}}> () {body}
+    }}
+    {LOCAL}""")
+
+    onnx.save(model(here), tmp_path / "m.onnx")
+    nodes = [word for word in ("c", "s", "y") if f"{word} = " in here or f"{word}, " in here]
+    write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(tmp_path / "m.onnx"), nodes, style, "kAfterInferShape"
+    )
+    name = "h" if style == "drr" else "HPass"
+    for body, count in ((here, 1), (elsewhere, 0)):
+        _, record = run_pass(model(body), name, vendors=tmp_path / "v")
+        assert record.replaced == count
+
+
+def test_a_drr_rule_leaves_out_an_absent_output(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+    main (float[5, 1, 3] x, float[1, 8, 3] w, float[1, 8, 2] r) => (float[5, 1, 1, 2] y, float[1, 1, 2] c) {
+        y, , c = LSTM <hidden_size = 2> (x, w, r)
+    }"""
+    onnx.save(parse(text), tmp_path / "m.onnx")
+    (_, test, _), _ = write_pass_from(
+        "acme/h", str(tmp_path / "v"), str(tmp_path / "m.onnx"), ["y"], "drr", "kAfterInferShape"
+    )
+    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+
+
 SIZES = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[N, 8] x, bool[8] flags) => (float y) {
     chosen = Compress <axis = 1> (x, flags)

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import onnx
-import onnx.inliner
 from onnx.external_data_helper import load_external_data_for_model
 
 from gehost.errors import (
@@ -43,6 +42,7 @@ from gehost.infer.whole import infer_model
 from gehost.ir.dims import contradictions, fix_dims, refuse_contradiction
 from gehost.ir.files.validate import checker_finding, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
+from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.ir.opset import raise_opset
 from gehost.ir.usage import Usage, remove_unused
@@ -727,7 +727,7 @@ def _inlined(model: Model, report: Report) -> Model:
     """
     model.close()
     try:
-        inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
+        inlined = Model(inline_functions(model.proto), path=model.path)
         validate(inlined)
     except (ModelError, RuntimeError) as error:
         message = str(error).removeprefix(f"{model}: ")

@@ -151,6 +151,7 @@ class LoweredPattern:
             for name in params
             if name not in node.params
         )
+        constraints.extend(_constraint(name, None) for name in _left_out(node, fits))
         exact: frozenset[str] | None = None
         if self._config.ir_attr_match:
             given = {constraint.name for constraint in constraints}
@@ -316,6 +317,21 @@ class _Fit(NamedTuple):
         return (
             known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
         )
+
+
+def _left_out(node: EsNode, fits: Sequence[_Fit]) -> list[str]:
+    """Return the inputs that are given as None and that this opset has in attributes."""
+    found: dict[str, None] = {}
+    for slot, tensor in enumerate(node.inputs):
+        if tensor is not None or slot in node.open_slots:
+            continue
+        for fit in fits:
+            known = schemas.operator(*split_op(fit.op))
+            if known is not None and slot < len(known.inputs):
+                name = known.inputs[slot]
+                if fit.signature is not None and fit.signature.attribute_of(name) is not None:
+                    found[name] = None
+    return list(found)
 
 
 def _tensor(

@@ -11,6 +11,7 @@ import onnx.inliner
 
 from gehost.infer import infer_model
 from gehost.ir.graph import Node, split_op
+from gehost.ir.inline import state_defaults, with_function_defaults
 from gehost.ir.model import Model
 from gehost.ir.schemas import history, schema_at
 from gehost.scaffold.place import Place, alone, place_of
@@ -24,32 +25,34 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
         UsageError: the node holds nested graphs, or nothing reads its outputs.
     """
     domain, op_type = split_op(node.op)
-    opset = model.opset(domain) or 1
-    schema = schema_at(domain, op_type, opset)
-    has_optional = schema is None or schema.min_input != schema.max_input
     inputs = list(dict.fromkeys(value for value in node.inputs if value is not None))
-    place = place_of(model, [node], inputs)
+    outputs = [value for value in node.outputs if value is not None]
+    place = place_of(model, [node], inputs, outputs)
     names = dict(zip(inputs, place.inputs, strict=True))
     slots = {value: slot for slot, value in reversed(list(enumerate(node.inputs)))}
     replaced = Replaced(
         operator=place.operators[0],
-        slots=[(slots[value], names[value]) for value in inputs],
-        present=[value is not None for value in node.inputs] if has_optional else [],
+        slots=_without_gaps([(slots[value], names[value]) for value in inputs]),
+        same=[
+            (slots[value], slot)
+            for slot, value in enumerate(node.inputs)
+            if value is not None and slots[value] != slot
+        ],
+        present=[value is not None for value in node.inputs] if _has_optional(node.op) else [],
         parts=False,
     )
-    whole = alone(model, [value for value in node.outputs if value is not None], inputs)
-    inlined = onnx.inliner.inline_selected_functions(
-        whole, [(domain, op_type)], exclude=False, inline_schema_functions=True
-    )
-    if any(each.op_type == op_type for each in inlined.graph.node):
-        return place, replaced, [_no_parts(domain, op_type, opset)]
+    whole = alone(model, outputs, inputs)
+    inlined = _taken_apart(whole, node.op, model.opset(domain) or 1)
+    if isinstance(inlined, str):
+        return place, replaced, [inlined]
     parts = Model(inlined)
     infer_model(parts)
-    inside = place_of(parts, list(parts.graph.nodes), parts.graph.inputs)
+    inside = place_of(parts, list(parts.graph.nodes), parts.graph.inputs, parts.graph.outputs)
     in_order = {value.name: names[value] for value in inputs}
     assert [value.name for value in parts.graph.inputs] == list(in_order)
-    slots_by_name = zip(inside.inputs, replaced.slots, strict=True)
-    renamed = [(slot, name) for name, (slot, _) in slots_by_name]
+    renamed = _without_gaps(
+        [(slots[value], name) for value, name in zip(inputs, inside.inputs, strict=True)]
+    )
     notes: list[str] = []
     if any(each.op == "Exp" for each in inside.operators):
         notes.append(
@@ -60,8 +63,49 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
     return place, replace(replaced, slots=renamed, parts=True), notes
 
 
-def _no_parts(domain: str, op_type: str, opset: int) -> str:
-    """State that nothing defines an operator's parts, or since which opset."""
+def _taken_apart(whole: onnx.ModelProto, op: str, opset: int) -> onnx.ModelProto | str:
+    """Return the model of a node with its parts in its place, or why there are none."""
+    domain, op_type = split_op(op)
+    stated = with_function_defaults(whole)
+    schema = schema_at(domain, op_type, opset)
+    if schema is not None:
+        state_defaults(stated, {op: _defaults(schema)})
+    try:
+        inlined = onnx.inliner.inline_selected_functions(
+            stated, [(domain, op_type)], exclude=False, inline_schema_functions=True
+        )
+    except RuntimeError:  # of bodies that depend on types, where an input is absent
+        return _no_parts(op_type, "for these inputs")
+    if any(each.op_type == op_type for each in inlined.graph.node):
+        return _no_parts(op_type, _since(domain, op_type, opset))
+    return inlined
+
+
+def _defaults(schema: onnx.defs.OpSchema) -> list[onnx.AttributeProto]:
+    """Return the attributes that a node may leave out, with their values."""
+    return [each.default_value for each in schema.attributes.values() if each.default_value.type]
+
+
+def _has_optional(op: str) -> bool:
+    """Whether inputs of an operator may be absent, at any opset."""
+    counts = {n for each in history(*split_op(op)) for n in (each.min_input, each.max_input)}
+    return len(counts) != 1
+
+
+def _without_gaps(slots: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return named inputs and, with the name "", those between them."""
+    named = dict(slots)
+    return [(slot, named.get(slot, "")) for slot in range(max(named, default=-1) + 1)]
+
+
+def _no_parts(op_type: str, where: str) -> str:
+    return (
+        f"No parts of {op_type} are defined {where}: `body` only wraps it. Write the parts there."
+    )
+
+
+def _since(domain: str, op_type: str, opset: int) -> str:
+    """State where the parts of an operator are not defined, and from which opset they are."""
     schemas = cast("Sequence[Any]", history(domain, op_type))  # onnx's stubs lack the two lists
     later: list[int] = [
         version
@@ -75,7 +119,4 @@ def _no_parts(domain: str, op_type: str, opset: int) -> str:
     hint = ""
     if later:
         hint = f", but from opset {min(later)} on (gehost compile --opset {min(later)} raises it)"
-    return (
-        f"No parts of {op_type} are defined at opset {opset}{hint}: `body` only wraps it. "
-        "Write the parts there."
-    )
+    return f"at opset {opset}{hint}"

@@ -85,6 +85,10 @@ class Operator:
     """The parameters that are set on the node, as Python."""
     asked: Mapping[str, str]
     """All parameters of the operator, as Python; ``None`` must be absent."""
+    exact: Mapping[str, str]
+    """The values of ``asked`` as ``Node.attrs`` has them: floats of float32 in full."""
+    defaults: Mapping[str, str]
+    """The values of parameters that a node leaves out, written like ``exact``."""
 
     @property
     def split_only(self) -> Mapping[str, str]:
@@ -144,7 +148,12 @@ def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
     return list(found)
 
 
-def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None = None) -> Place:
+def place_of(
+    model: Model,
+    nodes: Iterable[Node],
+    inputs: Sequence[Value] | None = None,
+    outputs: Sequence[Value] | None = None,
+) -> Place:
     """Describe nodes of a model as a pattern.
 
     Args:
@@ -152,10 +161,11 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
         nodes: of one graph; ``Constant`` nodes among them count as constants.
         inputs: the placeholders in order, also for constants; then other constants are written
             as lists. None: the tensors computed outside, and constants are captured.
+        outputs: the results in order. None: the tensors read outside, the last one first.
 
     Raises:
         UsageError: the nodes cannot form a pattern: a path leaves them and comes back, one holds
-            nested graphs, or nothing reads their outputs.
+            nested graphs, nothing reads their outputs, or one of ``outputs`` is a constant.
     """
     region = Region.of_nodes(
         node for node in nodes if not all(v is not None and v.is_constant for v in node.outputs)
@@ -169,7 +179,11 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
             )
     writer = _Writer(model, region, inputs)
     operators = [writer.operator(node) for node in region.nodes]
-    outputs = region.outputs[::-1]
+    if outputs is None:
+        outputs = region.outputs[::-1]
+    fixed = next((value for value in outputs if value not in writer.names), None)
+    if fixed is not None:
+        raise UsageError(f'output "{fixed.name}" is a constant', where="--nodes")
     # begin at tensors of unknown sizes only if the part then runs on random inputs
     near, far = (_part_inputs(model, writer.inputs, open_sizes=each) for each in (True, False))
     part = alone(model, outputs, near)
@@ -257,7 +271,9 @@ class _Writer:
         signature = None
         if self._model.function(node.op) is None:
             signature = schemas.signature(*split_op(node.op), self._model.opset(domain) or 1)
-        given, asked = self._parameters(node, signature)
+        parameters = self._parameters(node, signature)
+        given, asked, _ = (_texts(each, node) for each in parameters)
+        _, exact, defaults = (_texts(each, node, exact=True) for each in parameters)
         inputs = list(node.inputs)
         if (
             self._captures
@@ -294,37 +310,35 @@ class _Writer:
             for value, name in zip(node.outputs, results, strict=True)
             if value is not None
         )
-        return Operator(node.op, operands, results, given, asked)
+        return Operator(node.op, operands, results, given, asked, exact, defaults)
 
     def _parameters(
         self, node: Node, signature: schemas.Signature | None
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        given = {name: _text(value, node, name) for name, value in node.attrs.items()}
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return the parameters that are set, those to ask for, and the defaults of the latter."""
         if signature is None:
-            return given, dict(given)
+            function = self._model.function(node.op)
+            known = [] if function is None else _attributes_of(function)
+            return {**node.attrs}, {**dict.fromkeys(known), **node.attrs}, {}
         new_names = {old: new for new, old in signature.old_names.items()}
-        given = {new_names.get(name, name): text for name, text in given.items()}
-        asked = {
-            new_names.get(name, name): _text(default, node, name)
-            for name, default in signature.attributes.items()
-        }
-        if (
-            "axes" in signature.migrating
-            and self._captures
-            and node.input(signature.parameters["axes"].slot) is None
-        ):
-            asked["axes"] = "None"
+        given = {new_names.get(name, name): value for name, value in node.attrs.items()}
+        defaults = {new_names.get(name, name): v for name, v in signature.attributes.items()}
+        asked = dict(defaults)
+        if self._captures:  # an input past the last one is not compared where it is a parameter
+            count = max(slot for slot, value in enumerate(node.inputs) if value is not None) + 1
+            slots = {name: signature.parameters[name].slot for name in signature.migrating}
+            asked.update({name: None for name in sorted(slots) if slots[name] >= count})
         # the operators of the place behave as without the attributes of newer opsets
         newest = history(*split_op(node.op))[-1]
         newer = {*newest.attributes} - signature.migrating - signature.attributes.keys()
-        asked.update(dict.fromkeys(sorted(newer), "None"))
+        asked.update(dict.fromkeys(sorted(newer)))
         asked.update(given)
         if node.op == "Split":  # the number of outputs implies it
-            asked.pop("num_outputs", None)
-            given.pop("num_outputs", None)
+            for each in (asked, given, defaults):
+                each.pop("num_outputs", None)
         if signature.flattens:
-            asked["axis"] = given["axis"] = "-1"
-        return given, asked
+            asked["axis"] = given["axis"] = -1
+        return given, asked, defaults
 
     def _name(self, wanted: str) -> str:
         found, number = wanted, 0
@@ -352,9 +366,18 @@ def _number(node: Node, value: Value) -> str | None:
     return _python(array.reshape(())[()])
 
 
-def _text(value: Any, node: Node, name: str) -> str:
+def _attributes_of(function: onnx.FunctionProto) -> list[str]:
+    return [*function.attribute, *(each.name for each in function.attribute_proto)]
+
+
+def _texts(values: Mapping[str, Any], node: Node, *, exact: bool = False) -> dict[str, str]:
+    """Return parameters as Python; ``exact``: as ``Node.attrs`` has them."""
+    return {name: _text(value, node, name, exact=exact) for name, value in values.items()}
+
+
+def _text(value: Any, node: Node, name: str, *, exact: bool = False) -> str:
     """Return a parameter as Python."""
-    text = _python(value)
+    text = _python(value, exact=exact)
     if text is None:
         raise UsageError(
             f"{name} of {named(node)} is no number, text or list of them",
@@ -364,8 +387,12 @@ def _text(value: Any, node: Node, name: str) -> str:
     return text
 
 
-def _python(value: Any) -> str | None:
-    """Return a number, text, array or list as Python, None for others."""
+def _python(value: Any, *, exact: bool = False) -> str | None:
+    """Return a number, text, array or list as Python, None for others.
+
+    A float that came from float32 is the shortest text that reads back as this float32, with
+    ``exact`` as this Python float.
+    """
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, bytes):
@@ -380,11 +407,13 @@ def _python(value: Any) -> str | None:
             return _float(array) if array.dtype.kind == "f" else repr(array.item())
         return f'np.array({_python(array.tolist())}, "{array.dtype}")'
     if isinstance(value, float):
+        if exact and math.isfinite(value):
+            return repr(value)
         return _float(np.asarray(value, np.float32 if value == np.float32(value) else np.float64))
     if isinstance(value, int):
         return repr(value)
     if isinstance(value, list | tuple):
-        texts = [_python(each) for each in cast("Sequence[Any]", value)]
+        texts = [_python(each, exact=exact) for each in cast("Sequence[Any]", value)]
         return None if None in texts else f"[{', '.join(text for text in texts if text)}]"
     return None
 

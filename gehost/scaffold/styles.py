@@ -42,7 +42,9 @@ class Replaced:
 
     operator: Operator
     slots: Sequence[tuple[int, str]]
-    """Its inputs that are present, with the names of their tensors."""
+    """Its inputs up to the last that is used, with the names of their tensors; "" for others."""
+    same: Sequence[tuple[int, int]]
+    """Two of its inputs that are one tensor."""
     present: Sequence[bool]
     """For each of its inputs, whether it is present; empty where none is optional."""
     parts: bool
@@ -88,6 +90,7 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
         "unpacked": _unpacked,
     }
     environment.filters.update(filters)
+    written_out = [*place.operators, *([] if replaced is None else [replaced.operator])]
     known: dict[str, Any] = {
         **vars(names),
         "place": place,
@@ -96,14 +99,16 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
         "refuse": _refuse,
         "op_type": split_op(names.op)[1],
         "parts": False,
-        "uses_numpy": any("np.array(" in t for op in place.operators for t in op.asked.values()),
+        "uses_numpy": any("np.array(" in t for op in written_out for t in op.asked.values()),
     }
     if replaced is not None:
         known.update(
             replaced=replaced.operator.op,
             replaced_type=split_op(replaced.operator.op)[1],
-            asked=replaced.operator.asked,
+            asked=replaced.operator.exact,
+            defaults=replaced.operator.defaults,
             slots=replaced.slots,
+            same=replaced.same,
             present=list(replaced.present),
             parts=replaced.parts,
         )

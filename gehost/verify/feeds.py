@@ -436,7 +436,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Large initializers become inputs, small ones stay.
     """
-    import onnx.inliner
+    from gehost.ir.inline import inline_functions
 
     graph = model.graph
     lean = onnx.ModelProto(
@@ -463,7 +463,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             lean.graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             )
-    return onnx.inliner.inline_local_functions(lean) if lean.functions else lean
+    return inline_functions(lean) if lean.functions else lean
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:

@@ -254,11 +254,12 @@ class _Reference:
     name = "reference"
 
     def __init__(self, model: onnx.ModelProto, directory: Path | None) -> None:
-        from onnx.inliner import inline_local_functions
         from onnx.reference import ReferenceEvaluator
 
+        from gehost.ir.inline import inline_functions
+
         if model.functions:
-            model = inline_local_functions(model)
+            model = inline_functions(model)
         model = _with_weights(model, directory)
         # Operators whose body depends on types (Gelu) need them stated.
         typed = onnx.shape_inference.infer_shapes(model) if model.ByteSize() < _MOST else model

@@ -190,7 +190,7 @@ def test_a_function_or_variable_as_argument_is_a_constraint(source, opset):
 
 def test_a_number_by_position_is_asked_about_at_every_opset(source):
     old, new = (source(lambda x: es.Clip(x, None, 6.0), opset) for opset in (10, 11))
-    assert (asked(old), len(old.ops[0].inputs)) == ({"max": 6.0}, 1)
+    assert (asked(old), len(old.ops[0].inputs)) == ({"max": 6.0, "min": "absent"}, 1)
     low, high = new.ops[0].inputs[1:]
     assert (asked(new), low) == ({}, None)
     assert high.constant.by_value
@@ -321,3 +321,19 @@ def test_a_value_that_no_node_has_is_an_error_with_its_line(source, make, proble
 )
 def test_values_of_an_attributes_kind(source, make):
     source(make)
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_an_input_given_as_none_is_absent_also_where_it_is_an_attribute(find, opset: int) -> None:
+    def clip(bounds: str) -> str:
+        if opset == 9:
+            return f"g (float[2] x) => (float[2] y) {{ y = Clip <{bounds}> (x) }}"
+        low = "l" if "min" in bounds else ""
+        return (
+            "g (float[2] x) => (float[2] y) { l = Constant <value_float = 0.5> () "
+            f"h = Constant <value_float = 6.0> () y = Clip (x, {low}, h) }}"
+        )
+
+    for bounds, count in (("max = 6.0", 1), ("min = 0.5, max = 6.0", 0)):
+        found = find.matches(clip(bounds), lambda x: [es.Clip(x, None, 6.0)], opset=opset)
+        assert len(found) == count
