@@ -600,7 +600,37 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
 
 def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    return reinterpret(c, x, array_shape(i.shape).type)
+    kind = array_shape(i.shape).type
+    if is_integer(kind) and is_integer(x.type) and min(bits(kind), bits(x.type)) >= 8:
+        if bits(kind) < bits(x.type):
+            return _cut_bits(c, x, kind)
+        if bits(kind) > bits(x.type) and x.rank:
+            return _joined_bits(c, x, kind)
+    return reinterpret(c, x, kind)
+
+
+def _cut_bits(c: Context, x: Tensor, kind: str) -> Tensor:
+    """Make integers of fewer bits, along a new last dimension; the lowest bits come first."""
+    whole, part = c.cast(x, _unsigned(x.type)), _unsigned(kind)
+    mask = c.number((1 << bits(kind)) - 1, whole.type)
+    parts = [
+        c.apply("BitwiseAnd", [_shift(c, whole, c.number(low, whole.type), "RIGHT"), mask])
+        for low in range(0, bits(x.type), bits(kind))
+    ]
+    rows = [c.reshape(c.cast(each, part), [*x.dims, 1]) for each in parts]
+    return c.cast(c.concat(rows, x.rank), kind)
+
+
+def _joined_bits(c: Context, x: Tensor, kind: str) -> Tensor:
+    """Make integers of more bits of those along the last dimension."""
+    wide = c.cast(c.cast(x, _unsigned(x.type)), _unsigned(kind))
+    kept = [(0, size, 1) for size in x.dims[:-1]]
+    whole = c.number(0, wide.type, x.dims[:-1])
+    for place in range(bits(kind) // bits(x.type)):
+        part = c.reshape(c.slice(wide, [*kept, (place, place + 1, 1)]), x.dims[:-1])
+        count = c.number(place * bits(x.type), wide.type)
+        whole = c.apply("BitwiseOr", [whole, _shift(c, part, count, "LEFT")])
+    return c.cast(whole, kind)
 
 
 def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:

@@ -435,3 +435,25 @@ def test_a_scatter_rounds_to_16_bits_as_xlas_passes_write_it() -> None:
         imported(text.replace("bf16[] convert", "s8[] convert"))
     with pytest.raises(UntranslatableError, match="is none of add, subtract"):
         imported(text.replace("add(a, b)", "subtract(b, a)"))
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"), [("s64", "u8"), ("s64", "s32"), ("u32", "s16"), ("s16", "s8")]
+)
+def test_bits_of_integers_are_cut_and_joined(source: str, kind: str) -> None:
+    """The lowest bits come first, along the last dimension."""
+    wide, narrow = (
+        np.dtype(f"{'iu'[each[0] == 'u']}{int(each[1:]) // 8}") for each in (source, kind)
+    )
+    count = wide.itemsize // narrow.itemsize
+    text = f"""ENTRY e {{
+        x = {source}[2,3] parameter(0)
+        y = {kind}[2,3,{count}] bitcast-convert(x)
+        z = {source}[2,3] bitcast-convert(y)
+        ROOT t = ({kind}[2,3,{count}], {source}[2,3]) tuple(y, z)
+    }}"""
+    limits = np.iinfo(wide)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, (2, 3), wide)
+    parts, joined = run(imported(text), [x])
+    np.testing.assert_array_equal(parts, x.view(narrow).reshape(2, 3, count))
+    np.testing.assert_array_equal(joined, x)
