@@ -7,6 +7,7 @@ ModelError                           3   of gehost
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gehost import ModelError
@@ -59,14 +60,36 @@ class UntranslatableError(ModelError):
         problems: (computation, instruction, reason) of each.
     """
 
-    def __init__(self, problems: Sequence[tuple[str, str, str]], path: str = "") -> None:
+    def __init__(
+        self, problems: Sequence[tuple[str, str, str]], path: str = "", text: str = ""
+    ) -> None:
+        """Say all problems at once.
+
+        Args:
+            problems: (computation, instruction, reason) of each.
+            path: of the text.
+            text: where the message has the lines of the instructions from.
+        """
         self.problems = tuple(problems)
         by_reason: dict[str, list[str]] = {}
         for computation, instruction, reason in self.problems:
-            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}")
+            line = _line_of(text, computation, instruction)
+            place = f" (line {line})" if line else ""
+            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{place}")
         listed = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(
             f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} "
             f"no translation to ONNX: {listed}"
         )
+
+
+def _line_of(text: str, computation: str, instruction: str) -> int:
+    """Return the line of an instruction, from 1; 0 if it is not found."""
+    header = rf"^[ \t]*(?:ENTRY[ \t]+)?%?{re.escape(computation)}[ \t]*[({{]"
+    start = re.search(header, text, re.MULTILINE)
+    if start is None:
+        return 0
+    written = re.compile(rf"(?<![\w.-]){re.escape(instruction)}[ \t]+=")
+    found = written.search(text, start.end())
+    return 0 if found is None else text.count("\n", 0, found.start()) + 1

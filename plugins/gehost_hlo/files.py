@@ -29,20 +29,27 @@ def read_module(path: str | os.PathLike[str]) -> HloModule:
         HloSyntaxError: it is not HLO; names the file, line and column.
         ModelError: it cannot be read, or is not UTF-8.
     """
+    return _parsed(_text(path), path)
+
+
+def _text(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8-sig") as file:  # editors of Windows write a mark
-            text = file.read()
+            return file.read()
     except OSError as error:
         raise ModelError(f"cannot read the text: {error.strerror or error}", where=name) from error
     except UnicodeDecodeError as error:
         raise ModelError(
             f"expected text in UTF-8, byte {error.start} is not", where=name
         ) from error
+
+
+def _parsed(text: str, path: str | os.PathLike[str]) -> HloModule:
     try:
         return parse(text)
     except HloSyntaxError as error:
-        raise error.in_file(name) from None
+        raise error.in_file(os.fspath(path)) from None
 
 
 def import_file(
@@ -70,7 +77,8 @@ def import_file(
     """
     if fusions not in {"functions", "inline"}:
         raise UsageError(f"fusions: expected functions or inline, got {fusions}")
-    module = read_module(path)
+    text = _text(path)
+    module = _parsed(text, path)
     entry = None
     if computation:
         entry = module.find(computation)
@@ -86,7 +94,7 @@ def import_file(
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:
-        raise UntranslatableError(error.problems, os.fspath(path)) from None
+        raise UntranslatableError(error.problems, os.fspath(path), text) from None
     except UsageError as error:
         raise UsageError(error.message, where=os.fspath(path), hint=error.hint) from None
 

@@ -50,6 +50,9 @@ def import_module(
     return _Importer(module, settings or Settings()).model(entry or module.entry)
 
 
+_WRITTEN_OUT = "; the text after XLA's passes has arithmetic in its place"
+
+
 class _Importer:
     def __init__(self, module: HloModule, settings: Settings) -> None:
         self.module = module
@@ -239,7 +242,8 @@ class _Importer:
         translator = translate.TABLE.get(instruction.opcode)
         try:
             if translator is None:
-                raise RefusalError(f"{instruction.opcode} is not translated")
+                hint = _WRITTEN_OUT if instruction.opcode == "rng-bit-generator" else ""
+                raise RefusalError(f"{instruction.opcode} is not translated{hint}")
             if c.batch is not None and instruction.opcode not in translate.SCALAR_OPCODES:
                 raise RefusalError(
                     f"{instruction.opcode} inside a computation that is applied to single elements"

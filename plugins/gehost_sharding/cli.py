@@ -251,13 +251,14 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
     """Write one model per rank from the annotations of MODEL."""
     from gehost_sharding.check import read_annotations
     from gehost_sharding.partition import write_split
+    from gehost_sharding.redistribution import SLICE
 
     table = _table(vendors)
     annotated = read_annotations(_read(model, ()), table)
     if annotated.assignment is None:
         raise ModelError("; ".join(annotated.findings), where=model)
     transfers = write_split(annotated.assignment, output, table=table, dialect=collectives)
-    moves = [transfer for transfer in transfers if transfer.bytes]
+    moves = [transfer for transfer in transfers if transfer.move.kind != SLICE]
     click.echo(
         f"wrote {_plural(annotated.assignment.mesh.devices, 'rank')} to {output}:"
         f" {_plural(len(moves), 'collective')}, {sum(move.bytes for move in moves)} B per device"

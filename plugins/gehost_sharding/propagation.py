@@ -54,9 +54,15 @@ class Pin:
         tensor, dim, name = graph.tensor(match["tensor"]), int(match["dim"]), match["axis"]
         if name is None and len(mesh.axes) == 1:
             name = mesh.axes[0]
+        if name is None:
+            raise UsageError(
+                f"wanted a mesh axis, as in {text}:{mesh.axes[0]}; the mesh has "
+                f"{', '.join(mesh.axes)}, each with a pin of its own",
+                subject=f'pin "{text}"',
+            )
         if name not in mesh.axes:
-            nearest = difflib.get_close_matches(name or "", mesh.axes, n=1, cutoff=0.0)
-            meant = f" (nearest: {nearest[0]})" if nearest and name else ""
+            nearest = difflib.get_close_matches(name, mesh.axes, n=1, cutoff=0.0)
+            meant = f" (nearest: {nearest[0]})" if nearest else ""
             raise UsageError(
                 f'no mesh axis "{name}"; the mesh has {", ".join(mesh.axes)}{meant}',
                 subject=f'pin "{text}"',

@@ -104,7 +104,10 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         shapes = results_of(i)
         k = shapes[0].dimensions[-1] if shapes and shapes[0].dimensions else -1
         return top(c, x, k, largest=True)
-    raise RefusalError(f'a custom call of "{target}"')
+    hint = ""
+    if target in {"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}:
+        hint = " (shard_map); the text after XLA's passes is the program of one device"
+    raise RefusalError(f'a custom call of "{target}"{hint}')
 
 
 def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:

@@ -192,7 +192,7 @@ def _safe_divisor(c: Context, b: Tensor) -> tuple[Tensor, Tensor | None, Tensor 
     return c.where(c.apply("Or", [zero, minus_one]), one, b), minus_one, zero
 
 
-def _negate(c: Context, x: Tensor) -> Tensor:
+def negate(c: Context, x: Tensor) -> Tensor:
     if is_unsigned(x.type):
         return c.apply("Sub", [c.number(0, x.type, x.dims), x])
     return c.apply("Neg", [x])
@@ -308,8 +308,8 @@ def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
         return c.cast(_atan2(c, c.cast(y, "f32"), c.cast(x, "f32")), y.type)
     kind = y.type
     zero, one = c.number(0, kind), c.number(1, kind)
-    y_negative = _signbit(c, y)
-    x_negative = _signbit(c, x)
+    y_negative = signbit(c, y)
+    x_negative = signbit(c, x)
     size_y, size_x = c.apply("Abs", [y]), c.apply("Abs", [x])
     steep = c.apply("Greater", [size_y, size_x], "pred")
     low, high = c.where(steep, size_x, size_y), c.where(steep, size_y, size_x)
@@ -324,7 +324,7 @@ def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
     return c.where(odd, c.number(math.nan, kind), angle)
 
 
-def _signbit(c: Context, x: Tensor) -> Tensor:
+def signbit(c: Context, x: Tensor) -> Tensor:
     """Whether x is below zero or -0; of nan, no. ONNX Runtime's Where loses the sign of -0."""
     zero, one = c.number(0, x.type), c.number(1, x.type)
     below = c.apply("Less", [x, zero], "pred")
@@ -422,14 +422,13 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if direction not in _COMPARE:
         raise RefusalError(f'direction="{direction}" is not known')
     total = is_float(a.type) and i.attributes.get("type") == "TOTALORDER"
-    if total and not all(_is_canonical(c, operand.name) for operand in i.operands):
-        raise RefusalError("a total order of floats differs from ONNX's comparison for nan and -0")
     if a.dims != b.dims or a.type != b.type:
         raise RefusalError(
             f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
         )
     if total:
-        return _total_order(c, a, b, direction)
+        signed = not all(_is_canonical(c, operand.name) for operand in i.operands)
+        return _total_order(c, a, b, direction, signed=signed)
     op, function = _COMPARE[direction]
     if a.number is not None and b.number is not None:
         return Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_))
@@ -472,22 +471,34 @@ def _literal_of(c: Context, instruction: HloInstruction) -> str:
     return instruction.literal if instruction.opcode == "constant" else ""
 
 
-def _total_order(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
-    """Compare numbers without -0.
+def _total_order(c: Context, a: Tensor, b: Tensor, direction: str, *, signed: bool) -> Tensor:
+    """Compare in an order where nan is above all numbers.
 
-    In their order nan is above all of them.
+    Args:
+        c: the context.
+        a: the left side.
+        b: the right side.
+        direction: of the comparison.
+        signed: whether there may be a -0, which is below 0.
     """
     if direction in {"GE", "LE", "NE"}:
         opposite = {"GE": "LT", "LE": "GT", "NE": "EQ"}[direction]
-        return c.apply("Not", [_total_order(c, a, b, opposite)])
+        return c.apply("Not", [_total_order(c, a, b, opposite, signed=signed)])
     if direction == "GT":
         a, b = b, a
     a, b = (x if x.type in {"f32", "f64"} else c.cast(x, "f32") for x in (a, b))
     nan_a, nan_b = (c.apply("IsNaN", [x], "pred") for x in (a, b))
+    equal = c.apply("Equal", [a, b], "pred")
     if direction == "EQ":
-        return c.apply("Or", [c.apply("Equal", [a, b], "pred"), c.apply("And", [nan_a, nan_b])])
-    above = c.apply("And", [nan_b, c.apply("Not", [nan_a])])
-    return c.apply("Or", [c.apply("Less", [a, b], "pred"), above])
+        if signed:
+            differ = c.apply("Xor", [signbit(c, a), signbit(c, b)])
+            equal = c.apply("And", [equal, c.apply("Not", [differ])])
+        return c.apply("Or", [equal, c.apply("And", [nan_a, nan_b])])
+    below = c.apply("Less", [a, b], "pred")
+    if signed:
+        zeros = c.apply("And", [signbit(c, a), c.apply("Not", [signbit(c, b)])])
+        below = c.apply("Or", [below, c.apply("And", [equal, zeros])])
+    return c.apply("Or", [below, c.apply("And", [nan_b, c.apply("Not", [nan_a])])])
 
 
 def _select(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
@@ -589,7 +600,37 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
 
 def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    return reinterpret(c, x, array_shape(i.shape).type)
+    kind = array_shape(i.shape).type
+    if is_integer(kind) and is_integer(x.type) and min(bits(kind), bits(x.type)) >= 8:
+        if bits(kind) < bits(x.type):
+            return _cut_bits(c, x, kind)
+        if bits(kind) > bits(x.type) and x.rank:
+            return _joined_bits(c, x, kind)
+    return reinterpret(c, x, kind)
+
+
+def _cut_bits(c: Context, x: Tensor, kind: str) -> Tensor:
+    """Make integers of fewer bits, along a new last dimension; the lowest bits come first."""
+    whole, part = c.cast(x, _unsigned(x.type)), _unsigned(kind)
+    mask = c.number((1 << bits(kind)) - 1, whole.type)
+    parts = [
+        c.apply("BitwiseAnd", [_shift(c, whole, c.number(low, whole.type), "RIGHT"), mask])
+        for low in range(0, bits(x.type), bits(kind))
+    ]
+    rows = [c.reshape(c.cast(each, part), [*x.dims, 1]) for each in parts]
+    return c.cast(c.concat(rows, x.rank), kind)
+
+
+def _joined_bits(c: Context, x: Tensor, kind: str) -> Tensor:
+    """Make integers of more bits of those along the last dimension."""
+    wide = c.cast(c.cast(x, _unsigned(x.type)), _unsigned(kind))
+    kept = [(0, size, 1) for size in x.dims[:-1]]
+    whole = c.number(0, wide.type, x.dims[:-1])
+    for place in range(bits(kind) // bits(x.type)):
+        part = c.reshape(c.slice(wide, [*kept, (place, place + 1, 1)]), x.dims[:-1])
+        count = c.number(place * bits(x.type), wide.type)
+        whole = c.apply("BitwiseOr", [whole, _shift(c, part, count, "LEFT")])
+    return c.cast(whole, kind)
 
 
 def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
@@ -647,7 +688,7 @@ def _bits_of_float(c: Context, x: Tensor) -> Tensor:
     bits = c.where(
         infinite, c.number(0x7F800000, "f64"), c.where(nan, c.number(0x7FC00000, "f64"), bits)
     )
-    sign = c.apply("Mul", [c.cast(_signbit(c, x), "f64"), c.number(2.0**31, "f64")])
+    sign = c.apply("Mul", [c.cast(signbit(c, x), "f64"), c.number(2.0**31, "f64")])
     return c.cast(c.apply("Add", [bits, sign]), "u32")
 
 
@@ -753,7 +794,7 @@ TABLE: dict[str, Translator] = {
     "shift-right-arithmetic": _two(_shift_right_arithmetic),
     "popcnt": _of_integers(_popcnt),
     "count-leading-zeros": _of_integers(_count_leading_zeros),
-    "negate": _of_numbers(_negate),
+    "negate": _of_numbers(negate),
     "abs": _of_numbers(lambda c, x: c.apply("Abs", [x])),
     "sign": _of_numbers(_sign),
     "exponential": _unary("Exp"),

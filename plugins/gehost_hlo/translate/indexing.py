@@ -5,7 +5,8 @@ operand.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import ml_dtypes
@@ -15,9 +16,9 @@ from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
-from gehost_hlo.module import HloInstruction
-from gehost_hlo.translate.elementwise import tensors
-from gehost_hlo.translate.reduction import opcode_of
+from gehost_hlo.module import HloComputation, HloInstruction
+from gehost_hlo.translate.elementwise import negate, tensors
+from gehost_hlo.translate.reduction import expression
 
 
 class _Numbers(NamedTuple):
@@ -242,7 +243,9 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     )
     if updates.type != operand.type:
         raise RefusalError(f"its updates are {updates.type}, its operand is {operand.type}")
-    reduction = _reduction(c, i)
+    opcode, reduction = _reduction(c, i)
+    if opcode == "subtract":
+        updates = negate(c, updates)
     result = updates.dims
     base, starts = _index(c, operand, indices, result, n)
     strides = _strides(operand.dims)
@@ -306,25 +309,46 @@ def scatter_flat(
     return c.reshape(c.cast(c.slice(put, [(0, operand.size, 1)]), kind), operand.dims)
 
 
-def _reduction(c: Context, i: HloInstruction) -> str:
-    """Return ONNX's name of the update.
+def _reduction(c: Context, i: HloInstruction) -> tuple[str, str]:
+    """Return the opcode of the update, and ONNX's name of it.
 
-    Its computation gets the old and the new element.
+    Its computation gets the old and the new element. A difference is a sum with negated updates.
     """
     computation = c.find(i.attributes.get("to_apply", ""))
-    opcode = opcode_of(computation)
-    names = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+    opcode = _opcode(computation, c.find)
+    names = {"add": "add", "subtract": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
     if opcode in names:
         kind = i.shape.type if i.shape is not None else ""
         if kind == "pred":
             raise RefusalError(f"a scatter of pred by {opcode} is not translated")
-        return names[opcode]
+        return opcode, names[opcode]
     parameters = computation.parameters
     if len(parameters) == 2 and computation.root.name == parameters[1].name:
-        return "none"
+        return "", "none"
     raise RefusalError(
-        f"its computation {computation.name} is none of add, multiply, maximum, minimum, replace"
+        f"its computation {computation.name} is none of add, subtract, multiply, maximum, minimum, "
+        "replace"
     )
+
+
+def _opcode(computation: HloComputation, find: Callable[[str], HloComputation]) -> str:
+    """Return the one opcode of a computation; "" of others.
+
+    XLA's passes make 16-bit floats wider and round each result to 16 bits.
+    """
+    text = expression(computation, find)
+    rounded = re.fullmatch(r"convert\(convert\((\w+\(p0,p1\))\)\)", text)
+    if rounded is not None:
+        narrow = [
+            each.shape.type
+            for each in computation.instructions
+            if each.opcode == "convert" and each.shape is not None and each is not computation.root
+        ]
+        text = rounded[1] if narrow in (["bf16"], ["f16"]) else text
+    if text == "subtract(p0,p1)":
+        return "subtract"
+    found = re.fullmatch(r"(add|multiply|maximum|minimum)\((?:p0,p1|p1,p0)\)", text)
+    return "" if found is None else found[1]
 
 
 def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:

@@ -1,21 +1,24 @@
 """sort and topk: TopK on the key, GatherElements on operands.
 
-ONNX Runtime's TopK keeps the order of equal keys.
+ONNX Runtime's TopK keeps the order of equal keys. A comparator of a function of one operand
+sorts by that function of the whole operand.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
 
 from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
-from gehost_hlo.translate.elementwise import results, tensors
-from gehost_hlo.translate.reduction import expression
+from gehost_hlo.translate.elementwise import results, signbit, tensors
+from gehost_hlo.translate.reduction import combine, expression
 
 _KEY = (
     r"(?:select\(NE\(p{0},p{0}\),nan,select\(EQ\(p{0},0\),0,p{0}\)\)"
@@ -62,9 +65,14 @@ def keys(
         if each.shape is not None
     }
     raw = any(
-        is_float(types.get(2 * key, "f32")) and f"(EQ(p{2 * key},0)" not in text for key in found[0]
+        is_float(types.get(2 * key, "f32")) and not _without_negative_zero(text, 2 * key)
+        for key in found[0]
     )
     return None if raw else found
+
+
+def _without_negative_zero(text: str, parameter: int) -> bool:
+    return f"(EQ(p{parameter},0)" in text
 
 
 def _any_key() -> str:
@@ -109,33 +117,116 @@ def _lexicographic(text: str) -> tuple[list[int], bool] | None:
 def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     operands = tensors(args, max(1, len(args)))
     comparator = c.find(i.attributes.get("to_apply", ""))
-    order = keys(comparator, c.find)
-    if order is None or max(order[0]) >= len(operands):
-        raise RefusalError(
-            f"its comparator {comparator.name} is not known: expected a < b or a > b of operands"
-        )
-    by, descending = order
     axis = dimension(i, operands[0].rank)
     if any(operand.dims != operands[0].dims for operand in operands):
         raise RefusalError("its operands differ in shape")
+    order = keys(comparator, c.find)
+    if order is None:
+        return results(i, _by_function(c, comparator, operands, axis))
+    by, descending = order
     for key in reversed(by):
-        operands = _ordered(c, operands, key, axis, descending)
+        operands = _ordered(c, operands, _operand(operands, key, comparator), axis, descending)
     return results(i, operands)
 
 
-def _ordered(
-    c: Context, operands: list[Tensor], key: int, axis: int, descending: bool
-) -> list[Tensor]:
-    """Sort all operands by one of them.
+def _operand(operands: list[Tensor], number: int, comparator: HloComputation) -> Tensor:
+    if number >= len(operands):
+        raise RefusalError(
+            f"its comparator {comparator.name} is of operand {number}, it has {len(operands)}"
+        )
+    return operands[number]
 
-    Equal keys keep their order; nan is above all numbers.
+
+def _by_function(
+    c: Context, comparator: HloComputation, operands: list[Tensor], axis: int
+) -> list[Tensor]:
+    """Sort by f of one operand, where the comparator is f(a) < f(b) or f(a) > f(b)."""
+    refusal = RefusalError(
+        f"its comparator {comparator.name} is not known: expected f(a) < f(b) or f(a) > f(b) of "
+        "one operand"
+    )
+    root, defined = comparator.root, {each.name: each for each in comparator.instructions}
+    direction = root.attributes.get("direction")
+    sides = [defined.get(operand.name) for operand in root.operands]
+    if root.opcode != "compare" or direction not in {"LT", "GT"} or None in sides:
+        raise refusal
+    floats = [_ordered_float(comparator, side, defined, c.find) for side in sides if side]
+    total = None not in floats
+    functions = [_rooted(comparator, side) for side in (floats if total else sides) if side]
+    left, right = (expression(function, c.find) for function in functions)
+    numbers = {int(number) for number in re.findall(r"\bp([0-9]+)", left)}
+    if len(numbers) != 1 or min(numbers) % 2:
+        raise refusal
+    (number,) = numbers
+    if re.sub(r"\bp[0-9]+", f"p{number + 1}", left) != right:
+        raise refusal
+    total = total or root.attributes.get("type") == "TOTALORDER"
+    source = _operand(operands, number // 2, comparator)
+    pairs = [each for operand in operands for each in (operand, operand)]
+    key = source
+    if left != f"p{number}":
+        (key,) = combine(c, functions[0], pairs, [], source.dims)
+    signed = total and not _without_negative_zero(left, number)
+    return _ordered(c, operands, key, axis, direction == "GT", signed=signed)
+
+
+def _ordered_float(
+    comparator: HloComputation,
+    side: HloInstruction,
+    defined: Mapping[str, HloInstruction],
+    find: Callable[[str], HloComputation],
+) -> HloInstruction | None:
+    """Return the float whose bits a side turns into an integer of the same order."""
+    if not _INTEGER_KEY.fullmatch(expression(_rooted(comparator, side), find)):
+        return None
+    bits_of = defined.get(side.operands[-1].name)
+    source = defined.get(bits_of.operands[0].name) if bits_of and bits_of.operands else None
+    kind = source.shape.type if source and source.shape else ""
+    return source if is_float(kind) else None
+
+
+def _rooted(computation: HloComputation, root: HloInstruction) -> HloComputation:
+    """Return the part of a computation that makes one of its instructions, and all parameters."""
+    needed = {root.name}
+    kept: list[HloInstruction] = []
+    for each in reversed(computation.instructions):
+        if each.name in needed:
+            needed.update(operand.name for operand in each.operands)
+        elif each.opcode != "parameter":
+            continue
+        kept.append(replace(each, is_root=each is root))
+    return replace(computation, instructions=tuple(reversed(kept)))
+
+
+def _ordered(
+    c: Context,
+    operands: list[Tensor],
+    key: Tensor,
+    axis: int,
+    descending: bool,
+    *,
+    signed: bool = False,
+) -> list[Tensor]:
+    """Sort all operands by a key.
+
+    Equal keys keep their order; nan is above all numbers. If ``signed``, -0 is below 0.
     """
-    first, nan = _sortable(c, operands[key])
+    first, nan = _sortable(c, key)
+    if nan is not None and signed:
+        first = _with_negative_zero(c, first)
     if nan is None:
         return _by(c, operands, first, axis, descending)
     finite = c.where(nan, c.number(-math.inf if descending else math.inf, first.type), first)
     *moved, flags = _by(c, [*operands, c.cast(nan, "s32")], finite, axis, descending)
     return _by(c, moved, flags, axis, descending)
+
+
+def _with_negative_zero(c: Context, key: Tensor) -> Tensor:
+    """Take -0 for the first number below 0, which only f64 has."""
+    wide = c.cast(key, "f64")
+    zero = c.apply("Equal", [wide, c.number(0, "f64")], "pred")
+    below = c.apply("And", [zero, signbit(c, wide)])
+    return c.where(below, c.number(-(2.0**-1074), "f64"), wide)
 
 
 def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -183,7 +274,9 @@ def top(c: Context, x: Tensor, k: int, largest: bool) -> Value:
     axis = x.rank - 1
     line = c.expanded(c.iota(x.dims, axis, "s32"))
     cut = [(0, size, 1) for size in x.dims[:-1]] + [(0, k, 1)]
-    return tuple(c.slice(each, cut) for each in _ordered(c, [x, line], 0, axis, largest))
+    return tuple(
+        c.slice(each, cut) for each in _ordered(c, [x, line], x, axis, largest, signed=True)
+    )
 
 
 TABLE: dict[str, Translator] = {"sort": _sort, "topk": _topk}

@@ -213,3 +213,22 @@ def test_options_of_the_importer(here: Path, capsys: pytest.CaptureFixture[str])
         )
         == 2
     )
+
+
+def test_refused_instructions_have_their_lines(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two computations have an instruction of one name."""
+    (here / "two.hlo").write_text(
+        "%f (p: f32[2]) -> f32[2] {\n"
+        "  %p = f32[2] parameter(0)\n"
+        '  ROOT %d.1 = f32[2] negate(%p), metadata={op_name="d"}\n'
+        "}\n\n"
+        "ENTRY %e (x: f32[2]) -> f32[2] {\n"
+        "  %x = f32[2] parameter(0)\n"
+        "  %d = f32[2] fusion(%x), kind=kLoop, calls=%f\n"
+        "  ROOT %d.1 = f32[2] domain(%d)\n"
+        "}\n"
+    )
+    assert run(["hlo", "import", "two.hlo", "-o", "m.onnx"]) == 3
+    assert "d.1 of e (line 9): domain is not translated" in capsys.readouterr().err

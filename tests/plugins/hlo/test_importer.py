@@ -220,7 +220,7 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
         (["x = f32[?] parameter(0)", "ROOT z = f32[?] negate(x)"], "dynamic dimension"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x)"], "does not name the computation"),
         (["x = f32[2,2] parameter(0)", "ROOT z = f32[4,2] concatenate(x, x), dimensions={0,1}"], r"expected one of 2, found \{0,1\}"),
-        (["x = f32[2,2] parameter(0)", "ROOT z = f32[2,2] sort(x), dimensions={0,1}, to_apply=e"], "is not known"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = f32[2,2] sort(x), dimensions={0}, to_apply=e"], "is not known"),
         (["x = f32[2] parameter(0)", "ROOT z = s32[] get-dimension-size(x), dimensions={9}"], "expected one of 1"),
         (["x = f32[2] parameter(0)", "ROOT z = s32[] get-dimension-size(x), dimensions={}"], "expected one of 1"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] popcnt(x)"], "expected an integer"),
@@ -242,7 +242,6 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
         (["x = f32[2] parameter(0)", "ROOT z = () tuple()"], "needs an output"),
         (["x = f64[2] parameter(0)", "ROOT z = f64[2] erf(x)"], "ONNX Runtime has no Erf for f64"),
         (["x = s32[2] parameter(0)", "y = s32[2] power(x, x)"], "not exact"),
-        (["x = f32[2] parameter(0)", "y = pred[2] compare(x, x), direction=LT, type=TOTALORDER"], "total order"),
         (["ROOT z = f32[2] constant({1, 2, 3})"], "expected 2 values, found 3"),
         (["ROOT z = s8[] constant(300)"], "300 does not fit into s8"),
         (["ROOT z = f16[2] constant({inf, -1e6})"], "-1e6 does not fit into f16"),
@@ -293,7 +292,7 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
             "ROOT y = f32[2,2] add(x, c.1)",
         )
     )
-    with pytest.raises(UntranslatableError, match=r"c\.1 of e: elided.*gehost hlo import"):
+    with pytest.raises(UntranslatableError, match=r"c\.1 of e \(line 2\): elided.*gehost hlo import"):
         import_file(file)
     values = np.arange(4, dtype=np.float32).reshape(2, 2)
     np.savez(tmp_path / "c.npz", **{"c.1": values})

@@ -149,6 +149,18 @@ def test_plan_check_split_and_run(work: Path) -> None:
     assert Path("y.npz").exists()
 
 
+def test_split_counts_collectives_of_empty_tensors(work: Path) -> None:
+    text = "(float[0,16] x, float[16,8] w) => (float[0,8] y) { y = MatMul (x, w) }"
+    onnx.save(model_of(text), "empty.onnx")
+    pins = ["--pin", "w=0:x", "--pin", "x=1:x"]
+    shard_command("plan", "empty.onnx", "--mesh", "x=2", "-o", "out.onnx", *pins)
+    out = shard_command("split", "out.onnx", "-o", "ranks")
+    nodes = onnx.load("ranks/rank0.onnx").graph.node
+    written = sum(node.domain == "gehost.collective" for node in nodes)
+    assert written == 1
+    assert "wrote 2 ranks to ranks: 1 collective, 0 B per device" in out
+
+
 def test_run_finds_wrong_numbers(work: Path) -> None:
     pytest.importorskip("mpi4py")
     planned()

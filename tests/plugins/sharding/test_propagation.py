@@ -169,6 +169,13 @@ def test_bad_pins_are_refused(pin: str, reason: str) -> None:
         Pin.parse(pin, graph_of(SMALL), Mesh.parse("x=8"))
 
 
+def test_a_pin_without_a_mesh_axis_is_refused_where_there_are_several() -> None:
+    graph, mesh = graph_of(SMALL), Mesh.parse("x=2,y=2")
+    with pytest.raises(UsageError, match=r"wanted a mesh axis, as in x=-1:x; the mesh has x, y"):
+        Pin.parse("x=-1", graph, mesh)
+    assert Pin.parse("x=-1", graph, Mesh.parse("x=2")).axis == 0
+
+
 def test_a_mesh_that_divides_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="axis y of size 3 divides no dimension"):
         check_mesh(graph_of(SMALL), Mesh.parse("x=2,y=3"))
