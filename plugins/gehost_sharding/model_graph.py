@@ -415,7 +415,8 @@ def _literal(node: onnx.NodeProto) -> NDArray[Any]:
 
 def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Infer shapes on a copy without large weights and without the file's own value_info."""
-    light = onnx.ModelProto(ir_version=proto.ir_version, functions=proto.functions)
+    version = max(proto.ir_version, 4)  # below, inference skips initializers that are no inputs
+    light = onnx.ModelProto(ir_version=version, functions=proto.functions)
     light.opset_import.extend(proto.opset_import)
     light.graph.name = proto.graph.name or "graph"
     light.graph.node.extend(proto.graph.node)

@@ -292,7 +292,9 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
             "ROOT y = f32[2,2] add(x, c.1)",
         )
     )
-    with pytest.raises(UntranslatableError, match=r"c\.1 of e \(line 2\): elided.*gehost hlo import"):
+    with pytest.raises(
+        UntranslatableError, match=r"c\.1 of e \(line 2\): elided.*gehost hlo import"
+    ):
         import_file(file)
     values = np.arange(4, dtype=np.float32).reshape(2, 2)
     np.savez(tmp_path / "c.npz", **{"c.1": values})

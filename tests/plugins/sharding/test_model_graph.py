@@ -163,3 +163,19 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         <domain: "my", opset_import: ["" : 20, "my" : 1]> f (a) => (b) { b = my.f (a) }""")
     with pytest.raises(ModelError, match=r"my::f -> my::f"):
         ModelGraph(model)
+
+
+def test_small_weights_of_ir_version_3_have_shapes() -> None:
+    """Inference takes initializers that are no inputs into account from IR version 4 on."""
+    text = """(float[4,3,8,8] x, float[6,3,3,3] w) => (float[4,6,6,6] z) {
+        y = Conv <kernel_shape = [3, 3]> (x, w)
+        z = Relu (y)
+    }"""
+    model = model_of(text, opset=9, ir=3)
+    w = np.random.default_rng(0).standard_normal((6, 3, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    graph = ModelGraph(model)
+    assert graph.tensors["y"].shape == (4, 6, 6, 6)
+    plan = Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan()
+    feeds = feeds_of(graph)
+    assert_equal(whole_run(graph, feeds), split_run(reread(plan.assignment), feeds)[0])
