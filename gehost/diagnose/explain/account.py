@@ -136,6 +136,12 @@ class Account:
         """The names of the patterns that were tried, in order."""
         return [pattern.source.name for pattern in self._patterns.values()]
 
+    @property
+    def missing(self) -> list[str]:
+        """The operators at whose nodes no pattern could begin, as the graph has none."""
+        unseen = [pattern for pattern in self._patterns.values() if not pattern.seen]
+        return list(dict.fromkeys(op for pattern in unseen for op in pattern.root_ops))
+
     def findings(self) -> list[Finding]:
         """Return all findings except misses of nodes that another pattern matched.
 

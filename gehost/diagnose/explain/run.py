@@ -7,6 +7,7 @@ on the same graph; the hooks around rewrites then give the outcome of each match
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 import onnx
@@ -24,6 +25,7 @@ from gehost.host.switches import check_names
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
+from gehost.ir.node import op_name
 from gehost.options import HostOptions
 from gehost.passes.base import DecomposePass
 from gehost.passes.context import PassRecord, Rewrite
@@ -100,6 +102,7 @@ class _Watch:
         self._pending: tuple[Rewrite, Node | None] | None = None
         """A rewrite that has begun, and the producer of its output 0."""
         self._record: PassRecord | None = None
+        self._functions: Mapping[str, onnx.FunctionProto] = {}
         self._gone: list[Finding] = []
         self._notes: list[str] = []
 
@@ -140,6 +143,7 @@ class _Watch:
         self._whereabouts.check("the clean-up")
         if spec.name == self._name:
             self._has_own_run = not spec.trusted
+            self._functions = graph.model.functions
             self._arrive(graph.model)
 
     @hookimpl
@@ -151,6 +155,7 @@ class _Watch:
         self.account.settle(self._targets)
         if not self.account.saw_rules and record.status in ("done", "not changed"):
             self._without_rules(spec, record)
+        self._notes.extend(_in_functions(self._functions, self.account.missing))
         raise _Enough
 
     @hookimpl
@@ -233,6 +238,23 @@ class _Watch:
                 )
         if self._targets is None and not record.matched:
             self._notes.append(f"the model has no {' or '.join(ops)}")
+            self._notes.extend(_in_functions(self._functions, ops))
+
+
+def _in_functions(functions: Mapping[str, onnx.FunctionProto], ops: Iterable[str]) -> Iterator[str]:
+    """Note which functions of the model hold operators that the graph lacks."""
+    for op in ops:
+        holders = [
+            name
+            for name, function in functions.items()
+            if any(op_name(n.domain, n.op_type, n.overload) == op for n in function.node)
+        ]
+        if holders:
+            more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+            yield (
+                f"functions of the model have {op} ({', '.join(holders[:3])}{more}): "
+                "--inline-functions makes them part of the graph"
+            )
 
 
 def _state_of(record: PassRecord) -> list[str]:

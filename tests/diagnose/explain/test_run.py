@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -422,6 +423,23 @@ def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_
     assert told(vendors, DECOMPOSE, f"{UNARY} {{ y = Abs(x) }}").notes == [
         "the model has no Gelu or Relu"
     ]
+
+
+IN_FUNCTION = """<ir_version: 10, opset_import: ["": 17, "local": 1]> g (float[2] x) => (float[2] y) { y = local.F(x) }
+<domain: "local", opset_import: ["": 17]> F (a) => (b) { r = Relu(a) b = Neg(r) }"""
+
+
+@pytest.mark.parametrize(
+    ("passes", "op"), [(Pass("-es.Relu(x)").code(), "Neg"), (DECOMPOSE, "Relu")]
+)
+def test_operators_inside_functions_are_named(vendors: Any, passes: str, op: str) -> None:
+    vendors.write("acme/p.py", passes)
+    given = HostOptions(vendors=[vendors.root], plugins=False, cleanup=False)
+    assert explain(parse(IN_FUNCTION), "P", given).notes[-1] == (
+        f"functions of the model have {op} (local::F): --inline-functions makes them part of the graph"
+    )
+    inlined = replace(given, inline_functions=True)
+    assert explain(parse(IN_FUNCTION), "P", inlined).notes == []
 
 
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
