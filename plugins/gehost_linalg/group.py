@@ -43,6 +43,9 @@ GROUP_COMPANIONS = tuple(
 )
 """A node is replaced as a whole: it must not be split, nor vanish."""
 
+FEW_ELEMENTS = 4096
+"""Below, a kernel's gain is the call of a node that it saves."""
+
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Gather", "Trilu", "OneHot"), (1,)),
     "Slice": (1, 2, 3, 4),
@@ -253,6 +256,8 @@ def left_to_runtime() -> Callable[[Node], str | None]:
             return f"matmul-scale: ONNX Runtime folds {node.op} into the matrix product"
         if node.op == "Transpose" and _is_transposed_operand(node):
             return "matmul-transpose: ONNX Runtime folds Transpose into the matrix product"
+        if node.op == "Transpose" and _makes_short_rows(node):
+            return "short-rows: Transpose makes rows of a few elements, each from another place"
         if node.op in {"Unsqueeze", "Squeeze"} and _ends_in_view(node):
             return f"view: only nodes outside of groups read it, and {node.op} moves no data"
         if node.op == "Reshape" and _is_read_outside(node):
@@ -340,6 +345,23 @@ def _is_transposed_operand(node: Node) -> bool:
     axes = list(perm) if perm is not None else [1, 0] if out.rank == 2 else []
     rank = len(axes)
     return rank >= 2 and axes == [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _makes_short_rows(node: Node) -> bool:
+    """Whether a Transpose moves another axis to the end that is known to be short.
+
+    Kernels transpose 16 x 16 elements at once; shorter rows are gathered element by element,
+    which is slower unless there are few.
+    """
+    out, perm = node.outputs[0] if node.outputs else None, node.attrs.get("perm")
+    known = None if out is None else out.type
+    if not isinstance(known, TensorType) or not known.shape:
+        return False
+    last = known.shape[-1]
+    if not isinstance(last, int) or not 1 < last < 16:
+        return False
+    moved = perm is None or perm[-1] != len(known.shape) - 1
+    return moved and (known.size is None or known.size >= FEW_ELEMENTS)
 
 
 # -- forming groups

@@ -100,6 +100,11 @@ GROUPS: Mapping[str, tuple[str, str, str]] = {
         "float[1,12,s,64] y",
         "t = Constant<value = int64[4] {0, 0, 12, 64}>() a = Add(x, b) h = Reshape(a, t) y = Transpose<perm = [0,2,1,3]>(h)",
     ),
+    "bias + relu + Transpose of a matrix": (
+        "float[1024,s] x, float[s] b",
+        "float[s,1024] y",
+        "a = Add(x, b) n = Relu(a) y = Transpose<perm = [1,0]>(n)",
+    ),
 }
 """Inputs, outputs and nodes; ``s`` is 128."""
 

@@ -200,6 +200,12 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
             "float[2,2] y",
             "matmul-transpose",
         ),
+        (
+            "n = Neg(x)\ny = Transpose<perm=[0,2,3,1]>(n)",
+            "float[1,4,h,w] x",
+            "float[1,h,w,4] y",
+            "short-rows",
+        ),
         ("y = Softmax(x)", "float[2,2] x", "float[2,2] y", "single-operator"),
         ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "view"),
         (
@@ -223,6 +229,15 @@ def test_what_the_runtime_does_better_is_left_alone(
     made, record, _ = fuse(graph(body, inputs, output))
     assert not fused_nodes(made)
     assert record.rejected[key] >= 1
+
+
+@pytest.mark.parametrize("size", ["16,h,w", "4,8,8"])
+def test_a_transpose_to_rows_that_are_long_or_few_is_fused(fuse: Any, size: str) -> None:
+    text = graph(
+        "n = Neg(x)\ny = Transpose<perm=[0,2,3,1]>(n)", f"float[1,{size}] x", "float[1,o,p,q] y"
+    )
+    made, _, _ = fuse(text)
+    assert len(fused_nodes(made)) == 1
 
 
 @pytest.mark.parametrize("body", ["y = Transpose(n)", "t = Transpose(n)\ny = Gemm(b, b, t)"])
