@@ -163,7 +163,11 @@ class _Watch:
         """Handle a pass that did not run."""
         self._whereabouts.check("the clean-up")
         self._arrive(graph.model)
-        self._record = next(record for record in context.report.passes if record.name == self._name)
+        found = [record for record in context.report.passes if record.name == self._name]
+        if not found:  # of a plugin's pass that is off by default there is no record
+            reason = f"off by default; --enable {self._name} runs it"
+            found = [PassRecord(self._name, "", "", "", status="disabled", message=reason)]
+        self._record = found[0]
         raise _Enough
 
     def _arrive(self, model: Model) -> None:

@@ -78,7 +78,9 @@ def fused(path: str) -> Fused:
             found.left.append((name, str(refused)))
     if not found.nodes:
         raise UsageError(
-            f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass", where=path
+            f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass; if it was, "
+            "gehost explain --pass FuseElementwisePass says why nothing is fused",
+            where=path,
         )
     return found
 

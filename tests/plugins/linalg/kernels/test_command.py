@@ -78,7 +78,8 @@ def test_no_fused_node(tmp_path: Path) -> None:
     )
     with pytest.raises(
         UsageError,
-        match="has no node of gehost.linalg: compile it with --enable FuseElementwisePass",
+        match="has no node of gehost.linalg: compile it with --enable FuseElementwisePass; if it was, "
+        "gehost explain --pass FuseElementwisePass says why nothing is fused",
     ):
         fused(saved(model, tmp_path))
 
