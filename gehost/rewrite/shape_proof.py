@@ -251,15 +251,16 @@ class ValueNumbering:
         return NumberedTensor(known, array, number)
 
     def computed(
-        self, known: ValueType | None, computation: Hashable, sizing: Hashable
+        self, known: ValueType | None, computation: Hashable, sizing: Hashable = None
     ) -> NumberedTensor:
         """Describe a computed tensor.
 
-        Sizes that inference leaves open are named after ``sizing``, on which alone they depend.
+        Sizes that inference leaves open are named after ``sizing`` if they depend on it alone,
+        else after the computation.
         """
         number = self.number(computation)
         if isinstance(known, TensorType) and known.shape is not None:
-            name = self.number(sizing)
+            name = number if sizing is None else self.number(sizing)
             dims = [f"~{name}.{place}" if d is None else d for place, d in enumerate(known.shape)]
             known = TensorType(known.dtype, tuple(dims))
         return NumberedTensor(known, None, number)
@@ -335,9 +336,11 @@ class SideInference:
             sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute)
         )
         computation = (op, attributes, tuple(numbers))
-        sizing = _window_sizes(op, attributes, types) or computation
+        sizing = _window_sizes(op, attributes, types) if op in _WINDOWS else None
         return [
-            numbering.computed(known, (computation, slot), (sizing, slot))
+            numbering.computed(
+                known, (computation, slot), None if sizing is None else (sizing, slot)
+            )
             for slot, known in enumerate(made)
         ]
 
@@ -391,9 +394,9 @@ class SideInference:
 def _window_sizes(
     op: str, attributes: tuple[bytes, ...], types: Sequence[ValueType | None]
 ) -> Hashable:
-    """Return what the sizes of a Conv or a pooling depend on; None for other operators."""
+    """Return what the sizes of a Conv or a pooling depend on; None if one is unknown."""
     shapes = tuple(known.shape if isinstance(known, TensorType) else None for known in types)
-    if op not in _WINDOWS or any(shape is None or None in shape for shape in shapes):
+    if any(shape is None or None in shape for shape in shapes):
         return None
     return "sizes", op, attributes, shapes
 

@@ -214,6 +214,34 @@ def test_a_convolution_of_other_numbers_has_the_same_sizes(replace):
     assert reason(lambda x, w: es.Conv(x, es.Concat(w, w, axis=3))).startswith("unproven: ")
 
 
+WINDOWS = {
+    "AveragePool": lambda x: es.AveragePool(x, kernel_shape=[2, 3]),
+    "LpPool": lambda x: es.LpPool(x, kernel_shape=[2, 3]),
+    "MaxPool": lambda x: es.MaxPool(x, kernel_shape=[2, 3]),
+    "ConvTranspose": lambda x: es.ConvTranspose(x, np.ones((3, 3, 2, 3), np.float32)),
+}
+
+
+@pytest.mark.parametrize("op", WINDOWS)
+def test_a_window_over_other_numbers_has_the_same_sizes(replace, op: str):
+    window = WINDOWS[op]
+    given = ", w" if op == "ConvTranspose" else ""
+    attributes = "" if given else "<kernel_shape = [2, 3]>"
+    text = (
+        "g (float[N, 3, H, W] x) => (float[N, 3, ?, ?] y) "
+        f"{{ t = Mul(x, c) y = {op} {attributes} (t{given}) }}"
+    )
+    constants = {"c": np.array([2], np.float32)}
+    if given:
+        constants["w"] = np.ones((3, 3, 2, 3), np.float32)
+
+    def reason(put):
+        return replace(text, lambda x: window(x * 2.0), put, 1, **constants)[0]
+
+    assert reason(lambda x: window(x + x)) == ""
+    assert reason(lambda x: window(es.Transpose(x, perm=[0, 1, 3, 2]))).startswith("unproven: ")
+
+
 def registry_of(code: str) -> OpRegistry:
     namespace = {"ops": ops, "es": es, "TensorType": TensorType}
     exec(code, namespace)
