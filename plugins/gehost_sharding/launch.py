@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from gehost import GehostError, UsageError, verify
 from gehost_sharding.mesh import Mesh
-from gehost_sharding.rank import MANIFEST
+from gehost_sharding.rank import ERROR, MANIFEST
 
 Array = NDArray[Any]
 
 _KEYS: Final = frozenset(["inputs", "mesh", "model", "model_sha256", "outputs", "predicted"])
-_MARK = "gehost-sharding-error: "
 _PID = re.compile(r"PID (\d+) RUNNING")
 _REASON = re.compile(r"EXIT STRING: (.+)")
 
@@ -162,10 +161,11 @@ def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None
 
 
 def _cause(messages: str, pids: str) -> str:
-    """Find which rank died, and why: its own last line, else the launcher's."""
-    marked = [line.split(_MARK, 1)[1] for line in messages.splitlines() if _MARK in line]
-    if marked:
-        return marked[0]
+    """Find which rank died first, and why: by its own file, else by the launcher's words."""
+    files = sorted(Path(pids).glob(f"*{ERROR}"), key=lambda file: file.stat().st_mtime_ns)
+    own = [text for file in files if (text := file.read_text(encoding="utf-8"))]
+    if own:
+        return own[0]
     pid = _PID.search(messages)
     file = Path(pids) / pid[1] if pid else None
     reason = _REASON.search(messages)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 MANIFEST = "split.json"
+ERROR = ".error"
+"""Ends the name of a file with why a rank failed."""
 
 
 @dataclass
@@ -213,7 +214,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--feeds", required=True, help="inputs, as FILE.npz")
     parser.add_argument("--out", help="where rank 0 writes the outputs, as FILE.npz")
     parser.add_argument("--report", help="where rank 0 writes each rank's traffic, as JSON")
-    parser.add_argument("--pids", help="directory where each rank writes a file: PID, rank")
+    parser.add_argument("--pids", help="directory where each rank writes its PID, and its error")
     given = parser.parse_args(arguments)
     from mpi4py import MPI
 
@@ -231,7 +232,9 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the other ranks wait for this one
         traceback.print_exc()
         line = f"rank {world.Get_rank()}: {type(error).__name__}: {error}"
-        print(f"gehost-sharding-error: {' '.join(line.split())}", file=sys.stderr, flush=True)  # noqa: T201
+        if given.pids:  # in a file, as mpiexec may lose the end of what an aborted rank prints
+            file = Path(given.pids) / f"{world.Get_rank()}{ERROR}"
+            file.write_text(" ".join(line.split()), encoding="utf-8")
         world.Abort(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -85,6 +86,15 @@ def test_a_run_ends_at_its_timeout(plan: Plan, split: Path) -> None:
         run_split(str(split), feeds_of(plan.assignment.graph), timeout=0.05)
     assert error.value.exit_code == 7
     assert time.monotonic() - started < 60
+
+
+def test_the_first_error_is_the_cause_whatever_mpiexec_prints(tmp_path: Path) -> None:
+    """An aborted rank's last lines may be lost, and others may fail as it ends."""
+    for number, (name, text) in enumerate([("3", ""), ("2", "rank 2: why"), ("0", "rank 0: too")]):
+        file = tmp_path / f"{name}.error"
+        file.write_text(text)
+        os.utime(file, ns=(number, number))
+    assert launch._cause("Traceback (most recent call last):", str(tmp_path)) == "rank 2: why"
 
 
 def test_a_rank_that_is_killed_is_reported(tmp_path: Path) -> None:
