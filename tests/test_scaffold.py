@@ -198,6 +198,14 @@ DECOMPOSED = {
 }
 
 
+def written_test(tmp_path: Path, model: onnx.ModelProto, nodes: list[str], style: str) -> str:
+    """Write pass ``acme/h`` from nodes of a model to ``v``; return its test."""
+    onnx.save(model, tmp_path / "m.onnx")
+    folder, path = str(tmp_path / "v"), str(tmp_path / "m.onnx")
+    (_, test, _), _ = write_pass_from("acme/h", folder, path, nodes, style, "kAfterInferShape")
+    return str(test)
+
+
 @pytest.mark.parametrize(("here", "elsewhere"), DECOMPOSED.values(), ids=DECOMPOSED)
 def test_a_decompose_pass_replaces_the_like_of_its_node_alone(
     tmp_path: Path, here: str, elsewhere: str
@@ -211,16 +219,8 @@ def test_a_decompose_pass_replaces_the_like_of_its_node_alone(
     main (float[4, 4] x, float[4, 4] w, int64[1] k, float l, float u) => ({declared}) {{ {body} }}
     {LOCAL}""")
 
-    onnx.save(model(here), tmp_path / "m.onnx")
-    (_, test, _), _ = write_pass_from(
-        "acme/h",
-        str(tmp_path / "v"),
-        str(tmp_path / "m.onnx"),
-        ["y"],
-        "decompose",
-        "kAfterInferShape",
-    )
-    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+    test = written_test(tmp_path, model(here), ["y"], "decompose")
+    runpy.run_path(test)["test_it_fires_and_the_numbers_stay"]()
     _, record = run_pass(model(elsewhere), "HPass", vendors=tmp_path / "v")
     assert (record.matched, record.replaced) == (1, 0)
 
@@ -230,16 +230,8 @@ def test_an_output_that_is_a_constant_has_no_parts(tmp_path: Path) -> None:
     main (float[4] x) => (float[4] y, float z) { y, z = local.F (x) }
     <domain: "local", opset_import: ["" : 17]>
     F (i) => (o, p) { o = Relu (i) p = Constant <value_float = 2.0> () }"""
-    onnx.save(parse(text), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match='output "z" is a constant'):
-        write_pass_from(
-            "acme/h",
-            str(tmp_path / "v"),
-            str(tmp_path / "m.onnx"),
-            ["y"],
-            "decompose",
-            "kAfterInferShape",
-        )
+        written_test(tmp_path, parse(text), ["y"], "decompose")
 
 
 LEFT_OUT = {
@@ -268,11 +260,8 @@ def test_what_a_node_leaves_out_must_be_absent(
     }}
     {LOCAL}""")
 
-    onnx.save(model(here), tmp_path / "m.onnx")
     nodes = [word for word in ("c", "s", "y") if f"{word} = " in here or f"{word}, " in here]
-    write_pass_from(
-        "acme/h", str(tmp_path / "v"), str(tmp_path / "m.onnx"), nodes, style, "kAfterInferShape"
-    )
+    written_test(tmp_path, model(here), nodes, style)
     name = "h" if style == "drr" else "HPass"
     for body, count in ((here, 1), (elsewhere, 0)):
         _, record = run_pass(model(body), name, vendors=tmp_path / "v")
@@ -284,11 +273,8 @@ def test_a_drr_rule_leaves_out_an_absent_output(tmp_path: Path) -> None:
     main (float[5, 1, 3] x, float[1, 8, 3] w, float[1, 8, 2] r) => (float[5, 1, 1, 2] y, float[1, 1, 2] c) {
         y, , c = LSTM <hidden_size = 2> (x, w, r)
     }"""
-    onnx.save(parse(text), tmp_path / "m.onnx")
-    (_, test, _), _ = write_pass_from(
-        "acme/h", str(tmp_path / "v"), str(tmp_path / "m.onnx"), ["y"], "drr", "kAfterInferShape"
-    )
-    runpy.run_path(str(test))["test_it_fires_and_the_numbers_stay"]()
+    test = written_test(tmp_path, parse(text), ["y"], "drr")
+    runpy.run_path(test)["test_it_fires_and_the_numbers_stay"]()
 
 
 SIZES = """<ir_version: 8, opset_import: ["" : 17]>

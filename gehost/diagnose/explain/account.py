@@ -138,7 +138,7 @@ class Account:
 
     @property
     def missing(self) -> list[str]:
-        """The operators at whose nodes no pattern could begin, as the graph has none."""
+        """The root operators of the patterns that had no candidate."""
         unseen = [pattern for pattern in self._patterns.values() if not pattern.seen]
         return list(dict.fromkeys(op for pattern in unseen for op in pattern.root_ops))
 
