@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PatternError,
         UsageError,
         VendorError,
+        one_line,
     )
     from gehost.es.graph import EsGraph, EsGraphBuilder, EsTensor
     from gehost.host.context import CompileContext
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from gehost.host.new_pass_styles import StyleRegistry
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
+    from gehost.infer import infer_model
     from gehost.ir import shapes
     from gehost.ir.files.external import external_files
+    from gehost.ir.files.save import write_bytes_atomic
     from gehost.ir.ge import NodeIo, Shape, TensorDesc
     from gehost.ir.graph import Graph, Node, Value
     from gehost.ir.graph import Node as GNode
@@ -79,6 +82,7 @@ _MODULES = {
         "PatternError",
         "UsageError",
         "VendorError",
+        "one_line",
     ),
     "es.graph": ("EsGraph", "EsGraphBuilder", "EsTensor"),
     "host.context": ("CompileContext",),
@@ -89,7 +93,9 @@ _MODULES = {
     "host.new_pass_styles": ("StyleRegistry",),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
+    "infer": ("infer_model",),
     "ir.files.external": ("external_files",),
+    "ir.files.save": ("write_bytes_atomic",),
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
     "ir.graph": ("Graph", "Node", "Value"),
     "ir.model": ("Model",),
@@ -184,6 +190,8 @@ __all__ = [
     "external_files",
     "from_environment",
     "hookimpl",
+    "infer_model",
+    "one_line",
     "ops",
     "read_model",
     "runtime_options",
@@ -191,6 +199,7 @@ __all__ = [
     "shipped_directory",
     "tune",
     "verify",
+    "write_bytes_atomic",
     "write_report",
 ]
 

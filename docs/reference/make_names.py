@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import gehost
+
 PAGE = Path(__file__).parent / "names.md"
 MODULES = (
     "gehost",
@@ -71,16 +73,35 @@ def _lines_of_module(module: ModuleType) -> Iterator[str]:
             plain = not issubclass(thing, enum.Enum)
             if plain and (fields := _fields(thing)):
                 yield f"    - {', '.join(f'`.{field}`' for field in fields)}\n"
-            for member, value in vars(thing).items():
+            for member, value in _members(thing):
                 if not plain and not isinstance(value, property | cached_property):
                     continue
                 if not member.startswith("_") and (line := _member(member, value)):
                     yield f"    - {line}\n"
 
 
+def _owners(thing: type) -> list[type]:
+    """Return a class after those of its bases that are not public themselves."""
+    return [
+        owner
+        for owner in reversed(thing.__mro__)
+        if owner is thing
+        or (owner.__module__.startswith("gehost.") and not hasattr(gehost, owner.__name__))
+    ]
+
+
+def _members(thing: type) -> Iterator[tuple[str, Any]]:
+    for owner in _owners(thing):
+        yield from vars(owner).items()
+
+
 def _fields(cls: type) -> list[str]:
     """The public data attributes of a class."""
-    own = {*inspect.get_annotations(cls), *vars(cls).get("__slots__", ())}
+    own = {
+        name
+        for owner in _owners(cls)
+        for name in (*inspect.get_annotations(owner), *vars(owner).get("__slots__", ()))
+    }
     return sorted(name for name in own if not name.startswith("_"))
 
 

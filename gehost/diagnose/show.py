@@ -10,7 +10,6 @@ from typing import Literal
 
 from gehost.diagnose.at_stage import at_stage
 from gehost.diagnose.nodes import check_name, near_names, nodes_named
-from gehost.diagnose.report.page import svg
 from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
 from gehost.errors import UsageError, one_line
 from gehost.host.model_files import read_model
@@ -19,6 +18,7 @@ from gehost.infer.local import array_type
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.options import HostOptions
+from gehost.page.page import svg
 from gehost.pattern.explain.messages import named
 from gehost.spelling import counted, hint
 

@@ -40,6 +40,8 @@ from gehost.ir.types import TensorType, ValueType, dtype_from_number
 from gehost.ir.wide import Slots
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from gehost.ir.model import Model
 
 __all__ = [
@@ -257,6 +259,25 @@ class Graph:
             found.extend(
                 (graph, slot, v) for slot, v in enumerate(graph.outputs) if v.graph not in inside
             )
+        return found
+
+    def to_networkx(self) -> nx.MultiDiGraph[Node]:
+        """Return the nodes and the tensors between them as a networkx graph, for analyses.
+
+        Its nodes are the ``Node``s, with ``op``. An edge goes from producer to user for each
+        tensor that the user, or a body of it, reads; its attribute ``tensor`` is the ``Value``.
+        """
+        import networkx as nx
+
+        found: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        for node in self.nodes:
+            found.add_node(node, op=node.op)
+        for node in self.nodes:
+            for value in node.outputs:
+                for reader in value.readers if value is not None else ():
+                    user = self.reading_node(reader)
+                    if user is not None:
+                        found.add_edge(node, user, tensor=value)
         return found
 
     # editing: each method writes protobuf, index and journal

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -20,6 +20,9 @@ from gehost.ir.wide import with_entry
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
+
+_LONGEST_CYCLE = 8
+"""Most nodes of a cycle that an error names."""
 
 
 def index_model(model: Model, proto: onnx.GraphProto) -> Graph:
@@ -269,7 +272,7 @@ def _sort(graph: Graph) -> None:
             if not missing[reading]:
                 heapq.heappush(ready, (reading.order, reading))
     if len(placed) < len(nodes):
-        raise _cycle(graph, nodes, missing)
+        raise _cycle(graph)
     previous: Node | None = None
     for position, node in enumerate(placed, 1):
         node.order = position * ORDER_GAP
@@ -281,21 +284,18 @@ def _sort(graph: Graph) -> None:
     graph.dirty = True
 
 
-def _cycle(graph: Graph, nodes: list[Node], missing: dict[Node, int]) -> ModelError:
-    """Return the error for a cycle, with one of its nodes.
+def _cycle(graph: Graph) -> ModelError:
+    """Return the error for a cycle, with its nodes."""
+    import networkx as nx
 
-    Walking from user to producer among the unsorted nodes ends up in a cycle.
-    """
-    node = next(node for node in nodes if missing[node])
-    seen: set[Node] = set()
-    while node not in seen:
-        seen.add(node)
-        read = [value for value in node.inputs if value is not None]
-        for body in node.bodies:
-            read.extend(value for _, _, value in body.captured())
-        node = next(
-            p
-            for value in read
-            if (p := value.producer) is not None and p.graph is graph and missing[p]
-        )
-    return ModelError(f'node "{node.label}" ({node.op}) is part of a cycle', where=str(graph.model))
+    library: Any = nx  # its stubs leave the type of edges open
+    nodes: list[Node] = [edge[0] for edge in library.find_cycle(graph.to_networkx())]
+    first = nodes[0]
+    labels = [node.label if len(node.label) < 60 else f"{node.label[:60]}…" for node in nodes]
+    way = [f'"{label}"' for label in (*labels, labels[0])]
+    if len(way) > _LONGEST_CYCLE:
+        way[_LONGEST_CYCLE - 2 : -1] = ["…"]
+    return ModelError(
+        f'node "{first.label}" ({first.op}) is part of a cycle: {" → ".join(way)}',
+        where=str(graph.model),
+    )

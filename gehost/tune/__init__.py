@@ -1,15 +1,27 @@
 """Measure which kinds of fusion pay on this machine: ``gehost tune``."""
 
-from gehost.tune.measure import Comparison, Verdict, dead_zone_of, measure_pairs, verdict_of
+from gehost.host.switches import machine, read_switch_file
+from gehost.tune.measure import (
+    FEWEST_PAIRS,
+    Comparison,
+    Verdict,
+    dead_zone_of,
+    measure_pairs,
+    verdict_of,
+)
 from gehost.tune.run import Tuning, seconds_of, tune
-from gehost.tune.sessions import runtime_options
+from gehost.tune.sessions import outputs_of, runtime_options
 
 __all__ = [
+    "FEWEST_PAIRS",
     "Comparison",
     "Tuning",
     "Verdict",
     "dead_zone_of",
+    "machine",
     "measure_pairs",
+    "outputs_of",
+    "read_switch_file",
     "runtime_options",
     "seconds_of",
     "tune",

@@ -77,6 +77,19 @@ def test_consumers_in_two_branches_keep_the_order_of_the_branches_after_an_undo(
     assert [reader.op for reader, _ in value(model, "x").consumers()] == ["Neg", "Abs"]
 
 
+def test_a_graph_is_a_networkx_graph_with_an_edge_for_each_tensor_and_user():
+    model = load(
+        "g (float[2] x, bool c) => (float[2] y) { a, unused = Split <num_outputs = 2> (x) b = Mul(a, a) "
+        "y = If(c) <then_branch = t () => (float[2] p) { p = Neg(b) }, else_branch = e () => (float[2] x) { }> }"
+    )
+    graph = model.graph.to_networkx()
+    assert [(node.op, data) for node, data in graph.nodes(data=True)] == [
+        (op, {"op": op}) for op in ("Split", "Mul", "If")
+    ]
+    edges = [(a.op, b.op, tensor.name) for a, b, tensor in graph.edges(data="tensor")]
+    assert edges == [("Split", "Mul", "a"), ("Mul", "If", "b")]
+
+
 def test_graph_outputs_of_bodies_count_as_uses():
     model = load()
     assert value(model, "a").is_graph_output

@@ -147,6 +147,16 @@ def test_a_cycle_is_refused_and_one_of_its_nodes_named(nodes, stuck):
         load(f"g (float[2] x, bool c) => (float[2] y) {{ {nodes} }}")
 
 
+@pytest.mark.parametrize(
+    ("length", "way"),
+    [(2, '"n0" → "n1" → "n0"'), (9, '"n0" → "n1" → "n2" → "n3" → "n4" → "n5" → … → "n0"')],
+)
+def test_the_error_for_a_cycle_names_its_nodes(length, way):
+    nodes = " ".join(f"[n{i}] t{(i + 1) % length} = Neg(t{i})" for i in range(length))
+    with pytest.raises(ModelError, match=rf': node "n0" \(Neg\) is part of a cycle: {way}$'):
+        load(f"g (float[2] x) => (float[2] y) {{ y = Relu(x) {nodes} }}")
+
+
 # -- definitions ----------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ def write_report(path: str, report: Report) -> None:
         OutputError: the file cannot be written.
     """
     if path.endswith(".html"):
-        from gehost.diagnose.report.page import render
+        from gehost.page.page import render
 
         text = render(report)
     else:

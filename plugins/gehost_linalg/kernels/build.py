@@ -17,8 +17,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from gehost import OutputError, UsageError
-from gehost.ir.files.save import write_bytes_atomic
+from gehost import OutputError, UsageError, write_bytes_atomic
 from gehost_linalg.kernels import ort
 
 FLAGS = (

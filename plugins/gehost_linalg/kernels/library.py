@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
-from gehost import Model, Node, OutputError, UsageError
-from gehost.errors import one_line
-from gehost.host.switches import read_switch_file
-from gehost.infer import infer_model
-from gehost.ir.files.save import write_bytes_atomic
+from gehost import (
+    Model,
+    Node,
+    OutputError,
+    UsageError,
+    infer_model,
+    one_line,
+    tune,
+    verify,
+    write_bytes_atomic,
+)
 from gehost_linalg.group import DOMAIN, Body, Signature, derive
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
@@ -168,7 +174,7 @@ def write_library(
         write_bytes_atomic(emit_c, text.encode())
     if switch_file is not None:
         if os.path.exists(switch_file):
-            read_switch_file(switch_file)
+            tune.read_switch_file(switch_file)
         elif not Path(switch_file).absolute().parent.is_dir():
             raise OutputError("cannot be written: there is no such directory", where=switch_file)
     build(text, Path(output), cc=cc, march=march)
@@ -197,10 +203,9 @@ def _gaining(
 
     Each library has a path of its own, as a process keeps the library that it opened at a path.
     """
-    from gehost.verify import load_feeds
     from gehost_linalg.kernels.measure import check_original, gains, over_original, whole
 
-    given = load_feeds(feeds)
+    given = verify.load_feeds(feeds)
     compared: Gain | None = None
     if original is not None:
         check_original(original, path, given)

@@ -11,11 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from gehost import GehostError, Model, ModelError, UsageError
-from gehost.errors import one_line
-from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
-from gehost.tune.sessions import outputs_of
-from gehost.verify import compare_outputs
+from gehost import GehostError, Model, ModelError, UsageError, one_line, tune, verify
 from gehost_linalg.group import DOMAIN
 
 Feeds = Mapping[str, NDArray[Any]]
@@ -42,7 +38,7 @@ class Gain(NamedTuple):
 
     ratio: float
     verdict: str
-    comparison: Comparison | None = None
+    comparison: tune.Comparison | None = None
     dead_zone: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,14 +96,14 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
             names = [each.name for each in session.get_inputs()]
             if missing := [name for name in names if name not in feeds]:
                 raise UsageError(f'the feeds have no input "{missing[0]}"', where=file)
-            found.append(outputs_of(session, {name: feeds[name] for name in names}))
+            found.append(tune.outputs_of(session, {name: feeds[name] for name in names}))
         except GehostError:
             raise
         except Exception as error:  # of ONNX Runtime, of any type
             raise UsageError(
                 f"does not run on the feeds: {one_line(str(error))}", where=file
             ) from error
-    for one in compare_outputs(*found, rtol=_RTOL, atol=_ATOL):
+    for one in verify.compare_outputs(*found, rtol=_RTOL, atol=_ATOL):
         if not one.equal:
             raise UsageError(
                 f"{path} was not compiled from it: "
@@ -134,17 +130,17 @@ def _load(path: str) -> onnx.ModelProto:
         raise ModelError(f"cannot be read: {one_line(str(error))}", where=path) from error
 
 
-def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = FEWEST_PAIRS) -> Gain:
+def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = tune.FEWEST_PAIRS) -> Gain:
     try:
-        same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
-        compared = measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
+        same = tune.dead_zone_of(tune.measure_pairs(body, body, seconds=seconds / 3))
+        compared = tune.measure_pairs(body, kernel, seconds=seconds, pairs=pairs)
     except GehostError:
         raise
     except Exception as error:  # of ONNX Runtime, of any type
         raise UsageError(
             f"the model does not run on the feeds: {one_line(str(error))}", subject="--measure"
         ) from error
-    return Gain(compared.median, verdict_of(compared, same), compared, same)
+    return Gain(compared.median, tune.verdict_of(compared, same), compared, same)
 
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gehost.host.switches import machine, read_switch_file
-from gehost.ir.files.save import write_bytes_atomic
+from gehost import tune, write_bytes_atomic
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.measure import Gain
 from gehost_linalg.passes import NAME
@@ -35,7 +34,7 @@ def add_library(
     """
     content: dict[str, Any] = {"Switch": {"GraphFusion": {}}}
     if os.path.exists(path):
-        read_switch_file(path)
+        tune.read_switch_file(path)
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
     content["Switch"]["GraphFusion"][NAME] = "on"
@@ -43,7 +42,7 @@ def add_library(
     place = os.path.abspath(library)
     others = [each for each in runtime.get("libraries", []) if each != place]
     runtime["libraries"] = [*[each for each in others if not _has_kernels(each)], place]
-    here = machine(_PACKAGES)
+    here = tune.machine(_PACKAGES)
     evidence = content.setdefault("Evidence", {})
     evidence.setdefault("cpu", here.pop("cpu"))
     evidence.setdefault("versions", here)

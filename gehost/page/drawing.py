@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from gehost.diagnose.report.layout import LAYER_GAP, Layout, Point, Size, lay_out
 from gehost.errors import one_line
 from gehost.ir import schemas
 from gehost.ir.graph import split_op
+from gehost.page.layout import LAYER_GAP, Layout, Point, Size, lay_out
 from gehost.passes.snapshots import Picture, PictureNode, PictureTensor
 
 KINDS = ("math", "nn", "tensor", "reduction", "logical", "custom", "other")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gehost.diagnose.report.drawing import KINDS, Drawing, draw, kind_of, shortened
+from gehost.page.drawing import KINDS, Drawing, draw, kind_of, shortened
 from gehost.passes.snapshots import Picture, PictureNode, PictureTensor
 
 

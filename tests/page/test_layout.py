@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gehost.diagnose.report.layout import Layout, Size, lay_out
+from gehost.page.layout import Layout, Size, lay_out
 
 
 @st.composite

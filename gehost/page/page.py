@@ -17,8 +17,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gehost.diagnose.report.drawing import KINDS, Drawing, draw, shortened
-from gehost.host.report import Report
+from gehost.page.data import ReportData
+from gehost.page.drawing import KINDS, Drawing, draw, shortened
 from gehost.passes.context import PassRecord
 from gehost.passes.snapshots import Picture, Refusals, RewriteGroup
 
@@ -92,7 +92,7 @@ class PassDetails:
     """Most frequent first."""
 
 
-def render(report: Report) -> str:
+def render(report: ReportData) -> str:
     """Return the page."""
     environment, style = _environment(), _style()
     # whether there was a compiled model, saved or not

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gehost import PassRecord, Report
-from gehost.diagnose.report.page import render
 from gehost.diagnose.report.recorder import RewriteRecorder
+from gehost.page.page import render
 from gehost.passes.snapshots import (
     Picture,
     PictureNode,

@@ -1,0 +1,1 @@
+"""The report of a compile as data and as a page."""
