@@ -17,7 +17,7 @@ DEMO_MODEL := tests/models/vit.ts13.onnx
 # the tests start many processes, which would compile gehost's modules again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types tests docs backend sizes shapes runtime runtime-peers runtime-latency tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend opsets sizes shapes runtime runtime-peers runtime-latency tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -50,6 +50,10 @@ backend: $(VENV)/installed
 
 gate: $(VENV)/installed
 	$(BIN)/python -m tests.gate $(BASE)
+
+# One-node models of every opset, raised to every newer one. OPSETS_ARGS=Resize for some of them.
+opsets: $(VENV)/installed
+	$(BIN)/python -W ignore -m tests.opset $(OPSETS_ARGS)
 
 # Which sizes of ONNX's inference are wrong: for another version of onnx or onnxruntime. SIZES_ARGS="--cases 5000" and more.
 sizes: $(VENV)/installed

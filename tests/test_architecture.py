@@ -27,7 +27,7 @@ LAYERS = [
     ["ir"],
     ["ops", "expressions"],
     ["infer"],
-    ["es"],
+    ["es", "opset"],
     ["pattern"],
     ["rewrite"],
     ["verify"],

@@ -40,6 +40,7 @@ BY_ANOTHER = {
         "ir/flush.py", "ir/index.py", "ir/node.py", "ir/node_table.py",
     ],
     "ir/test_memory.py": ["ir/gc_policy.py"],
+    "opset/test_raising.py": ["opset/operation.py"],
     "page/test_page.py": ["page/data.py"],
     "passes/cleanup/test_fold.py": ["ir/constants.py"],
     "passes/cleanup/test_kernels.py": [

@@ -44,9 +44,9 @@ from gehost.ir.files.validate import checker_finding, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
-from gehost.ir.opset import raise_opset
 from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
+from gehost.opset import raise_opset
 from gehost.options import HostOptions
 from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup import remove_leftovers
@@ -652,14 +652,14 @@ def _with_opset(model: Model, version: int) -> Model:
     """
     if version == model.opset():
         return model
-    model.close()
     before = contradictions(model.proto)
     try:
-        raise_opset(model.proto, version)
+        raise_opset(model, version)
     except UsageError as error:
         raise UsageError(f"--opset {version}: {error}", where=model) from error
     except ModelError as error:
         raise ModelError(f"--opset {version}: {error}", where=model) from error
+    model.close()
     try:
         converted = Model(model.proto, path=model.path)
         validate(converted)
@@ -738,7 +738,9 @@ def _inlined(model: Model, report: Report) -> Model:
         ) from error
     if inlined.functions:
         left = ", ".join(inlined.functions)
-        report.problems.append(f"not inlined, as they import another opset than the model: {left}")
+        report.problems.append(
+            f"not inlined, as operators in them are others at the model's opset: {left}"
+        )
     return inlined
 
 

@@ -8,11 +8,53 @@ import onnx
 import onnx.inliner
 
 from gehost.ir.node import op_name
+from gehost.ir.schemas import schema_at
 
 
 def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its functions inlined, those of its own opsets at least."""
-    return onnx.inliner.inline_local_functions(with_function_defaults(model))
+    """Return the model with its functions inlined.
+
+    A function of another opset stays if an operator in it has another form at the model's.
+    """
+    stated = with_function_defaults(model)
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    if any(_differs(function, opsets) for function in model.functions):
+        if stated is model:
+            stated = onnx.ModelProto()
+            stated.CopyFrom(model)
+        for function in stated.functions:  # ONNX's inliner leaves functions of other opsets
+            if _differs(function, opsets) and _is_the_same_at(opsets, function):
+                for entry in function.opset_import:
+                    entry.version = opsets.get(entry.domain, entry.version)
+    return onnx.inliner.inline_local_functions(stated)
+
+
+def _differs(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> bool:
+    return any(
+        opsets.get(entry.domain, entry.version) != entry.version for entry in function.opset_import
+    )
+
+
+def _is_the_same_at(opsets: Mapping[str, int], function: onnx.FunctionProto) -> bool:
+    """Whether every operator in a function, also in bodies, has one form at both opsets."""
+    own = {entry.domain: entry.version for entry in function.opset_import}
+    nodes = [*function.node]
+    while nodes:
+        node = nodes.pop()
+        nodes += [
+            each
+            for entry in node.attribute
+            for body in (entry.g, *entry.graphs)
+            for each in body.node
+        ]
+        forms = [
+            schema_at(node.domain, node.op_type, versions[node.domain])
+            for versions in (own, opsets)
+            if node.domain in versions
+        ]
+        if len(forms) == 2 and forms[0] is not forms[1]:
+            return False
+    return True
 
 
 def with_function_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

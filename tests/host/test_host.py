@@ -287,9 +287,9 @@ def test_a_model_of_other_numbers_never_gets_the_outputs_name(
 def test_a_conversion_that_changes_numbers_is_named_where_no_pass_rewrote(
     model_file: Path, old_output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(model: onnx.ModelProto, version: int) -> None:
-        model.opset_import[0].version = version
-        next(node for node in model.graph.node if node.op_type == "Neg").op_type = "Abs"
+    def wrong(model: Model, version: int) -> None:
+        model.proto.opset_import[0].version = version
+        next(node for node in model.proto.graph.node if node.op_type == "Neg").op_type = "Abs"
 
     monkeypatch.setattr("gehost.host.host.raise_opset", wrong)
     options = HostOptions(verify=True, opset=23, plugins=False)
