@@ -33,7 +33,7 @@ def standard(host: Host) -> Host:
 
 @pytest.fixture(scope="module")
 def assuming(standard: Host) -> Host:
-    return Host(replace(standard.options, assume=["no-empty-rows"]))
+    return Host(replace(standard.options, assume=["no-empty-rows", "no-empty-inputs"]))
 
 
 def full(given: Any) -> Any:
@@ -138,7 +138,7 @@ def test_no_empty_rows_may_be_assumed(assuming: Host, run: Any) -> None:
     given = model(opset=23, fill="far")
     fused(assuming, run, given, empty=False)
     compiled, _ = assuming.run(given)
-    assert [entry.value for entry in compiled.metadata_props] == ["no-empty-rows"]
+    assert [entry.value for entry in compiled.metadata_props] == ["no-empty-inputs, no-empty-rows"]
 
 
 def test_older_opsets_do_not_apply(standard: Host) -> None:

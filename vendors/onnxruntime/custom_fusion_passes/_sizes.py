@@ -451,6 +451,22 @@ def _gather_nd(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     return (*indices[:-1], *data[depth:]) if isinstance(depth, int) else None
 
 
+def _pad(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given, pads = sizes.of(node.inputs[0]), sizes.contents(node.input(1))
+    if given is None or pads is None or node.input(3) is not None:
+        return None
+    before, after = pads[1][: len(given)], pads[1][len(given) :]
+    return tuple(
+        size if (left, right) == (0, 0) else _sum(size, left, right)
+        for size, left, right in zip(given, before, after, strict=True)
+    )
+
+
+def _sum(*sizes: Size) -> Size:
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return sum(numbers) if len(numbers) == len(sizes) else None
+
+
 def _constant_of_shape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
     target = sizes.contents(node.inputs[0])
     return None if target is None else tuple(target[1])
@@ -477,6 +493,7 @@ _RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
     "GatherND": _gather_nd,
     "Gemm": _gemm,
     "MatMul": _matmul,
+    "Pad": _pad,
     "Range": _range,
     "ReduceMax": _reduce,
     "ReduceMean": _reduce,

@@ -36,6 +36,7 @@ from gehost import (
 
 from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention
 from ._instances import ATTENTION, KEEP, QKV, instance
+from ._kernels import takes_heads_apart
 from ._sizes import GraphSizes, Sizes, all_same, remove_dead, same
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ class OrtAttentionPass(FusionBasePass):
     with its heads, or by Reshape, Transpose, Reshape; products over [B, N, S, H] or [B·N, S, H];
     with and without mask; with and without the guard ``Where(IsNaN(p), 0, p)``. q, k and v as
     projections, which the kernel splits into heads, or split already (rotary, repeated heads,
-    past), with heads second or third; biases of projections go to the kernel.
+    past), with heads second or third, put together for the kernel where those of v have another
+    size; biases of projections go to the kernel.
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: ``axis``: softmax over another axis than the last; ``scores``: another operator between
@@ -220,15 +222,14 @@ class OrtAttentionPass(FusionBasePass):
         region = Region(region.graph, given, region.results, region.nodes)
         builder = EsGraphBuilder("attention")
         inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
-        query, key, value = (
-            together(inputs[one], found.heads, masks.sizes.of(one))
-            if one in found.rows_first
-            else inputs[one]
-            for one in (found.q, found.k, found.v)
+        query = in_rows(found.q, inputs, found, masks.sizes)
+        apart = takes_heads_apart(found.k, found.v, masks.sizes)
+        key, value = (
+            inputs[one]
+            if apart and one not in found.rows_first
+            else in_rows(one, inputs, found, masks.sizes)
+            for one in (found.k, found.v)
         )
-        dims = masks.sizes.of(found.q)
-        if found.q not in found.rows_first and len(dims or ()) == 4:
-            query = together(es.Transpose(query, perm=HEADS_SECOND), found.heads, dims)
         made = es.op("com.microsoft::MultiHeadAttention")(
             query,
             key,
@@ -267,6 +268,18 @@ def unshared(found: Attention) -> list[Node]:
         if node is not found.result and not readers <= inside:
             inside.remove(node)
     return [node for node in found.nodes if node in inside]
+
+
+def in_rows(
+    value: Value, inputs: Mapping[Value, EsTensor], found: Attention, sizes: GraphSizes
+) -> EsTensor:
+    """[B, S, N·H] of q, k or v of an attention, in whatever form it is."""
+    dims, tensor = sizes.of(value), inputs[value]
+    if value in found.rows_first:
+        return together(tensor, found.heads, dims)
+    if len(dims or ()) == 4:
+        return together(es.Transpose(tensor, perm=HEADS_SECOND), found.heads, dims)
+    return tensor
 
 
 def together(rows: EsTensor, heads: int, dims: Sizes | None) -> EsTensor:
@@ -363,13 +376,17 @@ class Masks:
     def rows(self, mask: Value) -> Value:
         """Return [B, S, 1]: whether a mask's row has an entry above -inf."""
         if mask.name not in self._rows:
-            axes = {} if self._opset >= 18 else {"axes": [-1]}
-            last = [self._constant(np.array([-1], np.int64))] if self._opset >= 18 else []
-            most = self._added("ReduceMax", [mask, *last], axes, mask.dtype)
-            axes = {} if self._opset >= 13 else {"axes": [1]}
-            first = [self._constant(np.array([1], np.int64))] if self._opset >= 13 else []
-            flat = self._added("Squeeze", [most, *first], axes, mask.dtype)
             least = self._constant(np.array(-np.inf, np.float32))
+            # ONNX Runtime reduces no empty tensor: without sequences, rows or columns it gives the
+            # tensor itself. So a column is added, and one is taken of the result.
+            column = self._constant(np.array([0, 0, 0, 0, 0, 0, 0, 1]))
+            filled = self._added("Pad", [mask, column, least], {}, mask.dtype)
+            zero, one, last = (self._constant(np.array([number])) for number in (0, 1, -1))
+            axes = {} if self._opset >= 18 else {"axes": [-1]}
+            reduced = [filled, last] if self._opset >= 18 else [filled]
+            most = self._added("ReduceMax", reduced, axes, mask.dtype)
+            single = self._added("Slice", [most, zero, one, last], {}, mask.dtype)
+            flat = self._added("Squeeze", [single, one], {}, mask.dtype)
             self._rows[mask.name] = self._added("Greater", [flat, least], {}, DataType.BOOL)
         return self._rows[mask.name]
 

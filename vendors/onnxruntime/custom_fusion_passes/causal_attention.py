@@ -34,6 +34,7 @@ from ._causal import is_causal
 from ._heads import Heads, keys_and_values
 from ._instances import CONSTANTS, instance
 from ._instances import KERNEL as CALL
+from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._sizes import GraphSizes, Size, remove_dead, same
 from .attention import unlike_ours
 
@@ -107,7 +108,9 @@ def group_query_attention(
     return joined, k, v
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+@REG_FUSION_PASS(
+    stage=CustomPassStage.kAfterOriginGraphOptimize, default=False, options=[NO_EMPTY_INPUTS]
+)
 class OrtCausalAttentionPass(FusionBasePass):
     """Fuse attention whose mask is proven to be causal and nothing else.
 
@@ -115,12 +118,13 @@ class OrtCausalAttentionPass(FusionBasePass):
     at most −1e30; with and without biases of the projections.
     Shapes: q [B, S, N·H]; k and v [B, S, N·H], or [B, N, S, H], also repeated of [B, M, S, H]; H a
     multiple of 8.
-    Keeps: the numbers but for rounding. The kernel refuses a length of 0, and a batch of 0 ends the
-    process (ONNX Runtime 1.31: division by 0).
+    Keeps: the numbers but for rounding.
     Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
     ``mask``: none, or not proven to be causal alone; ``length``: of q and k not proven
     equal; ``layout``: ranks that do not fit; ``head size``: not a multiple of 8, or that of v
-    differs; ``batch``: B or S is none of an input.
+    differs; ``empty``: B or S may be 0, which the kernel refuses, or ends the process at:
+    ``--assume no-empty-inputs`` takes it for granted that neither is; ``batch``: B is 0, or B or S
+    is none of an input.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
 
@@ -130,11 +134,17 @@ class OrtCausalAttentionPass(FusionBasePass):
         sizes = GraphSizes(graph)
         lengths = _Lengths(graph, sizes)
         for kernel in graph.nodes_of("com.microsoft::MultiHeadAttention"):
-            problem = unlike_ours(kernel) or _problem(kernel, sizes)
+            batch, rows = (sizes.of(kernel.inputs[0]) or (None, None))[:2]
+            problem = (
+                unlike_ours(kernel)
+                or _problem(kernel, sizes)
+                or empty_sizes(
+                    {"batch": batch, "length": rows}, assumed=context.options["no_empty_inputs"]
+                )
+            )
             if problem:
                 context.refuse(kernel, problem)
                 continue
-            batch, rows = (sizes.of(kernel.inputs[0]) or (None, None))[:2]
             made = lengths.of(batch, rows)
             if made is None:
                 context.refuse(kernel, f"batch: {batch} or {rows} is none of an input")

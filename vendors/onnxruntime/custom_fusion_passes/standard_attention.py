@@ -43,9 +43,10 @@ from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention, is_cap
 from ._heads import Heads, fewest_heads, keys_and_values
 from ._instances import CONSTANTS, KEEP, QKV, instance
 from ._instances import KERNEL as CALL
+from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._numbers import numbers
 from ._sizes import GraphSizes, remove_dead
-from .attention import Masks, together, unlike_ours, unshared
+from .attention import Masks, in_rows, unlike_ours, unshared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,11 +56,16 @@ if TYPE_CHECKING:
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
 KERNEL = "com.microsoft::MultiHeadAttention"
+_ROWS = {
+    "Squeeze": [[1]],
+    "Slice": [[0], [1], [-1]],
+    "ReduceMax": [[-1]],
+    "Pad": [[0, 0, 0, 0, 0, 0, 0, 1], -np.inf],
+}
+"""What ``Masks.rows`` makes of a mask, from the last operator on, with the constants read."""
 LOWEST = np.finfo(np.float32).min
 NEXT = np.nextafter(LOWEST, np.float32(0))
 """It leaves nothing of a score, as the lowest, and the kernel computes with it."""
-
-NO_KEYS = "length: there are no keys, and the kernel takes none such"
 
 
 @REG_FUSION_PASS(
@@ -73,7 +79,8 @@ NO_KEYS = "length: there are no keys, and the kernel takes none such"
             False,  # noqa: FBT003 - the default
             "each row of a mask has a position to attend to",
             assumption=True,
-        )
+        ),
+        NO_EMPTY_INPUTS,
     ],
 )
 class OrtStandardAttentionPass(FusionBasePass):
@@ -82,12 +89,13 @@ class OrtStandardAttentionPass(FusionBasePass):
     Forms: all that ``OrtAttentionPass`` fuses, and the same with scores capped by Tanh; heads of k
     and v that Unsqueeze, Expand and Reshape repeat are read by several heads of q.
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
-    Keeps: the numbers, for at least one sequence, row and key: the kernel refuses others. A mask
-    that may hold the lowest float32 gets the next larger number there.
+    Keeps: the numbers. A mask that may hold the lowest float32 gets the next larger number there.
     Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
-    ``length``: a size of k is known to be 0; ``mask``: not proven to hold no -inf, where
-    no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted; of
-    capped scores as ``OrtAttentionPass``.
+    ``empty``: a batch or length may be 0, which the kernel refuses: ``--assume no-empty-inputs``
+    takes it for granted that none is; ``batch``, ``rows``, ``length``: it is 0; ``rank``,
+    ``value``: of q, k or v, or the width of v, is unknown; ``mask``: not proven to hold no -inf,
+    where no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted;
+    of capped scores as ``OrtAttentionPass``.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
     """
 
@@ -101,8 +109,9 @@ class OrtStandardAttentionPass(FusionBasePass):
             if problem:
                 context.refuse(kernel, problem)
                 continue
-            if 0 in (sizes.of(kernel.inputs[1]) or ()):
-                context.refuse(kernel, NO_KEYS)
+            problem = self._problem(kernel, context, sizes)
+            if problem:
+                context.refuse(kernel, problem)
                 continue
             guard = _guard(kernel)
             mask = kernel.input(5)
@@ -124,9 +133,11 @@ class OrtStandardAttentionPass(FusionBasePass):
             except NoMatch as reason:
                 context.refuse(softmax, str(reason))
                 continue
-            problem = masks.attach(graph, found)
-            if 0 in (masks.sizes.of(found.k) or ()):
-                problem = NO_KEYS
+            batch, _, rows, columns = found.sizes
+            problem = masks.attach(graph, found) or empty_sizes(
+                {"batch": batch, "rows": rows, "length": columns},
+                assumed=context.options["no_empty_inputs"],
+            )
             if problem:
                 context.refuse(softmax, problem)
                 continue
@@ -139,6 +150,18 @@ class OrtStandardAttentionPass(FusionBasePass):
                 found.mask = exact
             _fuse_capped(context, found, masks.sizes)
         remove_dead(graph)
+
+    def _problem(self, kernel: Node, context: CustomPassContext, sizes: GraphSizes) -> str:
+        """Return why ``Attention`` does not take what a MultiHeadAttention takes, or ""."""
+        q, k, v = (sizes.of(one) for one in kernel.inputs[:3])
+        if q is None or k is None or v is None:
+            return "rank: of q, k or v is unknown"
+        if not isinstance(v[-1], int):
+            return "value: its last size is unknown"
+        return empty_sizes(
+            {"batch": q[0], "rows": q[1], "length": k[-2 if len(k) == 4 else 1]},
+            assumed=context.options["no_empty_inputs"],
+        )
 
     def _exact_mask(
         self,
@@ -202,18 +225,16 @@ def _guard(kernel: Node) -> Node | None:
     test = where.inputs[0] and where.inputs[0].producer
     if test is None or test.op != "Greater" or not _is(test.inputs[1], -np.inf):
         return None
-    squeeze = test.inputs[0] and test.inputs[0].producer
-    most = squeeze and squeeze.inputs[0] and squeeze.inputs[0].producer
-    if squeeze is None or most is None or (squeeze.op, most.op) != ("Squeeze", "ReduceMax"):
-        return None
-    return where if most.inputs[0] is mask and _last_axis(most) else None
-
-
-def _last_axis(reduce: Node) -> bool:
-    given = reduce.input(1)
-    array = None if given is None else given.array
-    axes = reduce.attrs.get("axes") if array is None else array.tolist()
-    return list(axes or ()) == [-1]
+    given = test.inputs[0]
+    for op, constants in _ROWS.items():
+        node = None if given is None else given.producer
+        if node is None or node.op != op or node.attrs:
+            return None
+        arrays = [None if one is None else one.array for one in node.inputs[1:]]
+        if [None if one is None else one.tolist() for one in arrays] != constants:
+            return None
+        given = node.inputs[0]
+    return where if given is mask else None
 
 
 def _is(value: Value | None, number: float) -> bool:
@@ -262,7 +283,11 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     query = kernel.inputs[0]
     assert query is not None
-    parts = [inputs[query], inputs[keys.value], inputs[values.value]]
+    parts = [
+        inputs[query],
+        inputs[keys.value],
+        _of_stated_width(values.value, inputs[values.value], sizes),
+    ]
     bias = kernel.input(3)
     if bias is not None and bias.array is not None:
         added = _split(bias.array, query, sizes)
@@ -302,14 +327,12 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
     builder = EsGraphBuilder("standard_attention")
     inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
     parts = [
-        together(inputs[one], found.heads, sizes.of(one))
-        if one in found.rows_first
-        else inputs[one]
+        in_rows(one, inputs, found, sizes) if one in found.rows_first else inputs[one]
         for one in (found.q, keys.value, values.value)
     ]
-    dims = sizes.of(found.q)
-    if found.q not in found.rows_first and dims is not None and len(dims) == 4:
-        parts[0] = together(es.Transpose(parts[0], perm=HEADS_SECOND), found.heads, dims)
+    parts[0] = in_rows(found.q, inputs, found, sizes)
+    if values.value not in found.rows_first:
+        parts[2] = _of_stated_width(values.value, parts[2], sizes)
     if found.bias is not None:
         parts = [one + b for one, b in zip(parts, _split(found.bias, found.q, sizes), strict=True)]
     made = _kernel(
@@ -321,6 +344,31 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
         softcap=found.softcap,
     )
     _replace(context, region, builder.BuildAndReset([es.Reshape(made, inputs[target])]))
+
+
+def _of_stated_width(value: Value, tensor: EsTensor, sizes: GraphSizes) -> EsTensor:
+    """The tensor, behind a Reshape where ONNX's inference may not know the width of [B, T, M·V].
+
+    It reads an unknown width as 0, and the result's as well, which no reader fits.
+    """
+    dims = sizes.of(value)
+    if dims is None or len(dims) != 3 or _width_is_inferred(value):
+        return tensor
+    return es.Reshape(tensor, np.array([0, 0, dims[2]]))
+
+
+def _width_is_inferred(value: Value) -> bool:
+    """Whether the last size follows from a weight or an input, with any inference of ONNX."""
+    node = value.producer
+    if node is None:
+        return value.shape is not None and isinstance(value.shape[-1], int)
+    if node.op == "Add":
+        return any(one is not None and _width_is_inferred(one) for one in node.inputs)
+    weight = node.input(1)
+    if node.op == "MatMul":
+        return weight is not None and weight.array is not None and weight.array.ndim == 2
+    parts = weight is not None and weight.array is not None
+    return node.op == "Split" and parts and node.attrs.get("axis", 0) in (-1, 2)
 
 
 def _kernel(
