@@ -78,7 +78,7 @@ def fused_linear_gelu(pat: Any, res: Any) -> None:
 
 @REG_IR_PASS("fused_gemm_epilogue_pass")
 class FusedLinearPass(PatternRewritePass):
-    """All linear layers, after larger fusions had their turn."""
+    """All linear layers, after larger fusions, as of attention, and before ``add_to_sum``."""
 
-    stage = CustomPassStage.kAfterBuiltinFusionPass
+    stage = CustomPassStage.kAfterOriginGraphOptimize
     patterns = (fused_linear, fused_linear_relu, fused_linear_gelu)
