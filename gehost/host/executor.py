@@ -20,6 +20,7 @@ from gehost.host.context import CompileContext
 from gehost.host.pipeline import StageRow
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
+from gehost.infer.again import infer_edited
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
@@ -122,6 +123,7 @@ class Executor:
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
                 self._check("it left an invalid graph", spec.origin, spec.name)
+                infer_edited(self._model, self._context.inferrer, mark)
                 self._record_provenance(mark, Author(spec.name, spec.vendor))
             if record.status == "done" and not changed:
                 record.status = "not changed"
@@ -240,6 +242,7 @@ class Executor:
                 hook(graph=self._model.graph, context=self._context)
             if self._model.mark() > mark:
                 self._check(f"{hook.name} left an invalid graph", hook.origin, hook.subject)
+                infer_edited(self._model, self._context.inferrer, mark)
                 self._context.hook_edits.append((hook.name, hook.plugin))
         except KeyboardInterrupt:
             raise

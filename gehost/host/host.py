@@ -36,11 +36,12 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
+from gehost.infer.again import drop_false_types
 from gehost.infer.findings import type_findings
 from gehost.infer.local import Inferrer
 from gehost.infer.whole import infer_model
 from gehost.ir.dims import contradictions, fix_dims, refuse_contradiction
-from gehost.ir.files.validate import checker_finding, validate
+from gehost.ir.files.validate import checker_finding, deprecated_operators, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
@@ -575,6 +576,9 @@ class Host:
             for owner in owners
             if owner in self._disabled
         )
+        report.notes.extend(
+            f"{op} is deprecated; it is left as it is" for op in deprecated_operators(model)
+        )
         for problem in self.problems:
             report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
@@ -583,6 +587,7 @@ class Host:
             model, self.options, self.ops, inferrer_of(model, self.ops), report
         )
         executor = Executor(context, self._plugins, self.passes, self._disabled, self._reusable)
+        start = model.mark()
         executor.notify("gehost_compile_started", context=context)
         for row in PIPELINE:
             if row.before is not None:
@@ -603,6 +608,8 @@ class Host:
                     }
                 remove_unused(model, used)
         with report.timed("check"):
+            if model.mark() > start:
+                drop_false_types(model)
             _final_check(model, report)
         if self.options.assume:
             model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))

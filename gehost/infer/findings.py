@@ -33,7 +33,7 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
         for info in (*graph.proto.output, *graph.proto.value_info):
             value = graph.values.get(info.name)
             known = None if value is None else value.type
-            if isinstance(known, TensorType) and _contradicts(info.type, known):
+            if isinstance(known, TensorType) and contradicts(info.type, known):
                 stated = decode_type(info.type)
                 found.append(f'types: "{info.name}" is stated as {stated}, and inferred as {known}')
     refused = dict(inferrer.failures)
@@ -49,7 +49,8 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
     return found
 
 
-def _contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
+def contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
+    """Whether a declared type excludes an inferred one; names of sizes are labels."""
     tensor = stated.tensor_type
     if tensor.elem_type and known.dtype and tensor.elem_type != known.dtype:
         return True

@@ -21,7 +21,7 @@ from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
-from gehost.ir.schemas import schema_at
+from gehost.ir.schemas import declared_schema_at
 from gehost.ir.sizes import names_in
 from gehost.ir.types import (
     DataType,
@@ -258,7 +258,7 @@ class Inferrer:
             return self._through_body(op, body, proto, types, arrays)
         domain, op_type = split_op(op)
         version = opsets.get(domain)
-        schema = None if version is None else schema_at(domain, op_type, version)
+        schema = None if version is None else declared_schema_at(domain, op_type, version)
         if (
             schema is None
             or is_scan(op, version)

@@ -189,6 +189,22 @@ def set_type(value: Value, known: ValueType | None) -> None:
     value.known_type = known
 
 
+def redefine(value: Value, known: ValueType | None) -> None:
+    """Give a value that stands for another tensor now the type of that."""
+    graph = value.graph
+    graph.model.journal.record(_undo_redefine, value, value.known_type, value.name in graph.remade)
+    graph.remade.add(value.name)
+    graph.dirty = True
+    value.known_type = known
+
+
+def _undo_redefine(value: Value, known: ValueType | onnx.TypeProto | None, remade: bool) -> None:
+    graph = value.graph
+    value.known_type = known
+    if not remade:
+        graph.remade.discard(value.name)
+
+
 # nodes
 
 
@@ -236,6 +252,27 @@ def add_node(
 def undo_add_node(node: Node) -> None:
     _disuse_inputs([node])
     unlink(node.graph, [node])
+
+
+def changed_nodes(
+    entries: Iterable[tuple[Callable[..., object], tuple[Any, ...]]],
+) -> dict[Node, bool]:
+    """Return the nodes whose outputs may have other types after these edits of a journal.
+
+    They are True where an attribute was set. A new node is one of them if an output has a name of
+    the file.
+    """
+    changed: dict[Node, bool] = {}
+    for undo, arguments in entries:
+        if undo is _put_attribute:
+            changed[arguments[0]] = True
+        elif undo is _put_input or undo is _put_output or undo is undo_add_node:
+            node: Node = arguments[0]
+            if undo is not undo_add_node or any(
+                value is not None and value.name not in value.graph.remade for value in node.outputs
+            ):
+                changed.setdefault(node, False)
+    return changed
 
 
 def record_producer(value: Value) -> None:

@@ -152,8 +152,8 @@ class Graph:
         self.dirty = False
         self.dropped: list[onnx.TensorProto | onnx.SparseTensorProto] = []
         self.remade: set[str] = set()
-        """Names of values that were created since loading; the file's types of such names are
-        ignored.
+        """Names that stand for another tensor than in the file, whose types of them are dropped:
+        values that were created since loading, or redefined.
         """
 
     def __reduce__(self) -> Any:
@@ -485,6 +485,13 @@ class Graph:
         """Set the type of a value, in the index only."""
         if value.known_type is not known:
             edits.set_type(value, known)
+
+    def redefine(self, value: Value, known: ValueType | None) -> None:
+        """Set the type of a value that stands for another tensor than before.
+
+        The type that the file declares for its name is dropped.
+        """
+        edits.redefine(value, known)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
         """Move a node after ``anchor`` (None: to the front).

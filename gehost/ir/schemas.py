@@ -51,11 +51,18 @@ def operator_names(domain: str = "") -> frozenset[str]:
 @cache
 def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
     """Return the schema at an opset, None if absent or deprecated."""
+    found = declared_schema_at(domain, op_type, version)
+    return None if found is None or found.deprecated else found
+
+
+@cache
+def declared_schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
+    """Return the schema at an opset, deprecated or not; None if absent."""
     found = None
     for schema in history(domain, op_type):
         if schema.since_version <= version:
             found = schema
-    return None if found is None or found.deprecated else found
+    return found
 
 
 @cache

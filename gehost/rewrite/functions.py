@@ -271,9 +271,11 @@ class _BodyMaker:
             op = self.op(lowered.op, read, present, lowered.attributes) or lowered.op
             domains.setdefault(split_op(op)[0])
             outputs = [writer.fresh(split_op(op)[1].lower()) for _ in node.outputs]
-            writer.node(op, inputs, outputs, lowered.attributes, original=lowered.op)
+            body = self._model.function(op)
+            absent = [""] * (0 if body is None else len(body.output) - len(outputs))
+            writer.node(op, inputs, [*outputs, *absent], lowered.attributes, original=lowered.op)
             made = self._infer(op, function.node[-1], read, arrays)
-            for tensor, name, found in zip(node.outputs, outputs, made, strict=True):
+            for tensor, name, found in zip(node.outputs, outputs, made, strict=False):
                 names[_key(tensor)] = name
                 known[_key(tensor)] = found
         for tensor, name in zip(graph.outputs, definition.outputs, strict=True):

@@ -64,6 +64,8 @@ class Insertion:
                 if outputs
                 else name
             )
+        if op.body is not None:  # ONNX's inference wants a call to have all outputs of its function
+            outputs += [None] * (len(op.body.output) - len(outputs))
         template = op.template(author, origin.origin_types)
         node = region.graph.add_like(
             template, inputs, outputs, name=name, after=self._after, text=origin.origin_nodes
@@ -203,7 +205,7 @@ class Lowering:
             if new.op in REFINED:
                 self.cacheable = False
             refined = inferrer.refined(new, types, op.types)
-            for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=True):
+            for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=False):
                 assert value is not None
                 self._values[_key(tensor)] = value
                 if _key(tensor) in self.replaced_slots:

@@ -256,6 +256,9 @@ class FuseElementwisePass(FusionBasePass):
             context.refuse(nodes[-1], region.reason)
             return None
         inputs, held = operands(region)
+        if not inputs:
+            context.refuse(region.last, "constant: it reads no tensor")
+            return None
         outputs = region.results if duplicate else region.outputs
         try:
             name = self._name(region, inputs, outputs)

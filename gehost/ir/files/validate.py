@@ -18,13 +18,17 @@ from gehost.ir.files.external import (
 )
 from gehost.ir.files.skeleton import skeleton
 from gehost.ir.files.utf8 import check_utf8
-from gehost.ir.graph import Graph
+from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
+from gehost.ir.schemas import declared_schema_at
 from gehost.ir.tensors import check_data
 from gehost.ir.types import DataType, TensorType
 
 # The newest opset of each ONNX domain that the installed onnx knows.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
+
+_DEPRECATED = "is deprecated in domain_version"
+_UNKNOWN_DOMAIN = "gehost.deprecated"
 
 _SMALL = 1 << 26
 """Largest model in bytes that is checked as it is; from larger ones the weights are removed first.
@@ -207,9 +211,47 @@ def _finding(proto: onnx.ModelProto, content: bytes) -> str:
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
     finding = _ask_checker(copy)
+    if _DEPRECATED in finding:  # ONNX Runtime runs them
+        _rename_deprecated(copy)
+        finding = _ask_checker(copy)
     if finding and _spell_domains_out(copy.graph):
         return _ask_checker(copy)
     return finding
+
+
+def deprecated_operators(model: Model) -> list[str]:
+    """Return the deprecated operators of a model's nodes, each with its opset."""
+    return sorted(
+        f"{op} (opset {version})"
+        for op in {op for graph in model.graphs for op, nodes in graph.by_op.items() if nodes}
+        if (version := model.opset(split_op(op)[0])) is not None
+        and model.function(op) is None
+        and _is_deprecated(*split_op(op), version)
+    )
+
+
+def _is_deprecated(domain: str, op_type: str, version: int) -> bool:
+    schema = declared_schema_at("" if domain == "ai.onnx" else domain, op_type, version)
+    return schema is not None and schema.deprecated
+
+
+def _rename_deprecated(model: onnx.ModelProto) -> None:
+    """Move deprecated operators to a domain that the checker does not know."""
+    for owner, nodes in (
+        (model, model.graph.node),
+        *((function, function.node) for function in model.functions),
+    ):
+        opsets = {entry.domain: entry.version for entry in owner.opset_import}
+        owner.opset_import.add(domain=_UNKNOWN_DOMAIN, version=1)
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            version = opsets.get(node.domain, opsets.get("", 1))
+            if _is_deprecated(node.domain, node.op_type, version):
+                node.domain = _UNKNOWN_DOMAIN
+            for attribute in node.attribute:
+                for body in (attribute.g, *attribute.graphs):
+                    waiting.extend(body.node)
 
 
 def _ask_checker(model: onnx.ModelProto | bytes) -> str:

@@ -83,9 +83,10 @@ def clean_up(
 
 
 def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
-    """Remove leftovers of edits since ``clean_up``: dead nodes and initializers, equal constants.
+    """Remove leftovers of edits since ``clean_up``: dead nodes and initializers, equal nodes.
 
-    Nothing is computed, and no other nodes are merged.
+    Nothing is computed. What late passes added beside an equal node or constant would be merged by
+    the next compile, whose output would be another.
 
     Args:
         model: one that ``clean_up`` has processed.
@@ -97,7 +98,11 @@ def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> 
     with gc_disabled():
         state = State(model, registry, inferrer)
         dead.sweep(state)
-        Merger(state).merge_constants()
+        merger = Merger(state)
+        merger.merge_initializers()
+        for node in state.initial:
+            if state.alive(node) and state.is_pure(node):
+                merger.merge(node)
     return CleanUpResult(**asdict(state.counts))
 
 

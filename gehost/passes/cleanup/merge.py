@@ -42,14 +42,6 @@ class Merger:
                     if value.initializer is not None:
                         self.merge_constant(value)
 
-    def merge_constants(self) -> None:
-        """Merge initializers, then ``Constant`` nodes with them and each other."""
-        self.merge_initializers()
-        for graph in self._state.graphs:
-            for node in graph.nodes_of("Constant") if graph in self._state.open else ():
-                if self._state.alive(node) and self._state.is_pure(node):
-                    self.merge(node)
-
     def merge_constant(self, value: Value) -> bool:
         """Merge an initializer or a ``Constant``'s output with its graph's equal one."""
         known = self._content(value)

@@ -56,7 +56,7 @@ def keep_leading_axes(state: State, node: Node) -> bool:
     graph = node.graph
     graph.set_input(turn, 0, source)
     graph.set_attribute(turn, "perm", [*range(lead), lead + 1, lead])
-    graph.set_type(turned, result.type)
+    graph.redefine(turned, result.type)
     state.push(turn)
     state.forward(result, turned)
     state.counts.identities += 1

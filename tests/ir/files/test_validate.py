@@ -9,9 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from gehost import Host, HostOptions
 from gehost.errors import ModelError
 from gehost.ir.files import external
-from gehost.ir.files.validate import validate
+from gehost.ir.files.validate import deprecated_operators, validate
 from gehost.ir.model import Model
 
 TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Add(x, w) }'
@@ -145,3 +146,46 @@ def test_the_data_of_any_tensor_is_looked_at(attribute, in_body):
         node.CopyFrom(helper.make_node("Op", ["x"], ["y"], domain="acme", body=body))
     with pytest.raises(ModelError, match="tensor 'bad': its raw data has 4 bytes"):
         validate(Model(proto))
+
+
+GROUPED = """<ir_version: 8, opset_import: ["" : 18{more}]>
+g (float[1, 4, N] x{extra}) => (float[1, 4, N] y) {{ {body} }}"""
+NODE = "y = GroupNormalization<num_groups = 2>(x, s, b)"
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        (GROUPED.format(more="", extra=", float[2] s, float[2] b", body=NODE), False),
+        (GROUPED.format(more="", extra=", float[2] s, float[2] b, bool c", body=(
+            f"y = If (c) <then_branch = t () => (float[1, 4, N] u) {{ {NODE.replace('y =', 'u =')} }},"
+            " else_branch = e () => (float[1, 4, N] v) { v = Neg(x) }>")), False),
+        (GROUPED.format(more=', "l" : 1', extra=", float[2] s, float[2] b", body="y = l.F(x, s, b)")
+         + f'\n<domain: "l", opset_import: ["" : 18]> F (x, s, b) => (y) {{ {NODE} }}', True),
+    ],
+    ids=["graph", "body", "function"],
+)  # fmt: skip
+def test_a_deprecated_operator_is_no_error(text, inside):
+    """ONNX Runtime runs GroupNormalization of opset 18 to 20."""
+    model = Model(onnx.parser.parse_model(text))
+    validate(model)
+    assert deprecated_operators(model) == ([] if inside else ["GroupNormalization (opset 18)"])
+
+
+def test_another_fault_beside_a_deprecated_operator_is_one():
+    text = GROUPED.format(more="", extra=", float[2] s, float[2] b", body="a = Nonsense(x) " + NODE)
+    with pytest.raises(ModelError, match="Nonsense"):
+        validate(Model(onnx.parser.parse_model(text)))
+
+
+def test_a_deprecated_operator_is_noted_and_its_result_has_a_type():
+    text = GROUPED.format(
+        more="", extra=", float[2] s, float[2] b", body=NODE.replace("y =", "n =") + " y = Relu(n)"
+    )
+    result, report = Host(HostOptions(plugins=False, verify=True)).run(
+        onnx.parser.parse_model(text)
+    )
+    assert [node.op_type for node in result.graph.node] == ["GroupNormalization", "Relu"]
+    (note,) = (note for note in report.notes if "deprecated" in note)
+    assert note == "GroupNormalization (opset 18) is deprecated; it is left as it is"
+    assert report.warnings == []

@@ -69,6 +69,17 @@ def test_a_group_is_one_node_with_the_nodes_as_its_body(fuse: Any) -> None:
         np.testing.assert_array_equal(given, wanted)
 
 
+def test_a_group_of_constants_alone_is_left_alone(fuse: Any) -> None:
+    made, record, _ = fuse(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {2, 2}> {
+            a = Neg(w) b = Erf(a) y = Tanh(b) z = Abs(x) }""",
+        cleanup=False,
+    )
+    assert not fused_nodes(made)
+    assert record.rejected["constant"] == 1
+
+
 def test_the_pass_is_off_by_default(tmp_path: Path) -> None:
     made, _ = Host(HostOptions(vendors=[tmp_path])).run(parse(RESIDUAL))
     assert not fused_nodes(made)

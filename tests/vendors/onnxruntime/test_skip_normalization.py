@@ -57,7 +57,7 @@ def fused(host: Host, run: Any, given: onnx.ModelProto, op: str) -> onnx.NodePro
 def test_layer_normalization(host: Host, run: Any, outputs: str, total: str) -> None:
     node = fused(host, run, model(LAYER, total, outputs), "SkipLayerNormalization")
     assert bool(node.input[4]) is (total != SUM)
-    assert len(node.output) == (1 if outputs == "y" else 4)
+    assert sum(map(bool, node.output)) == (1 if outputs == "y" else 4)
 
 
 @pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
