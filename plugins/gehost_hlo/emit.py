@@ -83,10 +83,12 @@ class Op:
     def captured(self) -> frozenset[str]:
         """Return the names that its bodies read from outside."""
         outside: set[str] = set()
-        for value in self.attributes.values():
-            if isinstance(value, Nested):
-                outside |= value.body.captured(tensor.name for tensor in value.inputs)
+        for inner in self.bodies():
+            outside |= inner.body.captured(tensor.name for tensor in inner.inputs)
         return frozenset(outside)
+
+    def bodies(self) -> list[Nested]:
+        return [value for value in self.attributes.values() if isinstance(value, Nested)]
 
 
 @dataclass(slots=True, eq=False)
@@ -317,6 +319,13 @@ class Body:
         self.initializers = {
             name: array for name, array in self.initializers.items() if name in live
         }
+
+    def has_domain(self, domain: str) -> bool:
+        """Whether an operator here or in a body below is of a domain."""
+        return any(
+            op.domain == domain or any(inner.body.has_domain(domain) for inner in op.bodies())
+            for op in self.ops
+        )
 
     def nodes(self) -> list[onnx.NodeProto]:
         return [_node(op, self.names.renamed) for op in self.ops]

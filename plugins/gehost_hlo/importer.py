@@ -82,7 +82,7 @@ class _Importer:
         model = onnx.ModelProto(ir_version=IR_VERSION, producer_name="gehost_hlo", graph=graph)
         model.opset_import.add(domain="", version=OPSET)
         model.functions.extend(self._functions.values())
-        if self._functions or any(node.domain == DOMAIN for node in graph.node):
+        if self._functions or body.has_domain(DOMAIN):
             model.opset_import.add(domain=DOMAIN, version=1)
         return model
 
@@ -139,6 +139,8 @@ class _Importer:
                 continue  # refused already
             is_array = isinstance(value, Tensor)
             wanted = root.name if is_array else f"{root.name}/{index}"
+            if wanted in seen:  # the root is a parameter
+                wanted = names.choose(f"{root.name}/output", "")
             if leaf.constant is not None:  # its own name is that of the output
                 leaf = Tensor("", leaf.type, leaf.dims, leaf.held, leaf.constant)
             name = names.resolve(c.body.full(leaf))
@@ -240,14 +242,12 @@ class _Importer:
         name = c.body.names.choose(instruction.name or instruction.opcode, c.scope)
         place = c.body.start(name, _metadata(instruction))
         translator = translate.TABLE.get(instruction.opcode)
+        if c.batch is not None and translator is not None:
+            translator = translate.SCALAR_TABLE.get(instruction.opcode, _refuse_in_scalars)
         try:
             if translator is None:
                 hint = _WRITTEN_OUT if instruction.opcode == "rng-bit-generator" else ""
                 raise RefusalError(f"{instruction.opcode} is not translated{hint}")
-            if c.batch is not None and instruction.opcode not in translate.SCALAR_OPCODES:
-                raise RefusalError(
-                    f"{instruction.opcode} inside a computation that is applied to single elements"
-                )
             value = translator(c, instruction, args)
             _check_result(c, instruction, value)
         except (RefusalError, AttributeFormError) as refusal:
@@ -284,6 +284,10 @@ class _Importer:
         function.opset_import.add(domain="", version=OPSET)
         function.opset_import.add(domain=DOMAIN, version=1)
         self._functions[computation.name] = function
+
+
+def _refuse_in_scalars(_c: Context, i: HloInstruction, _args: list[Value]) -> Value:
+    raise RefusalError(f"{i.opcode} inside a computation that is applied to single elements")
 
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:

@@ -22,7 +22,16 @@ from gehost_hlo.module import (
     Shape,
     Table,
 )
-from gehost_hlo.scanner import ARRAY, BLANK, DEPTH, NAME, STRINGS, Scanner
+from gehost_hlo.scanner import (
+    ARRAY,
+    ARRAY_SIZES,
+    ARRAY_TYPE,
+    BLANK,
+    DEPTH,
+    NAME,
+    STRINGS,
+    Scanner,
+)
 
 _HEAD = re.compile(
     rf"{BLANK}(ROOT[ \t\r\n]++)?(%?)({NAME}){BLANK}={BLANK}({ARRAY}[ "
@@ -37,15 +46,16 @@ _PARTS_OF_ARRAY = re.compile(
     r"([a-z][a-z0-9]*+)\[([^\]]*+)\](?:\{([0-9, ]*+)(?::(.*))?\})?", re.DOTALL
 )
 _PLAIN_LITERAL = re.compile(r'[^()"/]*+(?=\))')
-_ATTRIBUTE = re.compile(rf'{BLANK},{BLANK}({NAME})=([^,{{}}()\[\]"\s/]*+)')
+_ATTRIBUTE = re.compile(rf'{BLANK},{BLANK}({NAME})={BLANK}([^,{{}}()\[\]"\s/]*+)')
 _FLAT_BRACES = re.compile(
     r'\{[^{}()\[\]"/]*+(?:"(?:[^"\\]++|\\.)*+"[^{}()\[\]"/]*+)*+\}', re.DOTALL
 )
 _PLAIN_PART = re.compile(r"[^,{}()\[\]\"\s]*+")
 _SPACED_BRACE = re.compile(r"[ \t]*+(?=\{)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_TYPE = re.compile(r"[a-z][a-z0-9]*+(?=\[)")
-_LAYOUT = re.compile(r"\{[0-9:]")
+_TYPE = re.compile(rf"[a-z][a-z0-9]*+(?={BLANK}\[)")
+_SPACED_ARRAY = re.compile(rf"({ARRAY_TYPE}){BLANK}({ARRAY_SIZES})")
+_LAYOUT = re.compile(rf"{BLANK}(?=\{{[0-9:])")
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*+")
 _DIMENSION = re.compile(r"(<=)?([0-9]+)|(\?)")
 
@@ -122,6 +132,7 @@ class _Reader:
         name, attributes = "", {}
         if scanner.take_word("HloModule"):
             name, _ = scanner.name("the module's name")
+            scanner.take(":")
             attributes = self._attributes()
         tables = self._tables()
         computations: list[HloComputation] = []
@@ -240,7 +251,7 @@ class _Reader:
         while True:
             scanner.skip()
             name, percent = scanner.name("a parameter's name")
-            scanner.expect(":")
+            scanner.take(":")
             scanner.skip()
             parameters.append(Parameter(name, self._shape(0), percent))
             if scanner.take(")"):
@@ -417,6 +428,9 @@ class _Reader:
             elif character and character in "{[(":
                 scanner.balanced()
             elif character and character in " \t" and scanner.position > start:
+                if _ARRAY.fullmatch(text, start, scanner.position):  # literal=s32[] 1
+                    scanner.skip()
+                    continue
                 brace = _SPACED_BRACE.match(text, scanner.position)
                 if brace is None:
                     break
@@ -448,12 +462,19 @@ class _Reader:
                     return Shape("tuple", elements=tuple(elements))
                 scanner.expect(",", '"," or ")"')
         array = _ARRAY.match(scanner.text, scanner.position)
-        if array is None:
-            raise scanner.expected("a shape")
-        scanner.position = array.end()
-        shape_text = array[0]
-        if "{" not in shape_text and _LAYOUT.match(scanner.text, scanner.position):
-            shape_text += scanner.balanced()  # braces within its layout
+        if array is not None:
+            scanner.position = array.end()
+            shape_text = array[0]
+        else:
+            spaced = _SPACED_ARRAY.match(scanner.text, scanner.position)
+            if spaced is None:
+                raise scanner.expected("a shape")
+            scanner.position = spaced.end()
+            shape_text = spaced[1] + spaced[2]
+        layout = None if "{" in shape_text else _LAYOUT.match(scanner.text, scanner.position)
+        if layout is not None:  # after a blank, or with braces within
+            scanner.position = layout.end()
+            shape_text += _without_comments(scanner.balanced())
         return self._array(shape_text, place)
 
     def _array(self, text: str, place: int) -> Shape:

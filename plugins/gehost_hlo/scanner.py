@@ -15,7 +15,9 @@ from gehost_hlo.errors import HloSyntaxError
 BLANK = r"(?:[ \t\r\n\f\v]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+|(?m:^)#[^\n]*+)*+"
 """White space and comments."""
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*+"
-ARRAY = r"[a-z][a-z0-9]*+\[[0-9,<=? ]*+\](?:\{(?=[0-9:}])[0-9, ]*+(?::[^{}]*+)?+\})?+"
+ARRAY_TYPE = r"[a-z][a-z0-9]*+"
+ARRAY_SIZES = r"\[[0-9,<=? ]*+\]"
+ARRAY = ARRAY_TYPE + ARRAY_SIZES + r"(?:\{(?=[0-9:}])[0-9, ]*+(?::[^{}]*+)?+\})?+"
 """Shape of an array without nested braces in its layout."""
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 

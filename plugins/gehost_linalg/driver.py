@@ -16,7 +16,7 @@ from gehost_linalg.fusability import (
 )
 from gehost_linalg.fuse import Fused, fuse_checked
 from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of
-from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape
+from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape, undoes
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
 ALL_COMPANIONS = (*COMPANIONS, RESHAPE)
@@ -248,9 +248,18 @@ class Driver:
             block.remove(op)
             self._released((*op.operands, *op.scalars))
         elif not is_generic:
-            self._note_boundary(op)
+            if not (self.reshapes and self._cancel_reshapes(op)):
+                self._note_boundary(op)
         elif not self._fuse_first(op):
             self._change(op)
+
+    def _cancel_reshapes(self, op: Opaque) -> bool:
+        """Read the source of a reshape that undoes the one before it, as fusion leaves them."""
+        first = self.block.made_by.get(op.operands[0]) if op.operands else None
+        if not isinstance(first, Opaque) or not undoes(op, first):
+            return False
+        self._swap(op, Change((), {op.results[0]: first.operands[0]}))
+        return True
 
     def _note_boundary(self, op: Op) -> None:
         """Note the Generics that are operands of another kind of operation."""

@@ -358,6 +358,8 @@ class _Printer:
     def _split_sizes(self, op: Opaque) -> Iterator[str]:
         """The sizes of a split axis; an unknown one is a quotient."""
         source, shape = op.operands[0], op.results[0].shape or ()
+        if not axes_of(op):  # of rank 0
+            yield from map(str, shape)
         for axis, group in enumerate(axes_of(op)):
             unknown = [each for each in group if not is_known(shape[each])]
             if len(unknown) > 1:
@@ -966,8 +968,11 @@ class _Parser(Scanner):
         at = self.skip()
         made = self._type(results[0][1:] if results else "reshaped")
         few, many = (source, made) if name == EXPAND else (made, source)
+        axes = [axis for group in groups for axis in group]
+        # a tensor of rank 0 has no axis to give the other's axes to: these are all of size 1
+        is_unit = few.rank == 0 and set(many.shape or ()) <= {1}
         if (
-            [axis for group in groups for axis in group] != list(range(many.rank or 0))
+            axes != ([] if is_unit else list(range(many.rank or 0)))
             or len(groups) != few.rank
             or not all(groups)
             or few.is_scalar

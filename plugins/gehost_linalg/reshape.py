@@ -30,6 +30,19 @@ def axes_of(reshape: Opaque) -> list[list[int]]:
     return json.loads(str(reshape.attribute))
 
 
+def undoes(second: Opaque, first: Opaque) -> bool:
+    """Whether two reshapes in a row give back the first one's operand.
+
+    Merging what was split always does; splitting what was merged only into the same sizes.
+    """
+    if {first.name, second.name} != {EXPAND, COLLAPSE} or axes_of(first) != axes_of(second):
+        return False
+    source, result = first.operands[0].shape, second.results[0].shape
+    if second.name == COLLAPSE:
+        return True
+    return source is not None and None not in source and source == result
+
+
 @dataclass(frozen=True)
 class Moved:
     """An operation over other axes.
@@ -56,6 +69,9 @@ def through_reshape(
     """
     before, after = reshape.operands[0], reshape.results[0]
     groups, splits = axes_of(reshape), reshape.name == EXPAND
+    if not groups:
+        yield Refusal(RESHAPE, "a tensor of rank 0 has no axis to split or merge")
+        return
     origins = tuple(reshape.origins)
     few, many = (before, after) if splits else (after, before)
     try:

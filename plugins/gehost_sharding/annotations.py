@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -152,12 +152,14 @@ class SpecError(ModelError):
         self.findings = findings
 
 
-def decode_spec(spec: onnx.ShardingSpecProto, rank: int | None, devices: int) -> Spec:
+def decode_spec(
+    spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devices: int
+) -> Spec:
     """Decode one spec.
 
     Args:
         spec: the message.
-        rank: number of dimensions of the tensor, if it is known.
+        shape: sizes of the tensor, if they are known.
         devices: number of devices of the configuration.
 
     Raises:
@@ -166,6 +168,7 @@ def decode_spec(spec: onnx.ShardingSpecProto, rank: int | None, devices: int) ->
     findings: list[str] = []
     groups = _device_groups(spec, findings)
     dims: list[tuple[int, tuple[int, ...]]] = []
+    rank = None if shape is None else len(shape)
     seen: set[int] = set()
     for entry in spec.sharded_dim:
         axis = entry.axis
@@ -184,6 +187,9 @@ def decode_spec(spec: onnx.ShardingSpecProto, rank: int | None, devices: int) ->
                 findings.append(f"axis {axis} is split into {simple.num_shards} shards")
             else:
                 counts.append(simple.num_shards)
+        problem = "" if shape is None else _size_problem(entry, shape[axis])
+        if problem:
+            findings.append(f"axis {axis} {problem}")
         dims.append((axis, tuple(counts)))
     holders: list[tuple[int, ...]] = []
     for number in spec.device:
@@ -200,6 +206,20 @@ def decode_spec(spec: onnx.ShardingSpecProto, rank: int | None, devices: int) ->
     if findings:
         raise SpecError(findings)
     return Spec(spec.tensor_name, tuple(dims), tuple(holders))
+
+
+def _size_problem(entry: onnx.ShardedDimProto, size: int) -> str:
+    """Describe a written size that the tensor's axis does not have; several are factors of it."""
+    written = [
+        simple.dim_value for simple in entry.simple_sharding if simple.HasField("dim_value")
+    ]
+    if not written or math.prod(written) == size:
+        return ""
+    if len(written) < len(entry.simple_sharding) and all(
+        part > 0 and size % part == 0 for part in written
+    ):
+        return ""  # the other factors are not written
+    return f"has size {' × '.join(map(str, written))} here, the tensor has {size}"
 
 
 def _device_groups(spec: onnx.ShardingSpecProto, findings: list[str]) -> dict[int, tuple[int, ...]]:

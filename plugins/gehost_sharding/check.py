@@ -138,7 +138,7 @@ class _Reader:
                     continue
                 tensor = self.graph.tensors[name]
                 try:
-                    specs[name] = decode_spec(spec, len(tensor.shape), devices)
+                    specs[name] = decode_spec(spec, tensor.shape, devices)
                 except SpecError as error:
                     self.findings.extend(f'{where}, "{name}": {each}' for each in error.findings)
             for name in sorted(own - specs.keys()):

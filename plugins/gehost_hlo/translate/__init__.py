@@ -27,11 +27,12 @@ TABLE: dict[str, Translator] = {
     **calls.TABLE,
 }
 
-SCALAR_OPCODES = frozenset(elementwise.TABLE) | {
-    "tuple",
-    "get-tuple-element",
-    "call",
-    "copy",
-    "opt-barrier",
+SCALAR_TABLE: dict[str, Translator] = {
+    **elementwise.TABLE,
+    **shapes.SCALAR_TABLE,
+    **{
+        opcode: calls.TABLE[opcode]
+        for opcode in ("tuple", "get-tuple-element", "call", "copy", "opt-barrier")
+    },
 }
-"""Opcodes that a computation may use which is applied to single elements."""
+"""Opcodes of computations that are applied to single elements."""

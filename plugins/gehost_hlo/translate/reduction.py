@@ -296,6 +296,8 @@ def expression(
             text = f"p{number}" if arguments is None else arguments[number]
         elif instruction.opcode == "constant":
             text = instruction.literal
+        elif _moves_scalar(instruction):
+            text = given[0]
         elif instruction.opcode in {"fusion", "call"}:
             key = "calls" if instruction.opcode == "fusion" else "to_apply"
             called = find(instruction.attributes.get(key, ""))
@@ -312,6 +314,12 @@ def expression(
             return ""
         texts[instruction.name] = text
     return texts[computation.root.name]
+
+
+def _moves_scalar(i: HloInstruction) -> bool:
+    shape = i.shape
+    is_scalar = shape is not None and shape.elements is None and not shape.dimensions
+    return i.opcode in {"broadcast", "reshape", "transpose", "copy"} and is_scalar
 
 
 def _argument_expressions(direction: str) -> list[str]:

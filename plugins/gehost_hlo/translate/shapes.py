@@ -61,6 +61,15 @@ def _major_to_minor(shape: Shape) -> list[int]:
     return list(shape.layout.minor_to_major[::-1])
 
 
+def move_scalar(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """Translate a move inside a computation of single elements: a scalar stays in place."""
+    (x,) = tensors(args, 1)
+    shape = array_shape(i.shape)
+    if shape.dimensions:
+        raise RefusalError(f"{i.opcode} to {shape} where single elements are computed")
+    return reinterpret(c, x, shape.type)
+
+
 def _transpose(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     permutation = dimensions(i)
@@ -132,3 +141,8 @@ TABLE: dict[str, Translator] = {
     "pad": _pad,
     "iota": _iota,
 }
+
+SCALAR_TABLE: dict[str, Translator] = dict.fromkeys(
+    ("broadcast", "reshape", "bitcast", "transpose", "reverse"), move_scalar
+)
+"""Moves where a computation is applied to single elements."""

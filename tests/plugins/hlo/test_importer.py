@@ -479,3 +479,122 @@ def test_a_window_keeps_the_nan_that_onnx_runtime_drops() -> None:
     whole, windows = run(imported(text), [np.array([1, np.nan, 3, 2], np.float32)])
     assert np.isnan(whole)
     assert np.array_equal(windows, np.array([np.nan, np.nan, 3], np.float32), equal_nan=True)
+
+
+LOOP = """HloModule m, num_partitions=2
+add {{ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }}
+body {{ t = (s32[], f32[4]) parameter(0)
+ i = s32[] get-tuple-element(t), index=0
+ x = f32[4] get-tuple-element(t), index=1
+ one = s32[] constant(1)
+ j = s32[] add(i, one)
+ y = f32[4] all-reduce(x), replica_groups={{{{0,1}}}}, to_apply=add
+ ROOT r = (s32[], f32[4]) tuple(j, y) }}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ENTRY e { ROOT p = f32[2] parameter(0) }",
+        "ENTRY e { q = f32[2] parameter(1) ROOT p = f32[2] parameter(0) }",
+        "ENTRY e { ROOT p = (f32[2], f32[2]) parameter(0) }",
+        "ENTRY e { p = f32[2] parameter(0) ROOT t = (f32[2], f32[2]) tuple(p, p) }",
+        "f { ROOT p = f32[2] parameter(0) } ENTRY e { p = f32[2] parameter(0) ROOT c = f32[2] fusion(p), kind=kLoop, calls=f }",
+        "f { ROOT p = f32[2] parameter(0) } ENTRY e { p = f32[2] parameter(0) ROOT c = f32[2] call(p), to_apply=f }",
+        "f { ROOT p = f32[2] parameter(0) } ENTRY e { k = pred[] parameter(1) p = f32[2] parameter(0) ROOT c = f32[2] conditional(k, p, p), true_computation=f, false_computation=f }",
+        "f { ROOT p = f32[] parameter(0) } ENTRY e { p = f32[2] parameter(0) ROOT c = f32[2] map(p), dimensions={0}, to_apply=f }",
+        "c { p = (f32[2]) parameter(0) ROOT k = pred[] constant(false) } b { ROOT p = (f32[2]) parameter(0) } ENTRY e { p = f32[2] parameter(0) t = (f32[2]) tuple(p) ROOT w = (f32[2]) while(t), condition=c, body=b }",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("fusions", ["functions", "inline"])
+def test_a_root_that_is_a_parameter_is_an_output_of_its_own(text: str, fusions: str) -> None:
+    model = imported(text, fusions=fusions)
+    onnx.checker.check_model(model, full_check=True)
+    rng = np.random.default_rng(0)
+    values = [
+        np.array(1, bool) if not value.type.tensor_type.shape.dim else rng.random(2, np.float32)
+        for value in model.graph.input
+    ]
+    results = run(model, values)
+    arrays = [value for value in values if value.ndim]
+    assert all(any(np.array_equal(one, array) for array in arrays) for one in results)
+
+
+@pytest.mark.parametrize("place", ["body", "branch"])
+def test_a_collective_in_a_body_brings_its_domain(place: str) -> None:
+    text = LOOP.format() + (
+        "cond { t = (s32[], f32[4]) parameter(0)\n i = s32[] get-tuple-element(t), index=0\n"
+        " n = s32[] constant(3)\n ROOT c = pred[] compare(i, n), direction=LT }\n"
+        "ENTRY e { x = f32[4] parameter(0)\n z = s32[] constant(0)\n"
+        " t = (s32[], f32[4]) tuple(z, x)\n"
+        " ROOT w = (s32[], f32[4]) while(t), condition=cond, body=body }"
+        if place == "body"
+        else "ENTRY e { k = pred[] parameter(0)\n t = (s32[], f32[4]) parameter(1)\n"
+        " ROOT c = (s32[], f32[4]) conditional(k, t, t), true_computation=body, false_computation=body }"
+    )
+    model = imported(text)
+    assert "hlo" in {entry.domain for entry in model.opset_import}
+    onnx.checker.check_model(model)
+
+
+MOVES = """add {{ a = f32[] parameter(0) b = f32[] parameter(1) z = f32[] constant(0)
+ y = f32[] {move}
+ c = f32[] add(a, y) ROOT s = f32[] add(c, b) }}
+"""
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "broadcast(z), dimensions={}",
+        "reshape(z)",
+        "transpose(z), dimensions={}",
+        "bitcast(z)",
+        "reverse(z), dimensions={}",
+        "copy(z)",
+    ],
+)
+def test_scalars_move_where_single_elements_are_computed(move: str) -> None:
+    add = MOVES.format(move=move)
+    values = np.arange(6, dtype=np.float32)
+    mapped = (
+        add
+        + "ENTRY e { x = f32[6] parameter(0) ROOT m = f32[6] map(x, x), dimensions={0}, to_apply=add }"
+    )
+    (result,) = run(imported(mapped), [values])
+    assert np.array_equal(result, 2 * values)
+    reduced = (
+        add
+        + "ENTRY e { x = f32[6] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }"
+    )
+    (result,) = run(imported(reduced), [values])
+    assert result == 15
+    order = (
+        "less { a = f32[] parameter(0) b = f32[] parameter(1) "
+        f"x = f32[] {move.replace('(z)', '(a)')} y = f32[] {move.replace('(z)', '(b)')} "
+        "ROOT c = pred[] compare(x, y), direction=GT }\n"
+        "ENTRY e { v = f32[6] parameter(0) ROOT s = f32[6] sort(v), dimensions={0}, to_apply=less }"
+    )
+    (result,) = run(imported(order), [values])
+    assert np.array_equal(result, values[::-1])
+
+
+def test_a_move_to_an_array_in_a_scalar_computation_is_refused() -> None:
+    text = (
+        "g { a = f32[] parameter(0) b = f32[3] broadcast(a), dimensions={} ROOT n = f32[] negate(a) }\n"
+        "ENTRY e { x = f32[5] parameter(0) ROOT s = f32[5] map(x), dimensions={0}, to_apply=g }"
+    )
+    with pytest.raises(UntranslatableError, match="where single elements are computed"):
+        imported(text)
+
+
+def test_a_set_bound_is_its_operand() -> None:
+    text = entry(
+        "p = s32[] parameter(0)",
+        'ROOT c = s32[] custom-call(p), custom_call_target="SetBound", literal=s32[] 1',
+    )
+    (result,) = run(imported(text), [np.array(7, np.int32)])
+    assert result == 7

@@ -336,3 +336,49 @@ def test_damaged_texts_are_read_or_refused() -> None:
     assert counts["read"] > 50
     assert counts["refused"] > 500
     assert counts["imported"] > 20
+
+
+PLAIN = """HloModule m
+add (a: f32[], b: f32[]) -> f32[] { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e (x: f32[3,2]) -> f32[3] { x = f32[3,2]{1,0} parameter(0) z = f32[] constant(0)
+ ROOT r = f32[3]{0} reduce(f32[3,2]{1,0} x, z), dimensions={1}, to_apply=add }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("HloModule m", "HloModule m:"),
+        ("(a: f32[], b: f32[])", "(a f32[], b f32[])"),
+        ("(x: f32[3,2])", "(x f32 [3,2])"),
+        ("-> f32[3] {", "-> f32 [3] {"),
+        ("x = f32[3,2]{1,0}", "x = f32 [3,2] {1,0}"),
+        ("x = f32[3,2]{1,0}", "x =\n  f32[3,2]\n  {1,0}"),
+        ("x = f32[3,2]{1,0}", "x = f32[3,2]/*here*/{1,0}"),
+        ("reduce(f32[3,2]{1,0} x", "reduce(f32 [3,2] {1,0} x"),
+        ("dimensions={1}", "dimensions= {1}"),
+        ("dimensions={1}", "dimensions=\n  {1}"),
+        ("to_apply=add", "to_apply= add"),
+        ("to_apply=add", "to_apply=\n  %add"),
+        ("r = f32[3]{0} reduce", "r =\n f32[3]{0} reduce"),
+    ],
+)
+def test_blanks_and_colons_may_be_elsewhere(old: str, new: str) -> None:
+    assert old in PLAIN
+    expected, module = parse(PLAIN), parse(PLAIN.replace(old, new, 1))
+    assert [list(map(str, c.instructions)) for c in module.computations] == [
+        list(map(str, c.instructions)) for c in expected.computations
+    ] or "%add" in new
+    assert parse(to_text(module)) == module
+
+
+@pytest.mark.parametrize(
+    "value", ["s32[] 1", "f32[2] {1, 2}", "s32[]  1", "(s32[] 1, f32[] 2)", "pred[] true"]
+)
+def test_a_literal_may_be_an_attribute(value: str) -> None:
+    text = f'ENTRY e {{\n  p = s32[] parameter(0)\n  ROOT c = s32[] custom-call(p), custom_call_target="f", literal={value}, x=1\n}}\n'
+    module = parse(text)
+    attributes = module.entry.root.attributes
+    assert plain(attributes["literal"]) == plain(value)
+    assert attributes["x"] == "1"
+    assert parse(to_text(module)) == module

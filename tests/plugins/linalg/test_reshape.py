@@ -311,6 +311,62 @@ def test_malformed_reshapes_name_line_and_column(old: str, new: str, reason: str
     assert caught.value.line > 4
 
 
+def test_reshapes_of_rank_0() -> None:
+    """They are read, printed and left alone: there is no axis to split or merge."""
+    body = "^bb0(%in: f32, %out: f32):\n%r = arith.negf %in : f32\nlinalg.yield %r : f32\n}"
+    text = f"""func.func @f(%a: tensor<1x1xf32>, %s: tensor<f32>, %d: tensor<1x1xf32>) -> tensor<1x1xf32> {{
+    %c = tensor.collapse_shape %a [] : tensor<1x1xf32> into tensor<f32>
+    %n = linalg.generic {{indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}} ins(%c : tensor<f32>) outs(%s : tensor<f32>) {{
+    {body} -> tensor<f32>
+    %e = tensor.expand_shape %n [] output_shape [1, 1] : tensor<f32> into tensor<1x1xf32>
+    %m = linalg.generic {{indexing_maps = [affine_map<{I2}>, affine_map<{I2}>], iterator_types = ["parallel", "parallel"]}} ins(%e : tensor<1x1xf32>) outs(%d : tensor<1x1xf32>) {{
+    {body} -> tensor<1x1xf32>
+    return %m : tensor<1x1xf32>
+    }}"""
+    (function,) = parse(text)
+    assert "output_shape [1, 1]" in print_function(function)
+    assert counts(fused(function)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("tensor<1x1xf32> into", "tensor<2x1xf32> into"), ("a [] :", "a [[0, 1]] :")]
+)
+def test_malformed_reshapes_of_rank_0(old: str, new: str) -> None:
+    text = """func.func @f(%a: tensor<1x1xf32>) -> tensor<f32> {
+    %c = tensor.collapse_shape %a [] : tensor<1x1xf32> into tensor<f32>
+    return %c : tensor<f32>
+    }"""
+    parse(text)
+    text = text.replace("%a: tensor<1x1xf32>", "%a: tensor<2x1xf32>" if "2x1" in new else "%a: tensor<1x1xf32>")
+    with pytest.raises(MlirError, match="does not give each axis"):
+        parse(text.replace(old, new))
+
+
+def test_the_pair_of_reshapes_that_a_fusion_leaves_cancels() -> None:
+    """Both operands of a product are reshaped copies: the second fuses, too."""
+    i3, i4 = "(d0, d1, d2) -> (d0, d1, d2)", "(d0, d1, d2, d3) -> (d0, d1, d2, d3)"
+    wide, narrow = "tensor<2x5x3x4xf32>", "tensor<10x3x4xf32>"
+
+    def copy(ssa: str, source: str, out: str) -> str:
+        return f"""%{ssa} = linalg.generic {{indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d1, d0, d2, d3)>, affine_map<{i4}>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%{source} : tensor<5x2x3x4xf32>) outs(%{out} : {wide}) {{
+        ^bb0(%in: f32, %out: f32):
+        linalg.yield %in : f32
+        }} -> {wide}
+        %{ssa}c = tensor.collapse_shape %{ssa} [[0, 1], [2], [3]] : {wide} into {narrow}"""
+
+    text = f"""func.func @f(%a: tensor<5x2x3x4xf32>, %b: tensor<5x2x3x4xf32>, %o: {wide}, %p: {wide}, %q: {narrow}) -> {narrow} {{
+    {copy("x", "a", "o")}
+    {copy("y", "b", "p")}
+    %z = linalg.generic {{indexing_maps = [affine_map<{i3}>, affine_map<{i3}>, affine_map<{i3}>], iterator_types = ["parallel", "parallel", "parallel"]}} ins(%xc, %yc : {narrow}, {narrow}) outs(%q : {narrow}) {{
+    ^bb0(%l: f32, %r: f32, %out: f32):
+    %s = arith.mulf %l, %r : f32
+    linalg.yield %s : f32
+    }} -> {narrow}
+    return %z : {narrow}
+    }}"""
+    assert counts(fused(parse(text)[0])) == (1, 1)
+
+
 HEADS = graph(
     "k = Constant<value = int64[4] {0, 0, 4, 2}>()\na = Add(x, b)\nr = Reshape(a, k)\n"
     "t = Transpose<perm=[0,2,1,3]>(r)\ny = Mul(t, c)\nz = Exp(y)",

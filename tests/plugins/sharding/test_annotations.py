@@ -7,7 +7,13 @@ from collections.abc import Callable
 import onnx
 import pytest
 
-from gehost_sharding.annotations import annotate, decode_spec, derive_mesh, sharding_of
+from gehost_sharding.annotations import (
+    SpecError,
+    annotate,
+    decode_spec,
+    derive_mesh,
+    sharding_of,
+)
 from gehost_sharding.check import read_annotations
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
@@ -72,7 +78,7 @@ def test_shardings_survive_in_specs(sharding: tuple[int, int]) -> None:
     from gehost_sharding.annotations import _SpecWriter
 
     mesh = Mesh(("data", "model"), (2, 4))
-    spec = decode_spec(_SpecWriter(mesh).spec("t", sharding), 3, 8)
+    spec = decode_spec(_SpecWriter(mesh).spec("t", sharding), (8, 8, 8), 8)
     assert sharding_of(mesh, spec) == sharding
 
 
@@ -95,7 +101,7 @@ def test_axes_of_one_dimension_may_be_one_count() -> None:
     """A spec that says 8 shards in order is both axes on the dimension."""
     spec = onnx.ShardingSpecProto(tensor_name="t", device=range(8))
     spec.sharded_dim.add(axis=0).simple_sharding.add(num_shards=8)
-    decoded = decode_spec(spec, 1, 8)
+    decoded = decode_spec(spec, (8,), 8)
     assert derive_mesh(8, [decoded]).sizes == (8,)
     assert sharding_of(Mesh(("a", "b"), (2, 4)), decoded) == (0, 0)
 
@@ -299,3 +305,30 @@ def test_a_model_without_annotations_is_not_silently_fine() -> None:
     found = findings(block().proto)
     assert found[0] == "no node has an annotation; gehost shard plan writes them"
     assert len(found) <= 2  # and none for each node
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ([8], ""),
+        ([9], "axis 0 has size 9 here, the tensor has 8"),
+        ([4, 2], ""),
+        ([4, 4], "axis 0 has size 4 × 4 here, the tensor has 8"),
+        ([4, None], ""),
+        ([3, None], "axis 0 has size 3 here, the tensor has 8"),
+        ([0], "axis 0 has size 0 here, the tensor has 8"),
+    ],
+)
+def test_a_written_size_that_the_tensor_does_not_have_is_named(
+    written: list[int | None], problem: str
+) -> None:
+    spec = onnx.ShardingSpecProto(tensor_name="t", device=range(2 ** len(written)))
+    dim = spec.sharded_dim.add(axis=-2)
+    for size in written:
+        dim.simple_sharding.add(num_shards=2, dim_value=size)
+    if problem:
+        with pytest.raises(SpecError) as caught:
+            decode_spec(spec, (8, 3), len(spec.device))
+        assert caught.value.findings == [problem]
+    else:
+        decode_spec(spec, (8, 3), len(spec.device))
