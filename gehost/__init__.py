@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, ops, tune, verify
+    from gehost import es, expressions, ops, quoting, tune, verify
+    from gehost.cli.output import print_json, print_line, print_notes, print_text
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
     from gehost.errors import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         UsageError,
         VendorError,
         one_line,
+        printable,
     )
     from gehost.es.graph import EsGraph, EsGraphBuilder, EsTensor
     from gehost.host.context import CompileContext
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "cli.output": ("print_json", "print_line", "print_notes", "print_text"),
     "diagnose.report.file": ("write_report",),
     "diagnose.report.recorder": ("RewriteRecorder",),
     "errors": (
@@ -83,6 +86,7 @@ _MODULES = {
         "UsageError",
         "VendorError",
         "one_line",
+        "printable",
     ),
     "es.graph": ("EsGraph", "EsGraphBuilder", "EsTensor"),
     "host.context": ("CompileContext",),
@@ -120,6 +124,7 @@ _HOMES = {
     "es": ("es", None),
     "expressions": ("expressions", None),
     "ops": ("ops", None),
+    "quoting": ("quoting", None),
     "shapes": ("ir.shapes", None),
     "tune": ("tune", None),
     "verify": ("verify", None),
@@ -193,6 +198,12 @@ __all__ = [
     "infer_model",
     "one_line",
     "ops",
+    "print_json",
+    "print_line",
+    "print_notes",
+    "print_text",
+    "printable",
+    "quoting",
     "read_model",
     "runtime_options",
     "shapes",

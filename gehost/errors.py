@@ -177,10 +177,15 @@ def described(error: BaseException, known: object | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line for a terminal, control characters escaped."""
-    line = " ".join(text.split())
-    return (
-        line
-        if line.isprintable()
-        else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    )
+    """Return a text on one line for a terminal, as ``printable``, without double blanks."""
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """Return a line with escapes for control characters, line breaks and bidirectional marks.
+
+    Names come from models: they neither steer a terminal nor look like lines of ours.
+    """
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

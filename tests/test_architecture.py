@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = [
     ["location", "native", "spelling"],
     ["errors"],
-    ["shipped"],
+    ["quoting", "shipped"],
     ["stages", "status", "options", "settings"],
     ["ir"],
     ["ops", "expressions"],

@@ -48,6 +48,7 @@ BY_ANOTHER = {
     ],
     "passes/test_base.py": ["status.py"],
     "passes/test_context.py": ["host/context.py"],
+    "hostile/test_generators.py": ["quoting.py"],
     "host/test_importers.py": ["host/model_files.py"],
     "passes/test_register.py": ["passes/registration.py", "stages.py"],
     "pattern/explain/test_reference_matcher.py": [

@@ -22,6 +22,7 @@ from gehost.cli.check_pass import check_pass
 from gehost.cli.compile import compile_
 from gehost.cli.explain import explain
 from gehost.cli.new import new
+from gehost.cli.output import print_line
 from gehost.cli.passes import passes
 from gehost.cli.show import show
 from gehost.cli.tune import tune
@@ -185,5 +186,5 @@ def _fail(message: str, code: int, error: BaseException | None = None) -> int:
     line = one_line(message)
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
-    click.echo(f"gehost: {line}", err=True)
+    print_line(f"gehost: {line}", err=True)
     return code

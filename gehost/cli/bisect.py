@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gehost.cli.options import compare_options, compile_options, json_option, options_of
-from gehost.cli.output import print_json, writing_output
-from gehost.errors import NumbersDifferError
+from gehost.cli.output import print_json, print_line, writing_output
+from gehost.errors import NumbersDifferError, one_line
 
 
 @click.command()
@@ -85,9 +85,9 @@ def bisect(
     else:
         with writing_output():
             for line in match_files.account(found, directory, (rtol, atol)):
-                click.echo(line)
+                print_line(one_line(line))
     if found.wrong is not None:
         raise NumbersDifferError(answer)
     if not as_json:
         with writing_output():
-            click.echo(answer)
+            print_line(one_line(answer))

@@ -8,7 +8,7 @@ import click
 
 from gehost.cli.completion import complete_passes
 from gehost.cli.options import json_option, settings_option
-from gehost.cli.output import print_json, writing_output
+from gehost.cli.output import print_json, print_line, writing_output
 from gehost.errors import NumbersDifferError, PassError, one_line
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def check_pass(
         if not as_json:
             with writing_output():
                 for line in result.lines():
-                    click.echo(one_line(line))
+                    print_line(one_line(line))
         if result.ok and not result.instances:
             unchecked.append(result.name)
         if result.findings:
@@ -120,12 +120,12 @@ def check_pass(
             if save is not None:
                 with writing_output():
                     for path in save_findings(result, save):
-                        click.echo(f"wrote {one_line(str(path))}", err=as_json)
+                        print_line(f"wrote {one_line(str(path))}", err=as_json)
     if as_json:
         print_json([result.as_dict() for result in results])
     elif unchecked:
         with writing_output():
-            click.echo(one_line(f"not checked: {', '.join(unchecked)}"))
+            print_line(one_line(f"not checked: {', '.join(unchecked)}"))
     differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
     others = [found for found in wrong if found not in differing]
     problems = [f"the numbers change by {', '.join(differing)}"] if differing else []

@@ -9,7 +9,7 @@ import click
 
 from gehost.cli.completion import complete_passes
 from gehost.cli.options import compile_options, keep_going_option, options_of
-from gehost.cli.output import print_json, writing_output
+from gehost.cli.output import print_json, print_line, writing_output
 from gehost.diagnose.explain.findings import Outcome
 from gehost.errors import one_line
 
@@ -94,7 +94,7 @@ def _print(explanation: Explanation, *, with_shallow: bool) -> None:
         lines.extend(["", f"{count} × far from a match (--all lists them)"])
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        click.echo(" " * indent + one_line(line))
+        print_line(" " * indent + one_line(line))
 
 
 def _paragraph(group: Group, *, several: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gehost.cli.completion import complete_stages, complete_styles
-from gehost.cli.output import writing_output
+from gehost.cli.output import print_line, writing_output
 from gehost.errors import UsageError
 
 
@@ -76,6 +76,6 @@ def new(
             paths, notes = write_pass_from(name, vendors, model, listed, style, stage)
     with writing_output():
         for path in paths:
-            click.echo(f"wrote {path}")
+            print_line(f"wrote {path}")
         for note in notes:
-            click.echo(f"note: {note}")
+            print_line(f"note: {note}")

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-from gehost.errors import OutputError, one_line
+from gehost.errors import OutputError, one_line, printable
 
 
 @contextmanager
@@ -37,10 +37,21 @@ def writing_output() -> Generator[None]:
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
+def print_line(line: str = "", *, err: bool = False) -> None:
+    """Write a line to standard output, or to standard error; see ``printable``."""
+    click.echo(printable(line), err=err)
+
+
+def print_text(text: str) -> None:
+    """Write a text of several lines to standard output, each as ``print_line``."""
+    for line in text.removesuffix("\n").split("\n"):
+        print_line(line)
+
+
 def print_notes(notes: Iterable[str]) -> None:
     """Write each note on a line of standard error."""
     for note in notes:
-        click.echo(f"gehost: {one_line(note)}", err=True)
+        print_line(f"gehost: {one_line(note)}", err=True)
 
 
 def print_json(data: Any) -> None:
@@ -52,7 +63,7 @@ def print_json(data: Any) -> None:
 def print_skipped(skipped: Iterable[str]) -> None:
     """Write each skipped vendor file, with the reason, to standard error."""
     for path_and_reason in skipped:
-        click.echo(one_line(f"skipped: {path_and_reason}"), err=True)
+        print_line(one_line(f"skipped: {path_and_reason}"), err=True)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

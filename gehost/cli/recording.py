@@ -7,9 +7,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gehost import __version__
+from gehost.cli.output import print_line
 from gehost.errors import GehostError, OutputError, PassError, UsageError, one_line
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def reported(
         try:
             write(str(error))
         except OutputError as failure:  # the compile's own error follows
-            click.echo(f"gehost: {one_line(str(failure))}", err=True)
+            print_line(f"gehost: {one_line(str(failure))}", err=True)
         raise
     write()
 
@@ -84,4 +83,4 @@ def reproducible(
             f"{error}; {keeper.message or 'no reproducer: it is not the failure of one pass'}"
         ) from error
     if keeper.message:
-        click.echo(one_line(keeper.message), err=True)
+        print_line(one_line(keeper.message), err=True)

@@ -8,7 +8,7 @@ import click
 
 from gehost.cli.completion import complete_stages
 from gehost.cli.options import compile_options, options_of
-from gehost.cli.output import writing_output
+from gehost.cli.output import print_text, writing_output
 
 
 @click.command()
@@ -55,4 +55,4 @@ def show(
     with output_on_stderr(), Progress().showing(what="reading"):
         shown = render(model, options, around=around, ops=ops, depth=depth, stage=stage, form=form)
     with writing_output():
-        click.echo(shown)
+        print_text(shown)

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import click
 from tabulate import SEPARATING_LINE, tabulate
 
-from gehost.cli.output import is_terminal
+from gehost.cli.output import is_terminal, print_line, print_text
 from gehost.errors import one_line
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
@@ -23,16 +22,16 @@ _NARROWEST = 20
 
 def print_report(report: Report, output: str) -> None:
     """Print op counts before and after, then a row for each pass."""
-    click.echo(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n")
+    print_text(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n\n")
     for problem in report.problems:
-        click.echo(f"problem: {one_line(problem)}")
+        print_line(f"problem: {one_line(problem)}")
     if report.verify:
-        click.echo(f"verify: {one_line(str(report.verify['summary']))}")
+        print_line(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
         files = counted(len(report.dumps), "file")
-        click.echo(f"dumps: {one_line(report.dumps[0])} … ({files}; open them in Netron)")
+        print_line(f"dumps: {one_line(report.dumps[0])} … ({files}; open them in Netron)")
     seconds = sum(report.seconds.values())
-    click.echo(
+    print_line(
         f"{one_line(output)}: {counted(report.nodes_before, 'node')} before, {report.nodes_after} "
         f"after, {seconds:.2f} s"
     )
@@ -89,7 +88,7 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
         texts = (spec.name, spec.vendor, spec.kind, opsets, default, spec.origin)
         rows.append((spec.stage.name, *map(one_line, texts)))
     columns = ("stage", "pass", "vendor", "kind", "opsets", "default", "registered at")
-    click.echo(_table(dict.fromkeys(columns, "left"), rows))
+    print_text(_table(dict.fromkeys(columns, "left"), rows))
 
 
 def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
@@ -107,7 +106,7 @@ def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
                 default = default.lower()
             rows.append(tuple(map(one_line, (name, option.type.__name__, default, option.help))))
     columns = ("option", "type", "default", "meaning")
-    click.echo(f"\n{_table(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
+    print_text(f"\n{_table(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
 
 
 def _table(

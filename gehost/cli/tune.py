@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gehost.cli.options import compile_options, options_of
-from gehost.cli.output import print_notes, writing_output
+from gehost.cli.output import print_line, print_notes, writing_output
 from gehost.errors import OutputError, UsageError, one_line
 
 
@@ -72,16 +72,16 @@ def tune(
     write_bytes_atomic(output, found.to_json().encode())
     with writing_output():
         for line in run.picture(found):
-            click.echo(line)
+            print_line(line)
         if found.original_differs:
             problem = one_line(found.original_differs)
-            click.echo(f"the original with ONNX Runtime's optimizations: {problem}")
+            print_line(f"the original with ONNX Runtime's optimizations: {problem}")
         if found.short:
-            click.echo(one_line(found.short))
+            print_line(one_line(found.short))
         passes = sum(found.passes.values())
         runtime = found.runtime
         alone = not passes and runtime.level == "all" and not runtime.disabled_optimizers
-        click.echo(
+        print_line(
             f"{one_line(output)}: {passes} of {len(found.passes)} passes on"
             f"{'; the clean-up alone pays' if alone else ''}"
             if found.pays

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from gehost.cli.options import compare_options, importer_option, json_option
-from gehost.cli.output import print_json, writing_output
-from gehost.errors import NumbersDifferError
+from gehost.cli.output import print_json, print_line, writing_output
+from gehost.errors import NumbersDifferError, one_line
 
 
 @click.command()
@@ -69,4 +69,4 @@ def verify(
         raise NumbersDifferError(result.summary())
     if not as_json:
         with writing_output():
-            click.echo(result.summary())
+            print_line(one_line(result.summary()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,6 +19,7 @@ from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.page.page import svg
 from gehost.pattern.explain.messages import named
+from gehost.quoting import dot_string
 from gehost.spelling import counted, hint
 
 Form = Literal["text", "dot", "svg"]
@@ -177,19 +177,19 @@ def _source(value: Value) -> str:
 
 def _dot(path: str, model: Model, chosen: Sequence[Selection]) -> str:
     del model
-    lines = [f"digraph {json.dumps(path)} {{", "  node [shape=box];"]
+    lines = [f"digraph {dot_string(path)} {{", "  node [shape=box];"]
     nodes = chain.from_iterable(selection.nodes for selection in chosen)
     numbers = {node: number for number, node in enumerate(nodes)}
     for selection in chosen:
         for node in selection.nodes:
             bold = " style=bold" if node in selection.centres else ""
-            label = json.dumps(one_line(f"{node.op} {node.label}"), ensure_ascii=False)
+            label = dot_string(one_line(f"{node.op} {node.label}"))
             lines.append(f"  {numbers[node]} [label={label}{bold}];")
         for node in selection.nodes:
             for value in node.outputs:
                 for user in dict.fromkeys(_users(selection.graph, value)):
                     if user in numbers and value is not None:
-                        label = json.dumps(one_line(str(value.type or "")), ensure_ascii=False)
+                        label = dot_string(str(value.type or ""))
                         lines.append(f"  {numbers[node]} -> {numbers[user]} [label={label}];")
     return "\n".join([*lines, "}"])
 

@@ -31,8 +31,10 @@ class StyleRegistry:
             template: Jinja2 that writes the file of the pass. It gets ``place`` (with ``inputs``,
                 ``constants``, ``operands``, ``operators``, ``outputs`` and ``picture``), the names
                 ``stem``, ``pass_name``, ``op``, ``stage`` and ``origin``, ``body()`` (the
-                declaration of the operator) and ``refuse(text)``. Templates of the plugins that
-                come with gehost are examples.
+                declaration of the operator) and ``refuse(text)``. Operators and attributes have
+                any names: write them by the filters ``quoted``, ``docstring``, ``call``,
+                ``keywords`` and ``entries``. Templates of the plugins that come with gehost are
+                examples.
             by_function: the pass is called ``stem``, as its function is.
 
         Raises:

@@ -17,6 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gehost.errors import printable
 from gehost.page.data import ReportData
 from gehost.page.drawing import KINDS, Drawing, draw, shortened
 from gehost.passes.context import PassRecord
@@ -177,11 +178,7 @@ def _printable(value: Any) -> Any:
         return value
     if len(value) > _LONGEST_TEXT:
         value = shortened(value, _LONGEST_TEXT)
-    return (
-        value
-        if value.isprintable()
-        else "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
-    )
+    return "\n".join(map(printable, value.split("\n")))
 
 
 def _change(number: int) -> str:

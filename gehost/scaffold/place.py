@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import keyword
 import math
 import re
@@ -23,6 +22,7 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection
 from gehost.ir.schemas import history
 from gehost.pattern.explain.messages import named
+from gehost.quoting import in_docstring, python_string
 from gehost.verify import Runner, find_feeds
 
 _BESIDE_NUMBERS = frozenset(
@@ -67,6 +67,8 @@ _TAKEN = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}.union(
     ["where"],
 )
 """Names that the generated Python uses for other things."""
+_ARGUMENTS = {"num_outputs", "self", "tensor"}
+"""Names of arguments of the functions that build patterns, which no attribute can have there."""
 _LONGEST = 24
 """Longest name that is taken from the model, in characters."""
 
@@ -120,8 +122,8 @@ class Place:
 
     @property
     def picture(self) -> str:
-        """The operators in order, for a headline."""
-        return " → ".join(split_op(each.op)[1] for each in self.operators)
+        """The operators in order, for the headline of a docstring."""
+        return in_docstring(" → ".join(split_op(each.op)[1] for each in self.operators))
 
 
 def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
@@ -272,6 +274,12 @@ class _Writer:
         if self._model.function(node.op) is None:
             signature = schemas.signature(*split_op(node.op), self._model.opset(domain) or 1)
         parameters = self._parameters(node, signature)
+        if signature is None and (names := _ARGUMENTS & parameters[1].keys()):
+            raise UsageError(
+                f"attribute {min(names)} of {named(node)} has the name of an argument",
+                where="--nodes",
+                hint="leave the node out",
+            )
         given, asked, _ = (_texts(each, node) for each in parameters)
         _, exact, defaults = (_texts(each, node, exact=True) for each in parameters)
         inputs = list(node.inputs)
@@ -302,7 +310,9 @@ class _Writer:
         while operands and operands[-1] == "None":
             operands.pop()
         results = [
-            self._name(split_op(node.op)[1].lower() if value is not None else "unused")
+            self._name(
+                _plain_name(split_op(node.op)[1], "result") if value is not None else "unused"
+            )
             for value in node.outputs
         ]
         self.names.update(
@@ -398,7 +408,7 @@ def _python(value: Any, *, exact: bool = False) -> str | None:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
-        return json.dumps(value)
+        return python_string(value)
     if isinstance(value, np.ndarray | np.generic):
         array: np.ndarray[Any, Any] = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]
         if array.dtype.kind not in "fiub":
@@ -435,5 +445,10 @@ def _short(value: Value, default: str) -> str:
     A part is unusable if it is long or not valid in Python.
     """
     last = re.split(r"[./:]", value.name)[-1].lower()
-    short = len(last) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9_]*", last)
-    return last if short and not re.search(r"_output_\d+$|^val_\d+$", last) else default
+    return default if re.search(r"_output_\d+$|^val_\d+$", last) else _plain_name(last, default)
+
+
+def _plain_name(name: str, default: str) -> str:
+    """Return a name in lower case, ``default`` where Python cannot take it or it is long."""
+    lower = name.lower()
+    return lower if len(name) <= _LONGEST and re.fullmatch("[a-z][a-z0-9_]*", lower) else default

@@ -12,10 +12,12 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from gehost import quoting
 from gehost.errors import UsageError
 from gehost.host.new_pass_styles import Style, StyleRegistry
 from gehost.host.plugins import Plugins, installed_plugins
 from gehost.ir.graph import split_op
+from gehost.ir.schemas import history
 from gehost.scaffold.place import Operator, Place
 
 DECOMPOSE = "decompose"
@@ -82,7 +84,9 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
     )
     filters: dict[str, Any] = {
         "arguments": _arguments,
-        "entries": _entries,
+        "call": _call,
+        "docstring": quoting.in_docstring,
+        "entries": quoting.entries,
         "keywords": _keywords,
         "outputs_of": _outputs_of,
         "prefixed": _prefixed,
@@ -130,7 +134,7 @@ def _refuse(problem: str) -> None:
 def _body(place: Place, op: str) -> str:
     """Write the operator that replaces the nodes, with its body."""
     outputs = f", outputs=[{_quoted(place.outputs)}]" if len(place.outputs) > 1 else ""
-    lines = [f'@ops.register("{op}"{outputs})', f"def body({', '.join(place.operands)}):"]
+    lines = [f"@ops.register({_quoted(op)}{outputs})", f"def body({', '.join(place.operands)}):"]
     lines += [
         f"    {_unpacked(each.results, several=False)} = {_es_call(each, each.given)}"
         for each in place.operators
@@ -140,27 +144,33 @@ def _body(place: Place, op: str) -> str:
 
 def _es_call(each: Operator, given: Mapping[str, str]) -> str:
     """Write a call such as ``es.Softmax(x, axis=-1)``."""
+    return f"{_call(each, 'es.', 'es.op')}({_arguments(each, given)})"
+
+
+def _call(each: Operator, attribute: str, function: str) -> str:
+    """Write what is called: ``es.Softmax`` for an operator of ONNX, else ``es.op("acme::Op")``."""
     domain, op_type = split_op(each.op)
-    function = f'es.op("{each.op}")' if domain else f"es.{op_type}"
-    return f"{function}({_arguments(each, given)})"
+    known = not domain and quoting.is_plain(op_type) and history(domain, op_type)
+    return f"{attribute}{op_type}" if known else f"{function}({quoting.python_string(each.op)})"
 
 
 def _arguments(each: Operator, given: Mapping[str, str]) -> str:
     several = len(each.results) > 1 and "split" not in given
     count = {"num_outputs": str(len(each.results))} if several else {}
-    return ", ".join([*each.operands, *(f"{n}={t}" for n, t in {**given, **count}.items())])
-
-
-def _entries(given: Mapping[str, str]) -> str:
-    return ", ".join(f'"{name}": {text}' for name, text in given.items())
+    return ", ".join([*each.operands, *quoting.keywords({**given, **count})])
 
 
 def _keywords(given: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={text}" for name, text in given.items())
+    return ", ".join(quoting.keywords(given))
 
 
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+def _quoted(text: str | Sequence[str]) -> str:
+    """Write a text as a string, several ones as strings between commas."""
+    return (
+        quoting.python_string(text)
+        if isinstance(text, str)
+        else ", ".join(map(quoting.python_string, text))
+    )
 
 
 def _unpacked(names: Sequence[str], *, several: bool = True) -> str:

@@ -19,6 +19,7 @@ from gehost.ir.files.save import write_bytes_atomic
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.options import HostOptions
+from gehost.quoting import in_docstring
 from gehost.scaffold.decompose import decomposed
 from gehost.scaffold.place import Place, chosen_nodes, place_of
 from gehost.scaffold.styles import DECOMPOSE, Names, Replaced, installed_styles, written
@@ -138,7 +139,7 @@ def write_pass_from(
     if op_type in {split_op(each.op)[1] for each in place.operators}:
         op_type = f"{target.vendor.capitalize()}{op_type}"
     docstring = "\n\n".join(
-        textwrap.fill(text, 99, break_long_words=False, break_on_hyphens=False)
+        textwrap.fill(in_docstring(text), 99, break_long_words=False, break_on_hyphens=False)
         for text in (origin, *notes)
     )
     names = Names(
@@ -146,7 +147,7 @@ def write_pass_from(
         pass_name=target.stem if chosen.by_function else f"{target.camel}Pass",
         op=f"{target.vendor}::{op_type}",
         stage=stage,
-        origin=docstring.replace("\\", "/"),
+        origin=docstring,
     )
     code, test = written(chosen, place, names, replaced)
     data = place.model.SerializeToString()

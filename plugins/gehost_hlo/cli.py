@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gehost import ModelError
+from gehost import ModelError, print_json, print_line, print_text
 
 if TYPE_CHECKING:
     from gehost_hlo.fusions import VendorFusion, XlaFusion
@@ -49,7 +49,8 @@ def _quoting() -> Generator[None]:
     try:
         yield
     except HloSyntaxError as error:
-        click.echo(error.excerpt, err=True)
+        for line in error.excerpt.split("\n"):
+            print_line(line, err=True)
         raise ModelError(error.summary) from error
 
 
@@ -91,7 +92,7 @@ def print_(file: str, computation: str | None, *, as_json: bool, as_tree: bool) 
         text = printer.as_lines(module, module.computations if chosen is None else (chosen,))
     else:
         text = printer.to_text(module) if chosen is None else printer.computation_text(chosen)
-    click.echo(text, nl=False)
+    print_text(text)
 
 
 @hlo.command()
@@ -109,9 +110,9 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
     chosen = _chosen(module, file, computation)
     shown = module.computations if chosen is None else (chosen,)
     if dot:
-        click.echo(flow.as_dot(shown), nl=False)
+        print_text(flow.as_dot(shown))
     else:
-        click.echo(json.dumps(flow.as_json(shown), indent=2))
+        print_json(flow.as_json(shown))
 
 
 @hlo.command("import")
@@ -155,7 +156,7 @@ def import_(file: str, output: str, **given: Any) -> None:
     listed = ", ".join(
         f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
     )
-    click.echo(f"wrote {output}: {listed}")
+    print_line(f"wrote {output}: {listed}")
 
 
 @hlo.command()
@@ -203,7 +204,7 @@ def fusions(
             "fusions": [each.as_dict() for each in found],
             "unjoined": [each.as_dict() for each in alone],
         }
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     total = sum(len(computation.instructions) for computation in module.computations)
     _print_fusions(found, alone, total, with_vendor=before is not None)
@@ -237,7 +238,7 @@ def _print_fusions(
         kinds[fusion.kind] = kinds.get(fusion.kind, 0) + 1
     inside = sum(fusion.size for fusion in found)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    click.echo(
+    print_line(
         f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} "
         "instructions"
     )
@@ -246,17 +247,19 @@ def _print_fusions(
             f"{count} {opcode}" if count > 1 else opcode
             for opcode, count in fusion.instructions.items()
         )
-        click.echo(f"\n{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
+        print_line()
+        print_line(f"{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
         for name in fusion.op_names:
-            click.echo(f"    of {name}")
+            print_line(f"    of {name}")
         for each, shared in zip(fusion.vendor, fusion.shared, strict=True):
-            click.echo(f"    = {_vendor_line(each)}, {shared} in common")
+            print_line(f"    = {_vendor_line(each)}, {shared} in common")
         if with_vendor and not fusion.vendor:
-            click.echo("    = no fusion of gehost's passes")
+            print_line("    = no fusion of gehost's passes")
     if alone:
-        click.echo("\nfused by gehost's passes alone")
+        print_line()
+        print_line("fused by gehost's passes alone")
         for each in alone:
-            click.echo(f"    {_vendor_line(each)}")
+            print_line(f"    {_vendor_line(each)}")
     sys.stdout.flush()
 
 

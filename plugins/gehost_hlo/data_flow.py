@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from gehost import quoting
 from gehost_hlo.attributes import called
 from gehost_hlo.module import HloComputation, HloInstruction
 
@@ -83,10 +84,12 @@ def as_dot(computations: Iterable[HloComputation]) -> str:
     for number, computation in enumerate(computations):
         found = computation_json(computation)
         title = found["name"] + (f" calls {', '.join(found['calls'])}" if found["calls"] else "")
-        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]
+        lines += [f"  subgraph cluster_{number} {{", f"    label={quoting.dot_string(title)};"]
         for node in found["nodes"]:
-            label = f"{node['id']}\n{node['opcode']}\n{node['shape']}"
-            lines.append(f"    {_vertex(computation, node['id'])} [label={_quoted(label)}];")
+            label = [node[key] for key in ("id", "opcode", "shape")]
+            lines.append(
+                f"    {_vertex(computation, node['id'])} [label={quoting.dot_string(*label)}];"
+            )
         lines.append("  }")
         for edge in found["edges"]:
             source, target = (
@@ -98,8 +101,4 @@ def as_dot(computations: Iterable[HloComputation]) -> str:
 
 
 def _vertex(computation: HloComputation, name: str) -> str:
-    return _quoted(f"{computation.name}/{name}")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return quoting.dot_string(f"{computation.name}/{name}")

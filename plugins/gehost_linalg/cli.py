@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import click
 
+from gehost import print_text
+
 
 @click.command("linalg")
 @click.argument("model", type=click.Path())
@@ -55,4 +57,4 @@ def command(
     from gehost_linalg.commands import show
 
     settings = {"control": control, "multi_use": multi_use, "companions": companions}
-    click.echo(show(model, node, form, settings, vendors, before=before), nl=False)
+    print_text(show(model, node, form, settings, vendors, before=before))

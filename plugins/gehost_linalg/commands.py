@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from gehost import Host, HostOptions, Node, UsageError, from_environment
+from gehost import (
+    Host,
+    HostOptions,
+    Node,
+    UsageError,
+    from_environment,
+    one_line,
+    print_line,
+    print_notes,
+    printable,
+    quoting,
+)
 from gehost_linalg.control import ControlError, control_named, multi_use_named
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
@@ -46,9 +54,7 @@ def show(
         if form not in {None, "mlir"}:
             raise UsageError(f"--format {form}: an MLIR text is shown as mlir only", where=model)
         return fused_text(model, settings, vendors, before=before)
-    given = from_environment(
-        {"vendors": vendors}, note=lambda line: click.echo(f"gehost: {line}", err=True)
-    )
+    given = from_environment({"vendors": vendors}, note=lambda line: print_notes([line]))
     plans = plans_of(model, settings, given.vendors)
     shown = [Shown(plan, group) for plan in plans for group in plan.groups]
     if node is not None:
@@ -94,7 +100,8 @@ def fused_text(
         return "\n".join(map(print_function, functions))
     except MlirError as error:
         place, _, rest = str(error).partition("\n")
-        click.echo(rest, err=True)
+        for line in rest.split("\n"):
+            print_line(line, err=True)
         raise UsageError(place, where=path) from error
     except (ControlError, GenericError) as error:
         raise UsageError(str(error)) from error
@@ -189,7 +196,7 @@ def _texts(shown: Iterable[Shown], *, before: bool) -> Iterable[str]:
 
 def _note(op: Op) -> str:
     nodes: Iterable[Node] = op.origins
-    return ", ".join(f"{node.op} {node.label}" for node in nodes)
+    return one_line(", ".join(f"{node.op} {node.label}" for node in nodes))
 
 
 def _inputs(ops: Sequence[Op]) -> list[Value]:
@@ -247,7 +254,7 @@ def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> s
         + (" with this node" if node else "")
     )
     lines += [f"  {key}: {count}" for key, count in sorted(counts.items())]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _lines(op: Op) -> list[str]:
@@ -280,13 +287,13 @@ def _bounds(shown: Shown) -> Iterable[str]:
 def _dot(shown: Sequence[Shown], *, before: bool) -> str:
     lines = ["digraph linalg {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
     for number, each in enumerate(shown):
-        lines.append(f"  subgraph cluster_{number} {{ label={_quoted([each.name])};")
+        lines.append(f"  subgraph cluster_{number} {{ label={quoting.dot_string(each.name)};")
         ops = each.block(before=before).ops
         names = {op: f"g{number}_{place}" for place, op in enumerate(ops)}
         made = {value: op for op in ops for value in op.results}
         for op in ops:
             maps = [map_.body() for map_ in op.maps] if isinstance(op, Generic) else [op.name]
-            lines.append(f"    {names[op]} [label={_quoted([_note(op), *maps])}];")
+            lines.append(f"    {names[op]} [label={quoting.dot_string(_note(op), *maps)}];")
         for op in ops:
             lines += [
                 f"    {names[made[value]]} -> {names[op]};"
@@ -295,10 +302,6 @@ def _dot(shown: Sequence[Shown], *, before: bool) -> str:
             ]
         lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _quoted(lines: Iterable[str]) -> str:
-    return json.dumps("\n".join(lines), ensure_ascii=False)
 
 
 def _no_group(node: str, plans: Sequence[Plan]) -> str:

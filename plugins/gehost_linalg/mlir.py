@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gehost import printable, quoting
 from gehost_linalg.affine import (
     AffineMap,
     Binary,
@@ -141,7 +142,7 @@ class _Printer:
         )
         for op in function.ops:
             notes = [line for note in function.notes.get(op, ()) for line in note.splitlines()]
-            self._lines += [f"  // {line}" for line in notes]
+            self._lines += [f"  // {printable(line)}" for line in notes]
             if isinstance(op, Generic):
                 self._generic(op)
             else:
@@ -352,7 +353,8 @@ class _Printer:
             equals = f"{results} = " if results else ""
             attribute = f" {op.attribute}" if op.attribute else ""
             self._lines.append(
-                f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})'
+                f"  {equals}{quoting.mlir_string(op.name)}({', '.join(operands)}){attribute}"
+                f" : ({given}) -> ({made})"
             )
 
     def _split_sizes(self, op: Opaque) -> Iterator[str]:
@@ -737,7 +739,11 @@ class _Parser(Scanner):
         results = [f"{names[0]}#{index}" for index in range(count)] if count > 1 else names
         at = self.skip()
         quoted = self.match(_STRING)
-        name = quoted.strip('"') if quoted is not None else self.take(_OPERATION, "an operation")
+        name = (
+            self.take(_OPERATION, "an operation")
+            if quoted is None
+            else quoting.text_of_mlir(quoted)
+        )
         if quoted is not None:
             made = self._in_generic_form(name, results)
         elif name == "arith.constant":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gehost import ModelError, NumbersDifferError, OutputError, UsageError
+from gehost import ModelError, NumbersDifferError, OutputError, UsageError, print_line, print_text
 
 if TYPE_CHECKING:
     from gehost_sharding.hardware import Hardware
@@ -92,20 +92,20 @@ def propagate(
         check_mesh(graph, mesh)
     propagation = Propagation(graph, mesh, _table(vendors), keep_partial=keep_partial)
     if propagation.strategies.unknown:
-        click.echo(f"operators without a rule, replicated: {_counts(propagation)}")
+        print_line(f"operators without a rule, replicated: {_counts(propagation)}")
     if graph_path is not None:
         from gehost_sharding.drawing import write_strategy_graph
 
         drawn = strategy_graph(graph, mesh, propagation.strategies)
         write_strategy_graph(drawn, graph, graph_path)
-        click.echo(
+        print_line(
             f"wrote {graph_path}: {drawn.number_of_nodes()} nodes, {drawn.number_of_edges()} edges"
         )
         if not pins and not all_:
             return
     started = time.perf_counter()
     solutions = propagation.solutions([Pin.parse(text, graph, mesh) for text in pins])
-    click.echo(f"{mesh}: {propagation.estimate}")
+    print_line(f"{mesh}: {propagation.estimate}")
     count = 0
     for solution in solutions:
         count += 1
@@ -113,10 +113,10 @@ def propagate(
         for name, sharding in solution.inputs.items():
             by_sharding.setdefault(describe(mesh, sharding), []).append(name)
         parts = [f"{text}: {', '.join(names)}" for text, names in by_sharding.items()]
-        click.echo(f"solution {count}: {'; '.join(parts)}")
+        print_line(f"solution {count}: {'; '.join(parts)}")
     seconds = time.perf_counter() - started
-    click.echo(f"{propagation.searches} searches, {seconds:.3f} s")
-    click.echo(f"{count} solution{'' if count == 1 else 's'}")
+    print_line(f"{propagation.searches} searches, {seconds:.3f} s")
+    print_line(f"{count} solution{'' if count == 1 else 's'}")
 
 
 def _counts(propagation: Any) -> str:
@@ -187,9 +187,9 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
     annotated = annotate(found.assignment)
     Model(annotated, path=model).save(output)
     for line in report.lines(found, verbose=given["verbose"]):
-        click.echo(line)
+        print_line(line)
     if annotated.ir_version != graph.proto.ir_version:
-        click.echo(f"IR version raised from {graph.proto.ir_version} to {annotated.ir_version}")
+        print_line(f"IR version raised from {graph.proto.ir_version} to {annotated.ir_version}")
     if given["report_path"]:
         data = report.as_dict(found, alpha=alpha, beta=beta)
         _write(given["report_path"], json.dumps(data, indent=1).encode())
@@ -201,7 +201,7 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
         from gehost_sharding.drawing import mesh_dot
 
         _write(given["mesh_dot"], mesh_dot(mesh.graph()).encode())
-    click.echo(f"wrote {output}")
+    print_line(f"wrote {output}")
 
 
 def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, Sequence[Pin]]:
@@ -225,12 +225,12 @@ def check(model: str, vendors: tuple[str, ...]) -> None:
 
     annotated = read_annotations(_read(model, ()), _table(vendors))
     for finding in annotated.findings:
-        click.echo(finding)
+        print_line(finding)
     if annotated.findings:
         raise ModelError(
             f"{_plural(len(annotated.findings), 'finding')}, listed above", where=model
         )
-    click.echo(
+    print_line(
         f"{_plural(len(annotated.graph.operators), 'operator')} annotated on mesh"
         f" {annotated.mesh}: no findings"
     )
@@ -259,7 +259,7 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
         raise ModelError("; ".join(annotated.findings), where=model)
     transfers = write_split(annotated.assignment, output, table=table, dialect=collectives)
     moves = [transfer for transfer in transfers if transfer.move.kind != SLICE]
-    click.echo(
+    print_line(
         f"wrote {_plural(annotated.assignment.mesh.devices, 'rank')} to {output}:"
         f" {_plural(len(moves), 'collective')}, {sum(move.bytes for move in moves)} B per device"
     )
@@ -290,15 +290,15 @@ def run(directory: str, **given: Any) -> None:
     if given["output"]:
         _write_npz(given["output"], result.outputs)
     if given["as_json"]:
-        click.echo(json.dumps(result.ranks, indent=1))
+        print_text(json.dumps(result.ranks, indent=1))
     else:
         predicted = manifest["predicted"]
-        click.echo(
+        print_line(
             f"{_plural(len(result.ranks), 'rank')},"
             f" {_plural(result.ranks[0]['segments'], 'segment')},"
             f" slowest {max(rank['run_seconds'] for rank in result.ranks):.3f} s"
         )
-        click.echo(
+        print_line(
             f"sent per device: predicted {predicted['bytes']} B, counted {result.bytes} B;"
             f" gathering the outputs: {predicted['output_bytes']} B, {result.output_bytes} B"
         )
@@ -370,7 +370,7 @@ def _verify(directory: str, path: str, feeds: dict[str, Any], outputs: dict[str,
             f"{wrong[0].reason or f'|a-b| {wrong[0].max_abs:.3g}'}",
             where=directory,
         )
-    click.echo(f"equal to {path}: {_plural(len(differences), 'output')}, largest |a-b| {worst:.3g}")
+    print_line(f"equal to {path}: {_plural(len(differences), 'output')}, largest |a-b| {worst:.3g}")
 
 
 # -- shared -----------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from typing import Any
 
 import networkx as nx
 
-from gehost import OutputError, UsageError
+from gehost import OutputError, UsageError, quoting
 from gehost_sharding.model_graph import ModelGraph
+
+dot_string = quoting.dot_string
 
 
 def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str) -> None:
@@ -37,12 +39,12 @@ def strategy_graph_dot(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
     lines = ["graph strategies {"]
     for tensor, dim in drawn.nodes:
         label = f"{tensor} {'replicated' if dim < 0 else dim}"
-        lines.append(f"  {_quoted(_id(tensor, dim))} [label={_quoted(label)}];")
+        lines.append(f"  {dot_string(_id(tensor, dim))} [label={dot_string(label)}];")
     for (a, b), (c, d), data in drawn.edges(data=True):
         label = ", ".join(_strategy(graph, each) for each in data["strategies"])
         lines.append(
-            f"  {_quoted(_id(a, b))} -- {_quoted(_id(c, d))}"
-            f" [label={_quoted(label)}, color={_quoted(_colour(data['strategies'][0][1]))}];"
+            f"  {dot_string(_id(a, b))} -- {dot_string(_id(c, d))}"
+            f" [label={dot_string(label)}, color={dot_string(_colour(data['strategies'][0][1]))}];"
         )
     return "\n".join([*lines, "}", ""])
 
@@ -72,9 +74,9 @@ def cost_graph_dot(drawn: nx.MultiDiGraph[Any]) -> str:
     lines = ["digraph costs {"]
     for number, data in drawn.nodes(data=True):
         label = f"{data['label']} ({data['states']} states)"
-        lines.append(f"  {number} [label={_quoted(label)}];")
+        lines.append(f"  {number} [label={dot_string(label)}];")
     for source, target, data in drawn.edges(data=True):
-        lines.append(f"  {source} -> {target} [label={_quoted(data['tensor'])}];")
+        lines.append(f"  {source} -> {target} [label={dot_string(data['tensor'])}];")
     return "\n".join([*lines, "}", ""])
 
 
@@ -83,12 +85,12 @@ def mesh_dot(drawn: nx.Graph[Any]) -> str:
     lines = ["graph mesh {"]
     for device, data in drawn.nodes(data=True):
         label = f"{device} {data['coordinates']}"
-        lines.append(f"  {device} [label={_quoted(label)}];")
+        lines.append(f"  {device} [label={dot_string(label)}];")
     number: dict[str, int] = {}
     for device, other, data in drawn.edges(data=True):
         axis = data["axis"]
-        colour = _quoted(_colour(number.setdefault(axis, len(number))))
-        lines.append(f"  {device} -- {other} [label={_quoted(axis)}, color={colour}];")
+        colour = dot_string(_colour(number.setdefault(axis, len(number))))
+        lines.append(f"  {device} -- {other} [label={dot_string(axis)}, color={colour}];")
     return "\n".join([*lines, "}", ""])
 
 
@@ -102,10 +104,6 @@ def _strategies(edge: dict[str, Any]) -> list[tuple[int, int]]:
 
 def _strategy(graph: ModelGraph, strategy: tuple[int, int]) -> str:
     return f"{graph.operators[strategy[0]].label}/{strategy[1]}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _colour(strategy: int) -> str:

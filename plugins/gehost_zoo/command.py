@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gehost import UsageError
+from gehost import UsageError, print_line, print_notes, print_text
 
 if TYPE_CHECKING:
     from gehost_zoo.engine import Engine, Limits
@@ -69,7 +69,7 @@ def _budget(_context: click.Context, _option: click.Parameter, text: str) -> flo
 
 
 def _note(line: str) -> None:
-    click.echo(f"gehost: {line}", err=True)
+    print_notes([line])
 
 
 def _command(
@@ -184,8 +184,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         )
 
     host = Host(options)  # reports faults of the vendors once, before anything runs
-    for note in host.notes:
-        click.echo(f"gehost: {note}", err=True)
+    print_notes(host.notes)
     importers = host.importers
     zoo = find_models(
         models,
@@ -273,9 +272,9 @@ def _show(
         path, against = own["report"], own["against"]
         write_page(path, render(path, output, records, invalid, comparison, against))
     for line in summary_lines(records, invalid, comparison):
-        click.echo(line)
+        print_text(line)
     if own["report"]:
-        click.echo(f"wrote {own['report']}")
+        print_line(f"wrote {own['report']}")
 
 
 def tune_command(compile_: click.Command) -> click.Command:
@@ -354,6 +353,6 @@ def _tune(models: tuple[str, ...], output: str, threads: int, budget: float, **g
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=output) from error
         for choice in choices:
-            click.echo(choice.line)
-        click.echo(f"{output}: {sum(c.on for c in choices)} of {len(choices)} kinds on")
+            print_line(choice.line)
+        print_line(f"{output}: {sum(c.on for c in choices)} of {len(choices)} kinds on")
     return code or (2 if zoo.invalid else 0)

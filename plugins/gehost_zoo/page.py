@@ -19,7 +19,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gehost import OutputError
+from gehost import OutputError, printable
 from gehost import __version__ as gehost_version
 from gehost_zoo.summary import Comparison, failures, summarize_passes
 from gehost_zoo.work import Record
@@ -149,6 +149,6 @@ def _plural(number: int, noun: str, nouns: str = "") -> str:
 
 def _shown(value: Any) -> Any:
     """Texts without control or formatting characters."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+    if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
+    return "\n".join(map(printable, value.split("\n")))

@@ -8,8 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import click
-
+from gehost import print_line, printable
 from gehost_zoo.work import Record
 
 _EVERY = 10.0
@@ -64,11 +63,11 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Write a line on standard error, above the bar."""
-        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in f"gehost: {text}")
+        shown = printable(f"gehost: {text}")
         if self._bar is not None:
             self._bar.console.print(shown, markup=False, highlight=False, soft_wrap=True)
         else:
-            click.echo(shown, err=True)
+            print_line(shown, err=True)
 
     def _estimate(self) -> str:
         left = self._left - self._done

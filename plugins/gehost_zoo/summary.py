@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
 
+from gehost import printable
 from gehost_zoo.work import Record
 
 _MOST_LISTED = 20
@@ -163,7 +164,7 @@ def summary_lines(
     """The end of a run in a few lines."""
     failed = failures(records)
     lines = [
-        f"{_shown(record['status'], record['model'])}\n  {record['replay']}"
+        f"{_shown(record['status'], record['model'])}\n  {printable(record['replay'])}"
         for record in failed[:_MOST_LISTED]
     ]
     if len(failed) > _MOST_LISTED:
@@ -201,4 +202,4 @@ def _comparison_lines(found: Comparison) -> list[str]:
 
 
 def _shown(what: str, name: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in f"{what}: {name}")
+    return printable(f"{what}: {name}")

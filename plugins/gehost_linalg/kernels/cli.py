@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gehost import UsageError
+from gehost import UsageError, print_line
 
 
 @click.command("kernels")
@@ -61,7 +61,8 @@ def command(
     if check:
         if library is None or any((output, cc, emit_c, measure, original, switch_file)):
             raise UsageError("gehost kernels --check wants MODEL and LIBRARY, and no other option")
-        click.echo("\n".join(check_lines(model, library)))
+        for line in check_lines(model, library):
+            print_line(line)
         return
     if output is None or library is not None:
         raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
@@ -77,4 +78,5 @@ def command(
         original=original,
         switch_file=switch_file,
     )
-    click.echo("\n".join(summary(found, output)))
+    for line in summary(found, output):
+        print_line(line)
