@@ -267,7 +267,9 @@ def _from_dimensions(node: Node, version: int) -> Array | None:
     if not all(-len(dimensions) <= position < len(dimensions) for position in positions):
         return None
     found = _vector([dimensions[position] for position in positions])
-    return None if found is None else found.reshape(wanted.shape)
+    if found is None or (0 in found and _vector(dimensions) is None):
+        return None  # beside a constant 0, ONNX Runtime puts -1 for the size that stays computed
+    return found.reshape(wanted.shape)
 
 
 def _dimensions(shape: Node, version: int) -> Sequence[Dim] | None:
