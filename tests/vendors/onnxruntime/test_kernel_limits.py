@@ -186,6 +186,19 @@ def test_a_kernel_that_refuses_empty_tensors_is_used_for_fixed_sizes(
     assert_as_before(given, made, run, masked_feeds(2, 3, 3))
 
 
+@pytest.mark.parametrize("empty", [("batch", {"B": 0, "S": 3}), ("length", {"S": 0})])
+@pytest.mark.parametrize("scores", ["given", "apart"])
+def test_attention_of_nothing_stays(
+    plain: Host, scores: str, empty: tuple[str, dict[str, int]]
+) -> None:
+    reason, sizes = empty
+    apart_form = apart(4, "", "q, k, v")
+    given = fixed(apart_form if scores == "apart" else model(FORMS["no scale"]), **sizes)
+    made, report = plain.run(given)
+    assert kernels(made) == {"Softmax": 1}
+    assert reasons(report, "OrtAttentionPass") == [reason]
+
+
 @pytest.mark.parametrize("empty", [("batch", "B"), ("rows", "S"), ("length", "T")])
 def test_a_size_of_0_is_refused_whatever_is_assumed(host: Host, empty: tuple[str, str]) -> None:
     reason, name = empty

@@ -417,6 +417,10 @@ class _Finder:
             )
         if not same(columns, v_dims[2]):
             raise NoMatch(f"length: {columns} of k, {v_dims[2]} of v: not proven equal")
+        if batch == 0:
+            raise NoMatch("batch: it is 0")
+        if 0 in (rows, columns):  # the runtime drops an Expand of a mask to 0 rows
+            raise NoMatch(f"length: {rows} of q, {columns} of k")
         return batch, heads, rows, columns
 
     def _check_mask(self, mask: Value | None, reader: Node | None, wanted: Sizes4) -> None:

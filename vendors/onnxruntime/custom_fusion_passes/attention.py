@@ -158,9 +158,9 @@ class OrtAttentionPass(FusionBasePass):
     the product and Softmax, as a scale that is no constant scalar; ``scale``: not positive;
     ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a tail of that, where a mask of one
     row is expanded, or of each head where a guard makes rows 0; ``shared``: probabilities or others
-    are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal; ``layout``:
-    heads of k third, and those of v second; ``dtype``: not float32; ``graph``: in a body of If,
-    Loop or Scan.
+    are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal, or 0;
+    ``layout``: heads of k third, and those of v second; ``dtype``: not float32; ``graph``: in a
+    body of If, Loop or Scan.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
