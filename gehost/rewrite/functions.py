@@ -21,7 +21,7 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType, ValueType
 from gehost.ops import OpDef, OpRegistry
-from gehost.rewrite.lower import Operand, Refused, lower_node
+from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
 from gehost.rewrite.shape_proof import NodeState
 from gehost.spelling import counted
 
@@ -267,6 +267,9 @@ class _BodyMaker:
                 else array_type(operand)
                 for operand in lowered.inputs
             ]
+            if _keeps_dtype(lowered, read):
+                names[_key(node.outputs[0])], known[_key(node.outputs[0])] = inputs[0], read[0]
+                continue
             present = [operand is not None for operand in lowered.inputs]
             op = self.op(lowered.op, read, present, lowered.attributes) or lowered.op
             domains.setdefault(split_op(op)[0])
@@ -296,6 +299,19 @@ class _BodyMaker:
             raise Refused(
                 f"types: the body of an operator does not take these inputs: {error}"
             ) from error
+
+
+def _keeps_dtype(node: LoweredNode, types: Sequence[ValueType | None]) -> bool:
+    """Whether a node is a cast that changes nothing.
+
+    ONNX Runtime 1.20 to 1.27 does not load one of float16 without optimizations: it makes the operand
+    float32, for a kernel that it lacks, and then the result.
+    """
+    if node.op not in ("Cast", "CastLike"):
+        return False
+    dtypes = [known.dtype if isinstance(known, TensorType) else None for known in types]
+    to = node.attributes["to"] if node.op == "Cast" else dtypes[1]
+    return dtypes[0] is not None and dtypes[0] == to
 
 
 def _call_key(

@@ -240,6 +240,16 @@ def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_body_has_no_cast_that_changes_nothing(
+    fuses: Callable[..., onnx.ModelProto], dtype: str
+) -> None:
+    """ONNX Runtime 1.20 to 1.27 does not load one of float16 in a body without optimizations."""
+    result = fuses(decomposed(17, dtype=dtype), PASS, CUSTOM)
+    (body,) = result.functions
+    assert not {node.op_type for node in body.node} & {"Cast", "CastLike"}
+
+
 @pytest.mark.parametrize(
     ("opset", "casts", "stash_type"),
     [
