@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, ops, quoting, tune, verify
+    from gehost import es, expressions, kernels, ops, quoting, tune, verify
     from gehost.cli.output import print_json, print_line, print_notes, print_text
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
@@ -123,6 +123,7 @@ _HOMES = {
     "GNode": ("ir.graph", "Node"),
     "es": ("es", None),
     "expressions": ("expressions", None),
+    "kernels": ("kernels", None),
     "ops": ("ops", None),
     "quoting": ("quoting", None),
     "shapes": ("ir.shapes", None),
@@ -196,6 +197,7 @@ __all__ = [
     "from_environment",
     "hookimpl",
     "infer_model",
+    "kernels",
     "one_line",
     "ops",
     "print_json",

@@ -50,6 +50,10 @@ class HostOptions:
     """Properties of the model that passes cannot prove and that the caller answers for, by name;
     the compiled model's metadata has them as ``gehost.assumed``.
     """
+    target: str = ""
+    """What the file is for, as ``PROVIDER`` or ``PROVIDER:VERSION`` of the runtime (``cuda``,
+    ``cpu:1.24``): passes use kernels that it has. "": the CPU.
+    """
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 from gehost.errors import UsageError, VendorError, described
@@ -56,6 +57,14 @@ def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
             f"the entry point {entries[text].value} is no path of a vendor: {described(error)}",
             where=text,
         ) from error
+
+
+def shipped_files(name: str) -> list[Path]:
+    """Return the files of a name that packages with vendors hold beside them."""
+    modules = sorted({entry.module for entry in entry_points(group=GROUP)})
+    specs = [find_spec(module) for module in modules]
+    folders = [Path(spec.origin).parent for spec in specs if spec is not None and spec.origin]
+    return [folder / name for folder in folders if (folder / name).is_file()]
 
 
 def _spelled(entry: EntryPoint) -> str:

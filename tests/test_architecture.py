@@ -25,7 +25,7 @@ LAYERS = [
     ["quoting", "shipped"],
     ["stages", "status", "options", "settings"],
     ["ir"],
-    ["ops", "expressions"],
+    ["ops", "expressions", "kernels"],
     ["infer"],
     ["es", "opset"],
     ["pattern"],

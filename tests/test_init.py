@@ -42,6 +42,7 @@ AUTHORS = [
         "SubgraphRewriter",
         "TensorDesc",
         "es",
+        "kernels",
         "ops",
         "shapes",
         "hookimpl",

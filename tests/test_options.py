@@ -28,6 +28,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "dims": {},
         "opset": None,
         "assume": (),
+        "target": "",
         "fusion_switch_file": None,
         "cleanup": True,
         "verify": False,

@@ -21,6 +21,7 @@ MODULES = (
     "gehost",
     "gehost.es",
     "gehost.ops",
+    "gehost.kernels",
     "gehost.shapes",
     "gehost.testing",
     "gehost_drr",

@@ -169,6 +169,11 @@ _COMPILE_OPTIONS = (
             "`gehost passes -v` lists them; repeatable."
         ),
     ),
+    click.option(
+        "--target",
+        metavar="PROVIDER[:VERSION]",
+        help="What the file is for, as cpu (default), cuda, cuda:1.24: passes use its kernels.",
+    ),
     click.option("--no-cleanup", is_flag=True, help="Do not run the built-in clean-up."),
     click.option(
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."

@@ -25,6 +25,9 @@ def print_report(report: Report, output: str) -> None:
     print_text(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n\n")
     for problem in report.problems:
         print_line(f"problem: {one_line(problem)}")
+    if report.needs:
+        target = str(report.options.get("target") or "")
+        print_line(f"needs {', '.join(report.needs)}{target and f', target {target}'}")
     if report.verify:
         print_line(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:

@@ -24,6 +24,7 @@ from gehost.infer.again import infer_edited
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
+from gehost.kernels import Target
 from gehost.passes.author_errors import author_errors
 from gehost.passes.base import FusionBasePass, PatternFusionPass
 from gehost.passes.context import (
@@ -171,6 +172,7 @@ class Executor:
                 self._context.options.settings,
                 self._context.options.assume,
             ),
+            target=Target.of(self._context.options.target),
         )
         with running(context):
             with author_errors(context, "__init__"):

@@ -46,6 +46,7 @@ from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
+from gehost.kernels import Target, older_note, runtimes
 from gehost.ops import OpRegistry, declares_operators
 from gehost.opset import raise_opset
 from gehost.options import HostOptions
@@ -256,6 +257,7 @@ class Host:
         check_assumptions(
             self.options.assume, [option for spec in self.passes for option in spec.options]
         )
+        Target.of(self.options.target)
         self._feeds: list[dict[str, Any]] | None = None
         if self.options.feeds is not None:
             from gehost.verify import load_feeds
@@ -548,6 +550,25 @@ class Host:
                 self._compile(model, report, used)
             yield model
 
+    def _name_runtimes(self, model: Model, report: Report) -> None:
+        """Put the runtimes that the file needs, and its target, in its metadata and the report."""
+        target = Target.of(self.options.target)
+        older = older_note(target)
+        if older:
+            report.notes.append(older)
+        found = {
+            (node.op, dtype, node.metadata["gehost.provided_by"])
+            for graph in model.graphs
+            for node in graph.nodes
+            if "gehost.provided_by" in node.metadata
+            for dtype in (node.inputs[0].dtype if node.inputs and node.inputs[0] else None,)
+        }
+        report.needs = runtimes(found, target)
+        if report.needs:
+            model.set_metadata("gehost.needs", ", ".join(report.needs))
+            if self.options.target:
+                model.set_metadata("gehost.target", self.options.target)
+
     def _difference(
         self, original: Callable[[], onnx.ModelProto | Runner], compiled: Model, report: Report
     ) -> str:
@@ -613,6 +634,7 @@ class Host:
             _final_check(model, report)
         if self.options.assume:
             model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))
+        self._name_runtimes(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.notify("gehost_compile_finished", context=context)

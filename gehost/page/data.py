@@ -32,6 +32,8 @@ class ReportData:
     """
     warnings: list[str] = field(default_factory=list[str])
     """About the input: inconsistent types, which ``onnx.checker`` with full checks refuses."""
+    needs: list[str] = field(default_factory=list[str])
+    """Runtimes that have the kernels of the compiled model, as ``onnxruntime>=1.21.1``."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])

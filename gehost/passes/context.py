@@ -15,6 +15,7 @@ from gehost.infer import Inferrer
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.kernels import NO_TARGET, Target
 from gehost.ops import OpRegistry
 from gehost.pattern.match import MatchResult
 from gehost.pattern.source import SourcePattern
@@ -121,6 +122,7 @@ class CustomPassContext:
         observer: RewriteObserver | None = None,
         before_author_code: Callable[[], None] = lambda: None,
         options: Mapping[str, Any] = NO_OPTIONS,
+        target: Target = NO_TARGET,
     ) -> None:
         self.model = model
         self.registry = registry
@@ -138,6 +140,8 @@ class CustomPassContext:
         """Called before a match is looked for, at the latest."""
         self.options = options
         """The pass's options by name, each of its declared type."""
+        self.target = target
+        """What the compiled file is for: ``find`` of ``gehost.kernels`` has its kernels."""
         self.matched: MatchResult | Node | None = None
         """The match or node for which ``MeetRequirements`` or ``Replacement`` runs."""
         self._made: list[Node] = []

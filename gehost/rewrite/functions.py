@@ -304,8 +304,8 @@ class _BodyMaker:
 def _keeps_dtype(node: LoweredNode, types: Sequence[ValueType | None]) -> bool:
     """Whether a node is a cast that changes nothing.
 
-    ONNX Runtime 1.20 to 1.27 does not load one of float16 without optimizations: it makes the operand
-    float32, for a kernel that it lacks, and then the result.
+    ONNX Runtime 1.20 to 1.27 does not load one of float16 without optimizations: it makes the
+    operand float32, for a kernel that it lacks, and then the result.
     """
     if node.op not in ("Cast", "CastLike"):
         return False

@@ -1,0 +1,214 @@
+"""Kernels of runtimes: which operators run where, in which types, within which limits.
+
+Packages that ship vendors may hold a table, ``kernels.toml``; ``find`` reads all of them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from gehost.errors import UsageError, VendorError
+from gehost.ir.types import DataType
+from gehost.shipped import shipped_files
+from gehost.spelling import hint
+
+__all__ = ["Kernel", "Target", "find", "kernels"]
+
+_TABLE = "kernels.toml"
+_TARGET = re.compile(r"(?P<provider>[a-z]\w*)(:(?P<version>\d+(\.\d+)*))?")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of one operator in one provider of a runtime, from one release on."""
+
+    operator: str
+    """``domain::Type``, or ``Type`` for ONNX's own."""
+    runtime: str
+    provider: str
+    since: str
+    """The first release, until that of the next row."""
+    types: Mapping[str, str]
+    """By numpy's name of the type: ``own``, ``casts`` (computed in float32) or ``parts`` (the
+    runtime runs the operator's function body). Other types do not load.
+    """
+    inside: str = ""
+    """The type in which it computes, "" if that is not known."""
+    source: str = ""
+    """``measured`` or ``read``."""
+    note: str = ""
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Sizes and forms of inputs that it takes, by what they limit."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a compiled file is for: a provider, and perhaps a release of its runtime."""
+
+    provider: str = ""
+    """"" where none is named: the CPU."""
+    version: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Target:
+        """Read ``PROVIDER`` or ``PROVIDER:VERSION``; "" names none.
+
+        Raises:
+            UsageError: it is spelled otherwise, or no table has the provider.
+        """
+        if not text:
+            return cls()
+        parts = _TARGET.fullmatch(text)
+        providers = {kernel.provider for kernel in kernels()}
+        if parts is None:
+            raise UsageError(f'target "{text}": wanted PROVIDER or PROVIDER:VERSION, as cuda:1.24')
+        if parts["provider"] not in providers:
+            listed = f"; there are {', '.join(sorted(providers))}"
+            listed = hint(parts["provider"], providers) or listed
+            raise UsageError(f'target "{text}": no table of kernels has this provider{listed}')
+        return cls(parts["provider"], parts["version"] or "")
+
+    def kernel(self, operator: str, dtype: DataType | None, runtime: str) -> Kernel | None:
+        """Return the kernel of an operator for a type, None where the target has none.
+
+        Where no target is named, it is the CPU's; but cuda's for types that the CPU does not even
+        multiply (bfloat16), since no file with them runs there.
+        """
+        if self.provider:
+            return find(
+                operator, dtype, runtime=runtime, provider=self.provider, version=self.version
+            )
+        multiplies = find("MatMul", dtype, runtime=runtime, provider="cpu") is not None
+        return find(operator, dtype, runtime=runtime, provider="cpu" if multiplies else "cuda")
+
+    def why_not(self, operator: str, dtype: DataType | None, runtime: str) -> str:
+        """Return why the target has no kernel of an operator for a type, or ""."""
+        if self.kernel(operator, dtype, runtime) is not None:
+            return ""
+        name = type_name(dtype) if dtype else "an unknown type"
+        others = sorted(
+            {
+                row.provider
+                for row in kernels()
+                if (row.operator, row.runtime) == (operator, runtime)
+                and dtype
+                and find(operator, dtype, runtime=runtime, provider=row.provider)
+            }
+        )
+        release = f" {self.version}" if self.version else ""
+        elsewhere = f"; --target {' or '.join(others)} has one" if others else ""
+        return (
+            f"kernel: {runtime}{release} has none of {operator} for {name} on "
+            f"{self.provider or 'cpu'}{elsewhere}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.provider or 'cpu'}{self.version and f':{self.version}'}"
+
+
+NO_TARGET = Target()
+
+
+def find(
+    operator: str, dtype: DataType | None, *, runtime: str, provider: str, version: str = ""
+) -> Kernel | None:
+    """Return the kernel of an operator for a type; None where none loads.
+
+    Args:
+        operator: ``domain::Type``, or ``Type`` for ONNX's own.
+        dtype: of the tensors that it computes with.
+        runtime: its name.
+        provider: as the table spells it: ``cpu``, ``cuda``.
+        version: of the runtime; "": the newest in the table. One that the table lacks has the
+            kernels of the nearest older one.
+    """
+    rows = [
+        kernel
+        for kernel in kernels()
+        if (kernel.operator, kernel.runtime, kernel.provider) == (operator, runtime, provider)
+        and (not version or release(kernel.since) <= release(version))
+    ]
+    last = max(rows, key=lambda kernel: release(kernel.since), default=None)
+    if last is None or not dtype or type_name(dtype) not in last.types:
+        return None
+    return last
+
+
+def first_release(kernel: Kernel, dtype: DataType) -> str:
+    """Return the first release that has a kernel's operator, in its provider, for a type."""
+    rows = [
+        row
+        for row in kernels()
+        if (row.operator, row.runtime, row.provider)
+        == (kernel.operator, kernel.runtime, kernel.provider)
+        and type_name(dtype) in row.types
+    ]
+    return min((row.since for row in rows), key=release)
+
+
+def runtimes(found: Iterable[tuple[str, DataType | None, str]], target: Target) -> list[str]:
+    """Return the runtimes that operators need, each with its oldest release.
+
+    Args:
+        found: operators with their type, and the runtime that provides them (``provided_by``).
+        target: of the compile.
+    """
+    oldest: dict[str, str] = {}
+    others: set[str] = set()
+    for operator, dtype, provided in found:
+        runtime, exact, since = provided.partition(">=")
+        if not exact or not since.replace(".", "").isdecimal():
+            others.add(provided)
+            continue
+        kernel = replace(target, version="").kernel(operator, dtype, runtime)
+        if kernel is not None and dtype is not None:
+            since = max(since, first_release(kernel, dtype), key=release)
+        oldest[runtime] = max(oldest.get(runtime, since), since, key=release)
+    return [*(f"{runtime}>={since}" for runtime, since in sorted(oldest.items())), *sorted(others)]
+
+
+def older_note(target: Target) -> str:
+    """Return a line where a target's release is newer than all of a table, or ""."""
+    newest = [
+        f"{runtime} {version}"
+        for runtime, version in sorted(_tables()[1].items())
+        if target.version and release(target.version) > release(version)
+    ]
+    if not newest:
+        return ""
+    return f"target {target}: the table of kernels ends at {' and '.join(newest)}, which it takes"
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Return the rows of all tables."""
+    return _tables()[0]
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return a version's numbers, for comparisons."""
+    return tuple(map(int, version.split(".")))
+
+
+def type_name(dtype: DataType) -> str:
+    """Return numpy's name of a type, as the tables spell it."""
+    return dtype.numpy.name
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[tuple[Kernel, ...], dict[str, str]]:
+    """Return the rows of all tables, and the last release that each runtime was checked with."""
+    rows: list[Kernel] = []
+    newest: dict[str, str] = {}
+    for path in shipped_files(_TABLE):
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            rows.extend(Kernel(**row) for row in table["kernel"])
+            newest |= table["newest"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise VendorError(f"no table of kernels: {error}", where=path) from error
+    return tuple(rows), newest
