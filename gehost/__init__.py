@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         SUCCESS,
         Status,
     )
-    from gehost.tune.sessions import runtime_options
+    from gehost.tune.sessions import runtime_options, runtime_providers
 
 __version__ = "0.1.0"
 
@@ -115,7 +115,7 @@ _MODULES = {
     "settings": ("PassOption",),
     "shipped": ("shipped_directory",),
     "stages": ("CustomPassStage",),
-    "tune.sessions": ("runtime_options",),
+    "tune.sessions": ("runtime_options", "runtime_providers"),
     "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),
 }
 _HOMES = {
@@ -208,6 +208,7 @@ __all__ = [
     "quoting",
     "read_model",
     "runtime_options",
+    "runtime_providers",
     "shapes",
     "shipped_directory",
     "tune",

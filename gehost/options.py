@@ -64,6 +64,12 @@ class HostOptions:
     """Also verify on inputs with NaN, infinities, denormals and others."""
     ort_libraries: Sequence[str | os.PathLike[str]] = ()
     """Shared libraries of custom operators that ONNX Runtime needs for ``verify``."""
+    rtol: float | None = None
+    """Relative tolerance of ``verify``, in place of its rules."""
+    atol: float | None = None
+    """Absolute tolerance, likewise."""
+    provider: str = "cpu"
+    """Where ``verify`` also runs both models: an execution provider of ONNX Runtime."""
     keep_going: bool = False
     """Skip a vendor file that cannot be loaded, undo a pass that fails; both are reported."""
     rewrite_limit: int | None = None
@@ -98,9 +104,15 @@ class HostOptions:
         )
         if self.feeds is not None and not self.verify:
             raise UsageError(f"feeds {os.fspath(self.feeds)}: only used by verify; turn verify on")
-        if not self.verify and (self.special_values or self.ort_libraries):
-            name = "special values" if self.special_values else "libraries of operators"
-            raise UsageError(f"{name} are only used by verify; turn verify on")
+        only_verify = {
+            "special values are": self.special_values,
+            "libraries of operators are": self.ort_libraries,
+            "tolerances are": self.rtol is not None or self.atol is not None,
+            "a provider is": self.provider != "cpu",
+        }
+        unused = next((name for name, given in only_verify.items() if given), None)
+        if unused is not None and not self.verify:
+            raise UsageError(f"{unused} only used by verify; turn verify on")
         if self.opset is not None and self.opset < 1:
             raise UsageError(f"opset {self.opset}: wanted a number from 1")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
@@ -115,6 +127,9 @@ class HostOptions:
             feeds=None,
             special_values=False,
             ort_libraries=(),
+            rtol=None,
+            atol=None,
+            provider="cpu",
             rewrite_limit=None,
         )
 

@@ -34,6 +34,7 @@ def bisect(
     seed: int,
     feeds: str | None,
     ort_libraries: tuple[str, ...],
+    provider: str,
     *,
     special_values: bool,
     as_json: bool,
@@ -67,6 +68,7 @@ def bisect(
             seed=seed,
             special_values=special_values,
             libraries=ort_libraries,
+            provider=provider,
             on_trial=lambda trial, number, most: progress.update(
                 match_files.trial_line(trial), number, most
             ),

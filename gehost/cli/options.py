@@ -179,7 +179,25 @@ _COMPILE_OPTIONS = (
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."
     ),
 )
+provider_option = click.option(
+    "--provider",
+    default="cpu",
+    show_default=True,
+    metavar="NAME",
+    help="Execution provider of ONNX Runtime that runs the models: cpu, cuda, …",
+)
+_TOLERANCES = (
+    click.option(
+        "--rtol",
+        type=float,
+        callback=_tolerance,
+        help="Relative tolerance, in place of the original's own error.",
+    ),
+    click.option("--atol", type=float, callback=_tolerance, help="Absolute tolerance, likewise."),
+)
 _NUMBER_OPTIONS = (
+    *_TOLERANCES,
+    provider_option,
     click.option(
         "--ort-library",
         "ort_libraries",
@@ -196,12 +214,6 @@ _NUMBER_OPTIONS = (
 )
 _COMPARE_OPTIONS = (
     click.option(
-        "--rtol", type=float, callback=_tolerance, help="Relative tolerance; default: by dtype."
-    ),
-    click.option(
-        "--atol", type=float, callback=_tolerance, help="Absolute tolerance; default: by dtype."
-    ),
-    click.option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."
     ),
     click.option(
@@ -217,6 +229,11 @@ _COMPARE_OPTIONS = (
 def compile_options(command: _Command) -> _Command:
     """Add the options of every command that compiles."""
     return _with(_COMPILE_OPTIONS, command)
+
+
+def tolerances(command: _Command) -> _Command:
+    """Add ``--rtol`` and ``--atol``."""
+    return _with(_TOLERANCES, command)
 
 
 def number_options(command: _Command) -> _Command:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gehost.cli.options import compile_options, options_of
+from gehost.cli.options import compile_options, options_of, provider_option, tolerances
 from gehost.cli.output import print_line, print_notes, writing_output
 from gehost.errors import OutputError, UsageError, one_line
 
@@ -27,6 +27,8 @@ from gehost.errors import OutputError, UsageError, one_line
     metavar="FILE",
     help="Shared library of custom operators for ONNX Runtime; repeatable.",
 )
+@tolerances
+@provider_option
 @click.option(
     "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads per operator."
 )
@@ -37,7 +39,15 @@ from gehost.errors import OutputError, UsageError, one_line
     help="Time for loading, compiling and all comparisons, as 90s or 2m.",
 )
 def tune(
-    model: str, output: str, feeds: str | None, threads: int, budget: str, **given: Any
+    model: str,
+    output: str,
+    feeds: str | None,
+    threads: int,
+    provider: str,
+    rtol: float | None,
+    atol: float | None,
+    budget: str,
+    **given: Any,
 ) -> None:
     """Measure on this machine which kinds of fusion make MODEL faster.
 
@@ -66,6 +76,9 @@ def tune(
             feeds=feeds,
             libraries=libraries,
             threads=threads,
+            provider=provider,
+            rtol=rtol,
+            atol=atol,
             budget=seconds,
             progress=lambda line: print_notes([line]),
         )

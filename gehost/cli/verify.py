@@ -30,6 +30,7 @@ def verify(
     feeds: str | None,
     ort_libraries: tuple[str, ...],
     engine: str | None,
+    provider: str,
     *,
     special_values: bool,
     as_json: bool,
@@ -57,6 +58,7 @@ def verify(
             atol=atol,
             special_values=special_values,
             engine=engine,
+            provider=provider,
         )
     count = len(baseline.runs)
     with progress.showing(count, f"running {b}"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 import onnx.inliner
@@ -11,8 +11,8 @@ from gehost.ir.node import op_name
 from gehost.ir.schemas import schema_at
 
 
-def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its functions inlined.
+def inline_functions(model: onnx.ModelProto, *, keep: Collection[str] = ()) -> onnx.ModelProto:
+    """Return the model with its functions inlined, except those of the domains ``keep``.
 
     A function of another opset stays if an operator in it has another form at the model's.
     """
@@ -26,7 +26,10 @@ def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
             if _differs(function, opsets) and _is_the_same_at(opsets, function):
                 for entry in function.opset_import:
                     entry.version = opsets.get(entry.domain, entry.version)
-    return onnx.inliner.inline_local_functions(stated)
+    if not keep:
+        return onnx.inliner.inline_local_functions(stated)
+    chosen = [(each.domain, each.name) for each in model.functions if each.domain not in keep]
+    return onnx.inliner.inline_selected_functions(stated, chosen)
 
 
 def _differs(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
-from gehost.ir.graph import Graph, Node
+from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.kernels import NO_TARGET, Target
@@ -22,6 +22,7 @@ from gehost.pattern.source import SourcePattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.replace import Replaced, replace_region
+from gehost.rewrite.rounding import note_constant, note_weight
 from gehost.rewrite.session import RewriteSession
 from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
@@ -228,6 +229,17 @@ class CustomPassContext:
         if observer is not None:
             observer.after_rewrite(Rewrite(number, self.record, region, replaced.nodes))
         return replaced
+
+    def replaces_constant(self, value: Value, exact: float) -> None:
+        """Note that a rewrite put ``exact`` in place of a constant that its type had rounded.
+
+        ``gehost verify`` then judges the numbers as equal within rounding.
+        """
+        note_constant(self.model, value, exact)
+
+    def folds_weight(self, value: Value) -> None:
+        """Note that a rewrite computed new weights from ``value``, rounded to its type."""
+        note_weight(self.model, value)
 
     # Any: the types are checked below, with errors of ours; mypyc would check a declared type first
     def refuse(self, node: Node | Any, reason: str | Any) -> None:

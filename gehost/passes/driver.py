@@ -427,10 +427,16 @@ def _offer(
             return None
         region, replacement = region_of(matched, as_graph(returned))
         try:
-            return context.rewrite(region, replacement, shape_proven=owner.shape_proven)
+            replaced = context.rewrite(region, replacement, shape_proven=owner.shape_proven)
         except Refused as refused:
             context.refuse(node, str(refused))
             return None
+        if isinstance(matched, MatchResult):
+            for value, exact in matched.constants:
+                context.replaces_constant(value, exact)
+            for value in matched.folded_weights:
+                context.folds_weight(value)
+        return replaced
     except BaseException as error:
         blamed = blamed_on(context, method, node, error)
         if blamed is error:

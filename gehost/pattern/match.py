@@ -33,6 +33,10 @@ class MatchResult:
         self._source = binding.source
         self._pattern = pattern
         self._nodes: list[Node] | None = None
+        self.constants: list[tuple[Value, float]] = []
+        """Constants that the replacement has exact; see ``replaces_constant``."""
+        self.folded_weights: list[Value] = []
+        """Tensors of which the replacement has folded weights; see ``folds_weight``."""
         self.attributes = binding.attributes
         """Values of the pattern's attribute variables."""
 
@@ -187,6 +191,17 @@ class MatchResult:
         if not isinstance(reason, str):
             raise PassError(f'match.reject wants a reason as text, "key: text", got {reason!r}')
         return Rejection(reason)
+
+    def replaces_constant(self, value: Value, exact: float) -> None:
+        """Note that the replacement has ``exact`` for a constant that its type had rounded.
+
+        ``gehost verify`` then judges the numbers as equal within rounding.
+        """
+        self.constants.append((value, exact))
+
+    def folds_weight(self, value: Value) -> None:
+        """Note that the replacement has new weights computed from ``value``, in its type."""
+        self.folded_weights.append(value)
 
     def region(self) -> Region:
         """Return the matched region, for its replacement."""

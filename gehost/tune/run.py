@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import onnx
 
@@ -36,18 +36,22 @@ from gehost.tune.measure import (
 )
 from gehost.tune.sessions import Runtime, onnxruntime, optimized_bytes, outputs_of
 from gehost.verify import Baseline, compare_outputs, load_feeds, make_feeds
+from gehost.verify.device import CPU, check_provider
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-_SWITCHES: tuple[tuple[str, Callable[[Runtime], Runtime]], ...] = (
+_Switch: TypeAlias = tuple[str, Callable[[Runtime], Runtime]]
+_SWITCHES: tuple[_Switch, ...] = (
     ("without SkipLayerNormFusion", lambda now: now.without("SkipLayerNormFusion")),
     ("level extended", lambda now: replace(now, level="extended")),
 )
 """Switches of the runtime: its optimizers that may cost more than they gain."""
+_CUDA_GRAPH: _Switch = ("CUDA graph", lambda now: replace(now, cuda_graph=True))
 _RTOL, _ATOL = 1e-3, 1e-4
+"""Of a run that the runtime optimizes, beside the rules for the file."""
 _PACKAGES = ("gehost", "onnx", "onnxruntime")
 
 
@@ -116,7 +120,9 @@ class Tuning:
             "versions": here,
             "cpu": cpu,
             "threads": self.threads,
-            "clock": "CPU time of the thread" if self.threads == 1 else "wall time",
+            "clock": "CPU time of the thread"
+            if self.threads == 1 and self.runtime.provider == CPU
+            else "wall time",
             "sizes": self.sizes,
             "dead_zone": round(self.dead_zone, 4),
             "kinds": {trial.name: trial.as_dict() for trial in self.trials},
@@ -154,6 +160,9 @@ def tune(
     feeds: str | os.PathLike[str] | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
     threads: int = 1,
+    provider: str = CPU,
+    rtol: float | None = None,
+    atol: float | None = None,
     budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Tuning:
@@ -167,6 +176,9 @@ def tune(
         feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
         libraries: shared libraries of custom operators.
         threads: of an operator.
+        provider: execution provider of ONNX Runtime that is measured: cpu, cuda, …
+        rtol: relative tolerance of the outputs, in place of the rules of ``gehost.verify``.
+        atol: absolute tolerance, likewise.
         budget: seconds for loading, compiling and all comparisons. Kinds for which no time is left
             are unmeasured and off; ``Tuning.short`` states the budget that measures all.
         progress: called with a line before each comparison.
@@ -181,8 +193,12 @@ def tune(
     options = options or HostOptions()
     path = os.fspath(model)
     with tempfile.TemporaryDirectory(prefix="gehost-tune-") as directory:
-        runtime = Runtime(libraries=tuple(os.path.abspath(library) for library in libraries))
-        return _Tuner(path, options, feeds, runtime, threads, directory, progress).run(budget)
+        if provider != CPU:
+            check_provider(provider)
+        paths = tuple(os.path.abspath(library) for library in libraries)
+        runtime = Runtime(libraries=paths, provider=provider)
+        tuner = _Tuner(path, options, feeds, runtime, threads, directory, progress, (rtol, atol))
+        return tuner.run(budget)
 
 
 class _Tuner:
@@ -195,8 +211,10 @@ class _Tuner:
         threads: int,
         directory: str,
         progress: Callable[[str], None],
+        tolerances: tuple[float | None, float | None],
     ) -> None:
         self._started = time.perf_counter()
+        self._switches = (*_SWITCHES, *([_CUDA_GRAPH] if runtime.provider == "cuda" else []))
         self._model, self._options, self._threads = model, options, threads
         self._directory, self._progress = directory, progress
         host = Host(replace(options, dims={}))
@@ -223,14 +241,21 @@ class _Tuner:
             if options.dims:
                 fix_dims(proto, options.dims)
             self._feeds = make_feeds(proto)
-        baseline = Baseline.of(host.original(model, runtime.libraries), [self._feeds])
-        self._feeds, self._expected = dict(baseline.runs[0][0]), baseline.runs[0][1]
+        rtol, atol = tolerances
+        self._baseline = Baseline.of(
+            host.original(model, runtime.libraries),
+            [self._feeds],
+            rtol=rtol,
+            atol=atol,
+            provider=runtime.provider,
+        )
+        self._feeds, self._expected = self._baseline.runs[0]
         self._files = 0
 
     def run(self, budget: float) -> Tuning:
         sizes = {name: list(array.shape) for name, array in self._feeds.items()}
         found = Tuning(self._model, self._threads, sizes)
-        self._count = len(self._kinds) + len(_SWITCHES) + 2
+        self._count = len(self._kinds) + len(self._switches) + 2
         self._ends, self._left = self._started + budget, self._count
         self._needed = (
             0.0  # seconds of a comparison of the fewest runs that is longer than its share
@@ -286,14 +311,14 @@ class _Tuner:
         """Try the runtime's own switches on the original model."""
         state = self._original
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
-        for name, change in _SWITCHES:
+        for name, change in self._switches:
             self._step(name)
             if self._is_late(len(self._kinds) + 1):
                 found.trials.append(_unmeasured(name, ()))
                 continue
             runtime = change(state.runtime)
             changed = optimized_bytes(state.path, runtime, self._threads, self._directory)
-            if changed == graph:
+            if changed == graph and not runtime.cuda_graph:
                 found.trials.append(Trial(name, "same"))
                 continue
             candidate = _Candidate(state.path, runtime, state.passes)
@@ -351,6 +376,10 @@ class _Tuner:
 
     def _problem(self, candidate: _Candidate) -> str:
         """Return why a candidate fails or its outputs differ, or ""."""
+        if candidate.path != self._original.path:
+            found = self._baseline.against(candidate.path)
+            if not found.equal:
+                return f"numbers {found.summary()}"
         try:
             session = candidate.runtime.session(candidate.path, self._threads)
             outputs = outputs_of(session, self._feeds)
@@ -358,7 +387,11 @@ class _Tuner:
             raise
         except Exception as error:  # noqa: BLE001 - the runtime raises exceptions of many types
             return one_line(str(error))
-        for one in compare_outputs(self._expected, outputs, rtol=_RTOL, atol=_ATOL):
+        if self._baseline.widen or candidate.runtime.provider != CPU:
+            return ""  # these numbers round otherwise; the files were compared
+        rtol, atol = self._baseline.rtol, self._baseline.atol
+        rtol, atol = _RTOL if rtol is None else rtol, _ATOL if atol is None else atol
+        for one in compare_outputs(self._expected, outputs, rtol=rtol, atol=atol):
             if not one.equal:
                 return f"numbers differ: {one.place}: {one.reason or f'{one.a} and {one.b}'}"
         return ""
@@ -373,6 +406,7 @@ class _Tuner:
             pairs=FEWEST_PAIRS,
             decided=decided,
             threads=self._threads,
+            clock=time.perf_counter if first.runtime.provider != CPU else None,
         )
         took = time.perf_counter() - self._began
         if found.runs <= FEWEST_PAIRS * FEWEST_RUNS and took > self._share:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gehost.errors import UsageError
 from gehost.host.switches import read_switch_file
 from gehost.ops import PROVIDER
+from gehost.verify.device import CPU, DeviceSession, check_provider
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +41,10 @@ class Runtime:
     disabled_optimizers: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     """Shared libraries of custom operators."""
+    provider: str = CPU
+    """Execution provider: cpu, cuda, …"""
+    cuda_graph: bool = False
+    """Whether the runs of one size are captured as a CUDA graph."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], source: str) -> Runtime:
@@ -51,16 +56,32 @@ class Runtime:
         level = given.get("level", "all")
         if level not in LEVELS:
             raise UsageError(f'{source}: level "{level}": wanted {", ".join(LEVELS)}')
-        lists = (tuple(given.get(name, ())) for name in ("disabled_optimizers", "libraries"))
-        return cls(level, *lists)
+        optimizers, libraries = (
+            tuple(given.get(name, ())) for name in ("disabled_optimizers", "libraries")
+        )
+        provider, graph = given.get("provider", CPU), given.get("cuda_graph", False)
+        return cls(level, optimizers, libraries, str(provider), bool(graph))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entries of a switch file."""
-        return {
+        entries: dict[str, Any] = {
             "level": self.level,
             "disabled_optimizers": list(self.disabled_optimizers),
             "libraries": list(self.libraries),
         }
+        if self.provider != CPU:
+            entries |= {"provider": self.provider, "cuda_graph": self.cuda_graph}
+        return entries
+
+    def providers(self) -> list[Any]:
+        """Return the ``providers`` of an ``InferenceSession``.
+
+        Raises:
+            UsageError: ONNX Runtime here lacks the provider.
+        """
+        settings = {"enable_cuda_graph": "1"} if self.cuda_graph else {}
+        others = [] if self.provider == CPU else ["CPUExecutionProvider"]
+        return [(check_provider(self.provider), settings), *others]
 
     def without(self, optimizer: str) -> Runtime:
         """Return a copy with an optimizer of the runtime off."""
@@ -99,14 +120,21 @@ class Runtime:
         options.log_severity_level = 4
         if optimized is not None:
             options.optimized_model_filepath = optimized
-        return onnxruntime().InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnxruntime().InferenceSession(path, options, providers=self.providers())
 
     def runner(
         self, path: str, feeds: Mapping[str, Array], threads: int
     ) -> Callable[[], Callable[[], object]]:
-        """Return a function that creates a session, as ``measure_pairs`` needs it."""
+        """Return a function that creates a session, as ``measure_pairs`` needs it.
+
+        On a device the inputs are there already, and a run ends when the outputs are computed.
+        """
 
         def make() -> Callable[[], object]:
+            if self.provider != CPU:
+                options = self.options(threads)
+                options.log_severity_level = 4
+                return DeviceSession(path, self.provider, self.providers(), options).bound(feeds)
             session = self.session(path, threads)
             return lambda: session.run(None, feeds)
 
@@ -155,6 +183,19 @@ def runtime_options(path: str | os.PathLike[str]) -> Any:
     for line in file.foreign():
         warnings.warn(f"{name}: {line}; run gehost tune again", stacklevel=2)
     return Runtime.of(file.runtime, name).options()
+
+
+def runtime_providers(path: str | os.PathLike[str]) -> list[Any]:
+    """Return the ``providers`` of an ``InferenceSession`` for a switch file of ``gehost tune``.
+
+    Args:
+        path: the file that the model was compiled with (``--fusion-switch-file``).
+
+    Raises:
+        UsageError: the file cannot be read, or ONNX Runtime here lacks the provider.
+    """
+    name = os.fspath(path)
+    return Runtime.of(read_switch_file(name).runtime, name).providers()
 
 
 def satisfies(installed: str, needed: str) -> bool:

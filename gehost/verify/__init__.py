@@ -1,15 +1,10 @@
-"""Compare two models number by number: seeded inputs, unoptimized engine, stated tolerances."""
+"""Compare two models number by number, judged by the original's own rounding errors."""
 
-from gehost.verify.compare import (
-    Baseline,
-    OutputDifference,
-    Verification,
-    compare,
-    compare_outputs,
-    find_feeds,
-)
+from gehost.verify.compare import Baseline, Verification, compare
+from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.feeds import load_feeds, make_feeds, save_feeds
 from gehost.verify.run import Runner
+from gehost.verify.search import find_feeds
 from gehost.verify.tolerance import tolerance
 
 __all__ = [

@@ -1,83 +1,62 @@
-"""Compare two models number by number.
+"""Compare two models number by number, on the same inputs.
 
-Both run on the same inputs; every element counts.
+One comparison, step by step:
 
-Two elements agree if both are NaN, both are the same infinity, or their distance is within
-``gehost.verify.tolerance``. Names, order, dtypes and shapes of the outputs must be equal.
+1. Models in half run widened to float32 (``widen.py``), others as written. The original's session
+   is closed before the second model is loaded.
+2. Outputs must have equal names, types and shapes; integers, texts and booleans equal elements.
+3. Floats that differ are judged row by row by the original's own error (``judge.py``), which is its
+   distance to a run in float64 (``precise.py``), with ONNX Runtime's optimizations off and on.
+4. Models in half also run rounded behind each node (``rounded.py``): the second may not be less
+   precise.
+
+Tolerances of the caller replace 3 and 4. Those by dtype (``tolerance.py``) serve where nothing else
+does: for models of float64 or float8 alone, and where a form does not load or fit.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
+import onnx
+import onnx.helper
 
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
+from gehost.rewrite.rounding import constants_of, folded_of
+from gehost.verify.device import CPU, Placement, check_provider, run_on_device
+from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.draws import unseeded
-from gehost.verify.feeds import (
-    FeedMaker,
-    InputTooLargeError,
-    is_float,
-    with_declared_types,
-    with_special_values,
+from gehost.verify.feeds import with_declared_types
+from gehost.verify.forms import Forms
+from gehost.verify.judge import (
+    NOT_LESS_PRECISE,
+    SAME_FUNCTION,
+    Rule,
+    Yardstick,
+    judge_outputs,
 )
-from gehost.verify.run import Runner
-from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
-from gehost.verify.tolerance import scales_of, tolerance
+from gehost.verify.quantized import quantization_steps
+from gehost.verify.room import NoRoomError
+from gehost.verify.run import Runner, engine_name
+from gehost.verify.search import find_feeds, special_runs
+from gehost.verify.widen import widened
 
 if TYPE_CHECKING:
     import os
+    from contextlib import AbstractContextManager
 
-    import onnx
     from numpy.typing import NDArray
+
+    from gehost.verify.forms import Run
 
     Array = NDArray[Any]
     Feeds = Mapping[str, Array]
     Outputs = dict[str, Array]
-
-_MAX_TRIES = 250
-_MOST_ELEMENTS = 1 << 22
-"""Largest number of elements of all inputs together when sizes beyond the small ones are tried."""
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputDifference:
-    """The comparison of one output on one feed.
-
-    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` belong to the element with the largest
-    ``|a - b|`` among those outside the tolerance, or among all if all are inside. Distances to or
-    between NaN and infinity, and between two strings, count as infinite. ``max_rel`` is the largest
-    ``|a - b| / |a|`` of the same elements, where ``a`` is not 0. ``telling`` is false if ``a`` has
-    no finite element, or several elements of one value: almost any model would agree. ``reason`` is
-    not empty if the values could not be compared: another name, dtype or shape.
-    """
-
-    output: str
-    feed: int
-    equal: bool
-    rtol: float = 0.0
-    atol: float = 0.0
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    index: tuple[int, ...] | None = None
-    a: Any = None
-    b: Any = None
-    telling: bool = False
-    reason: str = ""
-
-    @property
-    def place(self) -> str:
-        """The name and index of the worst element: ``logits[0,3,17]``."""
-        return f"{self.output}[{','.join(map(str, self.index))}]" if self.index else self.output
-
-    @property
-    def allowed(self) -> str:
-        """The tolerances of the worst element as text."""
-        return f"(rtol {self.rtol:g}, atol {self.atol:.3g})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +67,9 @@ class Verification:
 
     ``error`` is set if ``b`` failed; ``failed_feed`` is the feed it failed on, None if it did not
     load. ``rtol`` and ``atol`` are the caller's, None for the defaults of the dtype. ``engine`` is
-    the engine of both models, or both names if they differ.
+    the engine of both models, or both names if they differ. ``rule`` is what decided. ``unjudged``
+    says why an output beyond the tolerances of its dtype is no difference; "" if all were judged.
+    ``rounding`` names constants and weights that ``b`` rounds otherwise; "" if none.
     """
 
     equal: bool
@@ -100,6 +81,10 @@ class Verification:
     engine: str = ""
     error: str | None = None
     failed_feed: int | None = None
+    rule: str = ""
+    unjudged: str = ""
+    rounding: str = ""
+    note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields and the summary as JSON data.
@@ -115,7 +100,7 @@ class Verification:
         worst = max(
             self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None
         )
-        if worst is not None and not worst.equal:
+        if worst is not None and not worst.equal and not self.unjudged:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
             what = worst.reason or f"{values} {worst.allowed}"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
@@ -125,19 +110,23 @@ class Verification:
             )
         names = {output.output for output in self.outputs}
         dull = sorted(names - {output.output for output in self.outputs if output.telling})
-        return (
-            f"equal: {_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, "
-            + (
-                f"worst |a-b| {worst.max_abs:.2g} at {worst.place} {worst.allowed}"
-                if worst and worst.max_abs
-                else "no difference"
-            )
-            + (
-                f"; proves little: {', '.join(dull)} (no finite value, or one throughout)"
-                if dull
-                else ""
-            )
+        found = (
+            f"worst |a-b| {worst.max_abs:.2g} at {worst.place} {worst.allowed}"
+            if worst and worst.max_abs
+            else "no difference"
         )
+        parts = [
+            f"{_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, {found}",
+            *([f"decided by {self.rule}"] if self.rule else []),
+            *([f"computed by {engine_name(self.engine)}"] if self.engine else []),
+            *([self.rounding] if self.rounding else []),
+            *([self.note] if self.note else []),
+        ]
+        if dull:
+            parts.append(f"proves little: {', '.join(dull)} (no finite value, or one throughout)")
+        if self.unjudged:
+            return f"not judged: {self.unjudged}; {'; '.join(parts)}"
+        return f"equal{' within rounding' if self.rounding else ''}: {'; '.join(parts)}"
 
 
 def compare(
@@ -151,6 +140,7 @@ def compare(
     special_values: bool = False,
     libraries: Sequence[str | os.PathLike[str]] = (),
     engine: str | None = None,
+    provider: str = CPU,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -159,20 +149,21 @@ def compare(
         b: The model to check. If it does not load or run, that is a difference, unless the
             runtime lacks something for it.
         feeds: Inputs by name, any number of times; default: made by ``find_feeds``.
-        rtol: Replaces the default of each floating-point dtype.
-        atol: Replaces the default of each floating-point dtype.
+        rtol: Relative tolerance of floats; with one of both, no rule applies.
+        atol: Absolute tolerance of floats.
         seed: Of the generated inputs.
         special_values: Also compare on the first inputs with NaN, infinities, denormals and others
             among the floats; see ``with_special_values``.
         libraries: Of custom operators; see ``Runner``. A given ``Runner`` keeps its own.
         engine: Of both models; see ``Runner``. A given ``Runner`` keeps its own.
+        provider: Where both also run as they would be served: ``cuda``, …
 
     Raises:
         ModelError: ``a`` does not load or run.
         UnsupportedModelError: The installed runtime cannot load one of them.
         UsageError: The feeds do not fit ``a``, inputs cannot be generated for it, or it draws
-            random numbers without a seed; a library cannot be loaded; no input can hold special
-            values; the engine does not exist.
+            random numbers without a seed; a library cannot be loaded; the engine does not exist;
+            there is not enough memory.
     """
     runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries, engine=engine)
     baseline = Baseline.of(
@@ -183,6 +174,7 @@ def compare(
         atol=atol,
         special_values=special_values,
         engine=engine,
+        provider=provider,
     )
     return baseline.against(b)
 
@@ -196,12 +188,21 @@ class Baseline:
 
     runner: Runner
     runs: Sequence[tuple[Feeds, Outputs]]
-    """Pairs of inputs and outputs."""
+    """Pairs of inputs and outputs; of a model in half, the outputs of its widened form."""
     seed: int = 0
     rtol: float | None = None
     atol: float | None = None
     engine: str | None = None
     """The engine of the compared models; see ``Runner``."""
+    widen: bool = False
+    """Whether the models run widened."""
+    note: str = ""
+    exact: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
+    """Values for constants that the model has rounded."""
+    ran_in: str = ""
+    """The engine of the runs."""
+    provider: str = CPU
+    """Where both models also run as they would be served."""
 
     @classmethod
     def of(
@@ -214,8 +215,11 @@ class Baseline:
         atol: float | None = None,
         special_values: bool = False,
         engine: str | None = None,
+        provider: str = CPU,
     ) -> Baseline:
         """Run the reference model; arguments and errors are those of ``compare``."""
+        if provider != CPU:
+            check_provider(provider)
         runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
         proto = runner.proto()
         random = unseeded(proto)
@@ -225,18 +229,29 @@ class Baseline:
                 "compared: give it a seed attribute",
                 where=runner.name,
             )
-        if feeds is None:
-            runs = find_feeds(runner, seed)
-        elif feeds:
-            runs = [
-                (given, runner.run(given))
-                for given in (with_declared_types(given, proto) for given in feeds)
-            ]
-        else:
+        if feeds is not None and not feeds:
             raise UsageError("no feeds to compare on: give at least one, or None to generate them")
-        if special_values:
-            runs += _special_runs(runner, runs[0][0], seed)
-        return cls(runner, runs, seed, rtol, atol, engine)
+        given = None if feeds is None else [with_declared_types(each, proto) for each in feeds]
+        forms = Forms(runner)
+        blank = cls(runner, (), seed, rtol, atol, engine, provider=provider)
+        if forms.half:
+            with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
+                return blank._run(forms, given, widen=True, special_values=special_values)
+        return blank._run(forms, given, widen=False, special_values=special_values)
+
+    def _run(
+        self, forms: Forms, feeds: Sequence[Feeds] | None, *, widen: bool, special_values: bool
+    ) -> Baseline:
+        """Return a copy with the runs of the plain form."""
+        note = ""
+        with forms.plain(widen=widen) as run:
+            model = _Plain(forms.runner, run)
+            runs = find_feeds(model, self.seed) if feeds is None else [(f, run(f)) for f in feeds]
+            if special_values:
+                special = special_runs(model, runs[0][0], self.seed)
+                note = "" if special else "no special values, as no input is a float"
+                runs += special
+        return dataclasses.replace(self, runs=runs, widen=widen, note=note, ran_in=forms.engine)
 
     def against(
         self,
@@ -244,248 +259,250 @@ class Baseline:
         *,
         base_dir: str | None = None,
         progress: Callable[[int], None] = lambda _: None,
+        of_widened: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None,
     ) -> Verification:
         """Run another model on the same inputs, where failing is a difference.
 
-        ``progress`` is called with the number of runs that are done.
+        Args:
+            model: As for ``compare``.
+            base_dir: Of the external data of a model in memory.
+            progress: Called with the number of runs that are done.
+            of_widened: Makes from the widened original what ``model`` was made from the original;
+                asked where weights were folded in half.
 
         Raises:
             UnsupportedModelError: The installed runtime cannot load the model.
         """
-        outputs: list[OutputDifference] = []
-        engine, error, number = self.runner.engine, None, None
+        found = Verification(
+            equal=True,
+            feeds=len(self.runs),
+            outputs=(),
+            seed=self.seed,
+            rtol=self.rtol,
+            atol=self.atol,
+            engine=self.ran_in,
+        )
+        done: list[int] = []
         try:
-            second = (
-                model
-                if isinstance(model, Runner)
-                else Runner(
-                    model,
-                    base_dir=base_dir,
-                    libraries=self.runner.libraries,
-                    engine=self.engine,
-                )
-            )
+            second = self._forms_of(model, base_dir)
+            if self.widen:
+                self._check_as_written(second)
+            outputs: list[Outputs] = []
+            with second.plain(widen=self.widen) as run:
+                for number, (feeds, _) in enumerate(self.runs):
+                    done.append(number)
+                    progress(number)
+                    outputs.append(run(feeds))
             # two engines round differently, so a small difference may be theirs
-            if second.engine != engine:
-                engine = f"{engine}, {second.engine}"
-            for number, (given, expected) in enumerate(self.runs):
-                progress(number)
-                outputs += compare_outputs(
-                    expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol
-                )
-        except UnsupportedModelError:
+            if second.engine != self.ran_in:
+                found = dataclasses.replace(found, engine=f"{self.ran_in}, {second.engine}")
+            return self._judged(found, second, outputs, of_widened)
+        except (UnsupportedModelError, NoRoomError):
             raise
         except (ModelError, UsageError) as failure:
-            error = str(failure)
-        equal = error is None and all(output.equal for output in outputs)
-        failed = None if error is None else number
-        return Verification(
-            equal,
-            len(self.runs),
-            tuple(outputs),
-            self.seed,
-            self.rtol,
-            self.atol,
-            engine,
-            error,
-            failed,
-        )
+            failed = done[-1] if done else None
+            return dataclasses.replace(found, equal=False, error=str(failure), failed_feed=failed)
 
+    def _forms_of(
+        self, model: Runner | onnx.ModelProto | str | os.PathLike[str], base_dir: str | None
+    ) -> Forms:
+        if isinstance(model, Runner):
+            return Forms(model)
+        libraries = self.runner.libraries
+        return Forms(Runner(model, base_dir=base_dir, libraries=libraries, engine=self.engine))
 
-def compare_outputs(
-    expected: Mapping[str, Array],
-    actual: Mapping[str, Array],
-    *,
-    feed: int = 0,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> list[OutputDifference]:
-    """Compare the outputs of two runs, in order; ``feed`` is only recorded.
+    def _check_as_written(self, second: Forms) -> None:
+        """Check what widening hides: that the file runs where the original does, in its types.
 
-    Raises:
-        UsageError: the memory does not suffice to compare an output.
-    """
-    found: list[OutputDifference] = []
-    for number, (name, other) in enumerate(itertools.zip_longest(expected, actual)):
-        if name != other:
-            reason = f"output {number} is {other!r}, wanted {name!r}"
-            found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
-            continue
-        wanted, blank = expected[name], OutputDifference(name, feed, equal=False)
+        Raises:
+            ModelError: it does not run, or an output has another type.
+        """
+        for ours, theirs in zip(
+            self.runner.proto().graph.output, second.runner.proto().graph.output, strict=False
+        ):
+            kinds = [value.type.tensor_type.elem_type for value in (ours, theirs)]
+            if ours.name == theirs.name and kinds[0] != kinds[1]:
+                names = [_type_name(kind) for kind in kinds]
+                raise ModelError(f"output {ours.name!r} is {names[1]}, wanted {names[0]}")
+        if self.runner.engine == second.runner.engine == "onnxruntime":
+            feeds = self.runs[0][0]
+            try:
+                self.runner.run(feeds)
+            except ModelError:
+                return
+            finally:
+                self.runner.close()
+            second.runner.run(feeds)
+            second.runner.close()
+
+    def _judged(
+        self,
+        found: Verification,
+        second: Forms,
+        outputs: Sequence[Outputs],
+        of_widened: Callable[[onnx.ModelProto], onnx.ModelProto] | None,
+    ) -> Verification:
+        """Return ``found`` with the verdict on the outputs of all feeds."""
+        found = dataclasses.replace(found, note=self.note)
+        tolerant = self._by_tolerances(outputs)
+        if self.rtol is not None or self.atol is not None:
+            return _with(found, tolerant, "the given tolerances")
+        if not self._forms.judged or any(each.reason for each in tolerant):
+            return _with(found, tolerant, "" if _same(tolerant) else "tolerances by type")
         try:
-            found.append(_compare_arrays(wanted, actual[name], blank, rtol, atol))
-        except MemoryError as error:
-            raise UsageError(
-                f"output {name!r}, {wanted.dtype}{list(wanted.shape)}, is too large to be compared"
-                " in this process's memory",
-                hint="give smaller inputs by --feeds",
-            ) from error
-    return found
+            judged, rule, rounding = tolerant, "", ""
+            if not _same(tolerant):
+                judged, rounding = self._same_function(second, outputs, of_widened)
+                rule = f"rows, error at most {SAME_FUNCTION.k} times the original's"
+            if self.provider != CPU and all(each.equal for each in judged):
+                judged, where = self._by_device(second)
+                rule = f"rows, also on {self.provider}"
+                found = dataclasses.replace(found, note="; ".join(filter(None, (where, self.note))))
+            elif self.widen and all(each.equal for each in judged):
+                rounded = self._by_rounding(second)
+                if rounded is not None:
+                    judged, rule = rounded, "rows, also rounded to half"
+        except (ModelError, NoRoomError) as error:
+            why = "" if all(each.equal for each in tolerant) else str(error)
+            found = _with(found, tolerant, "tolerances by type")
+            return dataclasses.replace(found, equal=True, unjudged=why) if why else found
+        return dataclasses.replace(_with(found, judged, rule), rounding=rounding)
+
+    def _same_function(
+        self,
+        second: Forms,
+        outputs: Sequence[Outputs],
+        of_widened: Callable[[onnx.ModelProto], onnx.ModelProto] | None,
+    ) -> tuple[list[OutputDifference], str]:
+        """Judge the widened runs; also return what the model has rounded otherwise, or ""."""
+        metadata = {each.key: each.value for each in second.runner.proto().metadata_props}
+        known = {each.key: each.value for each in self.runner.proto().metadata_props}
+        weights = [name for name in folded_of(metadata) if name not in folded_of(known)]
+        if self.widen and weights:
+            rounding = f"weights folded in half: {_some(weights)}"
+            if of_widened is None:
+                rounding += " (judged as rounded only; compile --verify judges the function, too)"
+                return [], rounding
+            wide = widened(self.runner.proto(), self.runner.base_dir)
+            compiled = Forms(self.runner.like(of_widened(wide), None))
+            outputs = self._all(compiled.plain(widen=True))
+            return self._by_rule(SAME_FUNCTION, self.runs, outputs, self._yardsticks), rounding
+        constants = constants_of(metadata)
+        if self.widen and constants:
+            exact = dataclasses.replace(self, exact=constants)
+            runs = exact._all(exact._forms.plain(widen=True))  # noqa: SLF001 - of this class
+            pairs = [(feeds, run) for (feeds, _), run in zip(self.runs, runs, strict=True)]
+            yardsticks = exact._yardsticks  # noqa: SLF001
+            judged = self._by_rule(SAME_FUNCTION, pairs, outputs, yardsticks)
+            return judged, f"constants as exact numbers: {_some(list(constants))}"
+        return self._by_rule(SAME_FUNCTION, self.runs, outputs, self._yardsticks), ""
+
+    def _by_tolerances(self, outputs: Sequence[Outputs]) -> list[OutputDifference]:
+        return [
+            difference
+            for number, ((_, expected), actual) in enumerate(zip(self.runs, outputs, strict=True))
+            for difference in compare_outputs(
+                expected, actual, feed=number, rtol=self.rtol, atol=self.atol
+            )
+        ]
+
+    def _by_rule(
+        self,
+        rule: Rule,
+        runs: Sequence[tuple[Feeds, Outputs]],
+        outputs: Sequence[Outputs],
+        yardsticks: Sequence[Yardstick],
+    ) -> list[OutputDifference]:
+        steps = quantization_steps(self.runner.proto())
+        return [
+            difference
+            for number, ((_, expected), actual, yardstick) in enumerate(
+                zip(runs, outputs, yardsticks, strict=True)
+            )
+            for difference in judge_outputs(
+                expected, actual, yardstick, rule, feed=number, steps=steps
+            )
+        ]
+
+    def _by_rounding(self, second: Forms) -> list[OutputDifference] | None:
+        """Compare the rounded forms; None if they are equal to the bit."""
+        ours, theirs = self._rounded, self._all(second.rounded())
+        same = [
+            difference
+            for number, (a, b) in enumerate(zip(ours, theirs, strict=True))
+            for difference in compare_outputs(a, b, feed=number)
+        ]
+        if _same(same):
+            return None
+        runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
+        yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
+        return self._by_rule(NOT_LESS_PRECISE, runs, theirs, yardsticks)
+
+    def _by_device(self, second: Forms) -> tuple[list[OutputDifference], str]:
+        """Compare the models as the device computes them; also return where their nodes ran."""
+        ours, placed = self._on_device
+        theirs, other = self._run_on_device(second.runner)
+        runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            unlike = [each for each in compare_outputs(a, b, feed=number) if each.reason]
+            if unlike:
+                return unlike, ""
+        yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
+        where = f"on {self.provider}: {placed}, and {other}"
+        return self._by_rule(NOT_LESS_PRECISE, runs, theirs, yardsticks), where
+
+    @cached_property
+    def _on_device(self) -> tuple[list[Outputs], Placement]:
+        return self._run_on_device(self.runner)
+
+    def _run_on_device(self, runner: Runner) -> tuple[list[Outputs], Placement]:
+        feeds = [feeds for feeds, _ in self.runs]
+        return run_on_device(runner.source, runner.base_dir, self.provider, feeds, runner.libraries)
+
+    @cached_property
+    def _forms(self) -> Forms:
+        return Forms(self.runner, self.exact)
+
+    @cached_property
+    def _rounded(self) -> list[Outputs]:
+        return self._all(self._forms.rounded())
+
+    @cached_property
+    def _yardsticks(self) -> list[Yardstick]:
+        """Run the original optimized and in float64; only once outputs differ.
+
+        An optimization of the runtime that changes numbers measures nothing.
+        """
+        optimized = self._all(self._forms.optimized(widen=self.widen))
+        precise = self._all(self._forms.precise())
+        return [
+            Yardstick(p, (o,) if all(e.equal for e in compare_outputs(a, o)) else ())
+            for p, o, (_, a) in zip(precise, optimized, self.runs, strict=True)
+        ]
+
+    def _all(self, form: AbstractContextManager[Run]) -> list[Outputs]:
+        with form as run:
+            return [run(feeds) for feeds, _ in self.runs]
 
 
-def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
-    """Generate up to three inputs of different sizes, with the model's outputs.
+class _Plain:
+    """A form under the name and signature of its model."""
 
-    A signature may hide that two dimensions must be equal, or how large one must be. So up to 250
-    combinations of sizes and equalities are tried, until the model runs with a finite result.
+    def __init__(self, runner: Runner, run: Run) -> None:
+        self.name, self.proto, self._run = runner.name, runner.proto, run
 
-    Raises:
-        ModelError: The model runs on none of them.
-        UsageError: Inputs cannot be generated for the model.
-    """
-    maker = FeedMaker(model.proto())
-    blank: tuple[Ties, int, Feeds, Outputs] | None = None
-    first_error = None
-    for ties, variant in itertools.islice(_attempts(maker.shapes), _MAX_TRIES):
-        if variant >= 3 and maker.elements(variant, ties) > _MOST_ELEMENTS:
-            continue
-        feeds = maker.make(seed, variant, ties)
-        try:
-            outputs = model.run(feeds)
-        except ModelError as error:
-            first_error = first_error or error
-            continue
-        found = ties, variant, feeds, outputs
-        if not outputs or any(_finite(array).any() for array in outputs.values()):
-            break
-        blank = blank or found
-    else:
-        if blank is None:
-            raise ModelError(
-                f"{first_error} (on the inputs that were generated for it; give --feeds)"
-            ) from first_error
-        found = blank
-    ties, variant, feeds, outputs = found
-    runs = {variant: (feeds, outputs)}
-    start = variant - variant % 3
-    for other in range(start, start + 3 if maker.shapes else start):
-        if other == variant or (other >= 3 and maker.elements(other, ties) > _MOST_ELEMENTS):
-            continue
-        try:
-            feeds = maker.make(seed, other, ties)
-            runs[other] = feeds, model.run(feeds)
-        # too small or large, or a value that the model refuses: use the others
-        except (ModelError, InputTooLargeError):
-            continue
-    return [runs[number] for number in sorted(runs)]
+    def run(self, feeds: Feeds) -> Outputs:
+        return self._run(feeds)
 
 
-def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, Outputs]]:
-    """Run the model on inputs with special values.
-
-    Those on which it fails are left out.
-
-    Raises:
-        UsageError: No input is a float.
-        ModelError: The model runs on none of them.
-    """
-    if not any(is_float(array) for array in feeds.values()):
-        raise UsageError(
-            "special values need a floating-point input; it has none", where=model.name
-        )
-    runs: list[tuple[Feeds, Outputs]] = []
-    failure = None
-    for special in with_special_values(feeds, seed):
-        try:
-            runs.append((special, model.run(special)))
-        except ModelError as error:
-            failure = error
-    if not runs and failure is not None:
-        raise ModelError(f"{failure} (on inputs with special values)") from failure
-    return runs
+def _with(found: Verification, outputs: Sequence[OutputDifference], rule: str) -> Verification:
+    equal = all(output.equal for output in outputs)
+    return dataclasses.replace(found, equal=equal, outputs=tuple(outputs), rule=rule)
 
 
-def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
-    """Combine ties with sizes, the likely first.
-
-    Without symbolic dimensions only values vary.
-    """
-    likely = list(tie_plans(shapes, changes=1))
-    yield from ((ties, 3 * scale) for scale in range(len(UNITS)) for ties in likely)
-    yield from (({}, variant) for variant in (1, 2))
-    yield from ((ties, 0) for ties in tie_plans(shapes, changes=2) if ties not in likely)
-
-
-def _compare_arrays(
-    a: Array, b: Array, blank: OutputDifference, rtol: float | None, atol: float | None
-) -> OutputDifference:
-    """Return ``blank`` with the comparison of two arrays filled in."""
-    if a.dtype != b.dtype:
-        return dataclasses.replace(blank, reason=f"dtype {b.dtype}, wanted {a.dtype}")
-    if a.shape != b.shape:
-        return dataclasses.replace(blank, reason=f"shape {list(b.shape)}, wanted {list(a.shape)}")
-    if a.size == 0:
-        return dataclasses.replace(blank, equal=True)
-    wide_a, wide_b = _widened(a), _widened(b)
-    finite = _finite(a) & _finite(b)
-    same, distance, magnitude = _distances(wide_a, wide_b)
-    bounds, scales = scales_of(magnitude)
-    allowed = [tolerance(a.dtype, rtol, atol, scale=scale) for scale in scales]
-    rtol = allowed[0][0]
-    atols = np.array([absolute for _, absolute in allowed])[
-        np.searchsorted(bounds, magnitude, side="right")
-    ]
-    with np.errstate(invalid="ignore"):  # infinity times an rtol of 0
-        agrees = same | (finite & (distance <= atols + rtol * magnitude))
-    equal = bool(agrees.all())
-    considered = agrees if equal else ~agrees
-    worst = np.unravel_index(int(np.argmax(np.where(considered, distance, -1.0))), a.shape)
-    divisible = considered & finite & (magnitude > 0)
-    values = a[_finite(a)]
-    varies = values.size == a.size == 1 or (values.size and np.any(values != values[0]))
-    return dataclasses.replace(
-        blank,
-        equal=equal,
-        rtol=rtol,
-        atol=float(atols[worst]),
-        max_abs=float(distance[worst]),
-        max_rel=float(np.max(distance[divisible] / magnitude[divisible], initial=0.0)),
-        index=tuple(int(i) for i in worst),
-        a=wide_a[worst] if wide_a.dtype.kind == "O" else wide_a[worst].item(),
-        b=wide_b[worst] if wide_b.dtype.kind == "O" else wide_b[worst].item(),
-        telling=bool(varies),
-    )
-
-
-def _widened(array: Array) -> Array:
-    """Convert to the widest type of its kind.
-
-    Distances are exact or nearly so in it.
-    """
-    if array.dtype.kind in "OUS":
-        return array.astype(object)
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128)
-    if "float" in array.dtype.name:
-        return array.astype(np.float64)
-    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64)
-
-
-def _finite(array: Array) -> NDArray[np.bool_]:
-    wide = _widened(array)
-    return np.isfinite(wide) if wide.dtype.kind in "fc" else np.ones(wide.shape, np.bool_)
-
-
-def _distances(
-    a: Array, b: Array
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Return, element by element, how far two widened arrays differ.
-
-    The parts are: whether equal or both NaN; ``|a - b|``; ``|a|``.
-    """
-    same = np.asarray(a == b, np.bool_)
-    if a.dtype.kind == "O":
-        return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)
-    # subtracts modulo 2**64, which is right here; numpy warns about it for arrays of rank 0
-    if a.dtype.kind in "iu":
-        with np.errstate(over="ignore"):
-            gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
-        return same, gap.astype(np.float64), np.abs(a.astype(np.float64))
-    same |= np.isnan(a) & np.isnan(b)
-    with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.abs(a - b)
-    gap = np.where(np.isnan(gap), np.inf, gap)
-    return same, np.where(same, 0.0, gap), np.abs(a)
+def _same(outputs: Sequence[OutputDifference]) -> bool:
+    """Whether all outputs are equal to the bit."""
+    return all(each.equal and not each.max_abs for each in outputs)
 
 
 def _plain(value: Any) -> Any:
@@ -508,3 +525,12 @@ def _shown(value: Any) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+
+
+def _type_name(kind: int) -> str:
+    return onnx.helper.tensor_dtype_to_string(kind).removeprefix("TensorProto.").lower()

@@ -302,7 +302,11 @@ class _Users:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._users: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        lean = _without_weights(model)
+        from gehost.ir.inline import inline_functions
+
+        lean = without_weights(model)
+        if lean.functions:
+            lean = inline_functions(lean)
         self._shapes = _shapes(lean)
         self._ones: set[str] = set()
         self._index(lean.graph)
@@ -431,13 +435,8 @@ def _is_one(tensor: onnx.TensorProto) -> bool:
     return bool(np.all(onnx.numpy_helper.to_array(tensor) == 1))
 
 
-def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy with functions inlined.
-
-    Large initializers become inputs, small ones stay.
-    """
-    from gehost.ir.inline import inline_functions
-
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy whose large initializers are inputs; small ones stay."""
     graph = model.graph
     lean = onnx.ModelProto(
         ir_version=max(model.ir_version, 4),
@@ -463,7 +462,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             lean.graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             )
-    return inline_functions(lean) if lean.functions else lean
+    return lean
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:

@@ -9,6 +9,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -35,11 +36,24 @@ _BAD_INPUT = (
 )
 
 
+def engine_name(engine: str) -> str:
+    """Return the names of engines with their versions."""
+    named: list[str] = []
+    for each in engine.split(", "):
+        if each == "reference":
+            named.append(f"onnx.reference {onnx.__version__}")
+        else:
+            named.append(f"ONNX Runtime {importlib.import_module('onnxruntime').__version__}")
+    return " and ".join(named)
+
+
 class Runner:
     """One model, loaded once, to be run on any number of inputs.
-    The engine is ``onnxruntime`` with one thread and all optimizations off. It is ``reference``
-    (``onnx.reference``, functions inlined) if ONNX Runtime is not installed or cannot run the
-    types of the model. Later changes to a ``ModelProto`` have no effect.
+
+    The engine is ``onnxruntime`` with one thread, and all optimizations off unless asked for. It is
+    ``reference`` (``onnx.reference``, functions inlined) if ONNX Runtime is not installed, cannot
+    run the types of the model, or is too old for its opset or IR version. Later changes to a
+    ``ModelProto`` have no effect.
 
     Args:
         model: A path, or a model in memory.
@@ -48,10 +62,11 @@ class Runner:
             engine tried.
         engine: ``onnxruntime`` or ``reference``, which is then the only one tried; None for the
             choice above.
+        optimized: Whether ONNX Runtime optimizes the model.
 
     Raises:
         UnsupportedModelError: ONNX Runtime has no kernel for an operator without a body, or does
-            not know the model's opset or IR version.
+            not know the model's opset or IR version, and the reference cannot run it either.
         ModelError: No engine can load the model.
         UsageError: The engine does not exist or is not installed; a library cannot be loaded, or
             the engine takes none.
@@ -64,73 +79,124 @@ class Runner:
         base_dir: str | Path | None = None,
         libraries: Sequence[str | os.PathLike[str]] = (),
         engine: str | None = None,
+        optimized: bool = False,
     ) -> None:
         if engine not in (None, *ENGINES):
             raise UsageError(f"engine {engine!r}: wanted {' or '.join(ENGINES)}")
         self.libraries = tuple(os.path.abspath(library) for library in libraries)
-        self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
+        self.source = model if isinstance(model, onnx.ModelProto) else Path(model)
         self._name = (
-            str(self._source)
-            if isinstance(self._source, Path)
-            else f"model {self._source.graph.name!r}"
+            str(self.source)
+            if isinstance(self.source, Path)
+            else f"model {self.source.graph.name!r}"
         )
         directory = None if base_dir is None else Path(base_dir)
-        self._engine: _OnnxRuntime | _Reference
-        try:
-            self._engine = self._load(engine, directory)
-        except (ModelError, UsageError):
-            raise
-        except Exception as error:  # both engines raise exceptions of many types
-            cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
-            lack = _missing_feature(str(cause))
-            if lack:
-                raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
-            raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
+        if isinstance(self.source, Path):
+            directory = self.source.parent
+        self._directory, self._optimized, self._asked = directory, optimized, engine
+        self._session: _OnnxRuntime | _Reference | None = self._load(engine)
+        self.engine = self._session.name
+        """``onnxruntime`` or ``reference``."""
 
-    def _load(self, engine: str | None, directory: Path | None) -> _OnnxRuntime | _Reference:
+    def _load(self, engine: str | None) -> _OnnxRuntime | _Reference:
+        """Create a session; errors are those of the class."""
         if self.libraries and engine == "reference":
             raise UsageError("the reference takes no libraries of operators", where=self._name)
-        if engine != "reference":
-            try:
-                return _OnnxRuntime(self._source, directory, self.libraries)
-            except (ImportError, _UnsupportedError) as error:
-                if self.libraries:
-                    raise UsageError(
-                        f"only ONNX Runtime takes libraries of operators: {_one_line(error)}",
-                        where=self._name,
-                    ) from error
-                if engine is not None and isinstance(error, ImportError):
-                    raise UsageError(
-                        "engine 'onnxruntime' is not installed: pip install 'gehost[verify]'"
-                    ) from error
-                if engine is not None:
-                    raise ModelError(
-                        f"engine 'onnxruntime' cannot run the model: {_one_line(error)}"
-                    ) from error
-                return self._in_reference(directory)
-        return self._in_reference(directory)
+        try:
+            if engine == "reference":
+                return self._in_reference()
+            return _OnnxRuntime(
+                self.source,
+                None if isinstance(self.source, Path) else self._directory,
+                self.libraries,
+                optimized=self._optimized,
+            )
+        except (ModelError, UsageError):
+            raise
+        except (ImportError, _UnsupportedError) as error:
+            self._check_reference_serves(error, engine)
+            return self._in_reference_too(error)
+        except Exception as error:  # both engines raise exceptions of many types
+            lack = _missing_feature(str(error))
+            if not lack:
+                raise ModelError(f"{self._name} does not load: {_one_line(error)}") from error
+            if engine is None and not self.libraries and _TOO_OLD in lack:
+                with suppress(ModelError):
+                    return self._in_reference_too(error)
+            raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
 
-    def _in_reference(self, directory: Path | None) -> _Reference:
-        if isinstance(self._source, Path):
-            directory = self._source.parent
-        return _Reference(self.proto(), directory)
+    def _check_reference_serves(self, error: Exception, engine: str | None) -> None:
+        """Raise what is wrong where only ONNX Runtime may run the model."""
+        if self.libraries:
+            raise UsageError(
+                f"only ONNX Runtime takes libraries of operators: {_one_line(error)}",
+                where=self._name,
+            ) from error
+        if engine is not None and isinstance(error, ImportError):
+            raise UsageError(
+                "engine 'onnxruntime' is not installed: pip install 'gehost[verify]'"
+            ) from error
+        if engine is not None:
+            raise ModelError(
+                f"engine 'onnxruntime' cannot run the model: {_one_line(error)}"
+            ) from error
+
+    def _in_reference_too(self, cause: Exception) -> _Reference:
+        """Load the model in the reference, as ONNX Runtime could not."""
+        try:
+            return self._in_reference()
+        except (ModelError, UsageError):
+            raise
+        except Exception as error:
+            told = cause if isinstance(cause, _UnsupportedError) else error
+            lack = _missing_feature(str(told))
+            if lack:
+                raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
+            raise ModelError(f"{self._name} does not load: {_one_line(told)}") from error
+
+    def like(
+        self,
+        model: onnx.ModelProto | Path,
+        base_dir: str | Path | None,
+        *,
+        engine: str | None = None,
+        optimized: bool = False,
+    ) -> Runner:
+        """Return a runner of a form of this model, with the same libraries.
+
+        Unless given, the engine is chosen as for this model: other types may run in another one.
+        """
+        return Runner(
+            model,
+            base_dir=base_dir,
+            libraries=self.libraries,
+            engine=engine or self._asked,
+            optimized=optimized,
+        )
+
+    def close(self) -> None:
+        """Free the session's memory; the next run loads the model again."""
+        self._session = None
+
+    def _in_reference(self) -> _Reference:
+        return _Reference(self.proto(), self._directory)
+
+    @property
+    def base_dir(self) -> str | None:
+        """The directory of the model's external data."""
+        return None if self._directory is None else str(self._directory)
 
     @property
     def name(self) -> str:
         """The path, or the name of the graph."""
         return self._name
 
-    @property
-    def engine(self) -> str:
-        """``onnxruntime`` or ``reference``."""
-        return self._engine.name
-
     def proto(self) -> onnx.ModelProto:
         """Return the model, without external data."""
-        if isinstance(self._source, onnx.ModelProto):
-            return self._source
+        if isinstance(self.source, onnx.ModelProto):
+            return self.source
         try:
-            return onnx.ModelProto.FromString(self._source.read_bytes())
+            return onnx.ModelProto.FromString(self.source.read_bytes())
         except Exception as error:  # protobuf's DecodeError, and OSError
             raise ModelError(f"{self._name} does not load: {_one_line(error)}") from error
 
@@ -143,7 +209,8 @@ class Runner:
             UsageError: An input is missing, unknown, or not of the declared type or shape.
             ModelError: The model fails while it runs.
         """
-        required, optional = self._engine.inputs
+        session = self._session = self._session or self._load(self.engine)
+        required, optional = session.inputs
         known = {*required, *optional}
         wrong = [name for name in feeds if name not in known]
         missing = [name for name in required if name not in feeds]
@@ -155,7 +222,7 @@ class Runner:
                 f"{self._name} {what}; its inputs are {', '.join(map(repr, required)) or 'none'}"
             )
         try:
-            values = self._engine.run(feeds)
+            values = session.run(feeds)
         except Exception as error:  # as in __init__
             text = _one_line(error)
             if text.startswith(_BAD_INPUT):
@@ -164,7 +231,8 @@ class Runner:
         return dict(item for name, value in values.items() for item in _tensors(name, value))
 
 
-_TOO_NEW = "and {runtime} supports at most {most}; --engine reference of `gehost verify` may run it"
+_TOO_OLD = "supports at most"
+_TOO_NEW = f"and {{runtime}} {_TOO_OLD} {{most}}; the reference does not run it either"
 _LACKS = MappingProxyType(
     {
         r"error: (?P<domain>(?!ai\.onnx:)[^\s:]+):(?P<op>\w+)\(.* not a registered function": (
@@ -203,11 +271,19 @@ class _OnnxRuntime:
     name = "onnxruntime"
 
     def __init__(
-        self, source: onnx.ModelProto | Path, directory: Path | None, libraries: Sequence[str]
+        self,
+        source: onnx.ModelProto | Path,
+        directory: Path | None,
+        libraries: Sequence[str],
+        *,
+        optimized: bool,
     ) -> None:
         self._runtime: Any = importlib.import_module("onnxruntime")
         options = self._runtime.SessionOptions()
-        options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        levels = self._runtime.GraphOptimizationLevel
+        options.graph_optimization_level = (
+            levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+        )
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         for library in libraries:

@@ -36,6 +36,9 @@ _SHARED = (
     "verify",
     "ort_libraries",
     "special_values",
+    "rtol",
+    "atol",
+    "provider",
     "keep_going",
     "rewrite_limit",
 )

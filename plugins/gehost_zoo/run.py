@@ -42,7 +42,7 @@ class Tasks:
         dims = {**self._options["dims"], **entry.dims}
         feeds = entry.feeds if options["verify"] else None
         if not options["verify"]:
-            options["special_values"] = False
+            options |= {"special_values": False, "rtol": None, "atol": None, "provider": "cpu"}
         feeds = None if feeds is None else os.path.abspath(feeds)
         text = json.dumps(options, sort_keys=True)
         known = [gehost_version, text, json.dumps(dims, sort_keys=True), self._files]

@@ -71,11 +71,12 @@ class Task:
         words += [w for name, size in self.dims.items() for w in ("--dim", f"{name}={size}")]
         if options["fusion_switch_file"]:
             words += ["--fusion-switch-file", options["fusion_switch_file"]]
-        for flag in ("opset", "rewrite_limit"):
+        for flag in ("opset", "rewrite_limit", "rtol", "atol"):
             if options[flag] is not None:
                 words += [f"--{flag.replace('_', '-')}", str(options[flag])]
         for flag in ("inline_functions", "keep_going", "verify", "special_values"):
             words += [f"--{flag.replace('_', '-')}"] if options[flag] else []
+        words += [] if options["provider"] == "cpu" else ["--provider", options["provider"]]
         words += [] if options["cleanup"] else ["--no-cleanup"]
         words += ["--feeds", self.feeds] if self.feeds else []
         words += [word for given in options["ort_libraries"] for word in ("--ort-library", given)]

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from gehost.cli import run
@@ -20,6 +21,7 @@ from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.verify import Runner, compare, compare_outputs, find_feeds, tolerance
 from gehost.verify.compare import OutputDifference
 
+ENGINE = f"ONNX Runtime {onnxruntime.__version__}"
 HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -231,14 +233,21 @@ def test_result_is_json() -> None:
 
 def test_summaries() -> None:
     a = parse("g (float[2] x) => (float[2] y, float[2] z) { y = Identity(x) z = Neg(x) }")
-    assert compare(a, a).summary() == "equal: 3 feeds, 2 outputs, no difference"
+    assert compare(a, a).summary() == (
+        f"equal: 3 feeds, 2 outputs, no difference; computed by {ENGINE}"
+    )
     b = parse(
         "g (float[2] x) => (float[2] y, float[2] z)"
         "{ k = Constant <value = float[2] {0, 0.000004}> () y = Identity(x) n = Neg(x) z = Add(n, k) }"
     )
     feeds = {"x": np.array([1, 2], np.float32)}
+    assert compare(a, b, [feeds], rtol=1e-4).summary() == (
+        "equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1] (rtol 0.0001, atol 1e-05); "
+        f"decided by the given tolerances; computed by {ENGINE}"
+    )
     assert compare(a, b, [feeds]).summary() == (
-        "equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1] (rtol 0.0001, atol 1e-05)"
+        "differ: z[1] of feed 0: a -2, b -1.99999595, |a-b| 4.1e-06 (error 4.1e-06, allowed "
+        "1.2e-07); 1 of 2 comparisons differ"
     )
     text = compare(a, b, [feeds], rtol=0.0, atol=0.0).summary()
     assert (
@@ -285,8 +294,7 @@ def test_a_failure_of_a_is_an_error_and_of_b_a_difference() -> None:
     [
         ('8, opset_import: ["": 17, "acme": 1]', "acme.F", "operator acme::F has no body in the"),
         ('8, opset_import: ["": 17, "com.microsoft": 1]', "com.microsoft.NoSuch", "no kernel for"),
-        ('13, opset_import: ["": 28]', "Relu", "it has opset 28 of ai.onnx, and ONNX Runtime "),
-        ('99, opset_import: ["": 17]', "Relu", "it has IR version 99, and ONNX Runtime "),
+        ('13, opset_import: ["": 28, "acme": 1]', "acme.F", "it has opset 28 of ai.onnx, and "),
     ],
 )
 def test_what_the_runtime_lacks_is_no_difference(head: str, op: str, lack: str) -> None:
@@ -363,12 +371,19 @@ def test_sizes_that_are_tried_stay_small() -> None:
     assert max(made) <= 1 << 22
 
 
-def test_a_runner_is_not_loaded_again() -> None:
-    model = parse("g (float[n] x) => (float[n] y) { y = Abs(x) }")
-    a = Runner(model)
-    model.graph.node[0].op_type = "Neg"
-    assert compare(a, a).equal
-    assert not compare(a, model).equal
+@pytest.mark.parametrize("head", ['13, opset_import: ["": 28]', '14, opset_import: ["": 17]'])
+def test_a_model_too_new_for_the_runtime_runs_in_the_reference(head: str) -> None:
+    pytest.importorskip("onnxruntime")
+    model, other = (
+        onnx.parser.parse_model(
+            f"<ir_version: {head}> g (float[2] x) => (float[2] y) {{ y = {op}(x) }}"
+        )
+        for op in ("Relu", "Neg")
+    )
+    found = compare(model, model)
+    assert (found.equal, found.engine) == (True, "reference")
+    assert "computed by onnx.reference" in found.summary()
+    assert not compare(model, other).equal
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
@@ -417,10 +432,11 @@ def test_nan_is_equal_to_nan() -> None:
     assert (found.equal, found.feeds) == (True, 8)
 
 
-def test_special_values_need_a_float() -> None:
+def test_without_a_float_there_are_no_special_values() -> None:
     model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
-    with pytest.raises(UsageError, match="special values need a floating-point input; it has none"):
-        compare(model, model, special_values=True)
+    found = compare(model, model, special_values=True)
+    assert found.equal
+    assert "no special values, as no input is a float" in found.summary()
 
 
 # -- libraries of operators -----------------------------------------------------------------------------------------
@@ -464,7 +480,7 @@ def test_the_command_line_takes_libraries_and_special_values(
     onnx.save(parse(ZERO.format("z = Clip(x, zero, one) y = Mul(z, zero)")), b)
     assert run(["verify", a, b]) == 0
     assert run(["verify", a, b, "--special-values", "--ort-library", str(library)]) == 6
-    assert library.with_name("mark").read_text() == "xx"
+    assert library.with_name("mark").read_text().startswith("xx")
     assert run(["verify", a, a, "--ort-library", "missing.so"]) == 2
     given = ["--vendors", str(vendors.root), "--special-values", "--ort-library", str(library)]
     assert run(["compile", a, "-o", out, *given]) == 2

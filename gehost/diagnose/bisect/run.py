@@ -234,6 +234,7 @@ def bisect(
     seed: int = 0,
     special_values: bool = False,
     libraries: Sequence[str] = (),
+    provider: str = "cpu",
     on_trial: OnTrial = lambda _trial, _number, _most: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
@@ -242,11 +243,12 @@ def bisect(
         model: the file.
         options: of the compile; its limit of rewrites and its dumps are ignored.
         feeds: inputs by name, any number of times; default: generated from the signature.
-        rtol: replaces the default of each dtype.
-        atol: replaces the default of each dtype.
+        rtol: relative tolerance, in place of the rules of ``gehost.verify``.
+        atol: absolute tolerance, likewise.
         seed: of the generated inputs.
         special_values: also compare on inputs with NaN, infinities, denormals and others.
         libraries: of custom operators that ONNX Runtime needs.
+        provider: of ONNX Runtime that runs the models.
         on_trial: called after each model run, with its number and how many there are at most.
 
     Raises:
@@ -260,7 +262,13 @@ def bisect(
         )
     compiles = _Compiles(model, options, on_trial)
     baseline = compiles.baseline(
-        libraries, feeds=feeds, rtol=rtol, atol=atol, seed=seed, special_values=special_values
+        libraries,
+        feeds=feeds,
+        rtol=rtol,
+        atol=atol,
+        seed=seed,
+        special_values=special_values,
+        provider=provider,
     )
     watch = _Watch()
     whole = compiles.trial(baseline, None, watch)

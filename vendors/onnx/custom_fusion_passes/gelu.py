@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from math import pi, sqrt
 from typing import TYPE_CHECKING
@@ -85,7 +85,9 @@ class GeluFusionPass(PatternFusionPass):
         return match.reject(problem) if problem else True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
-        return _gelu(match, "none")
+        scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
+        root = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
+        return _gelu(match, "none", {constant.value: root})
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
@@ -117,7 +119,8 @@ class GeluTanhFusionPass(PatternFusionPass):
         return match.reject(problem) if problem else True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
-        return _gelu(match, "tanh")
+        cubic, factor = (match.GetCapturedTensor(index).value for index in (0, 1))
+        return _gelu(match, "tanh", {cubic: CUBIC, factor: TANH_FACTOR})
 
 
 def _exact(scale: Callable[..., EsTensor], halved: _Halved) -> Pattern:
@@ -149,12 +152,15 @@ def _constant_problem(constant: Value, wanted: float, x: Value) -> str:
     )
 
 
-def _gelu(match: MatchResult, approximate: str) -> EsGraph:
+def _gelu(match: MatchResult, approximate: str, constants: Mapping[Value, float]) -> EsGraph:
     builder = EsGraphBuilder("gelu")
     x = builder.CreateInput(0)
     standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and (
         approximate == "none" or match.inputs[0].dtype is not DataType.DOUBLE
     )
+    if standard:  # the body below rounds its constants as the model does
+        for value, exact in constants.items():
+            match.replaces_constant(value, exact)
     return builder.BuildAndReset(
         [es.op("Gelu" if standard else "gehost::Gelu")(x, approximate=approximate)]
     )

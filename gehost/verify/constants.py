@@ -1,0 +1,48 @@
+"""Put exact constants in place of those that a model has rounded to half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.verify.retype import HALF, graphs_of
+
+
+def set_constants(
+    wide: onnx.ModelProto, model: onnx.ModelProto, exact: Mapping[str, float]
+) -> None:
+    """Set constants of a widened model.
+
+    A compile merges equal constants, so all that equal a named one are set.
+
+    Args:
+        wide: the widened model, which is changed.
+        model: the original.
+        exact: the value of each named tensor; names that the original lacks have no effect.
+    """
+    numbers: dict[str, tuple[int, float]] = {}
+    for name, tensor in _scalars(model):
+        if tensor.data_type in HALF:
+            numbers[name] = tensor.data_type, float(to_numpy(tensor, None).reshape(-1)[0])
+    values = {numbers[name]: value for name, value in exact.items() if name in numbers}
+    for name, tensor in _scalars(wide):
+        value = values.get(numbers.get(name, (0, 0.0)))
+        if value is not None:
+            array = to_numpy(tensor, None).copy()
+            array[...] = value
+            tensor.CopyFrom(from_numpy(array, tensor.name))
+
+
+def _scalars(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yield each embedded constant of one element by its name."""
+    for graph in graphs_of(model):
+        found = [(tensor.name, tensor) for tensor in graph.initializer]
+        for node in graph.node:
+            if node.op_type == "Constant":
+                found += [(node.output[0], a.t) for a in node.attribute if a.HasField("t")]
+        for name, tensor in found:
+            external = tensor.data_location == onnx.TensorProto.EXTERNAL
+            if all(dim == 1 for dim in tensor.dims) and not external:
+                yield name, tensor

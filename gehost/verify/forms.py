@@ -1,0 +1,139 @@
+"""The forms in which one model runs; at most one of them is loaded at a time.
+
+| form | types | for |
+|---|---|---|
+| plain | half widened to float32, else as written | the numbers that are compared |
+| optimized | plain, with ONNX Runtime's optimizations | the original's own error |
+| rounded | plain, rounded to half behind each node | models in half |
+| precise | float64 | what errors are measured from |
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from gehost.verify.constants import set_constants
+from gehost.verify.precise import load_precise
+from gehost.verify.retype import HALF, TO_DOUBLE, WIDER, holds, retyped_bytes
+from gehost.verify.room import check_room
+from gehost.verify.rounded import rounded
+from gehost.verify.run import Runner
+from gehost.verify.widen import widened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Feeds = Mapping[str, NDArray[Any]]
+    Run = Callable[[Feeds], dict[str, NDArray[Any]]]
+
+NO_CONSTANTS: Mapping[str, float] = MappingProxyType({})
+_IN_MEMORY = 1 << 29
+"""Bytes of weights beyond which a form maps them from a file."""
+_SINGLE = HALF | {onnx.TensorProto.FLOAT}
+
+
+class Forms:
+    """The forms of one model.
+
+    Attributes:
+        runner: the model as written.
+        half: whether it has tensors of float16 or bfloat16.
+        judged: whether it computes in float32 or half, so that its errors can be measured.
+        engine: of the form that ran last.
+    """
+
+    def __init__(self, runner: Runner, exact: Mapping[str, float] = NO_CONSTANTS) -> None:
+        """Take the model as written, and exact values for constants that it has rounded."""
+        self.runner = runner
+        self._exact = exact
+        self.engine = runner.engine
+        model = runner.proto()
+        self.half = holds(model, HALF)
+        self.judged = holds(model, _SINGLE)
+
+    @contextmanager
+    def plain(self, *, widen: bool) -> Generator[Run]:
+        """Yield a function that runs the model as written, or widened."""
+        if not widen:
+            self.engine = self.runner.engine
+            yield self.runner.run
+            self.runner.close()
+            return
+        with self._loaded(widened, WIDER) as run:
+            yield run
+
+    @contextmanager
+    def optimized(self, *, widen: bool) -> Generator[Run]:
+        """Yield a function that runs it with ONNX Runtime's optimizations on."""
+        if widen:
+            with self._loaded(widened, WIDER, optimized=True) as run:
+                yield run
+            return
+        runner = self.runner.like(self.runner.source, self.runner.base_dir, optimized=True)
+        yield runner.run
+
+    @contextmanager
+    def rounded(self) -> Generator[Run]:
+        """Yield a function that runs it with the roundings of half."""
+        with self._loaded(rounded, WIDER) as run:
+            yield run
+
+    @contextmanager
+    def precise(self) -> Generator[Run]:
+        """Yield a function that runs it in float64."""
+        model, base_dir = self.runner.proto(), self.runner.base_dir
+        with self._room("its run in float64", TO_DOUBLE) as folder:
+            wide = model
+            if self.half:
+                wide = widened(model, base_dir, folder)
+                set_constants(wide, model, self._exact)
+            source = str(folder) if folder is not None and self.half else base_dir
+            where = str(folder) if folder is not None else base_dir
+            runner = load_precise(wide, lambda form: self.runner.like(form, where), source, folder)
+            yield lambda feeds: runner.run(_cast(feeds, np.float64))
+
+    @contextmanager
+    def _loaded(
+        self,
+        form: Callable[[onnx.ModelProto, str | None, Path | None], onnx.ModelProto],
+        types: Mapping[int, int],
+        *,
+        optimized: bool = False,
+    ) -> Generator[Run]:
+        model, base_dir = self.runner.proto(), self.runner.base_dir
+        with self._room("its run in float32", types) as folder:
+            where = str(folder) if folder is not None else base_dir
+            changed = form(model, base_dir, folder)
+            set_constants(changed, model, self._exact)
+            runner = self.runner.like(changed, where, optimized=optimized)
+            self.engine = runner.engine
+            yield lambda feeds: runner.run(_cast(feeds, np.float32))
+
+    @contextmanager
+    def _room(self, what: str, types: Mapping[int, int]) -> Generator[Path | None]:
+        """Yield the folder for weights that are better mapped than held in memory."""
+        size = retyped_bytes(self.runner.proto(), types)
+        with ExitStack() as stack:
+            folder = None
+            if size > _IN_MEMORY:
+                made = stack.enter_context(tempfile.TemporaryDirectory(prefix="gehost-verify-"))
+                folder = Path(made)
+            check_room(f"{self.runner.name}: {what}", size, folder)
+            yield folder
+
+
+def _cast(feeds: Feeds, dtype: type[np.floating[Any]]) -> Feeds:
+    """Return the feeds of a form: floats up to its type have its type."""
+    narrower = ("float16", "bfloat16", *(["float32"] if dtype is np.float64 else []))
+    return {
+        name: array.astype(dtype) if array.dtype.name in narrower else array
+        for name, array in feeds.items()
+    }

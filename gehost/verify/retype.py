@@ -1,0 +1,219 @@
+"""Copy a model with other float types: tensors, declared types, and attributes that name types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnx.helper
+
+from gehost.infer import infer_model
+from gehost.ir.files.external import all_tensors, element_bits, element_count
+from gehost.ir.model import Model
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.ir.types import TensorType
+from gehost.verify.feeds import without_weights
+
+NodeList: TypeAlias = Any
+"""A repeated field of nodes, which protobuf does not name."""
+_TENSOR = onnx.TensorProto
+HALF = frozenset((_TENSOR.FLOAT16, _TENSOR.BFLOAT16))
+WIDER: Mapping[int, int] = MappingProxyType(dict.fromkeys(HALF, _TENSOR.FLOAT))
+TO_DOUBLE: Mapping[int, int] = MappingProxyType(
+    dict.fromkeys((*HALF, _TENSOR.FLOAT), _TENSOR.DOUBLE)
+)
+_NAME_A_TYPE = frozenset(("to", "dtype", "output_dtype", "softmax_precision", "precision"))
+"""Attributes that hold the number of an element type."""
+_ALIGNMENT = 4096
+"""Of external data, so that it can be mapped."""
+
+
+def retyped(
+    model: onnx.ModelProto,
+    types: Mapping[int, int],
+    base_dir: str | None = None,
+    folder: Path | None = None,
+) -> onnx.ModelProto:
+    """Return a copy in which each element type of ``types`` is replaced by its value.
+
+    Args:
+        model: it stays as it is.
+        types: the new type of each replaced one.
+        base_dir: of the model's external data.
+        folder: where initializers go instead of memory; it is then the copy's ``base_dir``.
+
+    Raises:
+        ModelError: the data of a tensor cannot be read.
+    """
+    copy = _without_initializers(model)
+    for tensor in all_tensors(copy):
+        if tensor.data_type in types:
+            tensor.CopyFrom(from_numpy(_converted(tensor, types, base_dir), tensor.name))
+    for tensor in model.graph.initializer:
+        if folder is not None and tensor.data_type != _TENSOR.STRING:
+            _append(copy.graph.initializer.add(), tensor, types, base_dir, folder)
+        elif tensor.data_type in types:
+            array = _converted(tensor, types, base_dir)
+            copy.graph.initializer.append(from_numpy(array, tensor.name))
+        else:
+            copy.graph.initializer.append(tensor)
+    for kind in _declared(copy):
+        if kind.elem_type in types:
+            kind.elem_type = types[kind.elem_type]
+    for nodes in node_lists(copy):
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.name in _NAME_A_TYPE and attribute.i in types:
+                    attribute.i = types[attribute.i]
+    return copy
+
+
+def retyped_bytes(model: onnx.ModelProto, types: Mapping[int, int]) -> int:
+    """Return the bytes of all initializers in the new types."""
+    bits = (
+        element_bits(types.get(tensor.data_type, tensor.data_type)) * element_count(tensor)
+        for tensor in model.graph.initializer
+        if tensor.data_type != _TENSOR.STRING
+    )
+    return sum(bits) // 8
+
+
+def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of all but the initializers, which may be larger than the memory."""
+    copy = onnx.ModelProto()
+    for source, target in ((model, copy), (model.graph, copy.graph)):
+        for field, value in source.ListFields():
+            if field.name in ("graph", "initializer"):
+                continue
+            if not field.is_repeated:
+                scalar = field.message_type is None
+                setattr(target, field.name, value) if scalar else getattr(
+                    target, field.name
+                ).CopyFrom(value)
+            else:
+                getattr(target, field.name).extend(value)
+    return copy
+
+
+def _converted(
+    tensor: onnx.TensorProto, types: Mapping[int, int], base_dir: str | None
+) -> np.ndarray[Any, Any]:
+    kind = types.get(tensor.data_type, tensor.data_type)
+    return to_numpy(tensor, base_dir).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+
+
+def _append(
+    target: onnx.TensorProto,
+    tensor: onnx.TensorProto,
+    types: Mapping[int, int],
+    base_dir: str | None,
+    folder: Path,
+) -> None:
+    """Write the converted data behind that of earlier tensors; fill in ``target``."""
+    content = from_numpy(_converted(tensor, types, base_dir), tensor.name)
+    data = content.raw_data
+    content.ClearField("raw_data")
+    target.CopyFrom(content)
+    target.data_location = _TENSOR.EXTERNAL
+    with (folder / "weights").open("ab") as file:
+        file.write(bytes(-file.tell() % _ALIGNMENT))
+        entries = {"location": "weights", "offset": file.tell(), "length": len(data)}
+        for key, value in entries.items():
+            target.external_data.add(key=key, value=str(value))
+        file.write(data)
+
+
+def holds(model: onnx.ModelProto, types: frozenset[int]) -> bool:
+    """Whether a tensor, a declared type or an attribute of the model has one of ``types``."""
+    return (
+        any(kind.elem_type in types for kind in _declared(model))
+        or any(tensor.data_type in types for tensor in all_tensors(model))
+        or any(
+            attribute.name in _NAME_A_TYPE and attribute.i in types
+            for nodes in node_lists(model)
+            for node in nodes
+            for attribute in node.attribute
+        )
+    )
+
+
+def element_types(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the element type of each tensor, as far as inference knows it."""
+    found: dict[str, int] = {}
+    indexed = Model(without_weights(model))
+    infer_model(indexed)
+    for graph in indexed.graphs:
+        for name, value in graph.values.items():
+            if isinstance(value.type, TensorType):
+                found[name] = int(value.type.dtype)
+    # of a kernel without a body nothing is known: mostly it keeps the type of its first input
+    for nodes in node_lists(model):
+        for node in nodes:
+            first = next((found[name] for name in node.input if name in found), None)
+            if first is not None and node.domain not in ("", "ai.onnx"):
+                found.setdefault(node.output[0], first)
+    return found
+
+
+def node_lists(model: onnx.ModelProto) -> Iterator[NodeList]:
+    """Yield the nodes of the graph, of each function, and of each body in them."""
+    yield from _with_bodies(model.graph.node)
+    for function in model.functions:
+        yield from _with_bodies(function.node)
+
+
+def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and each body in it."""
+    waiting = [model.graph]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting.extend(_bodies(graph.node))
+
+
+def _with_bodies(nodes: NodeList) -> Iterator[NodeList]:
+    yield nodes
+    for body in _bodies(nodes):
+        yield from _with_bodies(body.node)
+
+
+def _bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield attribute.g
+            yield from attribute.graphs
+
+
+def _declared(model: onnx.ModelProto) -> Iterator[Any]:
+    """Yield each declared tensor type, also inside sequences and optionals."""
+    kinds: list[onnx.TypeProto] = []
+    for graph in graphs_of(model):
+        for values in (graph.input, graph.output, graph.value_info):
+            kinds.extend(value.type for value in values)
+    for function in model.functions:
+        kinds.extend(value.type for value in function.value_info)
+    for nodes in node_lists(model):
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.HasField("tp"):
+                    kinds.append(attribute.tp)
+    while kinds:
+        kind = kinds.pop()
+        match kind.WhichOneof("value"):
+            case "tensor_type":
+                yield kind.tensor_type
+            case "sparse_tensor_type":
+                yield kind.sparse_tensor_type
+            case "sequence_type":
+                kinds.append(kind.sequence_type.elem_type)
+            case "optional_type":
+                kinds.append(kind.optional_type.elem_type)
+            case "map_type":
+                kinds.append(kind.map_type.value_type)
+            case _:
+                pass

@@ -1,0 +1,29 @@
+"""The rounded form of a model: widened, with a rounding to half behind each computing node.
+
+These are the numbers of a device that computes inside each kernel in float32. ONNX Runtime's CPU
+provider drops roundings between neighbouring half nodes, but keeps a pair of casts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+
+from gehost.ir.inline import inline_functions
+from gehost.verify.retype import WIDER, element_types, retyped
+from gehost.verify.widen import round_outputs
+
+_KERNELS = frozenset(("com.microsoft", "ai.onnx.contrib"))
+"""Domains whose operators are one kernel, with or without a body."""
+
+
+def rounded(
+    model: onnx.ModelProto, base_dir: str | None = None, folder: Path | None = None
+) -> onnx.ModelProto:
+    """Return the model with half's roundings, as a model of float32."""
+    if any(function.domain not in _KERNELS for function in model.functions):
+        model = inline_functions(model, keep=_KERNELS)
+    wide = retyped(model, WIDER, base_dir, folder)
+    round_outputs(wide, element_types(model), lambda _: True)
+    return wide

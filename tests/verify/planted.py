@@ -1,0 +1,389 @@
+"""How often the rules of ``gehost.verify`` refuse a right compile, and accept a planted fault.
+
+``python -m tests.verify.planted [MODEL…]`` prints one table (about five minutes for all). Right: each
+model against its compiles, by default and with all passes of ONNX Runtime's vendor. Planted: each
+model against itself with one of 24 kinds of faults at its first place. Models in half are the
+float32 ones, their originals and compiles cast.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+
+from gehost import Host, HostOptions
+from gehost.verify import Baseline, Runner, make_feeds
+from gehost.verify.retype import retyped
+
+TENSOR = onnx.TensorProto
+ROOT = Path(__file__).parents[2]
+FAMILIES = ("bert", "convnet", "gpt2", "llama", "vit")
+MODELS = sorted(p for p in (ROOT / "tests/models").glob("*.onnx") if p.name.startswith(FAMILIES))
+TYPES = {"float32": None, "float16": TENSOR.FLOAT16, "bfloat16": TENSOR.BFLOAT16}
+LARGEST = 65504.0
+
+Fault = Callable[[onnx.GraphProto], bool]
+
+
+def host(*enabled: str) -> Host:
+    return Host(HostOptions(vendors=[ROOT / "vendors"], enable=list(enabled)))
+
+
+def ort_passes(kind: str) -> tuple[str, ...]:
+    """Of a cast compile no pass could note that it folded weights in half."""
+    names = [spec.name for spec in host().passes if spec.vendor == "onnxruntime"]
+    return tuple(n for n in names if kind == "float32" or n != "OrtConvBatchNormPass")
+
+
+def feeds_of(model: onnx.ModelProto) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """Return feeds without padding, with right and with left padding."""
+    found = []
+    for number, part in enumerate((slice(0, 0), slice(-2, None), slice(0, 2))):
+        feeds = make_feeds(model, seed=number, variant=0)
+        for name, array in feeds.items():
+            if "mask" in name and array.ndim > 1:
+                array[...] = 1
+                array[-1, part] = 0
+        found.append(feeds)
+    return found
+
+
+def in_type(model: onnx.ModelProto, kind: int | None) -> onnx.ModelProto:
+    return model if kind is None else retyped(model, {TENSOR.FLOAT: kind})
+
+
+def rounded(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
+    """Return a copy in float32 whose constants are numbers of a type, as the cast keeps them."""
+    result = copy.deepcopy(model)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    for tensor in constants(result.graph).values():
+        if tensor.data_type == TENSOR.FLOAT:
+            array = onnx.numpy_helper.to_array(tensor).clip(-LARGEST, LARGEST)
+            set_array(tensor, array.astype(dtype))
+    return result
+
+
+# -- faults --------------------------------------------------------------------------------------
+
+
+def constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    found = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            found[node.output[0]] = node.attribute[0].t
+    return found
+
+
+def set_array(tensor: onnx.TensorProto, array: np.ndarray[Any, Any]) -> None:
+    kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array.astype(kind), tensor.name))
+
+
+def nodes_of(graph: onnx.GraphProto, *ops: str) -> list[onnx.NodeProto]:
+    return [node for node in graph.node if node.op_type in ops]
+
+
+def producer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
+    return next((node for node in graph.node if name in node.output), None)
+
+
+def behind(graph: onnx.GraphProto, name: str, *steps: onnx.NodeProto) -> None:
+    """Let ``steps``, which read ``name`` and make ``name (changed)``, come between it and its readers."""
+    for node in graph.node:
+        node.input[:] = [f"{name} (changed)" if each == name else each for each in node.input]
+    place = next(i for i, node in enumerate(graph.node) if name in node.output)
+    for number, step in enumerate(steps, 1):
+        graph.node.insert(place + number, step)
+
+
+def changed(graph: onnx.GraphProto, name: str, op: str, *constants: Any, **attributes: Any) -> None:
+    given = [f"{name} ({op} {number})" for number in range(len(constants))]
+    for each, value in zip(given, constants, strict=True):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), each))
+    behind(
+        graph,
+        name,
+        onnx.helper.make_node(op, [name, *given], [f"{name} (changed)"], **attributes),
+    )
+
+
+def epsilon(value: float) -> Fault:
+    def plant(graph: onnx.GraphProto) -> bool:
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name == "epsilon":
+                    attribute.f = value
+                    return True
+        known = constants(graph)
+        for root in nodes_of(graph, "Sqrt"):
+            add = producer(graph, root.input[0])
+            for name in add.input if add is not None and add.op_type == "Add" else ():
+                if name in known:
+                    set_array(known[name], np.full(list(known[name].dims), value))
+                    return True
+        return False
+
+    return plant
+
+
+def scale(factor: float) -> Fault:
+    def plant(graph: onnx.GraphProto) -> bool:
+        for node in nodes_of(graph, "Softmax")[:1]:
+            changed(graph, node.input[0], "Mul", np.float32(factor))
+            return True
+        return False
+
+    return plant
+
+
+def no_mask(graph: onnx.GraphProto) -> bool:
+    for softmax in nodes_of(graph, "Softmax"):
+        add = producer(graph, softmax.input[0])
+        if add is not None and add.op_type == "Add":
+            for slot, name in enumerate(add.input):
+                scores = producer(graph, name)
+                if scores is not None and scores.op_type in ("MatMul", "Div", "Mul"):
+                    softmax.input[0] = add.input[slot]
+                    return True
+    return False
+
+
+def heads_reversed(graph: onnx.GraphProto) -> bool:
+    for node in nodes_of(graph, "Softmax")[:1]:
+        starts, ends, axes, steps = (np.array([each]) for each in (-1, -(2**40), 1, -1))
+        changed(graph, node.output[0], "Slice", starts, ends, axes, steps)
+        return True
+    return False
+
+
+def other_gelu(graph: onnx.GraphProto) -> bool:
+    for node in nodes_of(graph, "Gelu"):
+        was = next((a.s for a in node.attribute if a.name == "approximate"), b"none")
+        del node.attribute[:]
+        other = "none" if was == b"tanh" else "tanh"
+        node.attribute.append(onnx.helper.make_attribute("approximate", other))
+        return True
+    for node in nodes_of(graph, "Erf"):
+        x, y = node.input[0], node.output[0]
+        graph.initializer.append(
+            onnx.numpy_helper.from_array(np.float32(2 / np.pi**0.5), "slope of erf")
+        )
+        node.op_type, node.input[0] = "Tanh", f"{y} (scaled)"
+        scaled = onnx.helper.make_node("Mul", [x, "slope of erf"], [f"{y} (scaled)"])
+        graph.node.insert(list(graph.node).index(node), scaled)
+        return True
+    return False
+
+
+def replaced(old: str, new: str) -> Fault:
+    def plant(graph: onnx.GraphProto) -> bool:
+        for node in nodes_of(graph, old)[:1]:
+            node.op_type = new
+            if new in ("Relu", "Identity"):
+                del node.attribute[:]
+            return True
+        return False
+
+    return plant
+
+
+def relu_for_gelu(graph: onnx.GraphProto) -> bool:
+    if nodes_of(graph, "Gelu"):
+        return replaced("Gelu", "Relu")(graph)
+    return replaced("Erf", "Relu")(graph) or replaced("Sigmoid", "Relu")(graph)
+
+
+def causal_offset(graph: onnx.GraphProto) -> bool:
+    known = constants(graph)
+    for node in nodes_of(graph, "Trilu"):
+        if len(node.input) > 1 and node.input[1] in known:
+            tensor = known[node.input[1]]
+            set_array(tensor, onnx.numpy_helper.to_array(tensor) + 1)
+            return True
+    return replaced("LessOrEqual", "Less")(graph) or replaced("GreaterOrEqual", "Greater")(graph)
+
+
+def residual(factor: float) -> Fault:
+    """The sum of two computed tensors that several nodes read."""
+
+    def plant(graph: onnx.GraphProto) -> bool:
+        known = constants(graph)
+        for node in nodes_of(graph, "Add"):
+            readers = sum(node.output[0] in each.input for each in graph.node)
+            makers = [producer(graph, name) for name in node.input]
+            if readers > 1 and any(m is not None and m.op_type in FLOATS for m in makers):
+                if any(name in known for name in node.input):
+                    continue
+                name = f"{node.output[0]} (scaled)"
+                graph.initializer.append(
+                    onnx.numpy_helper.from_array(np.float32(factor), f"{name} by")
+                )
+                scaled = onnx.helper.make_node("Mul", [node.input[1], f"{name} by"], [name])
+                graph.node.insert(list(graph.node).index(node), scaled)
+                node.input[1] = name
+                return True
+        return False
+
+    return plant
+
+
+def initializer(
+    ops: tuple[str, ...], rank: int, change: Callable[[np.ndarray[Any, Any]], Any], least: int = 2
+) -> Fault:
+    """Change the first initializer of a rank that such an operator reads."""
+
+    def plant(graph: onnx.GraphProto) -> bool:
+        known = {tensor.name: tensor for tensor in graph.initializer}
+        for node in nodes_of(graph, *ops):
+            for name in node.input:
+                tensor = known.get(name)
+                if tensor is None or len(tensor.dims) != rank or tensor.data_type != TENSOR.FLOAT:
+                    continue
+                before = onnx.numpy_helper.to_array(tensor)
+                after = np.asarray(change(before.copy()))
+                if before.size >= least and not np.array_equal(before, after):
+                    set_array(tensor, after)
+                    return True
+        return False
+
+    return plant
+
+
+def columns_swapped(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    weight[..., [0, 1]] = weight[..., [1, 0]]
+    return weight
+
+
+def clipped(graph: onnx.GraphProto) -> bool:
+    for node in nodes_of(graph, "LayerNormalization", "MatMul", "Conv"):
+        if producer(graph, node.output[0]) is not None:
+            changed(graph, node.output[0], "Clip", np.float32(-1), np.float32(1))
+            return True
+    return False
+
+
+def shifted(graph: onnx.GraphProto) -> bool:
+    for node in nodes_of(graph, "LayerNormalization", "MatMul", "Gemm", "Conv"):
+        changed(graph, node.output[0], "Add", np.float32(1e-3))
+        return True
+    return False
+
+
+FLOATS = ("MatMul", "Gemm", "Conv", "LayerNormalization")
+NORMS = ("LayerNormalization", "BatchNormalization", "Mul")
+PRODUCTS = ("MatMul", "Gemm")
+FAULTS: dict[str, Fault] = {
+    "epsilon 1e-4": epsilon(1e-4),
+    "epsilon 1e-3": epsilon(1e-3),
+    **{f"scale {factor:g}": scale(factor) for factor in (1.02, 1.1, 1.5, 2)},
+    "no mask": no_mask,
+    "heads reversed": heads_reversed,
+    "other Gelu": other_gelu,
+    "Relu for Gelu": relu_for_gelu,
+    "rotary sign": replaced("Neg", "Identity"),
+    "rotary sine": replaced("Sin", "Cos"),
+    "causal offset": causal_offset,
+    "residual dropped": residual(0),
+    "residual doubled": residual(2),
+    "bias dropped": initializer(("Add", "Gemm", "Conv"), 1, lambda b: b * 0),
+    "bias 1.01": initializer(("Add", "Gemm", "Conv"), 1, lambda b: b * 1.01),
+    "gamma 1.01": initializer(NORMS, 1, lambda g: g * 1.01),
+    "gamma dropped": initializer(NORMS, 1, np.ones_like),
+    "weight 1.002": initializer(PRODUCTS, 2, lambda w: w * 1.002),
+    "columns swapped": initializer(PRODUCTS, 2, columns_swapped),
+    "weight in bfloat16": initializer(PRODUCTS, 2, lambda w: w.astype(ml_dtypes.bfloat16)),
+    "clipped": clipped,
+    "shifted": shifted,
+}
+"""Each changes the first place that it knows, and tells whether there is one."""
+
+
+def planted(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
+    for name, plant in FAULTS.items():
+        other = copy.deepcopy(model)
+        if plant(other.graph):
+            yield name, other
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def measure(path: Path, kind: str, counts: Counter[str], tell: Callable[[str], None]) -> None:
+    """Count right pairs refused and planted faults accepted of one model in one type."""
+    model = onnx.load(path)
+    dtype = TYPES[kind]
+    if dtype is not None:
+        model = rounded(model, dtype)
+    try:
+        baseline = baseline_of(model, kind)
+    except Exception as error:  # noqa: BLE001 - a model that has no such form is left out
+        tell(f"{path.stem} {kind}: left out: {str(error)[:120]}")
+        return
+    for enabled in ((), ort_passes(kind)):
+        result, report = host(*enabled).run(copy.deepcopy(model))
+        if not any(record.replaced for record in report.passes):
+            continue
+        found = baseline.against(in_type(result, dtype))
+        counts[f"{kind} right"] += 1
+        if not found.equal:
+            counts[f"{kind} refused"] += 1
+            tell(f"{path.stem} {kind} {'all' if enabled else 'default'}: {found.summary()}")
+    for name, other in planted(model):
+        if same_outputs(model, other, baseline):
+            continue
+        found = baseline.against(in_type(other, dtype))
+        counts[f"{kind} planted"] += 1
+        if found.equal:
+            counts[f"{kind} accepted"] += 1
+            tell(f"{path.stem} {kind} {name}: {found.summary()}")
+
+
+def baseline_of(model: onnx.ModelProto, kind: str) -> Baseline:
+    dtype = TYPES[kind]
+    feeds = feeds_of(model)
+    if dtype is not None:
+        half = onnx.helper.tensor_dtype_to_np_dtype(dtype)
+        feeds = [
+            {n: a.astype(half) if a.dtype == np.float32 else a for n, a in each.items()}
+            for each in feeds
+        ]
+    return Baseline.of(in_type(model, dtype), feeds)
+
+
+def same_outputs(model: onnx.ModelProto, other: onnx.ModelProto, baseline: Baseline) -> bool:
+    """Whether a fault shows nowhere in float32, as where a mask is all ones."""
+    first, second = Runner(model), Runner(other)
+    for feeds, _ in baseline.runs:
+        wide = {n: a.astype(np.float32) if "float" in a.dtype.name else a for n, a in feeds.items()}
+        a, b = first.run(wide), second.run(wide)
+        if not all(np.array_equal(a[name], b[name], equal_nan=True) for name in a):
+            return False
+    return True
+
+
+def main(paths: list[Path]) -> None:
+    counts: Counter[str] = Counter()
+    for path in paths:
+        for kind in TYPES:
+            measure(path, kind, counts, lambda line: print(line, flush=True))
+    print("| type | right: refused | planted: accepted |\n|---|---|---|")
+    for kind in TYPES:
+        right, false = (
+            f"{counts[f'{kind} {a}']} of {counts[f'{kind} {b}']}"
+            for a, b in (("refused", "right"), ("accepted", "planted"))
+        )
+        print(f"| {kind} | {right} | {false} |")
+
+
+if __name__ == "__main__":
+    main([Path(each) for each in sys.argv[1:]] or MODELS)

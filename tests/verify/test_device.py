@@ -1,0 +1,91 @@
+"""Runs on an execution provider, as far as the CPU shows them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gehost import UsageError
+from gehost.testing import parse
+from gehost.verify import Baseline
+from gehost.verify.device import Placement, check_provider, placement_of, run_on_device
+
+onnxruntime = pytest.importorskip("onnxruntime")
+compare_module = importlib.import_module("gehost.verify.compare")  # its function has its name
+HEAD = '<ir_version: 10, opset_import: ["": 21]>'
+
+
+def test_a_provider_that_is_not_there_is_named_with_its_package() -> None:
+    with pytest.raises(UsageError) as missing:
+        check_provider("tensorrt")
+    told = str(missing.value)
+    assert told.startswith(f"provider 'tensorrt': ONNX Runtime {onnxruntime.__version__} here has ")
+    assert "cpu" in told
+    assert "onnxruntime-gpu in place of onnxruntime" in told
+    assert check_provider("cpu") == check_provider("CPUExecutionProvider")
+
+
+@pytest.mark.parametrize("name", ["float", "float16", "bfloat16"])
+def test_outputs_are_those_of_the_model(name: str) -> None:
+    kinds: dict[str, Any] = {"float": np.float32, "bfloat16": ml_dtypes.bfloat16}
+    kind = kinds.get(name, np.float16)
+    if name == "bfloat16":  # as each kernel of the CPU is of float32, only a cast runs
+        body = "a = Cast <to = 1> (x) b = Add (a, a) y = Cast <to = 16> (b)"
+    else:
+        body = "y = Add (x, x)"
+    model = parse(f"{HEAD} g ({name}[n, 2] x) => ({name}[n, 2] y) {{ {body} }}")
+    feeds = [{"x": np.full((rows, 2), 1.5).astype(kind)} for rows in (1, 3)]
+    outputs, placed = run_on_device(model, None, "cpu", feeds)
+    assert [each["y"].shape for each in outputs] == [(1, 2), (3, 2)]
+    assert all((each["y"] == 3).all() for each in outputs)
+    assert placed.nodes >= 1
+    assert not placed.elsewhere
+
+
+def test_nodes_elsewhere_and_copies_are_counted() -> None:
+    def event(name: str, op: str, provider: str) -> dict[str, Any]:
+        args = {"op_name": op, "provider": f"{provider}ExecutionProvider"}
+        return {"cat": "Node", "name": f"{name}_kernel_time", "args": args}
+
+    events = [
+        {"cat": "Session", "name": "model_run"},
+        event("a", "MatMul", "CPU"),
+        event("b", "Shape", "CUDA"),
+        event("c", "Shape", "CUDA"),
+        event("Memcpy", "MemcpyToHost", "CUDA"),
+    ]
+    placed = placement_of(json.dumps(events), "cpu")
+    assert placed == Placement(3, (("Shape", "b"), ("Shape", "c")), 1)
+    assert str(placed) == "1 of 3 nodes, elsewhere 2 Shape; 1 copy"
+
+
+def test_the_numbers_of_a_device_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is wrong for one model: rule 1 does not see it, the run there does."""
+    head = f"{HEAD} g (float[n, 8] x) => (float[n, 8] y)"
+    model, other = (
+        parse(f"{head} {{ {body} }}")
+        for body in ("a = Exp (x) y = Neg (a)", "a = Exp (x) b = Neg (a) y = Identity (b)")
+    )
+    monkeypatch.setattr(compare_module, "check_provider", lambda name: name)
+    placed = Placement(2, (("Neg", "n"),), 1)
+    factor = 1.0
+
+    def on_device(source: Any, *_: Any) -> Any:
+        wrong = factor if len(source.graph.node) == 3 else 1.0
+        runs = compare_module.Runner(source)
+        return [{"y": runs.run(feeds)["y"] * np.float32(wrong)} for feeds, _ in base.runs], placed
+
+    monkeypatch.setattr(compare_module, "run_on_device", on_device)
+    base = Baseline.of(model, provider="cuda")
+    found = base.against(other)
+    assert found.equal
+    assert "on cuda: 1 of 2 nodes, elsewhere 1 Neg; 1 copy, and 1 of 2 nodes" in found.summary()
+    factor = 1.1
+    found = Baseline.of(model, provider="cuda").against(other)
+    assert not found.equal
+    assert found.rule == "rows, also on cuda"

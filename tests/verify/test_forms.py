@@ -1,0 +1,186 @@
+"""The forms of a model: widened, rounded to half, precise; and where they do not fit."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+
+from gehost.testing import parse
+from gehost.verify import Baseline, Runner, compare, room
+from gehost.verify import forms as forms_module
+from gehost.verify.constants import set_constants
+from gehost.verify.forms import Forms
+from gehost.verify.precise import load_precise
+from gehost.verify.quantized import quantization_steps
+from gehost.verify.retype import HALF, TO_DOUBLE, holds, retyped_bytes
+from gehost.verify.rounded import rounded
+from gehost.verify.widen import widened
+
+pytest.importorskip("onnxruntime")
+
+HEAD = '<ir_version: 10, opset_import: ["": 21]>'
+HALF_MODEL = f"""{HEAD} g (float16[n, 4] x, bool c) => (float16[n, 4] y)
+{{
+    p = MatMul (x, w)
+    q = Mul (p, third)
+    r = Cast <to = 10> (q)
+    y = If (c) <
+        then_branch = t () => (float16[n, 4] a) {{ a = Sqrt (r) }},
+        else_branch = e () => (float16[n, 4] b) {{ b = Softmax (r) }}
+    >
+}}"""
+
+
+def weights() -> dict[str, np.ndarray]:
+    w = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float16)
+    return {"w": w, "third": np.array(1 / 3, np.float16)}
+
+
+def feeds() -> dict[str, np.ndarray]:
+    x = np.random.default_rng(1).standard_normal((3, 4))
+    return {"x": x.astype(np.float32), "c": np.array(False)}
+
+
+def feeds_of_ones() -> dict[str, np.ndarray]:
+    return {"x": np.ones((2, 4), np.float32)}
+
+
+def test_nothing_in_half_is_left_in_the_widened_form() -> None:
+    model = parse(HALF_MODEL, weights())
+    wide = widened(model)
+    assert holds(model, HALF)
+    assert not holds(wide, HALF)
+    onnx.checker.check_model(wide, full_check=True)
+    (y,) = Runner(wide).run(feeds()).values()
+    assert y.dtype == np.float32
+    assert np.allclose(y.sum(axis=1), 1)
+
+
+def test_the_rounded_form_rounds_behind_each_node_also_in_bodies() -> None:
+    form = rounded(parse(HALF_MODEL, weights()))
+    onnx.checker.check_model(form, full_check=True)
+    casts = [node for node in form.graph.node if node.op_type == "Cast"]
+    assert sum(attribute.i == 10 for node in casts for attribute in node.attribute) == 3
+    (y,) = Runner(form).run(feeds()).values()
+    assert y.dtype == np.float32
+    assert np.array_equal(y, y.astype(np.float16))
+
+
+def test_a_weight_computed_in_half_stays_rounded() -> None:
+    text = f"""{HEAD} g (float16[2, 4] x) => (float16[2, 4] y)
+    {{ c = Mul (a, b) y = Mul (x, c) }}"""
+    a, b = (np.array(value, np.float16) for value in (0.3333, 0.7))
+    (y,) = Runner(widened(parse(text, {"a": a, "b": b}))).run(feeds_of_ones()).values()
+    assert y[0, 0] == a * b != a.astype(np.float32) * b.astype(np.float32)
+
+
+def test_the_precise_form_casts_around_what_has_no_double_kernel() -> None:
+    text = f"""{HEAD} g (float[2, 4] x) => (float[2, 4] y)
+    {{ a = Erf (x) b = Softplus (a) c = Mish (b) y = Exp (c) }}"""
+    model = parse(text)
+    runner = load_precise(model, lambda form: Runner(form, engine="onnxruntime"))
+    x = np.random.default_rng(0).standard_normal((2, 4))
+    (y,) = runner.run({"x": x}).values()
+    assert y.dtype == np.float64
+    (single,) = Runner(model).run({"x": x.astype(np.float32)}).values()
+    assert 0 < np.abs(y - single).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_models_in_half_are_judged_widened_and_rounded(kind: type[np.floating]) -> None:
+    name = "float16" if kind is np.float16 else "bfloat16"
+    text = f"""{HEAD} g ({name}[n, 8] x) => ({name}[n, 8] y)
+    {{ p = MatMul (x, w) q = BODY y = Identity (q) }}"""
+    rng = np.random.default_rng(0)
+    given = {
+        "w": rng.standard_normal((8, 8)).astype(kind),
+        "b": rng.standard_normal(8).astype(kind),
+    }
+    models = [
+        parse(text.replace("BODY", body), given)
+        for body in ("Add (p, b) ", "Add (b, p) ", "Sub (p, b) ")
+    ]
+    model, swapped, wrong = models
+    found = compare(model, swapped)
+    assert (found.equal, found.engine) == (True, "onnxruntime")
+    assert not compare(model, wrong).equal
+
+
+def test_a_product_out_of_the_range_of_half_is_found() -> None:
+    """Widened, both are the same function; rounded, the second overflows."""
+    text = f"{HEAD} g (float16[2, 4] x) => (float16[2, 4] y)"
+    scalars = {"s": np.array(0.001, np.float16), "t": np.array(50000, np.float16)}
+    models = [
+        parse(f"{text} {{ a = Mul (x, {one}) y = Mul (a, {two}) }}", scalars)
+        for one, two in ("st", "ts")
+    ]
+    given = [{"x": np.full((2, 4), 3, np.float16)}]
+    found = Baseline.of(models[0], given).against(models[1])
+    assert not found.equal
+    assert found.rule == "rows, also rounded to half"
+
+
+def test_another_output_type_is_not_hidden_by_widening() -> None:
+    half = parse(f"{HEAD} g (float16[2] x) => (float16[2] y) {{ y = Exp (x) }}")
+    wide = parse(f"{HEAD} g (float16[2] x) => (float[2] y) {{ a = Exp (x) y = Cast <to = 1> (a) }}")
+    found = compare(half, wide)
+    assert found.error == "output 'y' is float, wanted float16"
+
+
+def test_exact_constants_go_to_all_that_equal_the_named_one() -> None:
+    text = f"""{HEAD} g (float16[2] x) => (float16[2] y)
+    {{ p = Mul (x, a) q = Mul (p, b) y = Mul (q, c) }}"""
+    given = {"a": 0.797, "b": 0.797, "c": 0.5}
+    model = parse(text, {name: np.array(value, np.float16) for name, value in given.items()})
+    wide = widened(model)
+    set_constants(wide, model, {"a": 0.7978846, "gone": 1.0})
+    values = [float(onnx.numpy_helper.to_array(t).reshape(-1)[0]) for t in wide.graph.initializer]
+    assert values == [np.float32(0.7978846), np.float32(0.7978846), 0.5]
+
+
+def test_the_steps_of_quantized_outputs() -> None:
+    text = f"""{HEAD} g (float[2] x) => (int8[2] q, float[2] y, float[2] z)
+    <float s = {{0.25}}, int8 zero = {{0}}> {{
+        q = QuantizeLinear (x, s, zero) d = DequantizeLinear (q, s, zero)
+        y = Reshape <allowzero = 0> (d, two) z = Exp (d) two = Constant <value = int64[1] {{2}}> ()
+    }}"""
+    lines = text.replace("two = Constant <value = int64[1] {2}> ()", "").replace(
+        "q = Quant", "two = Constant <value = int64[1] {2}> () q = Quant"
+    )
+    assert quantization_steps(parse(lines)) == {"q": 1.0, "y": pytest.approx(0.25)}
+
+
+def test_weights_of_a_large_form_are_mapped_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms_module, "_IN_MEMORY", 0)
+    model = parse(HALF_MODEL, weights())
+    forms = Forms(Runner(model))
+    for form in (forms.plain(widen=True), forms.rounded(), forms.precise()):
+        with form as run:
+            (y,) = run(feeds()).values()
+        assert np.allclose(y.sum(axis=1), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 40])
+def test_what_does_not_fit_is_not_judged(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"{HEAD} g (float[4, 4] x) => (float[4, 4] y) <float k = {{{{0.1}}}}> {{{{ {{}} }}}}"
+    model = parse(text.format("a = Exp (x) y = Mul (a, k)"))
+    other = parse(text.format("a = Exp (x) b = Mul (a, k) c = Mul (b, k) y = Div (c, k)"))
+    wrong = parse(text.format("a = Exp (x) y = Div (a, k)"))
+    monkeypatch.setattr(room, "available_memory", lambda: limit)
+    equal, differ = compare(model, other), compare(model, wrong)
+    assert equal.equal
+    if limit:
+        assert equal.summary().startswith("equal: 3 feeds")
+        assert not differ.equal
+    else:
+        assert equal.rule == "tolerances by type"
+        assert differ.equal
+        assert differ.summary().startswith("not judged: model 'g': its run in float")
+        assert "free" in differ.unjudged
+
+
+def test_bytes_of_a_form() -> None:
+    assert retyped_bytes(parse(HALF_MODEL, weights()), TO_DOUBLE) == 17 * 8
