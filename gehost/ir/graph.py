@@ -446,13 +446,13 @@ class Graph:
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
         """Whether ``add_initializer`` can add a constant of this type.
 
-        Below IR version 4 it adds a ``Constant`` node, which old opsets only have for floats.
+        Below IR version 4 it adds a ``Constant`` node.
         """
-        return (
-            self.model.ir_version >= 4
-            or (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES
-            or dtype.kind == "f"
-        )
+        return self.model.ir_version >= 4 or self.takes_constant_node(dtype)
+
+    def takes_constant_node(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a ``Constant`` node may have this type; old opsets only have floats."""
+        return (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES or dtype.kind == "f"
 
     def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
         """Add a constant.

@@ -11,6 +11,7 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import dead
+from gehost.passes.cleanup.branch import Branches
 from gehost.passes.cleanup.fold import Folded, Folder
 from gehost.passes.cleanup.identity import eliminate
 from gehost.passes.cleanup.merge import Merger
@@ -55,7 +56,7 @@ def clean_up(
     *,
     is_edited: bool = False,
 ) -> CleanUpResult:
-    """Remove dead nodes and initializers, identities and repeated computations; fold constants.
+    """Remove dead nodes, identities, repeated computations, branches not taken; fold constants.
 
     Preserves the graph's inputs and outputs, the outputs' numbers and topological order. Works on
     the root and on the bodies of If, Loop and Scan, until nothing more is found; time is linear in
@@ -120,6 +121,7 @@ class _Cleaner:
         self._grown = int(grown) if grown.isascii() and grown.isdecimal() else 0
         self._folder = Folder(state, growth_limit, self._grown)
         self._merger = Merger(state)
+        self._branches = Branches(state)
         self._shapes = KnownShapes(state)
 
     def run(self) -> None:
@@ -143,6 +145,11 @@ class _Cleaner:
 
     def _visit(self, node: Node) -> None:
         state = self._state
+        constants = self._branches.inline(node) if node.op == "If" else None
+        if constants is not None:
+            for value in constants:
+                self._merger.merge_constant(value)
+            return
         if not state.is_pure(node):
             return
         if node in state.stale:

@@ -4,12 +4,13 @@
 2. ``Shape(x)`` and ``Size(x)`` if the needed dimensions are known, for any x;
    ``Gather(Shape(x), i)`` likewise.
 3. ``CastLike(c, x)`` with a constant c if the element type of x is known.
-Keeps: the name of each result, which becomes an initializer (below IR version 4, a ``Constant``).
-Refused: results that are graph outputs; results that a kernel declines, or that contradict the
-model's types; growth. A result grows the model by its bytes less those of constants without other
-users. All growth together is at most ``growth_limit``; results that grow it by more than 4 KiB wait
-until everything else is done. Nothing is computed before it is known to fit. At most 64 MiB of
-external data are read, as results are stored in the model file.
+Keeps: the name of each result, which becomes an initializer (below IR version 4, and where it is a
+graph output or a body of another operator reads it, a ``Constant``).
+Refused: results that a kernel declines, or that contradict the model's types; growth. A result
+grows the model by its bytes less those of constants without other users. All growth together is at
+most ``growth_limit``; results that grow it by more than 4 KiB wait until everything else is done.
+Nothing is computed before it is known to fit. At most 64 MiB of external data are read, as results
+are stored in the model file.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import onnx
 
 from gehost.errors import ModelError
+from gehost.infer.findings import contradicts
 from gehost.ir import tensors
 from gehost.ir.constants import Array, bytes_for, bytes_of, elements, external_bytes, stored_bytes
 from gehost.ir.graph import Graph, Node, Value
@@ -91,13 +94,14 @@ class Folder:
         if operands is None:
             return ()
         results = [value for value in node.outputs if value is not None and value.readers]
-        if not all(map(self._state.may_leave, results)):
+        if any(value.name in self._state.protected for value in results):
             return ()
         owner = node.graph.owner
         if owner is not None and any(owner.graph.find(value.name) is not None for value in results):
             return ()  # no new value can have a name that an enclosing graph uses
         if not self._state.purity.is_well_formed(node):
             return ()
+        movable = all(map(self._state.may_leave, results))
         freed = sum(
             stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node)
         )
@@ -105,22 +109,26 @@ class Folder:
         if external > self._external_left:
             return ()
         room = freed + allowance
-        declared = sum(map(_declared_bytes, results))
+        size = sum(map(_declared_bytes, results))
         try:
-            if declared > room:
+            if size > room:
                 raise TooLargeError
             with np.errstate(all="ignore"):
                 outputs = [known] if known is not None else self._compute(node, room)
             arrays = [outputs[value.index] for value in results]
-            if not all(node.graph.takes_constant(array.dtype) for array in arrays):
+            takes = node.graph.takes_constant if movable else node.graph.takes_constant_node
+            if not all(takes(array.dtype) for array in arrays):
                 return ()
             size = sum(map(bytes_of, arrays))
             if size > room:
                 raise TooLargeError
             for value, array in zip(results, arrays, strict=True):
-                join(value.type, TensorType(DataType(tensors.elem_type(array.dtype)), array.shape))
+                result = TensorType(DataType(tensors.elem_type(array.dtype)), array.shape)
+                join(value.type, result)
+                if any(contradicts(declared, result) for declared in _declared_outputs(value)):
+                    raise ContradictionError
         except TooLargeError:
-            if declared <= freed + self._growth_limit:
+            if size <= freed + self._growth_limit:
                 self._waiting[node] = None
             return ()
         except (
@@ -136,8 +144,9 @@ class Folder:
         growth = max(0, size - freed)
         self._grow(growth)
         self._external_left -= external
+        replace = self._replace if movable else self._replace_in_place
         made: list[Folded] = []
-        for value, array in zip(self._replace(node, results, arrays), arrays, strict=True):
+        for value, array in zip(replace(node, results, arrays), arrays, strict=True):
             made.append(Folded(value, min(growth, bytes_of(array))))
             growth -= made[-1].growth
         return made
@@ -212,6 +221,30 @@ class Folder:
         self._state.counts.folded += 1
         reap(self._state, lost)
         return made
+
+    def _replace_in_place(
+        self, node: Node, results: Sequence[Value], arrays: Sequence[Array]
+    ) -> list[Value]:
+        """Let ``Constant`` nodes compute the results, whose users cannot all read another value."""
+        graph, lost = node.graph, _inputs(node)
+        for value, array in zip(results, arrays, strict=True):
+            tensor = tensors.from_numpy(array, value.name)
+            name = self._state.model.fresh_name("cleanup_Constant")
+            graph.add_node("Constant", [], [value], {"value": tensor}, name=name, after=node)
+            graph.set_type(value, TensorType(DataType(tensor.data_type), array.shape))
+            self._state.touch_readers(value, stale=True)
+        graph.remove_node(node)
+        self._state.made.update(results)
+        self._state.counts.folded += 1
+        reap(self._state, lost)
+        return list(results)
+
+
+def _declared_outputs(value: Value) -> list[onnx.TypeProto]:
+    """Return the types that graphs declare for a value as their output."""
+    return [
+        reader.proto.output[slot].type for reader, slot in value.uses if isinstance(reader, Graph)
+    ]
 
 
 def _inputs(node: Node) -> list[Value]:

@@ -43,7 +43,7 @@ class State:
         self.counts = Counts()
         self.open: set[Graph] = set()
         self.graphs: list[Graph] = []
-        nodes = list(self._open(model.graph))
+        nodes = list(self.open_graph(model.graph))
         self.protected = frozenset(_names_elsewhere(model))
         self.initial = nodes
         self._place = {node: place for place, node in enumerate(nodes)}
@@ -54,7 +54,7 @@ class State:
         self.stale: set[Node] = set()
         """Nodes whose input types were refined since their outputs were inferred."""
 
-    def _open(self, graph: Graph) -> Iterator[Node]:
+    def open_graph(self, graph: Graph) -> Iterator[Node]:
         """Open a graph and its bodies; yield all nodes in order.
 
         Each node comes before the nodes of its bodies.
@@ -65,7 +65,7 @@ class State:
             yield node
             if node.bodies and self.purity.has_open_bodies(node):
                 for body in node.bodies:
-                    yield from self._open(body)
+                    yield from self.open_graph(body)
 
     # worklist
 
