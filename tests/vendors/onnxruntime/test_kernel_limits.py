@@ -53,6 +53,11 @@ def normal(*shape: int) -> np.ndarray:
 APART: dict[str, tuple[str, str]] = {
     "given apart": ("", "q, k, v"),
     "k alone computed": ("kr = Neg (k)", "q, kr, v"),
+    "as DeepSeek-V3": (  # the heads of k share a part
+        "a, b = Split <axis = -1> (k, halves) c, d = Split <axis = -1> (k1, halves) "
+        "e = Expand (d, each) kr = Concat <axis = -1> (a, e)",
+        "q, kr, v",
+    ),
     "repeated": (
         """ku = Unsqueeze (k1, two) ke = Expand (ku, times) kr = Reshape (ke, k_spread)
         vu = Unsqueeze (v1, two) ve = Expand (vu, times) vr = Reshape (ve, v_spread)""",
@@ -67,7 +72,7 @@ def apart(values: int, prepared: str, qkv: str, opset: int = 17) -> onnx.ModelPr
     return parse(f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main (float[B, 2, S, 4] q, float[B, 2, T, 4] k, float[B, 2, T, {values}] v,
           float[B, 1, T, 4] k1, float[B, 1, T, {values}] v1) => (float[B, S, W] out)
-    <int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}}, float scale = {{0.5}},
+    <int64[2] halves = {{2, 2}}, int64[4] each = {{1, 2, 1, 1}}, int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}}, float scale = {{0.5}},
      int64[4] k_spread = {{0, 2, -1, 4}}, int64[4] v_spread = {{0, 2, -1, {values}}},
      int64[3] joined = {{0, 0, {2 * values}}}> {{
         {prepared}
