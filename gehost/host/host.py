@@ -37,6 +37,7 @@ from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
 from gehost.infer.again import drop_false_types
+from gehost.infer.declared import declare_widths
 from gehost.infer.findings import type_findings
 from gehost.infer.local import Inferrer
 from gehost.infer.whole import infer_model
@@ -648,6 +649,7 @@ class Host:
         with report.timed("check"):
             if model.mark() > start:
                 drop_false_types(model)
+                declare_widths(model)
             _final_check(model, report)
         if self.options.assume:
             model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))
