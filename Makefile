@@ -88,6 +88,11 @@ shapes: $(VENV)/installed
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)
 
+# Attention in random forms and sizes through the passes for ONNX Runtime.
+.PHONY: fuzz-attention
+fuzz-attention: $(VENV)/installed
+	$(BIN)/python -W ignore -m tests.fuzz.attention --graphs 10000 $(FUZZ_ARGS)
+
 fuzz-files: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)
 
