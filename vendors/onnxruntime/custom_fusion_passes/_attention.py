@@ -22,6 +22,7 @@ import numpy as np
 from gehost import DataType
 
 from ._sizes import GraphSizes, Size, Sizes, all_same, same
+from ._types import HALVES, dtype_name, not_float
 
 if TYPE_CHECKING:
     from gehost import Node, Value
@@ -56,8 +57,10 @@ class Attention:
     """B, N, S, T."""
     bias: np.ndarray | None
     """[2·N·H + N·V]: the biases added to q, k and v, all of rank 3."""
-    result: Node
-    """The last node: a Reshape, whose input is [B, S, N, V]."""
+    joining: Node
+    """A Reshape, whose input is [B, S, N, V]."""
+    last: Node
+    """It, or the Cast of its result to the type of q. The result may be float32 of half."""
     rows_first: set[Value]
     """Those of q, k and v whose heads are the third axis: a Reshape puts them together."""
     nodes: list[Node] = field(default_factory=list["Node"])
@@ -102,8 +105,9 @@ class _Finder:
         axis = softmax.attrs.get("axis")
         if axis not in (-1, len(dims) - 1) and not (axis is None and _opset(softmax) >= 13):
             raise NoMatch(f"axis: softmax over axis {axis}, wanted the last")
-        if scores.dtype != DataType.FLOAT:
-            raise NoMatch(f"dtype: float32 only, got {scores.dtype}")
+        problem = not_float(scores)
+        if problem:
+            raise NoMatch(problem)
         self._take(softmax)
         product, mask, mask_reader, scale, softcap = self._above(scores)
         q_read, k_read = _input(product, 0), _input(product, 1)
@@ -116,9 +120,12 @@ class _Finder:
         keys = self._untransposed(k, folded=folded)
         probabilities, guarded = self._guard(softmax)
         mix, v = self._mix(probabilities)
+        v = v if v.dtype == q.dtype else self._uncast(v)
         if folded:
             v = self._unfolded(v)
         result, apart = self._together(mix, folded=folded)
+        last = self._last(result, q.dtype)
+        self._check_types(q, keys[0], v)
         batch, heads, rows, columns = self._checked(q, keys, v)
         self._check_reshaped((heads, rows, columns), apart, v)
         self._check_mask(mask, mask_reader, (batch, heads, rows, columns))
@@ -144,6 +151,7 @@ class _Finder:
             (batch, heads, rows, columns),
             bias,
             result,
+            last,
             self._rows_first,
             self.nodes,
         )
@@ -168,8 +176,9 @@ class _Finder:
             before = None if found is None else self._sizes.of(found[0])
             is_as_wide = before is not None and len(before) == 3 and before[2] == dims[2]
             if not (node and found and is_as_wide and inside) or value.is_graph_output:
+                assert value.dtype is not None
                 plain.append(value)
-                biases.append(np.zeros(dims[2], np.float32))
+                biases.append(np.zeros(dims[2], value.dtype.numpy))
             else:
                 adds.append(node)
                 plain.append(found[0])
@@ -188,7 +197,7 @@ class _Finder:
         """Return q·kᵀ, the mask and its Add, and scale and cap between them."""
         mask: Value | None = None
         reader: Node | None = None
-        scores = self._unreshaped(scores)
+        scores = self._unreshaped(self._uncast(scores))
         top = scores.producer
         if top is not None and top.op == "Add":
             left, right = _input(top, 0), _input(top, 1)
@@ -199,12 +208,12 @@ class _Finder:
             mask, reader = (right if inner is left else left), top
             self._take(top)
             self._own(scores, "the masked scores")
-            scores = self._unreshaped(inner)
-        value, scale = self._unscaled(scores)
+            scores = self._unreshaped(self._uncast(inner))
+        value, scale = self._unscaled(scores, casts=True)
         product, softcap = value.producer, 0.0
         if self._capped and product is not None and product.op == "Tanh":
             self._take(product)
-            value, inner = self._unscaled(_input(product, 0))
+            value, inner = self._unscaled(_input(product, 0), casts=True)
             product, softcap, scale = value.producer, abs(scale), scale * inner  # Tanh is odd
         if product is None or product.op != "MatMul":
             raise NoMatch(f"scores: {_first_other(value)} between q·kᵀ and Softmax")
@@ -225,16 +234,56 @@ class _Finder:
         reshaped = [one for one in both if one.producer and one.producer.op == "Reshape"]
         return next((one for one in reshaped if is_product(_input_of(one))), None)
 
-    def _unscaled(self, value: Value) -> tuple[Value, float]:
-        """The tensor below multiplications by constant scalars, and their product."""
+    def _unscaled(self, value: Value, *, casts: bool = False) -> tuple[Value, float]:
+        """The tensor below multiplications by constant scalars, and their product.
+
+        Casts between float32 and half may stand between where ``casts`` is true.
+        """
         scale = 1.0
-        while (node := value.producer) is not None and node.op in ("Mul", "Div"):
+        while True:
+            value = self._uncast(value) if casts else value
+            node = value.producer
+            if node is None or node.op not in ("Mul", "Div"):
+                break
             factor = factor_of(node)
             if factor is None:
                 break
             self._take(node)
             value, scale = factor[0], scale * factor[1]
         return value, scale
+
+    def _uncast(self, value: Value) -> Value:
+        """The tensor below casts between float32 and half, as scores are widened for Softmax."""
+        while (node := value.producer) is not None and is_float_cast(node):
+            self._take(node)
+            value = _input(node, 0)
+        return value
+
+    def _narrowed(self, value: Value) -> Value:
+        """The tensor behind casts between float32 and half, as probabilities are narrowed."""
+        while len(value.consumers()) == 1 and not value.is_graph_output:
+            ((node, _),) = value.consumers()
+            made = node.outputs[0]
+            if not is_float_cast(node) or made is None:
+                break
+            self._take(node)
+            value = made
+        return value
+
+    def _check_types(self, q: Value, k: Value, v: Value) -> None:
+        """Check that q, k and v are of one type, which is half where casts widen the scores."""
+        if not q.dtype == k.dtype == v.dtype:
+            names = ", ".join(dtype_name(one.dtype) for one in (q, k, v))
+            raise NoMatch(f"dtype: q, k and v are {names}")
+        inside = {one.dtype for node in self.nodes for one in node.outputs if one is not None}
+        if q.dtype == DataType.FLOAT and inside & HALVES:
+            raise NoMatch("dtype: float32, cast to half and back inside")
+
+    def _last(self, joining: Node, dtype: DataType | None) -> Node:
+        """Return the node that gives the result: the Reshape, or the Cast to the type of q."""
+        made = joining.outputs[0]
+        assert made is not None
+        return joining if made.dtype == dtype else self._narrowed(made).producer or joining
 
     def _unreshaped(self, scores: Value) -> Value:
         """The scores before a Reshape, which ``_check_reshaped`` checks; as given without one."""
@@ -341,8 +390,10 @@ class _Finder:
                 self._take(other)
                 guarded = other.outputs[0]
                 assert guarded is not None
+                guarded = self._narrowed(guarded)
                 self._own(guarded, "the probabilities")
                 return guarded, True
+        made = self._narrowed(made)
         self._own(made, "the probabilities")
         return made, False
 
@@ -555,20 +606,31 @@ def factor_of(node: Node) -> tuple[Value, float] | None:
     return None
 
 
+def is_float_cast(node: Node) -> bool:
+    """Whether a node casts between float32, float16 and bfloat16."""
+    return node.op == "Cast" and not (not_float(node.inputs[0]) or not_float(node.outputs[0]))
+
+
 def is_product(value: Value | None) -> bool:
     """Whether a value is a matrix product, perhaps scaled."""
     return product_factor(value) is not None
 
 
 def product_factor(value: Value | None) -> float | None:
-    """The constant that scales a matrix product, 1 without one; None for another value."""
-    node = None if value is None else value.producer
+    """The constant that scales a matrix product, 1 without one; None for another value.
+
+    Casts between float32 and half may stand between.
+    """
     total = 1.0
-    while node is not None and node.op in ("Mul", "Div"):
-        factor = factor_of(node)
-        node = None if factor is None else factor[0].producer
-        total *= 1.0 if factor is None else factor[1]
-    return total if node is not None and node.op == "MatMul" else None
+    while value is not None and (node := value.producer) is not None and node.op != "MatMul":
+        if is_float_cast(node):
+            value = node.inputs[0]
+            continue
+        factor = factor_of(node) if node.op in ("Mul", "Div") else None
+        if factor is None:
+            return None
+        value, total = factor[0], total * factor[1]
+    return None if value is None or value.producer is None else total
 
 
 def is_capped(value: Value | None) -> bool:

@@ -17,13 +17,12 @@ import numpy as np
 
 from gehost import DataType
 
+from ._numbers import far
 from ._sizes import GraphSizes, Size, all_same
+from ._types import FLOATS
 
 if TYPE_CHECKING:
     from gehost import Node, Value
-
-EXCLUDED = -1e30
-"""A finite fill up to here leaves nothing of a position: exp underflows for all such scores."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def is_causal(mask: Value, rows: Size, columns: Size, sizes: GraphSizes) -> bool
         isinstance(found, _Plane)
         and all_same(found.dims, (rows, columns))
         and found.low == 0
-        and found.high <= EXCLUDED
+        and found.high <= -far(mask.dtype)
     )
 
 
@@ -220,22 +219,26 @@ class _Proof:
 _BOOL, _WHOLE, _REAL = (
     DataType.BOOL,
     (DataType.INT32, DataType.INT64),
-    (DataType.FLOAT, DataType.DOUBLE),
+    FLOATS | {DataType.DOUBLE},
 )
 
 
 def _cast(given: _Known, to: int) -> _Known:
     if isinstance(given, _Index):
         return given if to in _WHOLE else None
-    if given is None or to in _REAL:
+    if given is None:
         return given
+    if to in _REAL:
+        with np.errstate(over="ignore"):
+            low, high = np.array([given.low, given.high]).astype(DataType(to).numpy).tolist()
+        return _Plane(low, high, given.dims)
     if to == _BOOL:
         return _Plane(float(bool(given.low)), float(bool(given.high)), given.dims)
     whole = float(given.low).is_integer() and float(given.high).is_integer()
     return given if to in _WHOLE and whole else None
 
 
-_COUNTED = ("bool", "int32", "int64", "float32", "float64")
+_COUNTED = ("bool", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
 def _constant(array: np.ndarray) -> _Known:

@@ -16,6 +16,8 @@ import numpy as np
 
 from gehost import DataType
 
+from ._types import FLOATS
+
 if TYPE_CHECKING:
     from gehost import Node, Value
 
@@ -65,6 +67,7 @@ _MOVED = frozenset(
         *("Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
     )
 )
+_FOLLOWED = FLOATS | {DataType.BOOL}
 _WHOLE = frozenset((DataType.BOOL, DataType.INT32, DataType.INT64))
 _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
     "Add": lambda a, b: a + b,
@@ -74,7 +77,7 @@ _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
 
 
 def numbers(value: Value | None, seen: _Seen | None = None) -> Numbers | None:
-    """Return a float32 or boolean tensor's possible elements, None if unknown.
+    """Return a float or boolean tensor's possible elements, None if unknown.
 
     ``seen`` holds the answers for tensors below the same one.
     """
@@ -92,9 +95,9 @@ def numbers(value: Value | None, seen: _Seen | None = None) -> Numbers | None:
 def _numbers(value: Value, seen: _Seen) -> Numbers | None:
     if value.is_constant:
         array = value.array
-        if array is None or array.dtype.kind not in "bf" or array.dtype == np.float64:
+        if array is None or array.dtype == np.float64 or value.dtype not in _FOLLOWED:
             return None
-        return Numbers.of({float(number) for number in np.unique(array).tolist()})
+        return Numbers.of({float(number) for number in np.unique(array.astype(np.float32))})
     node = value.producer
     if node is None:
         return _TRUTH if value.dtype == DataType.BOOL else None
@@ -106,15 +109,25 @@ def _numbers(value: Value, seen: _Seen) -> Numbers | None:
         return _either(numbers(node.inputs[1], seen), numbers(node.inputs[2], seen))
     if node.op == "ScatterND" and node.attrs.get("reduction", "none") == "none":
         return _either(numbers(node.inputs[0], seen), numbers(node.inputs[2], seen))
-    if node.op == "ConstantOfShape" and value.dtype == DataType.FLOAT:
+    if node.op == "ConstantOfShape" and value.dtype in FLOATS:
         given = node.attrs.get("value")
         return Numbers.of({0.0 if given is None else float(np.asarray(given).reshape(-1)[0])})
     if node.op == "Trilu":
         return _either(numbers(node.inputs[0], seen), Numbers((0.0,), between=False))
-    if node.op in _COMBINED and value.dtype == DataType.FLOAT:
-        return _combined(node, seen)
-    is_float = node.op == "Cast" and node.attrs.get("to") == int(DataType.FLOAT)
-    return numbers(node.inputs[0], seen) if is_float else None
+    if node.op in _COMBINED and value.dtype in FLOATS:
+        return _combined(node, value.dtype, seen)
+    if node.op != "Cast" or value.dtype not in FLOATS:
+        return None
+    held = numbers(node.inputs[0], seen)
+    return held and Numbers.of(
+        {rounded(number, value.dtype) for number in held.known}, between=held.between
+    )
+
+
+def rounded(number: float, dtype: DataType) -> float:
+    """Return the number of a type that is nearest to one."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number).astype(dtype.numpy))
 
 
 def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
@@ -123,8 +136,11 @@ def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
     return Numbers.of({*left.known, *right.known}, between=left.between or right.between)
 
 
-def _combined(node: Node, seen: _Seen) -> Numbers | None:
-    """Each of the three is monotone in each operand, so the ends of a range suffice."""
+def _combined(node: Node, dtype: DataType, seen: _Seen) -> Numbers | None:
+    """Each of the three is monotone in each operand, so the ends of a range suffice.
+
+    A runtime may compute neighbouring nodes of a half type in float32 and round once.
+    """
     left, right = numbers(node.inputs[0], seen), numbers(node.inputs[1], seen)
     if left is None or right is None:
         return None
@@ -135,13 +151,21 @@ def _combined(node: Node, seen: _Seen) -> Numbers | None:
     with np.errstate(over="ignore", invalid="ignore"):
         pairs = product(map(np.float32, left.known), map(np.float32, right.known))
         found = {float(compute(a, b)) for a, b in pairs}
+    found |= {rounded(number, dtype) for number in found}
     return Numbers.of(found, between=left.between or right.between)
 
 
 FAR = 1e30
 """Of this magnitude, a float32 absorbs each score below 1e22."""
+FAR_HALF = 6e4
+"""Of this magnitude, a mask of float16 (which ends at 65504) excludes scores up to 3e4."""
 NEAR = 256.0
 """Up to this magnitude, sums in another order differ by at most 3e-5; up to 1e4 it shows (5e-4)."""
+
+
+def far(dtype: DataType | None) -> float:
+    """Return the magnitude from which on a fill of a type excludes a position."""
+    return FAR_HALF if dtype == DataType.FLOAT16 else FAR
 
 
 def is_near(value: Value | None) -> bool:
@@ -153,18 +177,22 @@ def is_near(value: Value | None) -> bool:
 def is_zero_or_far_below(value: Value | None) -> bool:
     """Proven to hold only 0 and numbers that absorb whatever they are added to."""
     found = numbers(value)
-    return found is not None and not found.between and all(n == 0 or n <= -FAR for n in found.known)
+    if value is None or found is None or found.between:
+        return False
+    return all(number == 0 or number <= -far(value.dtype) for number in found.known)
 
 
 def is_near_or_far(value: Value | None) -> bool:
     """Proven to hold only numbers that are added to scores in any order."""
-    found = numbers(value)
+    if value is None:
+        return False
+    found, least = numbers(value), far(value.dtype)
     if found is not None:
         ends = found.known
         return is_near(value) or (
-            not found.between and all(abs(one) <= NEAR or abs(one) >= FAR for one in ends)
+            not found.between and all(abs(one) <= NEAR or abs(one) >= least for one in ends)
         )
-    node = None if value is None else value.producer
+    node = value.producer
     if node is None:
         return False
     if node.op in _MOVED:
@@ -174,7 +202,7 @@ def is_near_or_far(value: Value | None) -> bool:
     for slot in (0, 1):
         factor = node.inputs[slot]
         array = factor.array if factor is not None and factor.is_constant else None
-        if array is not None and bool(np.all(np.abs(array) >= FAR)):
+        if array is not None and bool(np.all(np.abs(array) >= least)):
             return _is_whole(node.inputs[1 - slot])
     return False
 

@@ -16,6 +16,7 @@ intervals).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,9 @@ from gehost import (
 from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention
 from ._instances import ATTENTION, KEEP, QKV, instance
 from ._kernels import takes_heads_apart
+from ._numbers import numbers, rounded
 from ._sizes import GraphSizes, Sizes, all_same, remove_dead, same
+from ._types import HALVES, dtype_name, no_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +67,10 @@ def _shape(
     return [TensorType(query.dtype, (*query.shape[:2], width))]
 
 
-@ops.register("com.microsoft::MultiHeadAttention", shape=_shape, provided_by="onnxruntime>=1.31")
+KERNEL = "com.microsoft::MultiHeadAttention"
+
+
+@ops.register(KERNEL, shape=_shape, provided_by="onnxruntime>=1.21.1")
 def multi_head_attention(
     query: EsTensor,
     key: EsTensor,
@@ -80,7 +86,7 @@ def multi_head_attention(
 
     Shapes: query [B, S, N·H]; key [B, T, N·H] or [B, N, T, H], value [B, T, N·V] or [B, N, T, V];
     bias [2·N·H + N·V], with key and value of rank 3; attention_bias [B or 1, N or 1, S, T];
-    result [B, S, N·V]. All float32.
+    result [B, S, N·V]. All of one type.
     """
     count = np.array([num_heads])
     shape = es.Shape(query)
@@ -146,7 +152,8 @@ _OURS = {0, 1, 2, 3, 5}
 class OrtAttentionPass(FusionBasePass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.
 
-    Forms: the scale as Mul or Div of the product, or its root at q and k; k transposed at once,
+    Forms: float32, float16 and bfloat16, also with scores and mask cast to float32;
+    the scale as Mul or Div of the product, or its root at q and k; k transposed at once,
     with its heads, or by Reshape, Transpose, Reshape; products over [B, N, S, H] or [B·N, S, H];
     with and without mask; with and without the guard ``Where(IsNaN(p), 0, p)``. q, k and v as
     projections, which the kernel splits into heads, or split already (rotary, repeated heads,
@@ -159,8 +166,9 @@ class OrtAttentionPass(FusionBasePass):
     ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a tail of that, where a mask of one
     row is expanded, or of each head where a guard makes rows 0; ``shared``: probabilities or others
     are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal, or 0;
-    ``layout``: heads of k third, and those of v second; ``dtype``: not float32; ``graph``: in a
-    body of If, Loop or Scan.
+    ``layout``: heads of k third, and those of v second; ``dtype``: not float32, float16 or
+    bfloat16, or not of one type; ``kernel``: the target has none of the type; ``graph``: in a body
+    of If, Loop or Scan.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
@@ -179,6 +187,10 @@ class OrtAttentionPass(FusionBasePass):
                 found = find_attention(softmax, sizes)
             except NoMatch as reason:
                 context.refuse(softmax, str(reason))
+                continue
+            problem = no_kernel(context, KERNEL, found.q)
+            if problem:
+                context.refuse(softmax, problem)
                 continue
             self._fuse(graph, context, found, masks)
         remove_dead(graph)
@@ -211,11 +223,11 @@ class OrtAttentionPass(FusionBasePass):
             context.refuse(found.softmax, region.reason)
             return
         assert not isinstance(region, Rejection)
-        result = found.result.outputs[0]
+        result = found.last.outputs[0]
         if result is None or region.results != [result]:
             context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
             return
-        target = found.result.inputs[1]
+        target = found.joining.inputs[1]
         assert target is not None
         read = [found.q, found.k, found.v, target, *([] if found.mask is None else [found.mask])]
         given = list(dict.fromkeys([*region.inputs, *read]))
@@ -230,7 +242,7 @@ class OrtAttentionPass(FusionBasePass):
             else in_rows(one, inputs, found, masks.sizes)
             for one in (found.k, found.v)
         )
-        made = es.op("com.microsoft::MultiHeadAttention")(
+        made = es.op(KERNEL)(
             query,
             key,
             value,
@@ -242,18 +254,20 @@ class OrtAttentionPass(FusionBasePass):
         )
         if not self._is_joined(found, masks.sizes):
             made = es.Reshape(made, inputs[target])
+        if result.dtype != found.q.dtype:
+            made = es.Cast(made, to=result.dtype)
         replacement = builder.BuildAndReset([made])
         new = context.replace(region, replacement, keep_shared=True)
         if not new:
             return
         assert not isinstance(new, Rejection)
-        (kernel,) = [node for node in new if node.op == "com.microsoft::MultiHeadAttention"]
+        (kernel,) = [node for node in new if node.op == KERNEL]
         if rows is not None:
             _zero_rows(graph, kernel, rows)
 
     def _is_joined(self, found: Attention, sizes: GraphSizes) -> bool:
         """Whether the last Reshape makes the kernel's own shape [B, S, N·V]."""
-        before, after = sizes.of(found.result.inputs[0]), sizes.of(found.result.outputs[0])
+        before, after = sizes.of(found.joining.inputs[0]), sizes.of(found.joining.outputs[0])
         if before is None or after is None or len(after) != 3 or not isinstance(before[3], int):
             return False
         return all_same(after, (*before[:2], found.heads * before[3]))
@@ -265,7 +279,7 @@ def unshared(found: Attention) -> list[Node]:
     for node in sorted(inside, key=lambda one: one.order, reverse=True):
         outputs = [one for one in node.outputs if one is not None]
         readers = {reader for one in outputs for reader, _ in one.consumers()}
-        if node is not found.result and not readers <= inside:
+        if node is not found.last and not readers <= inside:
             inside.remove(node)
     return [node for node in found.nodes if node in inside]
 
@@ -293,8 +307,9 @@ def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
     """Put 0 where a mask's row has no position, as the guard does."""
     made = kernel.outputs[0]
     assert made is not None
+    assert made.dtype is not None
     zero = graph.add_initializer(
-        np.zeros((), np.float32), graph.model.fresh_name("OrtAttentionPass_zero")
+        np.zeros((), made.dtype.numpy), graph.model.fresh_name("OrtAttentionPass_zero")
     )
     inner = graph.release(made)
     name = graph.model.fresh_name("OrtAttentionPass_Where")
@@ -310,19 +325,39 @@ class Masks:
         self._expanded: dict[tuple[str, object], Value] = {}
         self._rows: dict[str, Value] = {}
         self._padded: dict[str, Value] = {}
+        self._narrowed: dict[str, Value] = {}
 
     def attach(self, graph: Graph, found: Attention) -> str:
         """Give an attention its mask with all axes; return why that cannot be, or ""."""
         if found.mask is None or found.mask_reader is None:
             return ""
+        if not self._narrow(found):
+            return f"mask: not proven to hold numbers of {dtype_name(found.q.dtype)} alone"
         mask = self.expanded(found)
         if mask is None:
             return "mask: to be expanded to a size that is none of an input"
-        if mask is not found.mask:
+        if mask is not found.mask and mask.dtype == found.mask_reader.outputs[0].dtype:
             (slot,) = found.mask_reader.slots_of(found.mask)
             graph.set_input(found.mask_reader, slot, mask)
-            found.mask = mask
+        found.mask = mask
         return ""
+
+    def _narrow(self, found: Attention) -> bool:
+        """Cast a float32 mask to the type of q; whether that changes no number."""
+        mask, dtype = found.mask, found.q.dtype
+        assert mask is not None
+        assert dtype is not None
+        if mask.dtype == dtype:
+            return True
+        held = numbers(mask)
+        if held is None or held.between:
+            return False
+        if any(rounded(number, dtype) != number for number in held.known):
+            return False
+        if mask.name not in self._narrowed:
+            self._narrowed[mask.name] = self._added("Cast", [mask], {"to": int(dtype)}, dtype)
+        found.mask = self._narrowed[mask.name]
+        return True
 
     def expanded(self, found: Attention) -> Value | None:
         """Return the mask with all axes, None where sizes cannot be read."""
@@ -376,31 +411,27 @@ class Masks:
     def rows(self, mask: Value) -> Value:
         """Return [B, S, 1]: whether a mask's row has an entry above -inf."""
         if mask.name not in self._rows:
+            wide = mask
+            if mask.dtype in HALVES:  # few providers compare them
+                wide = self._added("Cast", [mask], {"to": int(DataType.FLOAT)}, DataType.FLOAT)
             least = self._constant(np.array(-np.inf, np.float32))
             # ONNX Runtime reduces no empty tensor: without sequences, rows or columns it gives the
             # tensor itself. So a column is added, and one is taken of the result.
             column = self._constant(np.array([0, 0, 0, 0, 0, 0, 0, 1]))
-            filled = self._added("Pad", [mask, column, least], {}, mask.dtype)
+            filled = self._added("Pad", [wide, column, least], {}, DataType.FLOAT)
             zero, one, last = (self._constant(np.array([number])) for number in (0, 1, -1))
             axes = {} if self._opset >= 18 else {"axes": [-1]}
             reduced = [filled, last] if self._opset >= 18 else [filled]
-            most = self._added("ReduceMax", reduced, axes, mask.dtype)
-            single = self._added("Slice", [most, zero, one, last], {}, mask.dtype)
-            flat = self._added("Squeeze", [single, one], {}, mask.dtype)
+            most = self._added("ReduceMax", reduced, axes, DataType.FLOAT)
+            single = self._added("Slice", [most, zero, one, last], {}, DataType.FLOAT)
+            flat = self._added("Squeeze", [single, one], {}, DataType.FLOAT)
             self._rows[mask.name] = self._added("Greater", [flat, least], {}, DataType.BOOL)
         return self._rows[mask.name]
 
     def is_finite(self, mask: Value) -> bool:
-        """Proven to hold no infinity: chosen from finite constants."""
-        node = mask.producer
-        if node is not None and node.op in ("Expand", "Unsqueeze"):
-            return node.inputs[0] is not None and self.is_finite(node.inputs[0])
-        arrays = (
-            [] if node is None or node.op != "Where" else [v and v.array for v in node.inputs[1:]]
-        )
-        return bool(arrays) and all(
-            array is not None and bool(np.all(np.isfinite(array))) for array in arrays
-        )
+        """Proven to hold no infinity."""
+        held = numbers(mask)
+        return held is not None and all(map(math.isfinite, held.known))
 
     @property
     def _opset(self) -> int:

@@ -36,6 +36,7 @@ from ._instances import CONSTANTS, instance
 from ._instances import KERNEL as CALL
 from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._sizes import GraphSizes, Size, remove_dead, same
+from ._types import no_kernel
 from .attention import unlike_ours
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
 
+KERNEL = "com.microsoft::GroupQueryAttention"
+
+
 def _shape(
     inputs: Sequence[TensorType | None], _attributes: Mapping[str, Any]
 ) -> Sequence[TensorType | None]:
@@ -54,10 +58,10 @@ def _shape(
 
 
 @ops.register(
-    "com.microsoft::GroupQueryAttention",
+    KERNEL,
     outputs=["output", "present_key", "present_value"],
     shape=_shape,
-    provided_by="onnxruntime>=1.31",
+    provided_by="onnxruntime>=1.21.1",
 )
 def group_query_attention(
     query: EsTensor,
@@ -102,7 +106,7 @@ def group_query_attention(
     scores = es.MatMul(q, es.Transpose(repeated(k), perm=[0, 1, 3, 2])) * scale
     rows = es.Slice(es.Shape(q), [2], [3])
     ones = es.Expand(np.ones((1, 1), np.float32), es.Concat(rows, rows, axis=0))
-    scores = es.Where(es.Cast(es.Trilu(ones, upper=0), to=DataType.BOOL), scores, -3.4e38)
+    scores = es.Where(es.Cast(es.Trilu(ones, upper=0), to=DataType.BOOL), scores, -np.inf)
     mixed = es.MatMul(es.Softmax(scores, axis=-1), repeated(v))
     joined = es.Reshape(es.Transpose(mixed, perm=HEADS_SECOND), np.array([0, 0, -1]))
     return joined, k, v
@@ -141,6 +145,7 @@ class OrtCausalAttentionPass(FusionBasePass):
                 or empty_sizes(
                     {"batch": batch, "length": rows}, assumed=context.options["no_empty_inputs"]
                 )
+                or no_kernel(context, KERNEL, kernel.inputs[0])
             )
             if problem:
                 context.refuse(kernel, problem)
@@ -231,7 +236,7 @@ def _fuse(
         parts = [one + part for one, part in zip(parts, np.split(bias.array, 3), strict=True)]
     heads = kernel.attrs["num_heads"]
     # without the outputs for a later step the runtime computes all scores at once
-    made = es.op("com.microsoft::GroupQueryAttention")(
+    made = es.op(KERNEL)(
         *parts,
         None,
         None,

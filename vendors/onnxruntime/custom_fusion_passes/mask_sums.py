@@ -40,6 +40,7 @@ from ._instances import ATTENTION, KEEP, QKV, instance
 from ._numbers import FAR, NEAR, is_near, is_near_or_far, is_zero_or_far_below
 from ._scores import BiasedScores, biased_scores, read_once
 from ._sizes import GraphSizes, remove_dead
+from ._types import dtype_name, not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +86,8 @@ class OrtMaskSumPass(FusionBasePass):
                 continue
             inner, mask = found
             between = inner.add.outputs[0]
-            if inner.product.dtype != DataType.FLOAT:
-                context.refuse(outer, "dtype: float32 only")
+            if not_float(inner.product):
+                context.refuse(outer, not_float(inner.product))
             elif between is None or not read_once(between):
                 context.refuse(outer, "shared: the inner sum is read by others, too")
             elif is_zero_or_far_below(mask):
@@ -144,7 +145,7 @@ def _scale_before(context: CustomPassContext, scale: Node, total: Node, slot: in
     assert mask is not None
     assert between is not None
     if scores.dtype != DataType.FLOAT:
-        context.refuse(scale, "dtype: float32 only")
+        context.refuse(scale, f"dtype: {dtype_name(scores.dtype)}, wanted float32")
     elif abs((factor_of(scale) or (None, math.inf))[1]) > _LARGEST_SCALE:
         context.refuse(scale, f"scale: more than {_LARGEST_SCALE:g}, scores may be infinite")
     elif not read_once(between):

@@ -35,10 +35,11 @@ from gehost import (
 )
 
 from ._attention import is_product, product_factor
-from ._causal import EXCLUDED
 from ._instances import ATTENTION, KEEP, QKV, instance
+from ._numbers import FAR
 from ._scores import BiasedScores, biased_scores
 from ._sizes import GraphSizes, remove_dead
+from ._types import not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,17 @@ if TYPE_CHECKING:
 
 _LARGEST_SCALE = 1e6
 
+_Key = tuple[str, bool, float, DataType]
+"""A condition, whether scores stay where it holds, the fill and its type."""
+
+
+def least_absorbing(dtype: DataType | None) -> float:
+    """Return the largest fill that absorbs scores which are added to it.
+
+    A score beside -65504, the lowest float16, shows in float32, in which kernels add.
+    """
+    return -math.inf if dtype == DataType.FLOAT16 else -FAR
+
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
 class OrtMaskedFillPass(FusionBasePass):
@@ -58,7 +70,8 @@ class OrtMaskedFillPass(FusionBasePass):
     before it.
     Keeps: the numbers for finite scores and biases below 1e22. A Where also hides NaN in a
     score; the sum does not.
-    Refuses: ``fill``: no constant number of at most −1e30; ``dtype``: not float32; ``scale``: the
+    Refuses: ``fill``: no constant number of at most −1e30, in float16 not −inf, as a row of −65504
+    throughout would show its scores; ``dtype``: not float32, float16 or bfloat16; ``scale``: the
     product is scaled by more than 1e6, so that its scores may be infinite.
     Source: the definition of float32 sums.
     """
@@ -69,7 +82,7 @@ class OrtMaskedFillPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        masks: dict[tuple[str, bool, float], Value] = {}
+        masks: dict[_Key, Value] = {}
         sizes = GraphSizes(graph)
         for where in graph.nodes_of("Where"):
             biased = {slot: biased_scores(where.inputs[slot], sizes) for slot in (1, 2)}
@@ -84,10 +97,14 @@ class OrtMaskedFillPass(FusionBasePass):
             scores = where.inputs[slot]
             parts = biased[slot]
             factor = product_factor(scores if parts is None else parts.product) or 0.0
-            if scores is None or scores.dtype != DataType.FLOAT:
-                context.refuse(where, "dtype: float32 only")
-            elif not number <= EXCLUDED:
-                context.refuse(where, f"fill: {number:g}, wanted a constant of at most -1e30")
+            if scores is None or not_float(scores):
+                context.refuse(where, not_float(scores))
+            elif not number <= least_absorbing(scores.dtype):
+                context.refuse(
+                    where,
+                    f"fill: {number:g}, wanted a constant of at most "
+                    f"{least_absorbing(scores.dtype):g}",
+                )
             elif abs(factor) > _LARGEST_SCALE:
                 context.refuse(where, f"scale: {factor:g}, wanted at most {_LARGEST_SCALE:g}")
             else:
@@ -112,15 +129,16 @@ def _fuse(
     where: Node,
     slot: int,
     fill: float,
-    masks: dict[tuple[str, bool, float], Value],
+    masks: dict[_Key, Value],
     biased: BiasedScores | None,
 ) -> None:
     chosen, scores = where.inputs[0], where.inputs[slot]
     assert chosen is not None
     assert scores is not None
-    key = chosen.name, slot == 1, fill
+    assert scores.dtype is not None
+    key = chosen.name, slot == 1, fill, scores.dtype
     if key not in masks:
-        masks[key] = _mask(graph, chosen, fill, kept_first=slot == 1)
+        masks[key] = _mask(graph, chosen, fill, scores.dtype, kept_first=slot == 1)
     mask = masks[key]
     reader = _reader_before_softmax(where)
     if biased is not None or (reader is not None and reader.op != "Add"):
@@ -148,11 +166,11 @@ def _fuse(
     context.replace(region, builder.BuildAndReset([plain + total]), keep_shared=True)
 
 
-def _mask(graph: Graph, chosen: Value, fill: float, *, kept_first: bool) -> Value:
+def _mask(graph: Graph, chosen: Value, fill: float, dtype: DataType, *, kept_first: bool) -> Value:
     """0 where the scores stay, and the fill elsewhere; of the shape of the condition."""
     numbers = [
         graph.add_initializer(
-            np.array(number, np.float32), graph.model.fresh_name("OrtMaskedFillPass_c")
+            np.array(number, dtype.numpy), graph.model.fresh_name("OrtMaskedFillPass_c")
         )
         for number in ((0.0, fill) if kept_first else (fill, 0.0))
     ]
@@ -160,7 +178,7 @@ def _mask(graph: Graph, chosen: Value, fill: float, *, kept_first: bool) -> Valu
     node = graph.add_node("Where", [chosen, *numbers], [name], {}, name=name, after=chosen.producer)
     made = node.outputs[0]
     assert made is not None
-    graph.set_type(made, TensorType(DataType.FLOAT, chosen.shape))
+    graph.set_type(made, TensorType(dtype, chosen.shape))
     return made
 
 

@@ -34,6 +34,7 @@ from gehost import (
 from ._attention import added_constant
 from ._instances import KEEP, instance
 from ._instances import KERNEL as CALL
+from ._types import no_kernel
 from .attention import multi_head_attention, unlike_ours
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
-KERNEL = "com.microsoft::MultiHeadAttention"
+KERNEL, PACKED = "com.microsoft::MultiHeadAttention", "com.microsoft::Attention"
 
 
 def _shape(
@@ -56,7 +57,7 @@ def _shape(
     return [TensorType(given.dtype, (*given.shape[:2], int(sizes[2])))]
 
 
-@ops.register("com.microsoft::Attention", shape=_shape, provided_by="onnxruntime>=1.31")
+@ops.register(PACKED, shape=_shape, provided_by="onnxruntime>=1.21.1")
 def packed_attention(
     input: EsTensor,  # noqa: A002 - the kernel's signature
     weights: EsTensor,
@@ -72,7 +73,7 @@ def packed_attention(
     """Attention of a tensor to itself, with its projections; mask_index and past are not used here.
 
     Shapes: input [B, S, D]; weights [D, 2·N·H + N·V]; bias [2·N·H + N·V]; attention_bias
-    [B or 1, N or 1, S, S]; qkv_hidden_sizes N·H, N·H, N·V; result [B, S, N·V]. All float32.
+    [B or 1, N or 1, S, S]; qkv_hidden_sizes N·H, N·H, N·V; result [B, S, N·V]. All of one type.
     """
     whole = es.MatMul(input, weights) + bias
     ends = np.cumsum([0, *qkv_hidden_sizes])
@@ -105,7 +106,8 @@ class OrtPackedAttentionPass(FusionBasePass):
     with or without bias, split into q, k and v.
     Shapes: x [B, S, D], weights [D, N·H] for q and k, [D, N·V] for v.
     Keeps: the numbers but for rounding.
-    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
+    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes, or
+    the target has none of the type;
     ``layout``: k or v is no projection (rotary, repeated heads, past); ``input``: they are
     projections of different tensors; ``weights``: not constant matrices; ``shared``: a projection
     is read by others, too.
@@ -114,7 +116,11 @@ class OrtPackedAttentionPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         for kernel in graph.nodes_of(KERNEL):
-            found = unlike_ours(kernel) or _projections(kernel)
+            found = (
+                unlike_ours(kernel)
+                or no_kernel(context, PACKED, kernel.inputs[0])
+                or _projections(kernel)
+            )
             if isinstance(found, str):
                 context.refuse(kernel, found)
                 continue
@@ -126,7 +132,7 @@ class OrtPackedAttentionPass(FusionBasePass):
             builder = EsGraphBuilder("packed_attention")
             inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
             mask = kernel.input(5)
-            made = es.op("com.microsoft::Attention")(
+            made = es.op(PACKED)(
                 inputs[found.x],
                 found.weights,
                 found.bias,
@@ -178,7 +184,7 @@ def _projections(kernel: Node) -> _Projections | str:
         return "weights: not constant matrices"
     q, k, v = (one.shape[1] for one in known)
     bias = kernel.input(3)
-    packed = np.zeros(q + k + v, np.float32) if bias is None else bias.array
+    packed = np.zeros(q + k + v, known[0].dtype) if bias is None else bias.array
     if packed is None:
         return "weights: the bias is not constant"
     return _Projections(x, np.concatenate(known, axis=1), packed, (q, k, v), products)
@@ -195,7 +201,7 @@ def _one_product(kernel: Node, split: Node) -> _Projections | str:
     nodes = [split]
     widths = [None if one is None or one.shape is None else one.shape[-1] for one in split.outputs]
     q, k, v = (width if isinstance(width, int) else 0 for width in widths)
-    bias = np.zeros(q + k + v, np.float32)
+    bias: np.ndarray | None = None
     values = [*split.outputs, whole]
     product = whole.producer
     found = None if product is None else added_constant(product, q + k + v)
@@ -212,7 +218,8 @@ def _one_product(kernel: Node, split: Node) -> _Projections | str:
         return "weights: no constant matrix as wide as q, k and v"
     if any(_is_shared(value) for value in values):
         return "shared: a projection is read by others, too"
-    return _Projections(x, array, bias, (q, k, v), [*nodes, product])
+    packed = np.zeros(q + k + v, array.dtype) if bias is None else bias
+    return _Projections(x, array, packed, (q, k, v), [*nodes, product])
 
 
 def _is_shared(value: Value | None) -> bool:

@@ -19,7 +19,6 @@ import numpy as np
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
-    DataType,
     EsGraphBuilder,
     FusionBasePass,
     Region,
@@ -29,6 +28,7 @@ from gehost import (
 
 from ._instances import instance
 from ._sizes import GraphSizes, all_same, remove_dead
+from ._types import not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,8 +116,8 @@ def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
     """Return the weight as [D, M] and the bias, or why they misfit."""
     x, weight = node.inputs[:2]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    if x is None or x.dtype != DataType.FLOAT:
-        return f"dtype: float32 only, got {None if x is None else x.dtype}"
+    if not_float(x):
+        return not_float(x)
     attrs = node.attrs
     beta = attrs.get("beta", 1.0) if bias is not None else 1.0
     if attrs.get("transA") or attrs.get("alpha", 1.0) != 1.0 or beta != 1.0:

@@ -33,9 +33,10 @@ from gehost import (
     ops,
 )
 
-from ._attention import NoMatch, factor_of, joined
+from ._attention import NoMatch, factor_of, is_float_cast, joined
 from ._instances import instance
 from ._sizes import GraphSizes, remove_dead, same
+from ._types import dtype_name, no_kernel, not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,13 +46,16 @@ if TYPE_CHECKING:
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
 
 
+KERNEL = "com.microsoft::RotaryEmbedding"
+
+
 def _shape(
     inputs: Sequence[TensorType | None], _attributes: Mapping[str, Any]
 ) -> Sequence[TensorType | None]:
     return [inputs[0]]
 
 
-@ops.register("com.microsoft::RotaryEmbedding", shape=_shape, provided_by="onnxruntime>=1.31")
+@ops.register(KERNEL, shape=_shape, provided_by="onnxruntime>=1.21.1")
 def rotary_embedding(
     input: EsTensor,  # noqa: A002 - the kernel's signature
     position_ids: EsTensor,
@@ -62,7 +66,8 @@ def rotary_embedding(
 ) -> EsTensor:
     """Rotate the halves of each head by the angles of its position.
 
-    Shapes: input [B, S, N·H] float32; position_ids [1] int64, the first position; caches [M, H/2].
+    Shapes: input [B, S, N·H]; position_ids [1] int64, the first position; caches [M, H/2], of the
+    type of input.
     """
     length = es.Squeeze(es.Slice(es.Shape(input), [1], [2]), [0])
     rows = es.Add(es.Range(np.array(0), length, np.array(1)), position_ids)
@@ -97,7 +102,8 @@ class OrtRotaryPass(FusionBasePass):
     Keeps: the numbers but for rounding.
     Refuses: ``halves``: cos or sin not proven to hold each angle twice; ``batch``: angles that
     differ in the batch, or of another length; ``slices``: not the two halves of the last axis;
-    ``layout``: x is no projection whose heads were split; ``dtype``: not float32.
+    ``layout``: x is no projection whose heads were split; ``dtype``: not float32, float16 or
+    bfloat16; ``kernel``: the target has none of the type.
     Source: com.microsoft.RotaryEmbedding-1.
     """
 
@@ -114,6 +120,10 @@ class OrtRotaryPass(FusionBasePass):
                 found = _checked(*parts, sizes)
             except NoMatch as reason:
                 context.refuse(parts[-1], str(reason))
+                continue
+            problem = no_kernel(context, KERNEL, found.x)
+            if problem:
+                context.refuse(parts[-1], problem)
                 continue
             _fuse(graph, context, found, halves)
         remove_dead(graph)
@@ -173,8 +183,8 @@ def _checked(
     dims = sizes.of(x)
     assert x is not None
     assert rotated is not None
-    if x.dtype != DataType.FLOAT:
-        raise NoMatch(f"dtype: float32 only, got {x.dtype}")
+    if not_float(x):
+        raise NoMatch(not_float(x))
     if (
         dims is None
         or len(dims) != 4
@@ -195,6 +205,8 @@ def _checked(
             raise NoMatch(f"halves: {function} is not proven to hold each angle twice")
         if shape[:2] != (1, 1) or not same(shape[2], dims[2]):
             raise NoMatch(f"batch: angles of {list(shape)}, wanted [1, 1, {dims[2]}, {size}]")
+        if angles.dtype != x.dtype:
+            raise NoMatch(f"dtype: {function} is {dtype_name(angles.dtype)}")
     whole = joined(x, dims[1], sizes)
     if whole is None:
         raise NoMatch("layout: x is no projection whose heads were split")
@@ -224,6 +236,8 @@ def _holds_twice(value: Value, function: str, size: int, sizes: GraphSizes) -> b
     while (node := value.producer) is not None:
         if node.op == function and not seen:
             seen = True
+            following = node.inputs[0]
+        elif is_float_cast(node):
             following = node.inputs[0]
         elif node.op == "Unsqueeze" and node.inputs[0] is not None:
             inner, outer = sizes.of(node.inputs[0]), sizes.of(value)
@@ -284,7 +298,7 @@ def _replaced(
     assert not isinstance(region, Rejection)
     builder = EsGraphBuilder("rotary")
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-    made = es.op("com.microsoft::RotaryEmbedding")(
+    made = es.op(KERNEL)(
         inputs[found.x],
         builder.CreateVector([0], DataType.INT64),
         inputs[halves[0]],
@@ -324,7 +338,9 @@ def _added(
     producers = [value.producer for value in inputs if value.producer is not None]
     after = max(producers, key=lambda node: node.order, default=None)
     node = graph.add_node(op, inputs, [name], attributes, name=name, after=after)
-    graph.set_type(_made(node), TensorType(DataType.FLOAT, shape))
+    dtype = inputs[0].dtype
+    assert dtype is not None
+    graph.set_type(_made(node), TensorType(dtype, shape))
     return node
 
 

@@ -43,6 +43,7 @@ from gehost import (
 from ._attention import added_constant
 from ._instances import instance
 from ._sizes import GraphSizes, all_same
+from ._types import RUNTIME, dtype_name, no_kernel, not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ def _shape(
     "com.microsoft::SkipLayerNormalization",
     outputs=OUTPUTS,
     shape=_shape,
-    provided_by="onnxruntime>=1.31",
+    provided_by="onnxruntime>=1.21.1",
 )
 def skip_layer_normalization(
     input: EsTensor,  # noqa: A002 - the kernel's signature
@@ -78,13 +79,14 @@ def skip_layer_normalization(
 ) -> tuple[EsTensor, EsTensor, EsTensor, EsTensor]:
     """LayerNormalization of input + skip (+ bias) over the last axis, and the sum.
 
-    Shapes: input and skip [B, S, D], the others [D]. All float32.
+    Shapes: input and skip [B, S, D], the others [D]. All of one type; it normalizes in float32.
     """
     total = input + skip if bias is None else input + skip + bias
-    mean = es.ReduceMean(total, axes=[-1], keepdims=1)
-    apart = total - mean
+    wide = es.Cast(total, to=DataType.FLOAT)
+    mean = es.ReduceMean(wide, axes=[-1], keepdims=1)
+    apart = wide - mean
     scale = es.Reciprocal(es.Sqrt(es.ReduceMean(apart * apart, axes=[-1], keepdims=1) + epsilon))
-    result = apart * scale * gamma
+    result = es.CastLike(apart * scale, input) * gamma
     return (result if beta is None else result + beta), mean, scale, total
 
 
@@ -92,7 +94,7 @@ def skip_layer_normalization(
     "com.microsoft::SkipSimplifiedLayerNormalization",
     outputs=OUTPUTS,
     shape=_shape,
-    provided_by="onnxruntime>=1.31",
+    provided_by="onnxruntime>=1.21.1",
 )
 def skip_simplified_layer_normalization(
     input: EsTensor,  # noqa: A002 - the kernel's signature
@@ -107,9 +109,10 @@ def skip_simplified_layer_normalization(
     Shapes as above.
     """
     total = input + skip if bias is None else input + skip + bias
-    square = es.ReduceMean(total * total, axes=[-1], keepdims=1)
+    wide = es.Cast(total, to=DataType.FLOAT)
+    square = es.ReduceMean(wide * wide, axes=[-1], keepdims=1)
     scale = es.Reciprocal(es.Sqrt(square + epsilon))
-    return total * scale * gamma, square, scale, total
+    return es.CastLike(wide * scale, input) * gamma, square, scale, total
 
 
 _BY_PARTS = "q = Pow (s, two) m = ReduceMean <axes = [-1]> (q) e = Add (m, eps) r = Sqrt (e)"
@@ -138,6 +141,14 @@ class _Norm:
     result: Node
     nodes: list[Node] = field(default_factory=list["Node"])
     by_reciprocal: bool = False
+    widened: bool = False
+    """Whether it casts to float32 and back."""
+
+
+def _kernel_of(norm: _Norm) -> str:
+    """Return the kernel of a residual sum and a normalization."""
+    simplified = "" if norm.result.op == "LayerNormalization" else "Simplified"
+    return f"com.microsoft::Skip{simplified}LayerNormalization"
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
@@ -148,7 +159,9 @@ class OrtSkipNormPass(FusionBasePass):
     as Div, by Reciprocal or 1/√) or as ``gehost::RMSNormalization``; operands in any order; with
     and without a bias before the sum.
     Keeps: the numbers but for rounding; the sum, where others read it.
-    Refuses: ``dtype``: not float32; ``axis``: not the last; ``scale``: not [D]; ``sum``: nothing is
+    Refuses: ``dtype``: not float32, float16 or bfloat16, or not of one type; ``kernel``: the target
+    has none of the type; ``precision``: normalized in float32, and the kernel is not known to;
+    ``axis``: not the last; ``scale``: not [D]; ``sum``: nothing is
     added before, or the addends are not proven to be two [B, S, D].
     Source: com.microsoft.SkipLayerNormalization-1, SkipSimplifiedLayerNormalization-1.
     """
@@ -161,7 +174,7 @@ class OrtSkipNormPass(FusionBasePass):
             norm = _found(node)
             if norm is None:
                 continue
-            problem = _problem(norm, sizes)
+            problem = _problem(norm, sizes) or self._no_kernel(context, norm)
             if problem:
                 context.refuse(node, problem)
                 continue
@@ -173,6 +186,14 @@ class OrtSkipNormPass(FusionBasePass):
             "t = Add (x, c) s = Add (t, z) y = LayerNormalization <epsilon = 1e-5> (s, g, b)"
         )
         yield _instance(f"s = Add (x, z) {_BY_PARTS} n = Div (s, r) y = Mul (n, g)")
+
+    def _no_kernel(self, context: CustomPassContext, norm: _Norm) -> str:
+        """Return why the target has no kernel as precise as the model, or ""."""
+        operator = _kernel_of(norm)
+        kernel = context.target.kernel(operator, norm.x.dtype, RUNTIME)
+        if kernel is not None and norm.widened and kernel.inside != "float32":
+            return f"precision: float32 inside, which {operator} on {kernel.provider} may not have"
+        return no_kernel(context, operator, norm.x)
 
     def _fuse(self, context: CustomPassContext, norm: _Norm, sizes: GraphSizes) -> None:
         total = norm.x.producer
@@ -202,7 +223,7 @@ class OrtSkipNormPass(FusionBasePass):
         first, second = (inputs[addend] for addend in addends if addend is not None)
         outputs = 4 if norm.x in region.outputs else 1
         if norm.result.op == "LayerNormalization":
-            made = es.op("com.microsoft::SkipLayerNormalization")(
+            made = es.op(_kernel_of(norm))(
                 first,
                 second,
                 inputs[norm.gamma],
@@ -212,7 +233,7 @@ class OrtSkipNormPass(FusionBasePass):
                 num_outputs=outputs,
             )
         else:
-            made = es.op("com.microsoft::SkipSimplifiedLayerNormalization")(
+            made = es.op(_kernel_of(norm))(
                 first,
                 second,
                 inputs[norm.gamma],
@@ -235,7 +256,7 @@ class OrtRmsNormPass(FusionBasePass):
 
     Forms: the quotient by Reciprocal; the square as Pow or Mul; operands in any order.
     Keeps: the numbers but for rounding.
-    Refuses: ``dtype``: not float32; ``rank``: not [B, S, D]; ``scale``: not [D]; ``readers``: a
+    Refuses: ``dtype``: as above; ``rank``: not [B, S, D]; ``scale``: not [D]; ``readers``: a
     step between is also a graph output or read by others.
     Source: SimplifiedLayerNormFusion of ONNX Runtime.
     """
@@ -290,7 +311,9 @@ def _found(node: Node) -> _Norm | None:
     if node.attrs.get("axis", -1) != -1:
         return None
     beta = node.inputs[2] if len(node.inputs) > 2 else None
-    return _Norm(x, gamma, beta, float(node.attrs.get("epsilon", 1e-5)), node, [node])
+    widened = node.op != "LayerNormalization" and node.attrs.get("stash_type", 1) != x.dtype
+    epsilon = float(node.attrs.get("epsilon", 1e-5))
+    return _Norm(x, gamma, beta, epsilon, node, [node], widened=widened)
 
 
 def _by_parts(mean: Node) -> _Norm | None:
@@ -364,9 +387,11 @@ def _integers(value: Value | None) -> list[int] | None:
 
 def _problem(norm: _Norm, sizes: GraphSizes) -> str:
     """Why the kernels do not compute a normalization; "" if they do."""
-    result = norm.result.outputs[0]
-    if norm.x.dtype != DataType.FLOAT or result is None or result.dtype != DataType.FLOAT:
-        return f"dtype: float32 only, got {norm.x.dtype}"
+    if not_float(norm.x):
+        return not_float(norm.x)
+    others = [norm.gamma, norm.result.outputs[0], *([] if norm.beta is None else [norm.beta])]
+    if any(one is None or one.dtype != norm.x.dtype for one in others):
+        return f"dtype: {dtype_name(norm.x.dtype)}, but not all of it"
     dims = sizes.of(norm.x)
     if dims is None or len(dims) != 3 or not isinstance(dims[-1], int):
         return "rank: not [B, S, D]"

@@ -46,6 +46,7 @@ from ._instances import KERNEL as CALL
 from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._numbers import numbers
 from ._sizes import GraphSizes, remove_dead
+from ._types import dtype_name
 from .attention import Masks, in_rows, unlike_ours, unshared
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class OrtStandardAttentionPass(FusionBasePass):
         sizes = GraphSizes(graph)
         raised: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
-            problem = unlike_ours(kernel)
+            problem = unlike_ours(kernel) or _not_float32(kernel.inputs[0])
             if problem:
                 context.refuse(kernel, problem)
                 continue
@@ -134,9 +135,13 @@ class OrtStandardAttentionPass(FusionBasePass):
                 context.refuse(softmax, str(reason))
                 continue
             batch, _, rows, columns = found.sizes
-            problem = masks.attach(graph, found) or empty_sizes(
-                {"batch": batch, "rows": rows, "length": columns},
-                assumed=context.options["no_empty_inputs"],
+            problem = (
+                _not_float32(found.q)
+                or masks.attach(graph, found)
+                or empty_sizes(
+                    {"batch": batch, "rows": rows, "length": columns},
+                    assumed=context.options["no_empty_inputs"],
+                )
             )
             if problem:
                 context.refuse(softmax, problem)
@@ -212,6 +217,12 @@ class OrtStandardAttentionPass(FusionBasePass):
             int64[4] spread = {{0, 2, -1, 4}}""",
             opset=23,
         )
+
+
+def _not_float32(value: Value | None) -> str:
+    """Return why the kernel's treatment of masks is not known for a type, or ""."""
+    dtype = None if value is None else value.dtype
+    return "" if dtype == DataType.FLOAT else f"dtype: {dtype_name(dtype)}, wanted float32"
 
 
 def _guard(kernel: Node) -> Node | None:
@@ -315,7 +326,7 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
     if isinstance(region, Rejection):
         context.refuse(found.softmax, region.reason)
         return
-    result, target = found.result.outputs[0], found.result.inputs[1]
+    result, target = found.last.outputs[0], found.joining.inputs[1]
     assert target is not None
     if result is None or region.results != [result]:
         context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
@@ -398,7 +409,7 @@ def _replace(context: CustomPassContext, region: Region, replacement: Any) -> No
     new = context.replace(region, replacement, keep_shared=True)
     for node in () if isinstance(new, Rejection) else new:
         if node.op == "Attention":  # other runtimes may do otherwise with rows without positions
-            node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.31")
+            node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
 
 
 def _split(bias: np.ndarray, query: Value, sizes: GraphSizes) -> list[np.ndarray]:

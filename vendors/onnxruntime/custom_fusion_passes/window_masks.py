@@ -22,7 +22,6 @@ import numpy as np
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
-    DataType,
     EsGraphBuilder,
     FusionBasePass,
     Region,
@@ -33,6 +32,7 @@ from gehost import (
 from ._instances import instance
 from ._numbers import FAR, NEAR, is_near, is_near_or_far
 from ._sizes import GraphSizes
+from ._types import not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +127,8 @@ def _made(node: Node | None, slot: int) -> Node | None:
 
 def _refusal(windows: _Windows, sizes: GraphSizes) -> str | None:
     """Return why a mask cannot be moved, None where it can."""
-    if windows.scores.dtype != DataType.FLOAT:
-        return "dtype: float32 only"
+    if not_float(windows.scores):
+        return not_float(windows.scores)
     given, apart, joined = (
         sizes.of(one) for one in (windows.scores, windows.apart, windows.joined)
     )

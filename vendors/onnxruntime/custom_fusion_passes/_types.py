@@ -1,0 +1,33 @@
+"""Types of tensors that the passes recognise, and whether the target has kernels for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gehost import DataType
+
+if TYPE_CHECKING:
+    from gehost import CustomPassContext, Value
+
+RUNTIME = "onnxruntime"
+HALVES = frozenset((DataType.FLOAT16, DataType.BFLOAT16))
+FLOATS = HALVES | {DataType.FLOAT}
+"""Types in which attention and norms are recognised."""
+
+
+def no_kernel(context: CustomPassContext, operator: str, value: Value | None) -> str:
+    """Return why the target has no kernel of an operator for a tensor's type, or ""."""
+    return context.target.why_not(operator, None if value is None else value.dtype, RUNTIME)
+
+
+def not_float(value: Value | None) -> str:
+    """Return why a tensor is of no type that the passes recognise, or ""."""
+    dtype = None if value is None else value.dtype
+    if dtype in FLOATS:
+        return ""
+    return f"dtype: {dtype_name(dtype)}, wanted float32, float16 or bfloat16"
+
+
+def dtype_name(dtype: DataType | None) -> str:
+    """Return the name of a type, as numpy spells it."""
+    return dtype.numpy.name if dtype else "unknown"
