@@ -20,6 +20,7 @@ from gehost.cli.bisect import bisect
 from gehost.cli.blame import blame
 from gehost.cli.check_pass import check_pass
 from gehost.cli.compile import compile_
+from gehost.cli.crash import run_in_child, runs_models
 from gehost.cli.explain import explain
 from gehost.cli.new import new
 from gehost.cli.output import print_line
@@ -132,7 +133,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # names may have characters that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:], own_process=True))
+    arguments = sys.argv[1:]
+
+    def run_here() -> int:
+        return run(arguments, own_process=True)
+
+    sys.exit(run_in_child(run_here) if runs_models(arguments) else run_here())
 
 
 class _Terminated(KeyboardInterrupt):

@@ -308,8 +308,15 @@ class Baseline:
     ) -> Forms:
         if isinstance(model, Runner):
             return Forms(model)
-        libraries = self.runner.libraries
-        return Forms(Runner(model, base_dir=base_dir, libraries=libraries, engine=self.engine))
+        return Forms(
+            Runner(
+                model,
+                base_dir=base_dir,
+                libraries=self.runner.libraries,
+                engine=self.engine,
+                role="result",
+            )
+        )
 
     def _check_as_written(self, second: Forms) -> None:
         """Check what widening hides: that the file runs where the original does, in its types.

@@ -20,6 +20,7 @@ import onnx.external_data_helper
 
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.ir.files.external import external_tensors, locate, map_data
+from gehost.verify.activity import running
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +64,7 @@ class Runner:
         engine: ``onnxruntime`` or ``reference``, which is then the only one tried; None for the
             choice above.
         optimized: Whether ONNX Runtime optimizes the model.
+        role: ``original`` or ``result``, for whoever watches the process.
 
     Raises:
         UnsupportedModelError: ONNX Runtime has no kernel for an operator without a body, or does
@@ -80,6 +82,7 @@ class Runner:
         libraries: Sequence[str | os.PathLike[str]] = (),
         engine: str | None = None,
         optimized: bool = False,
+        role: str = "original",
     ) -> None:
         if engine not in (None, *ENGINES):
             raise UsageError(f"engine {engine!r}: wanted {' or '.join(ENGINES)}")
@@ -93,6 +96,7 @@ class Runner:
         directory = None if base_dir is None else Path(base_dir)
         if isinstance(self.source, Path):
             directory = self.source.parent
+        self._role = role
         self._directory, self._optimized, self._asked = directory, optimized, engine
         self._session: _OnnxRuntime | _Reference | None = self._load(engine)
         self.engine = self._session.name
@@ -105,12 +109,13 @@ class Runner:
         try:
             if engine == "reference":
                 return self._in_reference()
-            return _OnnxRuntime(
-                self.source,
-                None if isinstance(self.source, Path) else self._directory,
-                self.libraries,
-                optimized=self._optimized,
-            )
+            with running(self._role, self._name):
+                return _OnnxRuntime(
+                    self.source,
+                    None if isinstance(self.source, Path) else self._directory,
+                    self.libraries,
+                    optimized=self._optimized,
+                )
         except (ModelError, UsageError):
             raise
         except (ImportError, _UnsupportedError) as error:
@@ -172,6 +177,7 @@ class Runner:
             libraries=self.libraries,
             engine=engine or self._asked,
             optimized=optimized,
+            role=self._role,
         )
 
     def close(self) -> None:
@@ -222,7 +228,8 @@ class Runner:
                 f"{self._name} {what}; its inputs are {', '.join(map(repr, required)) or 'none'}"
             )
         try:
-            values = session.run(feeds)
+            with running(self._role, self._name):
+                values = session.run(feeds)
         except Exception as error:  # as in __init__
             text = _one_line(error)
             if text.startswith(_BAD_INPUT):
