@@ -10,7 +10,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 LEVELS = (
     ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
 )
 _FAILURES = (
     onnx.checker.ValidationError,

@@ -10,26 +10,25 @@ from __future__ import annotations
 import heapq
 
 from gehost.errors import ModelError
-from gehost.infer.findings import contradicts
 from gehost.infer.local import InferenceFailed, Inferrer
 from gehost.ir.edits import changed_nodes
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
-from gehost.ir.types import Dim, TensorType, ValueType
+from gehost.ir.types import Dim, TensorType, ValueType, decode_type
 
 
 def drop_false_types(model: Model) -> None:
     """Drop the types of inner tensors that the file declares and the index contradicts."""
     for graph in model.graphs:
-        for info in graph.proto.value_info:
-            value = graph.values.get(info.name)
-            known = None if value is None else value.type
-            if (
-                value is not None
-                and isinstance(known, TensorType)
-                and info.name not in graph.remade
-                and contradicts(info.type, known)
-            ):
+        find = graph.values.get
+        for info in graph.proto.value_info[:]:
+            value = find(info.name)
+            if value is None or value.producer is None:
+                continue
+            known, declared = value.known_type, decode_type(info.type)
+            if known == declared or not isinstance(known, TensorType):
+                continue
+            if _differs(declared, known, names=False) and value.name not in graph.remade:
                 graph.redefine(value, known)
 
 
@@ -89,7 +88,7 @@ def _differs(before: ValueType | None, now: ValueType | None, *, names: bool) ->
         if isinstance(old, int):
             if isinstance(new, int) and old != new:
                 return True
-        elif old is not None and (isinstance(new, int) or (names and old != new)):
+        elif names and old is not None and old != new:
             return True
     return False
 

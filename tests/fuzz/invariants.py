@@ -41,7 +41,7 @@ def run_case(seed: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     rng = random.Random(seed ^ 0x5EED)
     model = SOURCES[seed % len(SOURCES)](seed)
-    decided = decide_branches(model, rng)
+    decided = decide_branches(model, rng) if seed % len(SOURCES) == 0 else 0
     model = declared(model, rng)
     with tempfile.TemporaryDirectory() as directory:
         source, once, twice = (f"{directory}/{name}.onnx" for name in ("source", "once", "twice"))
@@ -56,8 +56,8 @@ def run_case(seed: int) -> Counter[str]:
             same = Path(once).read_bytes() == Path(twice).read_bytes()
             assert same or matched, f"{name}: the second compile changed {again.cleanup}"
             assert not (new := new_refusals(source, twice)), f"{name}, second compile: {new}"
-            if decided and all(entry.domain != "ge" for entry in model.opset_import):
-                result = compare(source, once, special_values=False)
+            if decided:
+                result = compare(source, once, model_of(seed).feeds)
                 assert result.equal, f"{name}: {result.summary()}"
                 counts["compiles with branches decided"] += 1
             counts["compiles"] += 1

@@ -141,6 +141,14 @@ def test_a_wrong_type_of_the_file_is_not_written_once_it_shows(tmp_path: Path) -
     assert "r" not in types_of(result)
 
 
+def test_a_declared_name_of_a_size_that_becomes_known_stays(tmp_path: Path) -> None:
+    model = parse(LATE)
+    sizes = model.graph.value_info[0].type.tensor_type.shape.dim
+    sizes[0].dim_param, sizes[1].dim_param = "A", "B"
+    result = assert_valid(Host(), model, tmp_path)
+    assert "r" in types_of(result)
+
+
 def test_an_unchanged_model_keeps_its_types() -> None:
     model = parse(TURNED)
     assert Host().run(model)[0] == model

@@ -140,7 +140,7 @@ class _Cleaner:
 
     def _unify(self, made: Sequence[Folded]) -> None:
         for folded in made:
-            if self._merger.merge_constant(folded.value):
+            if self._merger.merge_result(folded.value):
                 self._folder.give_back(folded)
 
     def _visit(self, node: Node) -> None:

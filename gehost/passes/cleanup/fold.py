@@ -230,7 +230,8 @@ class Folder:
         for value, array in zip(results, arrays, strict=True):
             tensor = tensors.from_numpy(array, value.name)
             name = self._state.model.fresh_name("cleanup_Constant")
-            graph.add_node("Constant", [], [value], {"value": tensor}, name=name, after=node)
+            # first, so that users of any equal constant may read it
+            graph.add_node("Constant", [], [value], {"value": tensor}, name=name)
             graph.set_type(value, TensorType(DataType(tensor.data_type), array.shape))
             self._state.touch_readers(value, stale=True)
         graph.remove_node(node)

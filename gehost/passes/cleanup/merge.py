@@ -42,6 +42,11 @@ class Merger:
                     if value.initializer is not None:
                         self.merge_constant(value)
 
+    def merge_result(self, value: Value) -> bool:
+        """Merge the constant that a value has become."""
+        self._contents.pop(value, None)
+        return self.merge_constant(value)
+
     def merge_constant(self, value: Value) -> bool:
         """Merge an initializer or a ``Constant``'s output with its graph's equal one."""
         known = self._content(value)

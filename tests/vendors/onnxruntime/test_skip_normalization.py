@@ -74,6 +74,16 @@ def test_without_a_sum_the_quotient_is_one_that_the_runtime_fuses(host: Host) ->
     assert operators == ["Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Mul"]
 
 
+def test_the_mean_of_a_node_without_inputs_is_none(host: Host) -> None:
+    """The pass raised an error on it."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {
+        c = Constant <value = float[2, 1] {1, 2}>() m = ReduceMean <axes = [-1]> (c)
+        y = Mul (x, m) }"""
+    compiled, report = host.with_options(cleanup=False).run(parse(text))
+    assert [node.op_type for node in compiled.graph.node] == ["Constant", "ReduceMean", "Mul"]
+    assert not any(record.replaced for record in report.passes)
+
+
 NEAR_MISSES: dict[str, tuple[str, Any]] = {
     "nothing added": ("sum", {"total": "s = Sub (x, z)"}),
     "addends of two shapes": ("sum", {"skip": "1, S, 8"}),

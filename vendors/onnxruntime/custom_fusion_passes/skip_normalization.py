@@ -322,12 +322,14 @@ def _by_parts(mean: Node) -> _Norm | None:
     square = None if mean.inputs[0] is None else mean.inputs[0].producer
     if axes != [-1] or not mean.attrs.get("keepdims", 1) or square is None:
         return None
+    if square.op not in ("Pow", "Mul"):
+        return None
     x = square.inputs[0]
     if square.op == "Pow":
         exponent = square.inputs[1]
         if exponent is None or exponent.array is None or not np.all(exponent.array == 2):
             return None
-    elif square.op != "Mul" or square.inputs[1] is not x:
+    elif square.inputs[1] is not x:
         return None
     add = _only_reader(mean, "Add")
     root = None if add is None else _only_reader(add, "Sqrt")
