@@ -31,7 +31,7 @@ from gehost.rewrite.rounding import constants_of, folded_of
 from gehost.verify.device import CPU, Placement, check_provider, run_on_device
 from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.draws import unseeded
-from gehost.verify.feeds import with_declared_types
+from gehost.verify.feeds import nudged, with_declared_types
 from gehost.verify.forms import Forms
 from gehost.verify.judge import (
     NOT_LESS_PRECISE,
@@ -203,6 +203,7 @@ class Baseline:
     """The engine of the runs."""
     provider: str = CPU
     """Where both models also run as they would be served."""
+    rule: Rule = SAME_FUNCTION
 
     @classmethod
     def of(
@@ -216,8 +217,12 @@ class Baseline:
         special_values: bool = False,
         engine: str | None = None,
         provider: str = CPU,
+        rule: Rule = SAME_FUNCTION,
     ) -> Baseline:
-        """Run the reference model; arguments and errors are those of ``compare``."""
+        """Run the reference model; arguments and errors are those of ``compare``.
+
+        ``rule`` judges floats of runs that do not round to half.
+        """
         if provider != CPU:
             check_provider(provider)
         runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
@@ -233,7 +238,7 @@ class Baseline:
             raise UsageError("no feeds to compare on: give at least one, or None to generate them")
         given = None if feeds is None else [with_declared_types(each, proto) for each in feeds]
         forms = Forms(runner)
-        blank = cls(runner, (), seed, rtol, atol, engine, provider=provider)
+        blank = cls(runner, (), seed, rtol, atol, engine, provider=provider, rule=rule)
         if forms.half:
             with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
                 return blank._run(forms, given, widen=True, special_values=special_values)
@@ -393,16 +398,16 @@ class Baseline:
             wide = widened(self.runner.proto(), self.runner.base_dir)
             compiled = Forms(self.runner.like(of_widened(wide), None))
             outputs = self._all(compiled.plain(widen=True))
-            return self._by_rule(SAME_FUNCTION, self.runs, outputs, self._yardsticks), rounding
+            return self._by_rule(self.rule, self.runs, outputs, self._yardsticks), rounding
         constants = constants_of(metadata)
         if self.widen and constants:
             exact = dataclasses.replace(self, exact=constants)
             runs = exact._all(exact._forms.plain(widen=True))  # noqa: SLF001 - of this class
             pairs = [(feeds, run) for (feeds, _), run in zip(self.runs, runs, strict=True)]
             yardsticks = exact._yardsticks  # noqa: SLF001
-            judged = self._by_rule(SAME_FUNCTION, pairs, outputs, yardsticks)
+            judged = self._by_rule(self.rule, pairs, outputs, yardsticks)
             return judged, f"constants as exact numbers: {_some(list(constants))}"
-        return self._by_rule(SAME_FUNCTION, self.runs, outputs, self._yardsticks), ""
+        return self._by_rule(self.rule, self.runs, outputs, self._yardsticks), ""
 
     def _by_tolerances(self, outputs: Sequence[Outputs]) -> list[OutputDifference]:
         return [
@@ -476,20 +481,37 @@ class Baseline:
 
     @cached_property
     def _yardsticks(self) -> list[Yardstick]:
-        """Run the original optimized and in float64; only once outputs differ.
+        """Run the original optimized, nudged and in float64; only once outputs differ.
 
-        An optimization of the runtime that changes numbers measures nothing.
+        Nudged: each float input is a unit in the last place off. Without it a model whose numbers
+        are exact by luck, or whose float64 form computes a step in float32, seems to have no error.
+        A run whose numbers leave the tolerances measures nothing: an optimization changed them, or
+        a step such as Floor jumped.
         """
-        optimized = self._all(self._forms.optimized(widen=self.widen))
+        runs = [
+            self._all(self._forms.optimized(widen=self.widen)),
+            self._all(self._forms.plain(widen=self.widen), nudged),
+        ]
         precise = self._all(self._forms.precise())
         return [
-            Yardstick(p, (o,) if all(e.equal for e in compare_outputs(a, o)) else ())
-            for p, o, (_, a) in zip(precise, optimized, self.runs, strict=True)
+            Yardstick(
+                precise[number],
+                [
+                    run[number]
+                    for run in runs
+                    if all(each.equal for each in compare_outputs(expected, run[number]))
+                ],
+            )
+            for number, (_, expected) in enumerate(self.runs)
         ]
 
-    def _all(self, form: AbstractContextManager[Run]) -> list[Outputs]:
+    def _all(
+        self,
+        form: AbstractContextManager[Run],
+        change: Callable[[Feeds], Feeds] = lambda feeds: feeds,
+    ) -> list[Outputs]:
         with form as run:
-            return [run(feeds) for feeds, _ in self.runs]
+            return [run(change(feeds)) for feeds, _ in self.runs]
 
 
 class _Plain:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Outputs = Mapping[str, Array]
 
-_HALF_UNIT = 2.0**-24
-
 
 class Rule(NamedTuple):
     """How much less precise a second model may be."""
@@ -31,10 +29,14 @@ class Rule(NamedTuple):
     k: float
     rows: float
     """The share of rows that must be within the bound."""
+    floor: float = 2.0**-24
+    """What is always allowed, relatively to the largest number of the row."""
 
 
 SAME_FUNCTION = Rule("same function", 8, 1.0)
 """For runs that do not round to half."""
+SMALL_MODELS = Rule("same function", 8, 1.0, floor=2.0**-20)
+"""The same for models of a few nodes and numbers, which may be exact by luck."""
 NOT_LESS_PRECISE = Rule("not less precise", 4, 0.9)
 """For runs that do, where single roundings fall either way."""
 
@@ -139,7 +141,7 @@ def _bounds(precise: Array, runs: Sequence[Array], rule: Rule) -> NDArray[np.flo
             error = np.abs(_rows(as_wide(run)) - target)
         own = np.maximum(own, np.where(np.isfinite(error), error, 0.0).max(axis=1))
     largest = np.where(np.isfinite(target), np.abs(target), 0.0).max(axis=1)
-    return rule.k * np.maximum(own, np.median(own)) + _HALF_UNIT * largest
+    return rule.k * np.maximum(own, np.median(own)) + rule.floor * largest
 
 
 def _rows(array: Array) -> Array:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-import onnx.shape_inference
 
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.ir.model import Model
-from gehost.ir.types import dtype_from_number
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup.purity import Purity, Trust
-from gehost.verify import OutputDifference, Runner, compare_outputs, tolerance
+from gehost.verify import Baseline, Runner, compare_outputs
 from gehost.verify.feeds import FeedMaker
+from gehost.verify.judge import SMALL_MODELS
+from gehost.verify.room import NoRoomError
 from gehost.verify.sizes import tie_plans
 
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
@@ -121,9 +122,8 @@ class Reference:
 
         Raises ``UnsteadyError`` if its numbers are random.
         """
-        runner = Runner(model)
+        runner = self._runner = Runner(model)
         self.engine = runner.engine
-        self._rtol, self._atol = _coarsest_tolerance(model)
         self._runs = list(_first_runs(runner, seed))
         # comparing two runs is not enough: random numbers may be equal by chance
         copy = onnx.ModelProto()
@@ -163,36 +163,30 @@ class Reference:
                 some invalid models. Or the runtime lacks something for it.
         """
         try:
-            runner = Runner(other)
-        except ModelError as error:
-            if self.engine == "reference" or isinstance(error, UnsupportedModelError):
-                raise UnsteadyError(f"after the rewrite {error}") from error
-            return Numbers(f"after the rewrite {error}", self._runs[0][0])
-        worst: tuple[OutputDifference, Feeds] | None = None
-        for number, (feeds, expected) in enumerate(self._runs):
-            try:
-                outputs = runner.run(feeds)
-            except (ModelError, UsageError) as error:
-                if self.engine != runner.engine:
-                    raise UnsteadyError(f"after the rewrite {error}") from error
-                return Numbers(f"after the rewrite {error}", feeds)
-            for found in compare_outputs(
-                expected, outputs, feed=number, rtol=self._rtol, atol=self._atol
-            ):
-                if not agrees(found, expected) and (
-                    worst is None or found.max_abs > worst[0].max_abs
-                ):
-                    worst = found, feeds
-        if worst is None:
+            found = self._baseline.against(other)
+        except (UnsupportedModelError, NoRoomError) as error:
+            raise UnsteadyError(f"after the rewrite {error}") from error
+        if found.error is not None:
+            if found.failed_feed is None and self.engine == "reference":
+                raise UnsteadyError(f"after the rewrite {found.error}")
+            return Numbers(
+                f"after the rewrite {found.error}", self._runs[found.failed_feed or 0][0]
+            )
+        wrong = [each for each in found.outputs if not each.equal]
+        if found.equal or not wrong:
             return Numbers()
-        found, feeds = worst
+        worst = max(wrong, key=lambda each: each.max_abs)
         difference = (
-            f"{found.output}: {found.reason}"
-            if found.reason
-            else f"{found.place} is {found.b!s:.12}, was {found.a!s:.12} "
-            f"(|a-b| {found.max_abs:.2g})"
+            f"{worst.output}: {worst.reason}"
+            if worst.reason
+            else f"{worst.place} is {worst.b!s:.12}, was {worst.a!s:.12} "
+            f"(|a-b| {worst.max_abs:.2g})"
         )
-        return Numbers(difference, feeds)
+        return Numbers(difference, self._runs[worst.feed][0])
+
+    @cached_property
+    def _baseline(self) -> Baseline:
+        return Baseline.of(self._runner, [feeds for feeds, _ in self._runs], rule=SMALL_MODELS)
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
@@ -224,33 +218,6 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
         return
     assert refusal is not None
     raise refusal
-
-
-def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]) -> bool:
-    """Whether outputs are equal up to rounding.
-
-    An element may also be off by its dtype's relative tolerance of the largest element: the
-    rounding error of a sum depends on the size of its terms, not of the result.
-    """
-    if found.equal or found.reason:
-        return found.equal
-    array = expected[found.output]
-    if not _is_float(array):
-        return False
-    wide = np.abs(array.astype(np.complex128))
-    return bool(found.max_abs <= found.rtol * np.max(wide[np.isfinite(wide)], initial=0.0))
-
-
-def _coarsest_tolerance(model: onnx.ModelProto) -> tuple[float | None, float | None]:
-    """Return the tolerances of the least precise float type, or None."""
-    inferred = onnx.shape_inference.infer_shapes(model)
-    values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
-    types = {value.type.tensor_type.elem_type for value in values}.union(
-        tensor.data_type for tensor in model.graph.initializer
-    )
-    dtypes = [dtype for number in types if (dtype := dtype_from_number(number)).is_float]
-    known = [tolerance(dtype.numpy) for dtype in dtypes]
-    return max(known, default=(None, None))
 
 
 def _special_feeds(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from math import pi, sqrt
 from typing import TYPE_CHECKING
@@ -86,8 +86,12 @@ class GeluFusionPass(PatternFusionPass):
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
-        root = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
-        return _gelu(match, "none", {constant.value: root})
+        root = sqrt(2.0)
+        dtype = match.inputs[0].dtype
+        if dtype is not None and not _is_standard(match, "none"):  # the body rounds √2 to the type
+            root = float(dtype.numpy.type(root))
+        match.replaces_constant(constant.value, root if scaled.node.op == "Div" else 1 / root)
+        return _gelu(match, "none")
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
@@ -119,8 +123,10 @@ class GeluTanhFusionPass(PatternFusionPass):
         return match.reject(problem) if problem else True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
-        cubic, factor = (match.GetCapturedTensor(index).value for index in (0, 1))
-        return _gelu(match, "tanh", {cubic: CUBIC, factor: TANH_FACTOR})
+        if _is_standard(match, "tanh"):  # the body rounds them as the model does
+            for index, exact in enumerate((CUBIC, TANH_FACTOR)):
+                match.replaces_constant(match.GetCapturedTensor(index).value, exact)
+        return _gelu(match, "tanh")
 
 
 def _exact(scale: Callable[..., EsTensor], halved: _Halved) -> Pattern:
@@ -152,15 +158,15 @@ def _constant_problem(constant: Value, wanted: float, x: Value) -> str:
     )
 
 
-def _gelu(match: MatchResult, approximate: str, constants: Mapping[Value, float]) -> EsGraph:
-    builder = EsGraphBuilder("gelu")
-    x = builder.CreateInput(0)
-    standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and (
+def _is_standard(match: MatchResult, approximate: str) -> bool:
+    """Whether the operator of ONNX takes its place, which computes with exact constants."""
+    return (match.graph.model.opset() or 0) >= STANDARD_SINCE and (
         approximate == "none" or match.inputs[0].dtype is not DataType.DOUBLE
     )
-    if standard:  # the body below rounds its constants as the model does
-        for value, exact in constants.items():
-            match.replaces_constant(value, exact)
-    return builder.BuildAndReset(
-        [es.op("Gelu" if standard else "gehost::Gelu")(x, approximate=approximate)]
-    )
+
+
+def _gelu(match: MatchResult, approximate: str) -> EsGraph:
+    builder = EsGraphBuilder("gelu")
+    x = builder.CreateInput(0)
+    op = "Gelu" if _is_standard(match, approximate) else "gehost::Gelu"
+    return builder.BuildAndReset([es.op(op)(x, approximate=approximate)])
