@@ -1,8 +1,9 @@
 """Judge the outputs of a second model row by row, by the original's own rounding errors.
 
-A row is a line along the last axis; its error is the largest distance to the precise run. It may be
-``k`` times the original's error, in this row or in the median row, and half a unit in the last
-place of float32. A wrong epsilon, mask or head is far outside; another order of sums is inside.
+A row is a line along the last axis, of at least eight elements; its error is the largest distance
+to the precise run. It may be ``k`` times the original's error, in this row or in the median row,
+and half a unit in the last place of float32. A wrong epsilon, mask or head is far outside; another
+order of sums is inside.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Outputs = Mapping[str, Array]
+
+
+_SHORTEST = 8
+"""Elements of a row, if there are as many: the error of a single element may be none by luck."""
 
 
 class Rule(NamedTuple):
@@ -145,7 +150,13 @@ def _bounds(precise: Array, runs: Sequence[Array], rule: Rule) -> NDArray[np.flo
 
 
 def _rows(array: Array) -> Array:
-    return array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    """Return the rows of an output: its last axis, with those before it while it is short."""
+    length = 1
+    for size in reversed(array.shape):
+        if length >= _SHORTEST:
+            break
+        length *= size
+    return array.reshape(-1, length)
 
 
 def _within_a_step(found: OutputDifference, steps: Mapping[str, float]) -> OutputDifference:

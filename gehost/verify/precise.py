@@ -17,6 +17,7 @@ import onnx.helper
 
 from gehost.errors import ModelError
 from gehost.ir.inline import inline_functions
+from gehost.verify.double_conv import decompose_convolutions
 from gehost.verify.retype import TO_DOUBLE, element_types, graphs_of, retyped
 
 _SINGLE = frozenset(
@@ -54,6 +55,7 @@ def load_precise(
     types = element_types(model)
     doubles = {name for name, kind in types.items() if kind in TO_DOUBLE}
     exact = retyped(model, TO_DOUBLE, base_dir, folder)
+    decompose_convolutions(exact, str(folder) if folder is not None else base_dir)
     _compute_in_single(exact, _SINGLE, doubles)
     for _ in range(_MOST_TRIES):
         try:
