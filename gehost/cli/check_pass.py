@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gehost.cli.completion import complete_passes
-from gehost.cli.options import json_option, settings_option
+from gehost.cli.options import json_option, provider_option, settings_option, tolerances
 from gehost.cli.output import print_json, print_line, writing_output
 from gehost.errors import NumbersDifferError, PassError, one_line
 
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write the models of each finding to this directory.",
 )
+@tolerances
+@provider_option
 @click.option("--strict", is_flag=True, help="Exit code 5 when a pass was not checked.")
 @json_option
 def check_pass(
@@ -70,6 +72,9 @@ def check_pass(
     instances: int,
     mutations: int,
     save: str | None,
+    rtol: float | None,
+    atol: float | None,
+    provider: str,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -83,11 +88,15 @@ def check_pass(
     from gehost.cli.progress import Progress
     from gehost.diagnose.check_pass.pass_file import trials_of
     from gehost.diagnose.check_pass.run import check_pass
+    from gehost.diagnose.check_pass.trial import Comparing
     from gehost.diagnose.check_pass.verdict import Wrong, save_findings
     from gehost.host.containment import output_on_stderr
+    from gehost.verify.device import check_provider
 
+    if provider != "cpu":
+        check_provider(provider)
     with output_on_stderr():
-        trials = trials_of(file, vendors, name, settings)
+        trials = trials_of(file, vendors, name, settings, Comparing(rtol, atol, provider))
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []
     results: list[PassCheck] = []

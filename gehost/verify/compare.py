@@ -448,7 +448,7 @@ class Baseline:
             return None
         runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
         yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
-        return self._by_rule(NOT_LESS_PRECISE, runs, theirs, yardsticks)
+        return self._by_rule(self._for_rounded, runs, theirs, yardsticks)
 
     def _by_device(self, second: Forms) -> tuple[list[OutputDifference], str]:
         """Compare the models as the device computes them; also return where their nodes ran."""
@@ -461,7 +461,7 @@ class Baseline:
                 return unlike, ""
         yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
         where = f"on {self.provider}: {placed}, and {other}"
-        return self._by_rule(NOT_LESS_PRECISE, runs, theirs, yardsticks), where
+        return self._by_rule(self._for_rounded, runs, theirs, yardsticks), where
 
     @cached_property
     def _on_device(self) -> tuple[list[Outputs], Placement]:
@@ -470,6 +470,10 @@ class Baseline:
     def _run_on_device(self, runner: Runner) -> tuple[list[Outputs], Placement]:
         feeds = [feeds for feeds, _ in self.runs]
         return run_on_device(runner.source, runner.base_dir, self.provider, feeds, runner.libraries)
+
+    @property
+    def _for_rounded(self) -> Rule:
+        return NOT_LESS_PRECISE._replace(floor=max(NOT_LESS_PRECISE.floor, self.rule.floor))
 
     @cached_property
     def _forms(self) -> Forms:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gehost.diagnose.check_pass.trial import Trial
+from gehost.diagnose.check_pass.trial import BY_RULE, Comparing, Trial
 from gehost.errors import UsageError
 from gehost.host.host import REGISTERS_NOTHING, Host
 from gehost.host.vendors import PASSES_DIR
@@ -25,6 +25,7 @@ def trials_of(
     vendors: Sequence[str] = (),
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
+    comparing: Comparing = BY_RULE,
 ) -> Iterator[Trial]:
     """Yield a trial for each pass of a vendor file or directory.
 
@@ -34,6 +35,7 @@ def trials_of(
         vendors: directories of vendors to load; default: the one that ``file`` is in.
         name: only this pass.
         settings: options of the passes, by ``PASS.option``.
+        comparing: how numbers are compared.
 
     Raises:
         UsageError: the file or pass does not exist, or the host does not load the file.
@@ -63,7 +65,7 @@ def trials_of(
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
         raise UsageError(f'it has no pass "{name}"{_meant(name, names) or listed}', where=file)
-    return (Trial(host, spec) for spec in found if name in (None, spec.name))
+    return (Trial(host, spec, comparing) for spec in found if name in (None, spec.name))
 
 
 def _directory_of_vendors(path: Path) -> Path:

@@ -155,7 +155,7 @@ class _Check:
             name = f"instance {number} of Instances()"
             try:
                 outcome = self._trial.run(model)
-                reference = Reference(model, self._seed)
+                reference = Reference(model, self._seed, self._trial.comparing)
             except GehostError as error:
                 self._find(Finding(Wrong.FAILS, name, "", str(error), model))
                 continue
@@ -214,7 +214,7 @@ class _Check:
         """
         for model in search.left:
             try:
-                Reference(model, self._seed)
+                Reference(model, self._seed, self._trial.comparing)
             except UnsteadyError:
                 return True
             except ModelError as error:
@@ -286,7 +286,7 @@ class _Check:
                 search.alike += 1
                 continue
             try:
-                reference = Reference(instance.model, self._seed)
+                reference = Reference(instance.model, self._seed, self._trial.comparing)
             except ModelError as error:
                 search.fired = True
                 search.unsteady |= isinstance(error, UnsteadyError)
@@ -370,7 +370,7 @@ class _Check:
             result.refused += 1
             return
         try:
-            reference = Reference(changed, self._seed)
+            reference = Reference(changed, self._seed, self._trial.comparing)
         except ModelError:
             result.invalid += 1
             return
@@ -442,7 +442,7 @@ class _Check:
             return True
         try:
             outcome = self._trial.run(single)
-            reference = Reference(single, self._seed)
+            reference = Reference(single, self._seed, self._trial.comparing)
             if not outcome.replaced or reference.engine == "reference":
                 return True
             return bool(reference.compare(outcome.model).difference)
@@ -455,7 +455,7 @@ class _Check:
         Inference accepts some that no engine runs.
         """
         try:
-            Reference(model, self._seed)
+            Reference(model, self._seed, self._trial.comparing)
         except UnsteadyError:
             return True
         except ModelError:

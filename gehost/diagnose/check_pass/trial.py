@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
@@ -22,7 +22,8 @@ from gehost.options import HostOptions
 from gehost.passes.cleanup.purity import Purity, Trust
 from gehost.verify import Baseline, Runner, compare_outputs
 from gehost.verify.feeds import FeedMaker
-from gehost.verify.judge import SMALL_MODELS
+from gehost.verify.judge import SMALL_MODELS, Rule
+from gehost.verify.retype import HALF, holds
 from gehost.verify.room import NoRoomError
 from gehost.verify.sizes import tie_plans
 
@@ -61,12 +62,23 @@ class Outcome:
     message: str
 
 
+class Comparing(NamedTuple):
+    """How numbers are compared."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    provider: str = "cpu"
+
+
+BY_RULE = Comparing()
+
+
 class Trial:
     """One pass, in a host that runs no other pass."""
 
-    def __init__(self, host: Host, spec: PassSpec) -> None:
+    def __init__(self, host: Host, spec: PassSpec, comparing: Comparing = BY_RULE) -> None:
         """Take a host, which stays as it is, and one of its passes."""
-        self.spec = spec
+        self.spec, self.comparing = spec, comparing
         self._refusals = Refusals()
         self.host = host.watched(spec, "check-pass", self._refusals, cleanup=False)
 
@@ -117,12 +129,13 @@ class UnsteadyError(ModelError):
 class Reference:
     """A model before a rewrite, with inputs that it accepts and outputs."""
 
-    def __init__(self, model: onnx.ModelProto, seed: int) -> None:
+    def __init__(self, model: onnx.ModelProto, seed: int, comparing: Comparing = BY_RULE) -> None:
         """Run the model; raises ``ModelError`` if it runs on no generated input.
 
         Raises ``UnsteadyError`` if its numbers are random.
         """
         runner = self._runner = Runner(model)
+        self._rule, self._comparing = _rule_for(model), comparing
         self.engine = runner.engine
         self._runs = list(_first_runs(runner, seed))
         # comparing two runs is not enough: random numbers may be equal by chance
@@ -186,7 +199,11 @@ class Reference:
 
     @cached_property
     def _baseline(self) -> Baseline:
-        return Baseline.of(self._runner, [feeds for feeds, _ in self._runs], rule=SMALL_MODELS)
+        rtol, atol, provider = self._comparing
+        feeds = [feeds for feeds, _ in self._runs]
+        return Baseline.of(
+            self._runner, feeds, rtol=rtol, atol=atol, provider=provider, rule=self._rule
+        )
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
@@ -218,6 +235,13 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
         return
     assert refusal is not None
     raise refusal
+
+
+def _rule_for(model: onnx.ModelProto) -> Rule:
+    """Return the rule for numbers; in half a fold may round the weights anew, by some units."""
+    if holds(model, frozenset((onnx.TensorProto.BFLOAT16,))):
+        return SMALL_MODELS._replace(floor=2.0**-6)
+    return SMALL_MODELS._replace(floor=2.0**-9) if holds(model, HALF) else SMALL_MODELS
 
 
 def _special_feeds(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
