@@ -84,10 +84,10 @@ def clean_up(
 
 
 def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
-    """Remove leftovers of edits since ``clean_up``: dead nodes and initializers, equal nodes.
+    """Remove leftovers of edits since ``clean_up``: dead nodes, identities, equal nodes.
 
-    Nothing is computed. What late passes added beside an equal node or constant would be merged by
-    the next compile, whose output would be another.
+    Nothing is computed. What late passes added beside an equal node or constant, and identities,
+    would be removed by the next compile, whose output would be another.
 
     Args:
         model: one that ``clean_up`` has processed.
@@ -102,7 +102,7 @@ def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> 
         merger = Merger(state)
         merger.merge_initializers()
         for node in state.initial:
-            if state.alive(node) and state.is_pure(node):
+            if state.alive(node) and state.is_pure(node) and not eliminate(state, node):
                 merger.merge(node)
     return CleanUpResult(**asdict(state.counts))
 
