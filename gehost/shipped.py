@@ -29,6 +29,19 @@ def shipped_vendors(group: str = GROUP) -> list[str]:
     return sorted({_spelled(entry) for entry in entry_points(group=group)})
 
 
+def shipping_vendors(pass_name: str) -> list[str]:
+    """List the shipped vendors whose files define a class or function of a pass's name."""
+    definition = re.compile(rf"^(?:class|def) {re.escape(pass_name)}\b", re.MULTILINE)
+    return [
+        vendor
+        for vendor in shipped_vendors()
+        if any(
+            definition.search(file.read_text(encoding="utf-8"))
+            for file in sorted((shipped_directory(vendor) or Path()).rglob("*.py"))
+        )
+    ]
+
+
 def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
     """Return the directory of ``PACKAGE:VENDOR``, None for a path.
 

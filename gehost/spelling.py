@@ -11,6 +11,8 @@ _SIMILAR = 0.85
 _SIMILAR_FUNCTION = 0.8
 """Least similarity for methods of a class or hooks of a file, which are few."""
 _NUMBER = r"v?\d+"
+_PART = 4
+"""Least letters of a part of a name that stands for it."""
 _SHORT = 5
 """Names shorter than this must be equal but for case: Add and AddN are two names."""
 
@@ -29,8 +31,10 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
         spelled.setdefault(each.lower(), each)
         if "::" not in name:
             spelled.setdefault(each.rpartition("::")[2].lower(), each)
-    found = difflib.get_close_matches(name.lower(), spelled, 2 * most)
-    return list(dict.fromkeys(spelled[each] for each in found))[:most]
+    near = difflib.get_close_matches(name.lower(), spelled, 2 * most)
+    if len(name) >= _PART:  # Gelu is part of GeluFusionPass
+        near += [each for each in spelled if name.lower() in each]
+    return list(dict.fromkeys(spelled[each] for each in near))[:most]
 
 
 def hint(name: str, known: Iterable[str], most: int = 1) -> str:

@@ -203,6 +203,17 @@ def test_a_new_pass_is_written_and_found(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(out)[0]["name"] == "FuseItPass"
 
 
+def test_passes_keeps_going_and_ends_with_the_code_of_the_file(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    vendors.write("acme/a.py", "1 / 0\n")
+    vendors.write("acme/b.py", vendors.swap("Good", "Relu", "Abs"))
+    code, out, err = outcome(capsys, "passes", "--keep-going")
+    assert (code, "Good" in out, "a.py:2: ZeroDivisionError" in err) == (4, True, True)
+    code, out, _ = outcome(capsys, "passes")
+    assert (code, out) == (4, "")
+
+
 def test_keep_going_writes_the_output_and_ends_with_the_code_of_the_first_failure(
     capsys: pytest.CaptureFixture[str], vendors: Any
 ) -> None:

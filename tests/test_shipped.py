@@ -99,3 +99,15 @@ def test_no_passes_are_reported(
         .notes[0]
         .startswith("0 passes: no vendors given")
     )
+
+
+def test_a_pass_of_a_shipped_vendor_is_located(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["compile", str(MODEL), "-o", "o.onnx", "--vendors", "gehost:onnx"]
+    assert run([*command, "--enable", "OrtAttentionPass"]) == 2
+    error = capsys.readouterr().err
+    assert "gehost:onnxruntime has it: --vendors gehost:onnxruntime" in error
+    assert run([*command, "--enable", "Gelu"]) == 2
+    assert "did you mean GeluFusionPass or GeluTanhFusionPass?" in capsys.readouterr().err

@@ -22,6 +22,8 @@ def test_the_nearest(name, known, near):
 
 
 def test_several():
+    assert nearest("Gelu", ["GeluFusionPass", "SiluPass"]) == ["GeluFusionPass"]
+    assert nearest("Add", ["AddToSumPass"]) == []
     assert nearest("Passs", ["Pass", "Past", "Other"], 2) == ["Pass", "Past"]
     assert hint("Passs", ["Pass", "Past", "Other"], 2) == "; did you mean Pass or Past?"
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from gehost.cli.options import json_option, options_of, vendors_option
+from gehost.cli.options import json_option, keep_going_option, options_of, vendors_option
 from gehost.cli.output import print_json, print_notes, print_skipped, writing_output
-from gehost.errors import UsageError
+from gehost.errors import UsageError, VendorError
+
+if TYPE_CHECKING:
+    from gehost.host.host import Host
 
 
 @click.command()
@@ -14,6 +19,7 @@ from gehost.errors import UsageError
 @click.option(
     "--shipped", is_flag=True, help="Of all vendors that installed packages ship, not --vendors."
 )
+@keep_going_option
 @json_option
 @click.option(
     "-v",
@@ -21,7 +27,9 @@ from gehost.errors import UsageError
     is_flag=True,
     help="Also list the options that --set takes, and the files that are skipped.",
 )
-def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: bool) -> None:
+def passes(
+    vendors: tuple[str, ...], *, shipped: bool, keep_going: bool, as_json: bool, verbose: bool
+) -> None:
     """List the passes of vendors and plugins in running order."""
     from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
@@ -34,7 +42,7 @@ def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: b
     if shipped:
         vendors = tuple(shipped_vendors())
     with output_on_stderr(), Progress().showing(what="loading vendors"):
-        host = Host(options_of({"vendors": vendors}))
+        host = Host(options_of({"vendors": vendors, "keep_going": keep_going}))
     if verbose:
         print_skipped(host.skipped)
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
@@ -45,7 +53,7 @@ def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: b
             print_passes(listed)
             if verbose:
                 print_options(host.declared_options())
-        print_notes(host.notes)
+        _finish(host)
         return
     rows = [
         {
@@ -70,4 +78,11 @@ def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: b
         for spec in listed
     ]
     print_json(rows)
-    print_notes(host.notes)
+    _finish(host)
+
+
+def _finish(host: Host) -> None:
+    """Print the notes; end as a compile does where a vendor file did not load."""
+    print_notes([*host.problems, *host.notes])
+    if host.problems:
+        click.get_current_context().exit(VendorError.exit_code)

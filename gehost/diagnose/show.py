@@ -88,11 +88,12 @@ def _selections(
         if not centres:
             raise UsageError(f'the model has no node "{around}"; {near_names(model, around)}')
     for op in ops:
-        found = [node for graph in model.graphs for node in graph.nodes_of(op)]
-        if not found:
-            known = {name for graph in model.graphs for name, nodes in graph.by_op.items() if nodes}
+        known = {name for graph in model.graphs for name, nodes in graph.by_op.items() if nodes}
+        in_domains = [name for name in known if name.rpartition("::")[2] == op]
+        if op not in known and len(in_domains) != 1:
             raise UsageError(f"the model has no {op}{hint(op, known)}")
-        centres += found
+        name = op if op in known else in_domains[0]
+        centres += [node for graph in model.graphs for node in graph.nodes_of(name)]
     if not centres:
         yield Selection(model.graph, list(model.graph.nodes), ())
         return

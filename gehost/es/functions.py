@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
+from gehost.es.graph import EsChoice, EsGraph, EsGraphBuilder, EsNode, EsTensor, Operand
 from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
 from gehost.location import author_origin
@@ -142,6 +142,25 @@ class OpFunction:
         ):
             graph = _graph_of(inputs, self.ops[0])
             return graph.add_node(self.ops, inputs, params, bare=self._bare)[0]
+        return self._add(None, inputs, num_outputs, params)
+
+    def on(
+        self, builder: EsGraphBuilder, num_outputs: SupportsIndex | None = None, **params: Any
+    ) -> Any:
+        """Add the operator without inputs: ``es.op("acme::Source").on(builder)``.
+
+        Raises:
+            PatternError: it needs inputs, or no version of it has this parameter.
+        """
+        return self._add(builder.graph, (), num_outputs, params)
+
+    def _add(
+        self,
+        graph: EsGraph | None,
+        inputs: Sequence[Operand | None],
+        num_outputs: SupportsIndex | None,
+        params: dict[str, Any],
+    ) -> Any:
         wanted = None if num_outputs is None else operator.index(num_outputs)
         names_given = list(params)
         call = _Call(list(inputs), params)
@@ -159,7 +178,7 @@ class OpFunction:
                 )
         if wanted is not None:
             count = wanted
-        graph = _graph_of(call.operands, self.ops[0])
+        graph = graph or _graph_of(call.operands, self.ops[0])
         outputs = graph.add_node(
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
@@ -260,7 +279,7 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     raise PatternError(
         f"{op} needs at least one tensor among its inputs",
         where=author_origin(),
-        hint="use CreateConst for constants",
+        hint="use CreateConst for constants, es.op(…).on(builder) for operators without inputs",
     )
 
 

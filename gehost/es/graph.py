@@ -419,7 +419,8 @@ class EsGraphBuilder:
         self._begun: EsGraph | None = EsGraph(name)
 
     @property
-    def _graph(self) -> EsGraph:
+    def graph(self) -> EsGraph:
+        """The graph that is being built."""
         if self._begun is None:
             self._begun = EsGraph(self.name)
         return self._begun
@@ -471,9 +472,9 @@ class EsGraphBuilder:
             if dtype is None
             else element_type(dtype, origin, f"input {index} of {self.name!r}")
         )
-        return self._graph.add_input(
+        return self.graph.add_input(
             EsInput(
-                self._graph.draft, position, origin, name or f"input{position}", known, asked, dims
+                self.graph.draft, position, origin, name or f"input{position}", known, asked, dims
             )
         )
 
@@ -494,7 +495,7 @@ class EsGraphBuilder:
                     'CreateInputs wants one number or names, as in CreateInputs("x", "w")',
                     where=origin,
                 )
-        return tuple(self._graph.add_inputs(listed, origin))
+        return tuple(self.graph.add_inputs(listed, origin))
 
     def CreateConst(
         self,
@@ -547,7 +548,7 @@ class EsGraphBuilder:
                     where=origin,
                 ) from error
         return EsTensor(
-            EsConst(self._graph.draft, array, origin, rtol=float(rtol), atol=float(atol))
+            EsConst(self.graph.draft, array, origin, rtol=float(rtol), atol=float(atol))
         )
 
     def CreateScalar(self, value: Any, dtype: DataType | Any = None) -> EsTensor:
@@ -564,7 +565,7 @@ class EsGraphBuilder:
         Raises:
             PatternError: no outputs, an output of another graph, or a gap between input indices.
         """
-        graph, self._begun = self._graph, None
+        graph, self._begun = self.graph, None
         listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
         _ = graph.inputs  # raises if there is a gap
         if not listed:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from gehost.errors import UsageError
 from gehost.options import HostOptions
+from gehost.shipped import shipping_vendors
 from gehost.spelling import nearest
 
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
@@ -162,5 +163,11 @@ def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None
     for name in names:
         if name not in known:
             near = nearest(name, known, 3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes` lists them"
+            ships = shipping_vendors(name)
+            if ships:
+                hint = f"{' and '.join(ships)} has it: --vendors {ships[0]}"
+            elif near:
+                hint = f"did you mean {' or '.join(near)}?"
+            else:
+                hint = "`gehost passes` lists them"
             raise UsageError(f"there is no pass {name}", where=source, hint=hint)

@@ -21,7 +21,7 @@ from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.spelling import hint
-from gehost.status import SUCCESS, Status
+from gehost.status import FAILED, SUCCESS, Status
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
@@ -107,25 +107,29 @@ class MatchResult:
     def GetCapturedTensor(self, index: SupportsIndex, io: NodeIo | None = None) -> NodeIo | Status:
         """Return the tensor captured ``index``-th, or write it to ``io``.
 
+        With ``io`` the result is a status: ``FAILED`` where there is no such tensor.
+
         Raises:
-            IndexError: the pattern captured fewer tensors, or this one is in an alternative that
-                did not match.
+            IndexError: without ``io``: the pattern captured fewer tensors, or this one is in an
+                alternative that did not match.
         """
         captures, place = self._source.captures, operator.index(index)
-        if not 0 <= place < len(captures):
-            raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
-        captured = captures[place]
+        exists = 0 <= place < len(captures)
+        captured = captures[place] if exists else None
         value = None if captured is None else self._binding.values[captured]
-        if value is None:
-            raise IndexError(
-                f"captured tensor {index}: it is in an alternative that did not match; "
-                "ask has() before"
-            )
-        found = NodeIo.of(value)
-        if io is None:
-            return found
-        io.node, io.index, io.tensor = found.node, found.index, found.tensor
-        return SUCCESS
+        if value is not None:
+            capture = NodeIo.of(value)
+            if io is None:
+                return capture
+            io.node, io.index, io.tensor = capture.node, capture.index, capture.tensor
+            return SUCCESS
+        if io is not None:
+            return FAILED
+        if not exists:
+            raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
+        raise IndexError(
+            f"captured tensor {index}: it is in an alternative that did not match; ask has() before"
+        )
 
     # Any: the type is checked below, with an error of ours; mypyc would check a declared type first
     def has(self, node: EsNode | EsTensor | Any) -> bool:

@@ -97,7 +97,7 @@ class Application:
         )
 
     @cached_property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> es.OpFunction:
         """Builds it."""
         return es.AnyOf(*self.ops)
 

@@ -413,7 +413,11 @@ def _apply(
                 operands.append(value if bare else builder.CreateConst(value))
             else:
                 operands.append(None if isinstance(given, NoneTensor) else given)
-        returned = application.function(*operands, num_outputs=len(application.outputs), **params)
+        count = len(application.outputs)
+        if operands:
+            returned = application.function(*operands, num_outputs=count, **params)
+        else:
+            returned = application.function.on(builder, num_outputs=count, **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
     made.update(
         (name, tensor) for name, tensor in zip(application.outputs, tensors, strict=True) if name

@@ -46,11 +46,15 @@ def _sizes(shape: Any) -> tuple[int | None, ...]:
     return tuple(known)
 
 
+@dataclass(frozen=True)
 class ParamAttr:
     """Mark an argument of a pattern as a weight.
 
-    A weight is a constant that no caller of the model can override.
+    A weight is a constant that no caller of the model can override. Its name is Paddle's and plays
+    no part in a match.
     """
+
+    name: str | None = None
 
 
 class Traced(Untold):

@@ -92,6 +92,16 @@ def test_nodes_of_an_operator_are_found_in_all_graphs(tmp_path: Path) -> None:
         shown(path, ops=["Relu"], form="svg")
 
 
+def test_an_operator_without_its_domain_is_the_only_one_of_its_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.onnx")
+    text = """<ir_version: 8, opset_import: ["": 17, "a": 1, "b": 1]>
+    g (float[2] x) => (float[2] z) { u = a.F(x) v = a.G(u) w = b.G(v) z = a.Relu(w) }"""
+    onnx.save(parse(text), path)
+    assert "> a::F" in shown(path, ops=["F"], depth=0)
+    with pytest.raises(UsageError, match="no G; did you mean a::G"):
+        shown(path, ops=["G"], depth=0)
+
+
 def test_dot_joins_users_with_producers(model: str) -> None:
     lines = shown(model, ops=["Softmax"], depth=1, form="dot").splitlines()
     assert '  1 [label="Softmax second" style=bold];' in lines

@@ -11,6 +11,7 @@ from gehost.es.opset import NotApplicable
 from gehost.ir.ge import NodeIo
 from gehost.pattern.match import PatternMatcher, Rejection
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
+from gehost.status import FAILED
 
 TEXT = """g (float[2, 2] p, float[2, 2] q) => (float[2, 2] y, float[2, 2] z) <float[2, 2] w = {1, 2, 3, 4}> {
     [first] t = MatMul(p, q) [sum] y = Add(t, w) [second] s = MatMul(y, w) [total] z = Add(s, q) }"""
@@ -95,6 +96,9 @@ def test_captured_tensors(find):
     for index in (4, -1):
         with pytest.raises(IndexError, match=f"captured tensor {index}: the pattern captured 4"):
             match.GetCapturedTensor(index)
+        io = NodeIo()
+        assert match.GetCapturedTensor(index, io) is FAILED
+        assert io == NodeIo()
 
 
 def test_a_captured_placeholder_is_the_outer_tensor(find):

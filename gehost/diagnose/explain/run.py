@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import onnx
 
@@ -59,13 +60,16 @@ def explain(
     if node is not None:
         check_name(node)
     watch = _Watch(pass_name, node)
-    host = Host(
-        options.rewrites_only(),
-        plugins=[("explain", watch)],
-    )
+    options = options.rewrites_only()
+    host = Host(options, plugins=[("explain", watch)])
     check_names([pass_name], host.passes.names(), "explain")
     spec = host.passes.get(pass_name)
     assert spec is not None
+    named = {*options.enable, *options.disable, *options.only}
+    if not spec.default and not {pass_name, "ALL"} & named:
+        enabled = replace(options, enable=[*options.enable, pass_name])
+        host = Host(enabled, plugins=[("explain", watch)])
+        watch.note(f"off by default; --enable {pass_name} runs it; explained as if it ran")
     watch.account = Account(spec.origin)
     with gc_disabled(), suppress(_Enough):  # the findings stay alive until the end
         if isinstance(model, onnx.ModelProto):
@@ -105,6 +109,9 @@ class _Watch:
         self._functions: Mapping[str, onnx.FunctionProto] = {}
         self._gone: list[Finding] = []
         self._notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self._notes.append(text)
 
     def fill(self, explanation: Explanation) -> None:
         """Fill in the explanation.

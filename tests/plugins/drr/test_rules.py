@@ -548,3 +548,27 @@ def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_methods(tmp_path,
         assert report.passes[0].replaced == 1
         assert not hasattr(made[-1].subject, "context")
     assert len(made) == (4 if method else 1)
+
+
+@pytest.mark.parametrize("ops", ["acme::Source", ["acme::Source", "acme::Other"]])
+def test_an_operator_without_inputs_is_matched(apply: Apply, ops: Any) -> None:
+    @drr.rule()
+    def fuse(pat: Any, res: Any) -> None:
+        pat.s = pat.Op(ops, {"k": 1})()
+        pat.y = pat.Add(pat.x, pat.s)
+        res.y = res.Op("acme::AddTo")(res.x)
+
+    body = "(float[2] x) => (float[2] z) {{ s = acme.Source<k={k}>() y = Add(x, s) z = Relu(y) }}"
+    assert apply(fuse, body.format(k=1)).ops == ["AddTo", "Relu"]
+    assert apply(fuse, body.format(k=2)).ops == ["Source", "Add", "Relu"]
+
+
+def test_an_operator_without_inputs_is_written(apply: Apply) -> None:
+    @drr.rule()
+    def add_noise(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        res.t = res.Op("RandomUniform", {"shape": [2]})()
+        res.y = res.Sub(res.x, res.t)
+
+    body = "(float[2] x) => (float[2] z) { y = Relu(x) z = Abs(y) }"
+    assert apply(add_noise, body).ops == ["RandomUniform", "Sub", "Abs"]

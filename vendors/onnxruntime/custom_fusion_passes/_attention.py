@@ -576,14 +576,13 @@ def _input_of(value: Value) -> Value:
 
 def _first_other(value: Value) -> str:
     """The first operator above a value that scales and reshapes nothing."""
-    node = value.producer
-    while node is not None:
+    while (node := value.producer) is not None:
         factor = factor_of(node) if node.op in ("Mul", "Div") else None
         below = factor[0] if factor else node.inputs[0] if node.op == "Reshape" else None
         if below is None:
             return node.op_type
-        node = below.producer
-    return "a tensor without producer"
+        value = below
+    return "an input of the graph" if value.initializer is None else "an initializer"
 
 
 def _opset(node: Node) -> int:
