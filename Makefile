@@ -2,7 +2,7 @@
 # `make compiled` compiles the hot modules in place (hatch_build.py; needs a C compiler); `make interpreted` undoes it.
 # `make test-wheel` runs the tests on a wheel with machine code, in an empty environment.
 # `make bench` measures machine code and undoes it; the peers have their own environment. BENCH_ARGS="--quick" and more:
-# tests/benchmarks/README.md.
+# tools/benchmarks/README.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -46,55 +46,55 @@ $(DOCS)/installed: pyproject.toml
 	@touch $@
 
 backend: $(VENV)/installed
-	$(BIN)/python -m tests.backend
+	$(BIN)/python -m tools.backend
 
 gate: $(VENV)/installed
-	$(BIN)/python -m tests.gate $(BASE)
+	$(BIN)/python -m tools.gate $(BASE)
 
 # One-node models of every opset, raised to every newer one. OPSETS_ARGS=Resize for some of them.
 opsets: $(VENV)/installed
-	$(BIN)/python -W ignore -m tests.opset $(OPSETS_ARGS)
+	$(BIN)/python -W ignore -m tools.opset $(OPSETS_ARGS)
 
 # Which sizes of ONNX's inference are wrong: for another version of onnx or onnxruntime. SIZES_ARGS="--cases 5000" and more.
 sizes: $(VENV)/installed
-	$(BIN)/python -m tests.sizes $(SIZES_ARGS)
+	$(BIN)/python -m tools.sizes $(SIZES_ARGS)
 
 # The passes for ONNX Runtime on the corpus: numbers on hard masks, kernels in the profile, nodes.
 runtime: $(VENV)/installed
-	$(BIN)/python -m tests.runtime $(RUNTIME_ARGS)
+	$(BIN)/python -m tools.runtime $(RUNTIME_ARGS)
 
 # Passes that gehost new writes from random places of the corpus. NEW_ARGS="--models 26" and more.
 .PHONY: new-check
 new-check: $(VENV)/installed
-	$(BIN)/python -m tests.new_from $(NEW_ARGS)
+	$(BIN)/python -m tools.new_from $(NEW_ARGS)
 
 # Other optimizers beside the passes for ONNX Runtime: nodes, kernels, equality. onnxruntime.transformers imports torch.
 runtime-peers: $(BENCH)/installed
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench-models]'
-	$(BENCH)/bin/python -W ignore -m tests.runtime.peers $(RUNTIME_ARGS)
+	$(BENCH)/bin/python -W ignore -m tools.runtime.peers $(RUNTIME_ARGS)
 
 # Latency of the corpus' transformers with the passes for ONNX Runtime: RUNTIME_ARGS="bert.ts --pairs 3" and more.
 runtime-latency: $(VENV)/installed
-	$(BIN)/python -m tests.runtime.latency $(RUNTIME_ARGS)
+	$(BIN)/python -m tools.runtime.latency $(RUNTIME_ARGS)
 
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed
-	$(BIN)/python -m tests.tune.planted $(TUNE_ARGS)
+	$(BIN)/python -m tools.tune.planted $(TUNE_ARGS)
 
 # Inferred sizes of random shape programs, compared with ONNX Runtime's.
 shapes: $(VENV)/installed
-	$(BIN)/python -m tests.shapes $(SHAPES_ARGS)
+	$(BIN)/python -m tools.shapes $(SHAPES_ARGS)
 
 fuzz: $(VENV)/installed
-	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)
+	$(BIN)/python -m tools.fuzz --graphs 20400 $(FUZZ_ARGS)
 
 # Attention in random forms and sizes through the passes for ONNX Runtime.
 .PHONY: fuzz-attention
 fuzz-attention: $(VENV)/installed
-	$(BIN)/python -W ignore -m tests.fuzz.attention --graphs 10000 $(FUZZ_ARGS)
+	$(BIN)/python -W ignore -m tools.fuzz.attention --graphs 10000 $(FUZZ_ARGS)
 
 fuzz-files: $(VENV)/installed
-	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)
+	$(BIN)/python -m tools.fuzz.files --files 50000 $(FUZZ_ARGS)
 
 # Plans and splits the corpus and runs the ranks in processes.
 shard: $(VENV)/installed
@@ -150,7 +150,7 @@ $(VENV)/installed: pyproject.toml
 	@touch $@
 
 bench: $(BENCH)/installed compiled
-	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(BENCH)/bin/python -m tests.plugins.linalg.bench; $(MAKE) runtime-peers runtime-latency; $(MAKE) interpreted; exit $$code
+	$(BENCH)/bin/python -m tools.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(BENCH)/bin/python -m tests.plugins.linalg.bench; $(MAKE) runtime-peers runtime-latency; $(MAKE) interpreted; exit $$code
 
 $(BENCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
@@ -159,7 +159,7 @@ $(BENCH)/installed: pyproject.toml
 
 # Exports that the corpus lacks, in build/models: random weights, no network but the registry. MODELS_ARGS="bert.768.dynopt" and more.
 bench-models: $(MODELS)/installed
-	$(MODELS)/bin/python tests/benchmarks/models.py $(MODELS_ARGS)
+	$(MODELS)/bin/python tools/benchmarks/models.py $(MODELS_ARGS)
 
 # torch's own index has a build without CUDA; PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL name it.
 $(MODELS)/installed: pyproject.toml
@@ -179,7 +179,7 @@ wheel: $(VENV)/installed
 test-wheel: wheel
 	rm -rf $(WHEEL)
 	mkdir -p $(WHEEL)/clone
-	cp -r docs tests vendors README.md CHANGELOG.md CONTRIBUTING.md Makefile pyproject.toml $(WHEEL)/clone
+	cp -r docs tests tools vendors README.md CHANGELOG.md CONTRIBUTING.md Makefile pyproject.toml $(WHEEL)/clone
 	for page in plugins/*/README.md; do mkdir -p "$(WHEEL)/clone/$$(dirname "$$page")" && cp "$$page" "$(WHEEL)/clone/$$page"; done
 	if [ -d ../shared ]; then ln -s "$$(cd ../shared && pwd)" $(WHEEL)/shared; fi
 	$(PYTHON) -m venv $(WHEEL)/venv

@@ -4,7 +4,7 @@ Off by default. ``HATCH_BUILD_HOOKS_ENABLE=true pip install .`` turns it on, and
 wheel``; pyproject.toml lists the modules. ``make compiled`` runs this file and puts the machine
 code beside the sources. ``gehost --version`` shows which form runs.
 
-Machine code gives the same outputs in less time (tests/benchmarks/README.md). It differs in these
+Machine code gives the same outputs in less time (tools/benchmarks/README.md). It differs in these
 points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from
 (``EsGraphBuilder``, ``Node``) cannot be subclassed, nor their methods replaced; very deep patterns
 end in no RecursionError; some errors have no ``__cause__``. After editing a compiled module, run

@@ -22,7 +22,7 @@ OTHERS = {
         "CHANGELOG.md",
         "vendors/**/README.md",
         "plugins/*/README.md",
-        "tests/benchmarks/README.md",
+        "tools/benchmarks/README.md",
     )
     for path in ROOT.glob(pattern)
 }

@@ -7,7 +7,7 @@
    plus the present's, heads times their size). So it runs twice with different numbers in their
    place; sizes that are equal both times, or stand for the same symbol, are right.
 
-Source: onnx 1.23, found by ``tests/backend``.
+Source: onnx 1.23, found by ``tools/backend``.
 """
 
 from __future__ import annotations

@@ -370,5 +370,5 @@ LAST_OF_RUNTIME: Final[Mapping[tuple[str, DataType | None], int]] = MappingProxy
     }
 )
 """The last opset at which ONNX Runtime runs an operator that it does run, by operator and element
-type of input 0 (None: any). Source: ONNX Runtime 1.31, by ``python -m tests.opset``.
+type of input 0 (None: any). Source: ONNX Runtime 1.31, by ``python -m tools.opset``.
 """

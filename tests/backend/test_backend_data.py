@@ -1,6 +1,6 @@
 """The models that the onnx wheel is tested with, through gehost: as they are with the shipped vendors, and in variants.
 
-``python -m tests.backend`` (``make backend``) runs all cases in all variants with the vendors and prints what it saw.
+``python -m tools.backend`` (``make backend``) runs all cases in all variants with the vendors and prints what it saw.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pytest
 from gehost import DataType, TensorType
 from gehost.ir.types import OtherType
 from gehost.verify.draws import unseeded
-from tests.backend import cases
-from tests.backend.check import Outcome, check, run_as_expected
-from tests.backend.engines import bits_equal, differences
-from tests.backend.types import contradictions
-from tests.backend.variants import VARIANTS
+from tools.backend import cases
+from tools.backend.check import Outcome, check, run_as_expected
+from tools.backend.engines import bits_equal, differences
+from tools.backend.types import contradictions
+from tools.backend.variants import VARIANTS
 
 NAMES = cases.listed()
 IN_TURNS = [name for name in VARIANTS if name != "constant"]

@@ -12,14 +12,14 @@ import onnx
 import pytest
 
 from gehost.verify import compare
-from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import EXPLAINED, FIGURES, WIDE, Goal
-from tests.benchmarks.gehost_tasks import TASKS
-from tests.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
-from tests.benchmarks.near_misses import chains
-from tests.benchmarks.processes import Outcome, medians, run
-from tests.benchmarks.style_models import EXPORTS, agreement
-from tests.benchmarks.style_rules import RULES
+from tools.benchmarks.comparison import Graph, compared, growth
+from tools.benchmarks.figures import EXPLAINED, FIGURES, WIDE, Goal
+from tools.benchmarks.gehost_tasks import TASKS
+from tools.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
+from tools.benchmarks.near_misses import chains
+from tools.benchmarks.processes import Outcome, medians, run
+from tools.benchmarks.style_models import EXPORTS, agreement
+from tools.benchmarks.style_rules import RULES
 
 NODES = 200
 OWN = {figure.own.removeprefix("gehost."): figure for figure in FIGURES}

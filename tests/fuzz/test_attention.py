@@ -1,4 +1,4 @@
-"""A few random attention graphs of the many that ``python -m tests.fuzz.attention`` compiles, and proof that it sees faults."""
+"""A few random attention graphs of the many that ``python -m tools.fuzz.attention`` compiles, and proof that it sees faults."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.fuzz.attention import BrokenAttention, compare, run_case, runs_of
-from tests.fuzz.attention_graphs import attention_graph
+from tools.fuzz.attention import BrokenAttention, compare, run_case, runs_of
+from tools.fuzz.attention_graphs import attention_graph
 
 pytest.importorskip("onnxruntime")
 

@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 from gehost import ModelError, PassError
-from tests.fuzz.files import Corpus, Findings, hosts, outcome, run
-from tests.fuzz.mutate import Seed, mutated, parses
-from tests.fuzz.planted import dies, hangs
-from tests.fuzz.seeds import seed_models
+from tools.fuzz.files import Corpus, Findings, hosts, outcome, run
+from tools.fuzz.mutate import Seed, mutated, parses
+from tools.fuzz.planted import dies, hangs
+from tools.fuzz.seeds import seed_models
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'

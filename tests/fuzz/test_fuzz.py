@@ -15,9 +15,9 @@ from gehost.ir.edits import Names
 from gehost.ir.region import Region
 from gehost.pattern import matcher
 from gehost.rewrite import replace
-from tests.fuzz import cases, checks, matching, rewrites
-from tests.fuzz.hanging import hang_or_die
-from tests.fuzz.workers import outcomes
+from tools.fuzz import cases, checks, matching, rewrites
+from tools.fuzz.hanging import hang_or_die
+from tools.fuzz.workers import outcomes
 
 SEEDS = 60
 

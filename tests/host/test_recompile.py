@@ -11,8 +11,8 @@ import pytest
 
 from gehost import Host, HostOptions, Report
 from gehost.testing import parse
-from tests.fuzz.fusable import fusable
 from tests.shipped import EXAMPLES
+from tools.fuzz.fusable import fusable
 
 VENDORS = Path(__file__).parents[2] / "vendors"
 SEEDS = range(30)

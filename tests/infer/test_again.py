@@ -12,8 +12,8 @@ from gehost import Host, HostOptions, hookimpl
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.testing import parse
-from tests.fuzz.invariants import run_case
 from tests.validity import new_refusals, refusals
+from tools.fuzz.invariants import run_case
 
 MODELS = Path(__file__).parents[1] / "models"
 VENDORS = Path(__file__).parents[2] / "vendors"
@@ -180,7 +180,7 @@ def test_strict_readers_take_every_output(path: Path, every_pass: Host, tmp_path
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_models_keep_every_invariant(seed: int) -> None:
-    """``python -m tests.fuzz.invariants --graphs N`` runs more of them."""
+    """``python -m tools.fuzz.invariants --graphs N`` runs more of them."""
     assert run_case(seed)
 
 

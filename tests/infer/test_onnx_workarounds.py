@@ -1,4 +1,4 @@
-"""Where ONNX's inference is wrong, gehost says less or what is right; ``tests/backend`` has the numbers."""
+"""Where ONNX's inference is wrong, gehost says less or what is right; ``tools/backend`` has the numbers."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import pytest
 
 from gehost.ir.schemas import history, operator_names
 from gehost.opset.changes import CHANGES
-from tests.opset.cases import CHANGED
-from tests.opset.grid import NEWEST, outcome
+from tools.opset.cases import CHANGED
+from tools.opset.grid import NEWEST, outcome
 
 AS_BEFORE = """
     ArgMax 12 select_last_index, ArgMin 12 select_last_index, Attention 25 left_window_size, Attention 25 right_window_size,
@@ -89,7 +89,7 @@ OPERATORS = sorted(
 
 @pytest.mark.parametrize("op", OPERATORS)
 def test_a_share_of_the_grid(op: str) -> None:
-    """All of it: ``python -m tests.opset``."""
+    """All of it: ``python -m tools.opset``."""
     draw = random.Random(zlib.crc32(op.encode()))
     cases = [case for case in CHANGED if re.search(rf"\b{op}\b", case.body)]
     for case in draw.sample(cases, min(3, len(cases))):

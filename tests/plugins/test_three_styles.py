@@ -16,8 +16,8 @@ from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import PatternMatcherConfig
 from gehost.pattern.source import Kind
 from gehost.testing import assert_equal_numbers
-from tests.benchmarks.figures import STYLED, STYLES
-from tests.benchmarks.style_rules import RULES
+from tools.benchmarks.figures import STYLED, STYLES
+from tools.benchmarks.style_rules import RULES
 
 from .drr.conftest import model_of
 

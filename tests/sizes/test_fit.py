@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gehost.infer.doubts import Doubt
-from tests.sizes.cases import Case, node_of
-from tests.sizes.fit import fit, fit_of, in_doubt, statement_of, table
-from tests.sizes.sweep import Seen
-from tests.sizes.witnesses import (
+from tools.sizes.cases import Case, node_of
+from tools.sizes.fit import fit, fit_of, in_doubt, statement_of, table
+from tools.sizes.sweep import Seen
+from tools.sizes.witnesses import (
     AGREE,
     ALONE,
     DISAGREE,

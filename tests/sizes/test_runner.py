@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.sizes.runner import each
+from tools.sizes.runner import each
 
 
 def ends_at_three(number: int) -> int:

@@ -10,10 +10,10 @@ import onnx.parser
 import pytest
 
 from gehost.infer.doubtful_sizes import DOUBTS, VERSIONS
-from tests.sizes import chains
-from tests.sizes.cases import Case
-from tests.sizes.record import read_witnesses, versions
-from tests.sizes.witnesses import DISAGREE, actual_shapes, gehost_shapes, judge
+from tools.sizes import chains
+from tools.sizes.cases import Case
+from tools.sizes.record import read_witnesses, versions
+from tools.sizes.witnesses import DISAGREE, actual_shapes, gehost_shapes, judge
 
 WITNESSES = read_witnesses()
 WRONG = [witness for witness in WITNESSES if witness[0]["wrong"]]

@@ -1,7 +1,7 @@
 """``make zoo``: a zoo of 2,000 models, run in every way, with the same results each time.
 
 ``python -m tests.plugins.zoo.acceptance [--models 2000] [--jobs 2]`` compiles the backend models of
-the onnx wheel, random models of ``tests/fuzz`` and the corpus (where ``../shared/corpus`` is): in
+the onnx wheel, random models of ``tools/fuzz`` and the corpus (where ``../shared/corpus`` is): in
 one process, in several, with processes killed every few seconds, interrupted and resumed five
 times, and on a Dask cluster. It fails where a model is lost or counted twice, where results differ
 but for ``measured``, or where outputs differ by a byte.
@@ -28,9 +28,9 @@ from typing import Any
 import onnx
 import psutil
 
-from tests.backend import cases
-from tests.fuzz.cases import model_of
 from tests.plugins.zoo.cluster import cluster
+from tools.backend import cases
+from tools.fuzz.cases import model_of
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT.parent / "shared" / "corpus" / "models"
