@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import warnings
@@ -17,9 +18,10 @@ from gehost import HostOptions, ModelError, UsageError
 from gehost.cli import run as command
 from gehost.host.switches import read_switch_file
 from gehost.testing import parse
-from gehost.tune import Comparison, tune
+from gehost.tune import Comparison, sessions, tune
 from gehost.tune import run as tuning
 from gehost.tune.sessions import satisfies
+from gehost.verify import device
 
 pytest.importorskip("onnxruntime")
 
@@ -426,6 +428,30 @@ def test_an_original_whose_numbers_the_runtime_changes_is_reported(
     assert command(["tune", str(path), "--feeds", str(feeds), *arguments]) == 0
     shown = capsys.readouterr().out
     assert "the original with ONNX Runtime's optimizations: numbers differ: y[" in shown
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate provider")  # the CPU beside itself
+def test_on_a_device_a_cuda_graph_is_tried_and_the_file_names_the_provider(
+    monkeypatch: pytest.MonkeyPatch, model: Path, equal_vendors: Any
+) -> None:
+    """The CPU stands for the device: bound inputs and outputs, wall time."""
+    for module in (sessions, tuning, device):
+        monkeypatch.setattr(module, "check_provider", lambda _: "CPUExecutionProvider")
+    monkeypatch.setattr(device, "_DEVICES", {})
+    compare = importlib.import_module("gehost.verify.compare")
+    monkeypatch.setattr(compare, "check_provider", lambda _: "CPUExecutionProvider")
+    options = HostOptions(vendors=[equal_vendors.root], plugins=False)
+    found = tune(model, options, provider="cuda", budget=20)
+    trials = {trial.name: trial for trial in found.trials}
+    assert trials["CUDA graph"].verdict in ("keep", "drop", "noise")
+    assert trials["A"].verdict in ("keep", "drop", "noise")
+    assert trials["Wrong"].reason.startswith("numbers differ: y[")
+    written = found.as_dict()
+    assert written["Switch"]["Runtime"]["provider"] == "cuda"
+    assert written["Evidence"]["clock"] == "wall time"
+    runtime = sessions.Runtime.of({"provider": "cuda", "cuda_graph": True}, "s.json")
+    settings = {"enable_cuda_graph": "1"}
+    assert runtime.providers() == [("CPUExecutionProvider", settings), "CPUExecutionProvider"]
 
 
 def test_the_switch_file_does_not_replace_the_model(
