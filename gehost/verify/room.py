@@ -8,23 +8,28 @@ from pathlib import Path
 
 from gehost.errors import UsageError
 
-_COPIES = 3
-"""Of weights in memory while a session is created: the model, its serialized form, the session."""
+COPIES_OF_FILE, COPIES_IN_MEMORY = 2, 3
+"""Of weights while a session is created: the model as read and the session; of a model in memory
+also its serialized form. External data is mapped.
+"""
 
 
 class NoRoomError(UsageError):
     """A run does not fit into memory, or its weights onto the disk."""
 
 
-def check_room(what: str, weights: int, folder: Path | None = None) -> None:
+def check_room(
+    what: str, weights: int, folder: Path | None = None, *, copies: int = COPIES_IN_MEMORY
+) -> None:
     """Raise ``NoRoomError`` where a run does not fit.
 
     Args:
         what: is run, for the message.
         weights: their bytes.
         folder: where they are written and mapped from, instead of held in memory.
+        copies: how often they are in memory at a time.
     """
-    needed = weights if folder is not None else _COPIES * weights
+    needed = weights if folder is not None else copies * weights
     free = _free_on_disk(folder) if folder is not None else available_memory()
     if free is not None and needed > free:
         place = "on disk" if folder is not None else "of memory"

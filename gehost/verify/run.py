@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import onnx
 import onnx.external_data_helper
+from google.protobuf.message import EncodeError
 
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.ir.files.external import external_tensors, locate, map_data
 from gehost.verify.activity import running
+from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,6 +72,7 @@ class Runner:
         UnsupportedModelError: ONNX Runtime has no kernel for an operator without a body, or does
             not know the model's opset or IR version, and the reference cannot run it either.
         ModelError: No engine can load the model.
+        NoRoomError: There is not enough memory, as far as that is known.
         UsageError: The engine does not exist or is not installed; a library cannot be loaded, or
             the engine takes none.
     """
@@ -97,10 +100,21 @@ class Runner:
         if isinstance(self.source, Path):
             directory = self.source.parent
         self._role = role
+        self._check_room()
         self._directory, self._optimized, self._asked = directory, optimized, engine
         self._session: _OnnxRuntime | _Reference | None = self._load(engine)
         self.engine = self._session.name
         """``onnxruntime`` or ``reference``."""
+
+    def _check_room(self) -> None:
+        """Raise ``NoRoomError`` where a session does not fit into memory."""
+        size, copies = 0, COPIES_IN_MEMORY
+        with suppress(OSError, ValueError, EncodeError):  # errors of the load, which names them
+            if isinstance(self.source, Path):
+                size, copies = self.source.stat().st_size, COPIES_OF_FILE
+            else:
+                size = self.source.ByteSize()
+        check_room(f"{self._name}: a run", size, copies=copies)
 
     def _load(self, engine: str | None) -> _OnnxRuntime | _Reference:
         """Create a session; errors are those of the class."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx
 import onnx.numpy_helper
 import pytest
 
+from gehost import UsageError
 from gehost.testing import parse
 from gehost.verify import Baseline, Runner, compare, room
 from gehost.verify import forms as forms_module
@@ -163,13 +167,33 @@ def test_weights_of_a_large_form_are_mapped_from_a_file(monkeypatch: pytest.Monk
         assert np.allclose(y.sum(axis=1), 1, atol=1e-3)
 
 
+def limited(limit: int) -> Any:
+    def check_room(*given: Any, **options: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(room, "available_memory", lambda: limit)
+            room.check_room(*given, **options)
+
+    return check_room
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = parse(HALF_MODEL, weights())
+    onnx.save(model, tmp_path / "m.onnx")
+    monkeypatch.setattr(room, "available_memory", lambda: 100)
+    for given in (model, tmp_path / "m.onnx"):
+        with pytest.raises(UsageError, match=r": a run needs 0 MiB of memory, and 0 MiB are free"):
+            Runner(given)
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 40])
 def test_what_does_not_fit_is_not_judged(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"{HEAD} g (float[4, 4] x) => (float[4, 4] y) <float k = {{{{0.1}}}}> {{{{ {{}} }}}}"
     model = parse(text.format("a = Exp (x) y = Mul (a, k)"))
     other = parse(text.format("a = Exp (x) b = Mul (a, k) c = Mul (b, k) y = Div (c, k)"))
     wrong = parse(text.format("a = Exp (x) y = Div (a, k)"))
-    monkeypatch.setattr(room, "available_memory", lambda: limit)
+    monkeypatch.setattr(forms_module, "check_room", limited(limit))
     equal, differ = compare(model, other), compare(model, wrong)
     assert equal.equal
     if limit:
