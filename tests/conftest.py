@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,7 @@ from gehost import Host, HostOptions
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.testing import parse
+from tests.everyday import SHARES
 
 PACKAGE = Path(gehost.__file__).parent
 MACHINE_CODE = sorted(PACKAGE.rglob("*.so"))
@@ -33,6 +35,19 @@ def pytest_sessionstart() -> None:
                 f"{source} is newer than what was compiled of it: make compiled, or make interpreted",
                 2,
             )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases that only ``make nightly`` runs."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        file, _, rest = item.nodeid.partition("::")
+        test = rest.partition("[")[0]
+        every = SHARES.get(file, {}).get(test, 1)
+        if every == 0 or cases[item.nodeid.partition("[")[0]] % every:
+            item.add_marker(pytest.mark.nightly)
+        cases[item.nodeid.partition("[")[0]] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,180 @@
+"""Which cases of long tests are everyday ones; ``make nightly`` runs all.
+
+A test is here if its cases took more than half a second of processor time together. Of its cases one
+in so many runs every day, always the same ones; 0: none. Primes keep an inner axis of a grid from
+falling out.
+"""
+
+SHARES: dict[str, dict[str, int]] = {
+    "tests/backend/test_backend_data.py": {
+        "test_cases_that_the_list_lacks": 0,
+        "test_expected_outputs_and_true_types": 97,
+    },
+    "tests/benchmarks/test_benchmarks.py": {
+        "test_each_task_rewrites_every_site_and_keeps_the_numbers": 5,
+    },
+    "tests/diagnose/check_pass/test_run.py": {
+        "test_a_decompose_pass_is_checked_on_each_form_of_its_operator": 2,
+        "test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right": 5,
+        "test_what_is_wrong_is_said": 5,
+    },
+    "tests/diagnose/explain/test_run.py": {
+        "test_the_true_cause_of_each_kind_of_miss_is_named": 5,
+    },
+    "tests/fuzz/test_fuzz.py": {
+        "test_whatever_is_rewritten_every_check_holds": 5,
+    },
+    "tests/host/test_recompile.py": {
+        "test_with_the_shipped_vendors_only_listed_passes_change_it": 5,
+    },
+    "tests/hostile/test_bombs.py": {
+        "test_what_stands_for_terabytes_stays_as_it_is": 5,
+    },
+    "tests/hostile/test_dtypes.py": {
+        "test_every_element_type_keeps_its_bits": 11,
+    },
+    "tests/hostile/test_environment.py": {
+        "test_odd_environments_change_nothing": 2,
+    },
+    "tests/hostile/test_faults.py": {
+        "test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was": 2,
+    },
+    "tests/hostile/test_methods.py": {
+        "test_a_method_that_raises_is_named_with_its_file_and_the_node_and_undone": 5,
+        "test_a_pass_that_leaves_an_invalid_graph_is_named_and_undone": 5,
+        "test_edits_past_the_graphs_methods_end_the_compile_without_an_output": 5,
+        "test_patterns_that_are_none": 5,
+        "test_replacements_that_are_none": 5,
+    },
+    "tests/hostile/test_models.py": {
+        "test_a_model_that_makes_no_sense": 5,
+    },
+    "tests/hostile/test_names.py": {
+        "test_a_model_with_such_names_is_compiled": 5,
+    },
+    "tests/hostile/test_process_state.py": {
+        "test_what_vendor_code_changes_is_put_back": 11,
+    },
+    "tests/hostile/test_save_faults.py": {
+        "test_a_failure_at_any_call_leaves_all_files_whole": 5,
+    },
+    "tests/hostile/test_silence.py": {
+        "test_attributes_of_registered_operators_are_checked": 5,
+    },
+    "tests/hostile/test_system.py": {
+        "test_a_disk_that_fails": 5,
+        "test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were": 2,
+        "test_a_signal_ends_the_compile_with_one_line": 5,
+    },
+    "tests/hostile/test_vendor_files.py": {
+        "test_a_file_that_does_not_load_is_named_and_skipped": 5,
+    },
+    "tests/passes/cleanup/test_cleaner.py": {
+        "test_corpus": 5,
+        "test_models": 5,
+    },
+    "tests/passes/cleanup/test_random_graphs.py": {
+        "test_numbers_stay": 5,
+    },
+    "tests/pattern/test_choices_in_place.py": {
+        "test_in_place_finds_what_the_list_of_variants_finds": 2,
+    },
+    "tests/plugins/hlo/test_numbers.py": {
+        "test_numbers_are_those_of_xla": 11,
+    },
+    "tests/plugins/hlo/test_reader.py": {
+        "test_recorded_texts_are_printed_as_they_were_read": 11,
+    },
+    "tests/plugins/linalg/kernels/test_build.py": {
+        "test_builds_at_once_leave_one_complete_file": 0,
+    },
+    "tests/plugins/linalg/kernels/test_numbers.py": {
+        "test_a_last_axis_that_is_split": 5,
+        "test_columns": 5,
+        "test_special_values_of_rows": 5,
+    },
+    "tests/plugins/sharding/test_rules.py": {
+        "test_every_strategy_gives_the_numbers_of_the_operator": 5,
+    },
+    "tests/plugins/zoo/test_cluster.py": {
+        "test_a_cluster_gives_what_one_process_gives": 0,
+    },
+    "tests/plugins/zoo/test_command.py": {
+        "test_a_model_is_not_blamed_for_kills_from_outside": 0,
+        "test_a_process_that_leaves_without_a_result_is_noticed": 0,
+    },
+    "tests/rewrite/test_lower.py": {
+        "test_one_spelling_gives_the_same_numbers_and_is_found_again": 11,
+    },
+    "tests/rewrite/test_migration.py": {
+        "test_one_pattern_and_one_replacement_at_every_opset": 11,
+    },
+    "tests/test_corpus.py": {
+        "test_an_output_compiled_again_is_the_same": 5,
+        "test_light_models_inside": 2,
+        "test_numbers_interface_and_fusions": 5,
+    },
+    "tests/test_models.py": {
+        "test_an_output_compiled_again_is_the_same": 5,
+        "test_nodes_that_no_pass_touched_are_equal_byte_by_byte": 5,
+        "test_numbers_interface_and_fusions": 5,
+        "test_onnx_reference_runs_what_is_compiled": 5,
+    },
+    "tests/test_scaffold.py": {
+        "test_a_decompose_pass_replaces_the_like_of_its_node_alone": 5,
+        "test_a_pass_from_a_place_matches_there_and_its_test_passes": 5,
+    },
+    "tests/vendors/ascend/test_corpus.py": {
+        "test_fires_and_keeps_numbers": 5,
+    },
+    "tests/vendors/ascend/test_ge_operators.py": {
+        "test_body_is_the_general_product": 5,
+    },
+    "tests/vendors/onnx/test_gelu.py": {
+        "test_every_form_by_erf": 5,
+        "test_near_misses_by_erf": 5,
+    },
+    "tests/vendors/onnx/test_layer_normalization.py": {
+        "test_near_misses": 11,
+    },
+    "tests/vendors/onnx/test_rms_normalization.py": {
+        "test_every_form": 5,
+        "test_near_misses": 5,
+    },
+    "tests/vendors/onnxruntime/test_attention.py": {
+        "test_a_guarded_row_without_positions_is_0": 5,
+        "test_every_form_is_fused": 5,
+        "test_explain_shows_the_reason": 5,
+        "test_filled_scores_and_a_mask_behind": 5,
+        "test_products_over_batch_and_heads_in_one_axis": 5,
+    },
+    "tests/vendors/onnxruntime/test_causal_attention.py": {
+        "test_causal_masks": 5,
+    },
+    "tests/vendors/onnxruntime/test_mask_sums.py": {
+        "test_a_bias_before_heads_are_apart": 5,
+        "test_a_scale_behind_the_mask": 5,
+    },
+    "tests/vendors/onnxruntime/test_standard_attention.py": {
+        "test_capped_scores_are_the_kernels": 5,
+        "test_every_form_is_fused": 5,
+    },
+    "tests/vendors/onnxruntime/test_window_masks.py": {
+        "test_windows_are_fused": 5,
+    },
+    "tests/vendors/paddle/test_dtypes.py": {
+        "test_what_holds_all_values_gives_them_back": 11,
+    },
+    "tests/vendors/paddle/test_random_chains.py": {
+        "test_numbers_are_equal_and_nothing_is_left_to_do": 5,
+    },
+    "tests/vendors/test_inner_tensors.py": {
+        "test_an_inner_tensor_that_is_an_output_keeps_its_numbers": 5,
+    },
+    "tests/vendors/test_precision.py": {
+        "test_float64_keeps_its_digits": 5,
+    },
+    "tests/verify/test_compare.py": {
+        "test_real_models_run_on_what_is_made_for_them": 5,
+    },
+}
