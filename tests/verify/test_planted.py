@@ -1,4 +1,4 @@
-"""Planted faults are found, right compiles pass: a share of the table of ``planted.py``."""
+"""Planted faults are found, right compiles pass: a share of the table of ``tools/verify/planted.py``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.planted import FAULTS, measure
+from tools.verify.planted import FAULTS, measure
 
 pytest.importorskip("onnxruntime")
 BERT = Path(__file__).parents[1] / "models" / "bert.ts17.onnx"

@@ -1,10 +1,17 @@
 """How often the rules of ``gehost.verify`` refuse a right compile, and accept a planted fault.
 
-``python -m tests.verify.planted [--right] [MODEL…]`` prints one table, with ``--right`` of right compiles
+``python -m tools.verify.planted [--right] [MODEL…]`` prints one table, with ``--right`` of right compiles
 alone, which keep the types of the models. It takes about five minutes for all of ``tests/models``. Right: each
 model against its compiles, by default and with all passes of ONNX Runtime's vendor. Planted: each
 model against itself with one of 24 kinds of faults at its first place. Models in half are the
 float32 ones, their originals and compiles cast.
+
+| models | right: refused | planted: accepted |
+|---|---|---|
+| ``tests/models``: 12 of float32, 11 as float16, 5 as bfloat16 | 0 of 53 | 0 of 525 |
+| exports in half, quantized and float32, ``--right`` | 0 of 68 | |
+
+Measured with ONNX Runtime 1.31.1. Models that their runtime does not load in a type are left out.
 """
 
 from __future__ import annotations
