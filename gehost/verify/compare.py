@@ -287,6 +287,8 @@ class Baseline:
             atol=self.atol,
             engine=self.ran_in,
         )
+        if self.provider != CPU:
+            self._on_device  # noqa: B018 - where the original fails there, nothing can be compared
         done: list[int] = []
         try:
             second = self._forms_of(model, base_dir)
@@ -453,7 +455,11 @@ class Baseline:
     def _by_device(self, second: Forms) -> tuple[list[OutputDifference], str]:
         """Compare the models as the device computes them; also return where their nodes ran."""
         ours, placed = self._on_device
-        theirs, other = self._run_on_device(second.runner)
+        try:
+            theirs, other = self._run_on_device(second.runner)
+        except ModelError as error:
+            first = next(iter(self.runs[0][1]), "")
+            return [OutputDifference(first, 0, equal=False, reason=str(error))], ""
         runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             unlike = [each for each in compare_outputs(a, b, feed=number) if each.reason]
@@ -469,7 +475,12 @@ class Baseline:
 
     def _run_on_device(self, runner: Runner) -> tuple[list[Outputs], Placement]:
         feeds = [feeds for feeds, _ in self.runs]
-        return run_on_device(runner.source, runner.base_dir, self.provider, feeds, runner.libraries)
+        try:
+            return run_on_device(
+                runner.source, runner.base_dir, self.provider, feeds, runner.libraries
+            )
+        except ModelError as error:
+            raise ModelError(f"{runner.name} {error}") from error
 
     @property
     def _for_rounded(self) -> Rule:

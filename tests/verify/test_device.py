@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gehost import UsageError
+from gehost import ModelError, UsageError
 from gehost.testing import parse
 from gehost.verify import Baseline
 from gehost.verify.device import Placement, check_provider, placement_of, run_on_device
@@ -89,3 +89,25 @@ def test_the_numbers_of_a_device_are_judged(monkeypatch: pytest.MonkeyPatch) -> 
     found = Baseline.of(model, provider="cuda").against(other)
     assert not found.equal
     assert found.rule == "rows, also on cuda"
+
+
+def test_a_failure_on_the_device_is_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = f"{HEAD} g (float[n, 8] x) => (float[n, 8] y)"
+    model, other = (parse(f"{head} {{ y = {op} (x) }}") for op in ("Exp", "Exp"))
+    monkeypatch.setattr(compare_module, "check_provider", lambda name: name)
+    broken = other
+
+    def on_device(source: Any, *_: Any) -> Any:
+        if source is broken:
+            raise ModelError("does not run on cuda: no kernel")
+        runs = compare_module.Runner(source)
+        return [runs.run(feeds) for feeds, _ in base.runs], Placement(1, (), 0)
+
+    monkeypatch.setattr(compare_module, "run_on_device", on_device)
+    base = Baseline.of(model, provider="cuda")
+    found = base.against(other)
+    assert not found.equal
+    assert "model 'g' does not run on cuda: no kernel" in found.summary()
+    broken = model
+    with pytest.raises(ModelError, match="model 'g' does not run on cuda: no kernel"):
+        Baseline.of(model, provider="cuda").against(other)
