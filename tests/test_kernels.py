@@ -176,3 +176,10 @@ def test_a_table_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
             kernels.kernels()
     finally:
         kernels._tables.cache_clear()
+
+
+def test_the_table_agrees_with_the_installed_runtime() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    from tools.runtime.kernels import differences
+
+    assert not differences(runtime.__version__)

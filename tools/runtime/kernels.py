@@ -1,0 +1,162 @@
+"""``make kernels``: the CPU's column of the table of kernels, by sessions of the installed runtime.
+
+Each operator of the table gets a model of one node in each type, which is loaded without optimizations; the graph
+that the runtime then has shows whether a kernel of the type, casts or the function's body run. Exit code 1 where
+a row differs. An operator without a row for the CPU must not load.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+
+from gehost import DataType, kernels
+
+X, W = (2, 4, 16), (16,)
+TYPES = {"float32": 1, "float16": 10, "bfloat16": 16, "float64": 11}
+NUMBERS = {**TYPES, "int32": 6, "int64": 7, "uint8": 2}
+"""ONNX's numbers of types."""
+
+
+class _Call:
+    """A call of an operator: shapes of its inputs (None: absent), or type and shape where that is fixed."""
+
+    def __init__(self, *inputs: Any, opset: int = 17, outputs: int = 1, **attributes: Any) -> None:
+        self.inputs, self.opset, self.outputs, self.attributes = inputs, opset, outputs, attributes
+
+
+_NORM = _Call(X, X, W, W, outputs=4, epsilon=1e-5)
+_GROUPS = {"groups": 4, "activation": 0, "channels_last": 1}
+_IMAGE = (2, 4, 4, 16)
+CALLS = {
+    "com.microsoft::MultiHeadAttention": _Call(
+        X, X, X, (48,), None, (2, 1, 4, 4), num_heads=2, scale=0.5
+    ),
+    "com.microsoft::Attention": _Call(
+        X, (16, 48), (48,), None, None, (2, 1, 4, 4), num_heads=2, scale=0.5
+    ),
+    "com.microsoft::GroupQueryAttention": _Call(
+        *(X, X, X, None, None, ("int32", (2,)), ("int32", ())),
+        outputs=3,
+        num_heads=2,
+        kv_num_heads=2,
+        scale=0.5,
+    ),
+    "com.microsoft::PackedMultiHeadAttention": _Call(
+        *((8, 16), (8, 16), (8, 16), None, ("int32", (2, 4)), ("int32", (3,))), num_heads=2
+    ),
+    "Attention": _Call(X, X, X, opset=23, q_num_heads=2, kv_num_heads=2),
+    "com.microsoft::SkipLayerNormalization": _NORM,
+    "com.microsoft::SkipSimplifiedLayerNormalization": _NORM,
+    "LayerNormalization": _Call(X, W, W),
+    "SimplifiedLayerNormalization": _Call(X, W),
+    "RMSNormalization": _Call(X, W, opset=23),
+    "com.microsoft::RotaryEmbedding": _Call(X, ("int64", (1,)), (8, 4), (8, 4), num_heads=2),
+    "RotaryEmbedding": _Call(X, (8, 4), (8, 4), ("int64", (2, 4)), opset=23, num_heads=2),
+    "com.microsoft::FastGelu": _Call(X, W),
+    "com.microsoft::BiasGelu": _Call(X, W),
+    "com.microsoft::QuickGelu": _Call(X),
+    "com.microsoft::Gelu": _Call(X),
+    "Gelu": _Call(X, opset=20),
+    "com.microsoft::BiasSplitGelu": _Call((2, 4, 2560), (2560,)),
+    "com.microsoft::GroupNorm": _Call(_IMAGE, ("float32", W), ("float32", W), **_GROUPS),
+    "com.microsoft::SkipGroupNorm": _Call(
+        _IMAGE, ("float32", W), ("float32", W), _IMAGE, **_GROUPS
+    ),
+    "com.microsoft::FusedMatMul": _Call(X, (16, 16), alpha=2.0),
+    "com.microsoft::MatMulNBits": _Call(
+        (2, 4, 32), ("uint8", (16, 1, 16)), (16,), K=32, N=16, bits=4, block_size=32
+    ),
+    "com.microsoft::QAttention": _Call(
+        *(("uint8", X), ("uint8", (16, 48)), (48,), (), (), None, ("uint8", ()), ("uint8", ())),
+        num_heads=2,
+    ),
+    "MatMul": _Call(X, (16, 16)),
+    "Softmax": _Call(X),
+}
+
+
+def found(operator: str, call: _Call, dtype: str, directory: str) -> str:
+    """``own``, ``casts`` or ``parts``, as in the table; "" where the model does not load."""
+    domain, _, name = operator.rpartition("::")
+    values: list[onnx.ValueInfoProto] = []
+    names: list[str] = []
+    for place, given in enumerate(call.inputs):
+        named = given and isinstance(given[0], str)
+        kind, shape = given if named else (dtype, given)
+        names.append("" if given is None else f"i{place}")
+        if given is not None:
+            values.append(onnx.helper.make_tensor_value_info(names[-1], NUMBERS[kind], shape))
+    outputs = [f"o{place}" for place in range(call.outputs)]
+    node = onnx.helper.make_node(name, names, outputs, domain=domain, **call.attributes)
+    result = onnx.helper.make_tensor_value_info("o0", TYPES[dtype], None)
+    imports = {"": call.opset, "com.microsoft": 1}
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", values, [result]),
+        opset_imports=[onnx.helper.make_opsetid(*each) for each in imports.items()],
+        ir_version=10,
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(Path(directory, "loaded.onnx"))
+    try:
+        onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception:  # noqa: BLE001 - the runtime's errors have no common class
+        return ""
+    loaded = [one.op_type for one in onnx.load(options.optimized_model_filepath).graph.node]
+    if name not in loaded:
+        return "parts"
+    return "casts" if "Cast" in loaded else "own"
+
+
+def differences(version: str) -> list[str]:
+    """How the runtime differs from the rows of its release."""
+    rows = kernels.kernels()
+    missing = sorted({row.operator for row in rows} - set(CALLS))
+    lines = [f"{operator}: this program has no call of it" for operator in missing]
+    with tempfile.TemporaryDirectory() as directory:
+        for operator, call in CALLS.items():
+            known = [
+                row.since for row in rows if row.operator == operator and row.provider == "cpu"
+            ]
+            if known and all(map(kernels.release(version).__lt__, map(kernels.release, known))):
+                continue  # the passes use no release so old
+            for dtype in TYPES:
+                row = kernels.find(
+                    operator,
+                    DataType(TYPES[dtype]),
+                    runtime="onnxruntime",
+                    provider="cpu",
+                    version=version,
+                )
+                wanted, got = (
+                    "" if row is None else row.types[dtype],
+                    found(operator, call, dtype, directory),
+                )
+                if got != wanted:
+                    stated = wanted or "no row"
+                    lines.append(
+                        f"{operator} {dtype}: {got or 'does not load'}, in the table {stated}"
+                    )
+    return lines
+
+
+def main() -> int:
+    version = onnxruntime.__version__
+    lines = differences(version)
+    for line in lines:
+        print(line)
+    print(f"onnxruntime {version}: {len(CALLS)} operators, {len(lines)} differences from the table")
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
