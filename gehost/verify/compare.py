@@ -218,10 +218,12 @@ class Baseline:
         engine: str | None = None,
         provider: str = CPU,
         rule: Rule = SAME_FUNCTION,
+        generated: bool = False,
     ) -> Baseline:
         """Run the reference model; arguments and errors are those of ``compare``.
 
-        ``rule`` judges floats of runs that do not round to half.
+        ``rule`` judges floats of runs that do not round to half. With ``generated`` it also runs on
+        generated feeds, where these can be made.
         """
         if provider != CPU:
             check_provider(provider)
@@ -241,17 +243,30 @@ class Baseline:
         blank = cls(runner, (), seed, rtol, atol, engine, provider=provider, rule=rule)
         if forms.half:
             with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
-                return blank._run(forms, given, widen=True, special_values=special_values)
-        return blank._run(forms, given, widen=False, special_values=special_values)
+                return blank._run(
+                    forms, given, widen=True, special_values=special_values, generated=generated
+                )
+        return blank._run(
+            forms, given, widen=False, special_values=special_values, generated=generated
+        )
 
     def _run(
-        self, forms: Forms, feeds: Sequence[Feeds] | None, *, widen: bool, special_values: bool
+        self,
+        forms: Forms,
+        feeds: Sequence[Feeds] | None,
+        *,
+        widen: bool,
+        special_values: bool,
+        generated: bool,
     ) -> Baseline:
         """Return a copy with the runs of the plain form."""
         note = ""
         with forms.plain(widen=widen) as run:
             model = _Plain(forms.runner, run)
             runs = find_feeds(model, self.seed) if feeds is None else [(f, run(f)) for f in feeds]
+            if generated and feeds is not None:
+                with suppress(ModelError, UsageError):  # the model runs on those of its user alone
+                    runs += find_feeds(model, self.seed)
             if special_values:
                 special = special_runs(model, runs[0][0], self.seed)
                 note = "" if special else "no special values, as no input is a float"

@@ -98,6 +98,22 @@ def test_a_kind_that_changes_numbers_is_excluded_with_the_reason(
     assert trial.reason.startswith("numbers differ: y[")
 
 
+def test_numbers_are_compared_on_several_sequences_though_one_is_measured(
+    monkeypatch: Any, tmp_path: Path, vendors: Any
+) -> None:
+    """As --verify does: kernels differ on padded batches, where one sequence has no padding."""
+    vendors.write("acme/a.py", vendors.swap("Wrong", "ArgMax", "ArgMin"))
+    model = tmp_path / "m.onnx"
+    onnx.save(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+        main (float[B, 2] x) => (int64[1, 2] y) { y = ArgMax (x) }"""),
+        model,
+    )
+    monkeypatch.setattr(tuning._Tuner, "_measure", Scales(Wrong=GAIN).measure)
+    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False, dims={"B": 1}))
+    assert verdicts(found)["Wrong"] == "failed"
+
+
 @pytest.mark.parametrize(("gain", "verdict"), [(LOSS, "drop"), (SAME, "noise")])
 def test_a_loss_and_noise_are_off(
     monkeypatch: Any, model: Path, equal_vendors: Any, gain: Comparison, verdict: str
@@ -134,6 +150,8 @@ def test_passes_of_one_kind_are_measured_together(
         vendors.swap("B", "Relu", "Abs"),
         "\n@hookimpl\ndef gehost_tune_kinds(registry):\n    registry.add('both', ['A', 'B'])\n",
     )
+    positive = MODEL.replace("Relu(x)", "Exp(x)").replace("Softplus", "Relu")
+    onnx.save(parse(positive), model)
     found, scales = tuned(monkeypatch, model, vendors, A_B=GAIN)
     assert verdicts(found) == {"both": "keep"}
     assert scales.compared == [[], ["A", "B"], ["A", "B"]]
