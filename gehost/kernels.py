@@ -90,7 +90,7 @@ class Target:
         """Return why the target has no kernel of an operator for a type, or ""."""
         if self.kernel(operator, dtype, runtime) is not None:
             return ""
-        name = type_name(dtype) if dtype else "an unknown type"
+        name = str(dtype) if dtype else "an unknown type"
         others = sorted(
             {
                 row.provider
@@ -134,7 +134,7 @@ def find(
         and (not version or release(kernel.since) <= release(version))
     ]
     last = max(rows, key=lambda kernel: release(kernel.since), default=None)
-    if last is None or not dtype or type_name(dtype) not in last.types:
+    if last is None or not dtype or str(dtype) not in last.types:
         return None
     return last
 
@@ -146,7 +146,7 @@ def first_release(kernel: Kernel, dtype: DataType) -> str:
         for row in kernels()
         if (row.operator, row.runtime, row.provider)
         == (kernel.operator, kernel.runtime, kernel.provider)
-        and type_name(dtype) in row.types
+        and str(dtype) in row.types
     ]
     return min((row.since for row in rows), key=release)
 
@@ -192,11 +192,6 @@ def kernels() -> tuple[Kernel, ...]:
 def release(version: str) -> tuple[int, ...]:
     """Return a version's numbers, for comparisons."""
     return tuple(map(int, version.split(".")))
-
-
-def type_name(dtype: DataType) -> str:
-    """Return numpy's name of a type, as the tables spell it."""
-    return dtype.numpy.name
 
 
 @lru_cache(maxsize=1)

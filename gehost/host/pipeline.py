@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from gehost.errors import VendorError
+from gehost.errors import ModelError, VendorError
 from gehost.host.context import CompileContext
 from gehost.infer import infer_model
-from gehost.infer.findings import type_findings
+from gehost.infer.findings import type_clash, type_findings
 from gehost.passes.cleanup import clean_up
 from gehost.stages import CustomPassStage
 
@@ -42,6 +42,14 @@ def _infer_types(context: CompileContext) -> None:
     with context.report.timed("infer_shape"):
         try:
             infer_model(context.model, context.inferrer)
+            clash = type_clash(context.model, context.inferrer)
+            if clash:
+                raise ModelError(
+                    f"{clash}; no runtime loads that",
+                    where=context.model,
+                    hint="export or convert the model again, all in one type there, or put a Cast "
+                    "before the node",
+                )
             context.report.warnings.extend(type_findings(context.model, context.inferrer))
         except VendorError as error:  # the shape function or the body of a custom operator
             if not context.options.keep_going:

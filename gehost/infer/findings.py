@@ -5,13 +5,15 @@ A compile can go on despite them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 
 from gehost.infer.local import Inferrer
 from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.types import TensorType, decode_type
+from gehost.ir.types import DataType, TensorType, decode_type
 
 _MOST = 10
 _WITH_BODIES = ("If", "Loop", "Scan")
@@ -49,6 +51,62 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
     return found
 
 
+def type_clash(model: Model, inferrer: Inferrer) -> str:
+    """Return where two element types meet that no operator takes together, or "".
+
+    Converters to half leave such nodes; no runtime loads them.
+    """
+    for graph in model.graphs:
+        infos = {info.name: info for info in (*graph.proto.value_info, *graph.proto.output)}
+        for node in graph.nodes if infos else ():
+            for value in node.outputs:
+                info = None if value is None else infos.get(value.name)
+                if value is None or info is None or schema_of(model, node) is None:
+                    continue
+                stated, made = decode_type(info.type), value.type
+                if not isinstance(stated, TensorType) or not isinstance(made, TensorType):
+                    continue
+                if stated.dtype and made.dtype and stated.dtype != made.dtype:
+                    return (
+                        f'{node.op} "{node.label}": "{info.name}" is declared {stated.dtype}, '
+                        f"and the node makes {made.dtype}"
+                    )
+    for node in inferrer.failures:
+        first: dict[str, tuple[int, DataType]] = {}
+        for slot, kind, dtype in _typed_inputs(model, node):
+            place, other = first.setdefault(kind, (slot, dtype))
+            if other != dtype:
+                return (
+                    f'{node.op} "{node.label}": input {place} is {other} and input {slot} {dtype}'
+                )
+    return ""
+
+
+def schema_of(model: Model, node: Node) -> onnx.defs.OpSchema | None:
+    """Return the schema of a node of ONNX's own operators, None for others."""
+    domain, op_type = split_op(node.op)
+    version = model.opset(domain)
+    if version is None or model.function(node.op) is not None:
+        return None
+    return schema_at(domain, op_type, version)
+
+
+def _typed_inputs(model: Model, node: Node) -> Iterator[tuple[int, str, DataType]]:
+    """Yield slot, type parameter and element type of inputs that share a parameter."""
+    schema = schema_of(model, node)
+    if schema is None:
+        return
+    parameters = list(schema.inputs)
+    if parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        parameters += parameters[-1:] * len(node.inputs)
+    kinds = {each.type_param_str for each in schema.type_constraints}
+    for slot, (value, parameter) in enumerate(zip(node.inputs, parameters, strict=False)):
+        known = None if value is None else value.type
+        shared = parameter.type_str in kinds and parameter.is_homogeneous
+        if shared and isinstance(known, TensorType) and known.dtype:
+            yield slot, parameter.type_str, known.dtype
+
+
 def contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
     """Whether a declared type excludes an inferred one; names of sizes are labels."""
     tensor = stated.tensor_type
@@ -65,13 +123,10 @@ def contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
 
 def _refusal(model: Model, node: Node) -> str:
     """Return why ONNX's operator refuses a node's input types, or ""."""
-    domain, op_type = split_op(node.op)
-    version = model.opset(domain)
-    if version is None or model.function(node.op) is not None:
-        return ""
-    schema = schema_at(domain, op_type, version)
+    schema = schema_of(model, node)
     if schema is None:
         return ""
+    version = model.opset(split_op(node.op)[0])
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     parameters = list(schema.inputs)
     if parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:

@@ -90,6 +90,13 @@ class DataType(IntEnum):
 
     __hash__ = int.__hash__
 
+    def __str__(self) -> str:
+        """Return the name, as numpy spells it: ``float16``."""
+        return {"FLOAT": "float32", "DOUBLE": "float64"}.get(self.name, self.name.lower())
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     @property
     def is_float(self) -> bool:
         """Whether it is an IEEE or brain float for arithmetic.

@@ -29,5 +29,5 @@ def not_float(value: Value | None) -> str:
 
 
 def dtype_name(dtype: DataType | None) -> str:
-    """Return the name of a type, as numpy spells it."""
-    return dtype.numpy.name if dtype else "unknown"
+    """Return the name of a type."""
+    return str(dtype) if dtype else "unknown"
