@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -27,7 +28,11 @@ MACHINE_CODE = sorted(PACKAGE.rglob("*.so"))
 
 
 def pytest_sessionstart() -> None:
-    """Machine code that is older than its source would be tested in its place."""
+    """Refuse machine code that is older than its source, and a .venv older than pyproject.toml."""
+    installed = Path(sys.prefix, "installed")
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    if installed.exists() and installed.stat().st_mtime < project.stat().st_mtime:
+        pytest.exit("pyproject.toml is newer than .venv: make .venv/installed", 2)
     for file in MACHINE_CODE:
         source = file.with_name(f"{file.name.partition('.')[0]}.py")
         if not source.exists() or source.stat().st_mtime > file.stat().st_mtime:

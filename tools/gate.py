@@ -69,7 +69,7 @@ def main() -> int:
                 check=True,
             )
             before = compile_all(tree, [installed], Path(made, "before"))
-            after = compile_all(ROOT, [ROOT, ROOT / "plugins"], Path(made, "after"))
+            after = compile_all(ROOT, [ROOT, *(ROOT / "plugins").iterdir()], Path(made, "after"))
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
     different = sorted(

@@ -50,7 +50,7 @@ def run(command: Sequence[str], limit: float) -> Outcome:
             cwd=ROOT,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+                "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *(ROOT / "plugins").iterdir()])),
                 "PYTHONDONTWRITEBYTECODE": "",
             },
             stdout=subprocess.DEVNULL,

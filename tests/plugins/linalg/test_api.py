@@ -76,7 +76,8 @@ def test_only_some_modules_know_graphs() -> None:
         for path in PACKAGE.glob("*.py")
         if {"onnx", "gehost"} & {name.partition(".")[0] for name in _imported(path)}
     }
-    assert knowing - {"__init__.py"} == GRAPHS
+    # cli.py and mlir.py take functions for texts alone
+    assert knowing - {"__init__.py", "cli.py", "mlir.py"} == GRAPHS
 
 
 def _imported(path: Path) -> set[str]:

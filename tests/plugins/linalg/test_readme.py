@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import gehost_linalg
 from gehost import Host, HostOptions
 from gehost.testing import parse
 from gehost_linalg.control import CONTROLS, NUMBERED, asked
@@ -14,7 +13,7 @@ from tests.plugins.linalg.conftest import Case
 from tests.plugins.linalg.models import graph
 from tests.plugins.linalg.test_control import operand
 
-README = (Path(gehost_linalg.__file__).parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[3] / "plugins/linalg/README.md").read_text(encoding="utf-8")
 
 
 def test_the_control_function_runs() -> None:

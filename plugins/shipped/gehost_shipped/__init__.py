@@ -9,7 +9,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _INSIDE = _HERE / "vendors"
-_ROOT = _INSIDE if _INSIDE.is_dir() else _HERE.parents[1] / "vendors"
+_ROOT = _INSIDE if _INSIDE.is_dir() else _HERE.parents[2] / "vendors"
 
 ascend = _ROOT / "ascend"
 onnx = _ROOT / "onnx"
