@@ -92,3 +92,11 @@ def test_a_bias_that_widens_stays(host: Host) -> None:
 def test_double_stays(host: Host) -> None:
     given = model("s = Sigmoid (x) y = Mul (s, x)", "double")
     assert refused(host, given, "OrtQuickGeluPass") == {"dtype"}
+
+
+@pytest.mark.parametrize(("dtype", "keys"), [("float", set[str]()), ("float16", {"constants"})])
+def test_a_gelu_that_rounds_its_constants_stays(host: Host, dtype: str, keys: set[str]) -> None:
+    """The body of gehost::Gelu, below opset 20, has the model's √2: 1.4140625 in float16."""
+    given = model("a = Add (x, b) y = gehost.Gelu (a)", dtype, opset=17)
+    given.opset_import.add(domain="gehost", version=1)
+    assert refused(host, given, "OrtBiasGeluPass") == keys

@@ -26,7 +26,7 @@ from gehost import (
 
 from ._attention import added_constant, factor_of
 from ._instances import instance
-from ._types import no_kernel, not_float
+from ._types import HALVES, no_kernel, not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +62,9 @@ class OrtBiasGeluPass(FusionBasePass):
     Shapes: x [..., D], bias [D].
     Keeps: the numbers but for rounding.
     Refuses: ``bias``: no constant [D] is added before; ``tanh``: Gelu is approximated by tanh;
-    ``shared``: the sum is read by others, too; ``dtype``: not float32, float16 or bfloat16;
-    ``kernel``: the target has none of the type.
+    ``constants``: ``gehost::Gelu`` in half, whose body rounds √2 as the model does; ``shared``: the
+    sum is read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the target
+    has none of the type.
     Source: com.microsoft.BiasGelu-1.
     """
 
@@ -80,6 +81,8 @@ class OrtBiasGeluPass(FusionBasePass):
                 problem = "bias: it widens the tensor"
             elif node.attrs.get("approximate", "none") != "none":
                 problem = "tanh: approximated by tanh"
+            elif node.op == "gehost::Gelu" and total is not None and total.dtype in HALVES:
+                problem = "constants: of half, which the kernel does not round"
             if problem or add is None or found is None:
                 context.refuse(node, problem)
                 continue
