@@ -167,9 +167,8 @@ def export(name: str, shape: Shape) -> onnx.ModelProto:
     sizes: list[dict[int, Any]] = [{0: b}] if name == "vit" else [{0: b, 1: s}, {0: b, 1: s}]
     if name == "decode":
         names += [key.replace("past_key_values", "present") for key in list(feeds)[2:]]
-        # the mask is past + 1 long, which the exporter works out itself
-        free = torch.export.Dim.DYNAMIC
-        sizes = [{0: free}, {0: free, 1: free}, *({0: free, 2: free} for _ in list(feeds)[2:])]
+        p = torch.export.Dim("past")
+        sizes = [{0: b}, {0: b, 1: p + 1}, *({0: b, 2: p} for _ in list(feeds)[2:])]
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
