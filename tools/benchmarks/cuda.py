@@ -81,6 +81,8 @@ PASSES = (
     "OrtAttentionPass",
     "OrtCausalAttentionPass",
     "OrtPackedAttentionPass",
+    "OrtBiasGeluPass",
+    "OrtQuickGeluPass",
 )
 COLUMNS = ("ENABLE_ALL", "gehost", "ort_fusions", "genai", "gehost graph", "torch.compile")
 
