@@ -85,7 +85,7 @@ def built(tree: Any, chosen: Mapping[Choice, int] | None) -> Pattern:
         if key in made:
             return made[key]
         if isinstance(tree, int):
-            found = builder.CreateInput(builder._graph.next_input, f"p{tree}")
+            (found,) = builder.CreateInputs(f"p{tree}")
         elif isinstance(tree, Choice):
             if tree.optional:
                 found = es.Optional(es.op(tree.optional), make(tree.options[1]))
