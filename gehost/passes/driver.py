@@ -60,9 +60,13 @@ _MOST_OPSETS = 16
 class _Rule:
     """A pattern at some opsets, compiled on first use."""
 
-    def __init__(self, pattern: Pattern, lowered: LoweredPattern) -> None:
+    def __init__(
+        self, pattern: Pattern, lowered: LoweredPattern, all_names: frozenset[str]
+    ) -> None:
         self.pattern = pattern
         self.lowered = lowered
+        self.all_names = all_names
+        """Names of tensors of all patterns of the pass."""
         self._compiled: CompiledPattern | None = None
 
     def compiled(self) -> CompiledPattern:
@@ -107,10 +111,12 @@ class PassPatterns:
         lowered = self._lowered.pop(opsets, None)
         if lowered is None or not all(rule.lowered.holds_for(model) for rule in lowered.rules):
             rules: list[_Rule] = []
+            names = frozenset(name for pattern in self._patterns for name in pattern.names)
             reasons: dict[str, None] = {}
             for pattern in self._patterns:
                 try:
-                    rules.append(_Rule(pattern, LoweredPattern(pattern, config, model, registry)))
+                    lowered_pattern = LoweredPattern(pattern, config, model, registry)
+                    rules.append(_Rule(pattern, lowered_pattern, names))
                 except NotApplicable as error:
                     reasons[str(error)] = None
             lowered = LoweredRules(rules, list(reasons))
@@ -300,7 +306,7 @@ class _RuleRunner:
                 for value in dict.fromkeys(blocking):
                     blocked.setdefault(value, []).append(node)
                 continue
-            match = MatchResult(binding, self._rule.pattern)
+            match = MatchResult(binding, self._rule.pattern, self._rule.all_names)
             read: set[Value] = set()
             if blocked:
                 read.update(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PassError, PatternError
@@ -28,8 +28,12 @@ from gehost.status import FAILED, SUCCESS, Status
 class MatchResult:
     """One match: the model's nodes and tensors for the pattern's."""
 
-    def __init__(self, binding: Binding, pattern: Pattern) -> None:
+    def __init__(
+        self, binding: Binding, pattern: Pattern, all_names: Collection[str] = frozenset()
+    ) -> None:
+        """Take a binding of a pattern; ``all_names`` are those of all patterns of the pass."""
         self._binding = binding
+        self._all_names = all_names
         self._source = binding.source
         self._pattern = pattern
         self._nodes: list[Node] | None = None
@@ -67,14 +71,16 @@ class MatchResult:
         """Return the input or captured tensor of a name of the pattern.
 
         Returns None if it belongs to an alternative or optional part that is not in this
-        match.
+        match, or to another pattern of the pass.
 
         Raises:
-            PatternError: the pattern has no tensor of this name.
+            PatternError: no pattern of the pass has a tensor of this name.
         """
         names = self._source.names
         if name not in names:
-            meant = hint(name, names) if isinstance(name, str) else ""
+            if name in self._all_names:
+                return None
+            meant = hint(name, [*names, *self._all_names]) if isinstance(name, str) else ""
             meant = meant or f"; it has {', '.join(names)}"
             raise PatternError(
                 f"pattern {self._source.name!r} has no tensor named {name!r}{meant}",
@@ -87,7 +93,8 @@ class MatchResult:
         """Return the tensor of a name, which must be in this match.
 
         Raises:
-            PatternError: the pattern has no tensor of this name, or it is not in this match.
+            PatternError: no pattern of the pass has a tensor of this name, or it is not in this
+                match.
         """
         value = self.get(name)
         if value is None:

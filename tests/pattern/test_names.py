@@ -89,6 +89,61 @@ def test_a_match_has_no_positions(find):
         list(match)
 
 
+class TwoPatternsPass(PatternFusionPass):
+    """Exp(Relu(x)) and Exp(z + 1), with names that only one pattern has."""
+
+    def Patterns(self):
+        builder = EsGraphBuilder("relu")
+        self.relu = es.Name("relu", es.Relu(builder.CreateInput(0, "x")))
+        first = Pattern(builder.BuildAndReset(es.Exp(self.relu)))
+        builder = EsGraphBuilder("plus")
+        one = es.Name("one", builder.CreateConst(0.0))
+        self.total = es.Add(builder.CreateInput(0, "z"), one)
+        second = Pattern(builder.BuildAndReset(es.Exp(self.total))).CaptureTensor(
+            self.total, "total"
+        )
+        # no model of opset 17 has this operator, so that this pattern is not applicable
+        builder = EsGraphBuilder("newer")
+        newer = es.Gelu(builder.CreateInput(0, "g"))
+        return [first, second, Pattern(builder.BuildAndReset(newer))]
+
+    def MeetRequirements(self, match):
+        names = ("relu", "x", "z", "one", "total", "g")
+        seen.append(
+            (
+                [name for name in names if name in match],
+                [name for name in names if match.get(name) is None],
+                match.has(self.relu),
+                match.has(self.total),
+            )
+        )
+        absent = "z" if match.has(self.relu) else "relu"
+        with pytest.raises(PatternError, match=f'"{absent}" is not in this match'):
+            match[absent]
+        with pytest.raises(PatternError, match="no tensor named 'relux'; did you mean relu"):
+            match.get("relux")
+        with pytest.raises(PatternError, match="no tensor named 'gg'"):
+            match.get("gg")
+        return match.reject("seen: it is not replaced")
+
+    def Replacement(self, match):
+        raise NotImplementedError
+
+
+seen = []
+
+
+def test_a_name_of_another_pattern_of_the_pass_is_absent():
+    seen.clear()
+    text = """g (float[2] x) => (float[2] a, float[2] b)
+        <float[2] c = {1.0, 2.0}> { p = Relu(x) a = Exp(p) q = Add(x, c) b = Exp(q) }"""
+    run_pass(f'<ir_version: 10, opset_import: ["": 17]> {text}', TwoPatternsPass)
+    assert seen == [
+        (["relu", "x"], ["z", "one", "total", "g"], True, False),
+        (["z", "one", "total"], ["relu", "x", "g"], False, True),
+    ]
+
+
 class SwappedPass(PatternFusionPass):
     def Patterns(self):
         return [linear()]
