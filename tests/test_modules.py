@@ -15,9 +15,12 @@ BY_ANOTHER = {
         "diagnose/directory.py",
     ],
     "diagnose/check_pass/test_instances.py": [
+        "diagnose/check_pass/shapes.py",
         "diagnose/check_pass/assemble.py", "diagnose/check_pass/candidates.py",
         "diagnose/check_pass/constraints.py", "diagnose/check_pass/parameters.py",
     ],
+    "diagnose/check_pass/test_forms.py": ["diagnose/check_pass/coverage.py"],
+    "verify/test_reference.py": ["diagnose/check_pass/engines.py", "verify/reference_table.py"],
     "diagnose/check_pass/test_run.py": [
         "cli/check_pass.py", "diagnose/check_pass/mutations.py", "diagnose/check_pass/pass_file.py",
         "diagnose/check_pass/sources.py", "diagnose/check_pass/trial.py",

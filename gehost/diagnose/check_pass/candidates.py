@@ -28,6 +28,8 @@ DTYPES: dict[DataType, int] = {
     DataType.BOOL: 1,
 }
 """Weights of the element types that are tried; all engines compute in these."""
+INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
+"""The element types of shapes, axes and indices."""
 SIZES: tuple[tuple[Dim, ...], ...] = ((3, 4, 5, 2), ("N", 3, 4, 2), (3,), (4, 2, 6), (2,), (3,))
 """Sets of sizes; an instance draws from one of them. If all sizes are equal, no shape distinguishes
 the axes.
@@ -42,6 +44,8 @@ _FLAGS = frozenset(
         "exclusive",
         "reverse",
         "noop_with_empty_axes",
+        "spatial",
+        "training_mode",
         "largest",
         "sorted",
     ]
@@ -53,11 +57,30 @@ kernel's result is undefined.
 _TEXTS: dict[str, tuple[str, ...]] = {
     "approximate": ("none", "tanh"),
     "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
-    "direction": ("LEFT", "RIGHT"),
-    "mode": ("constant", "reflect", "edge", "DCR", "CRD", "nearest", "linear", "bilinear"),
+    "coordinate_transformation_mode": (
+        *("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
+    ),
+    "direction": ("forward", "reverse", "bidirectional"),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+    "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
     "padding_mode": ("zeros", "border", "reflection"),
-    "reduction": ("none", "add", "mul", "mean", "sum"),
+    "reduction": ("none", "add", "mul", "max", "min"),
 }
+_TEXTS_OF: dict[tuple[str, str], tuple[str, ...]] = {
+    ("BitShift", "direction"): ("LEFT", "RIGHT"),
+    ("DepthToSpace", "mode"): ("DCR", "CRD"),
+    ("GridSample", "mode"): ("linear", "bilinear", "nearest", "cubic", "bicubic"),
+    ("NegativeLogLikelihoodLoss", "reduction"): ("none", "sum", "mean"),
+    ("Pad", "mode"): ("constant", "reflect", "edge"),
+    ("Resize", "mode"): ("nearest", "linear", "cubic"),
+    ("RoiAlign", "mode"): ("avg", "max"),
+    ("SoftmaxCrossEntropyLoss", "reduction"): ("none", "sum", "mean"),
+    ("Upsample", "mode"): ("nearest", "linear"),
+}
+"""Values of attributes that are texts, in all versions.
+
+By name, and by operator where names mean several things.
+"""
 _FLOATS = (0.5, 1.0, 2.0, 1e-5, 1e-3, 0.0, -1.0)
 _FLOATS_OF = {
     "epsilon": (1e-5, 1e-3, 0.5),
@@ -181,6 +204,8 @@ def attribute_values(
     default: Any,
     rank: int | None,
     given: Any = None,
+    *,
+    op: str = "",
 ) -> list[Any]:
     """Return values for an attribute of an operator.
 
@@ -192,6 +217,7 @@ def attribute_values(
         kind: its type; only numbers, lists of numbers and texts have values.
         default: of the schema; None if there is none.
         given: its current value; a list is varied with the same length.
+        op: the type of the operator.
     """
     dims = rank or 0
     if name in _NOT_VARIED:
@@ -203,9 +229,10 @@ def attribute_values(
             dict.fromkeys([*([] if default is None else [default]), *_FLOATS_OF.get(name, _FLOATS)])
         )
     if kind == _KIND.STRING:
-        return list(_TEXTS.get(name, ()))
+        return list(_TEXTS_OF.get((op, name)) or _TEXTS.get(name, ()))
     if kind == _KIND.INTS:
-        return _int_lists(rng, name, dims, given)
+        # Pad's have all axes, those of a window only the spatial ones
+        return _int_lists(rng, name, dims + 2 if op == "Pad" else dims, given)
     if kind == _KIND.FLOATS:
         return [[value * 2 for value in given]] if given else [[1.0], [0.5, 2.0]]
     return []
@@ -220,6 +247,8 @@ def _int_values(name: str, default: Any, rank: int) -> list[int]:
         return [int(DataType.FLOAT), int(DataType.DOUBLE)]
     if name == "group":
         return [1, 2, 3, 4]
+    if name in ("blocksize", "num_groups"):
+        return [1, 2, 4]
     if name in _FLAGS or name.startswith("transpose_"):
         return [0, 1]
     return list(dict.fromkeys([*([] if default is None else [default]), 0, 1]))

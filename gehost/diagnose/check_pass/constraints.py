@@ -82,6 +82,15 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
 """(operator, slot) → rule for an input's shape, from that of the first input."""
 
 
+def divisible(op: str, shape: _Shape) -> _Shape:
+    """Return the shape of a first input with sizes that blocks or groups divide."""
+    if op in ("DepthToSpace", "GroupNormalization") and len(shape) > 1:
+        return (shape[0], 8, *shape[2:])
+    if op == "SpaceToDepth":
+        return (*shape[:2], *[4 for _ in shape[2:]])
+    return shape
+
+
 def wanted_shape(
     rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
 ) -> _Shape | None:

@@ -17,6 +17,7 @@ import onnx
 from gehost.diagnose.check_pass.assemble import Application, array_of, assemble, node_proto
 from gehost.diagnose.check_pass.candidates import (
     DTYPES,
+    INDEX_TYPES,
     SIZES,
     fresh_shape,
     numbers,
@@ -27,12 +28,14 @@ from gehost.diagnose.check_pass.candidates import (
 )
 from gehost.diagnose.check_pass.constraints import (
     RANKS,
+    divisible,
     is_positive,
     settle,
     wanted_list,
     wanted_shape,
 )
 from gehost.diagnose.check_pass.parameters import NoInstance, Parameters
+from gehost.diagnose.check_pass.shapes import shape_fault
 from gehost.errors import VendorError
 from gehost.es import schemas
 from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, in_dtype
@@ -66,7 +69,6 @@ _ONE = 0.25
 """Probability that a constant beside other operands is a single number: an epsilon, a factor."""
 _VARIED = 0.3
 """Probability that a constant differs from the author's, where any constant matches."""
-_INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
 
 
 Constants: TypeAlias = Mapping[int, np.ndarray[Any, Any]]
@@ -364,6 +366,10 @@ class _Drawing:
             "" if operand is None else f"x{slot}" for slot, operand in enumerate(lowered.inputs)
         ]
         proto = node_proto(lowered, op, read, [f"y{slot}" for slot in range(len(node.outputs))])
+        shapes = [known.shape if isinstance(known, TensorType) else None for known in types]
+        fault = shape_fault([proto], dict(zip(read, shapes, strict=True)))
+        if fault:
+            raise NoInstance(fault)
         for tensor, known in zip(
             node.outputs, self._inferrer.proto(op, proto, types, arrays), strict=True
         ):
@@ -483,6 +489,7 @@ class _Drawing:
                 shape = fitting
             elif not known and slot == 0 and self._op in RANKS:
                 shape = fresh_shape(rng, self._sizes, one_of(rng, RANKS[self._op]))
+                shape = divisible(self._op, shape)
             elif not known and slot == 0 and self._op == "Expand" and rng.random() < _ONES:
                 shape = (1,) * len(shape)
         if wanted.rank not in (None, len(shape)):
@@ -492,7 +499,7 @@ class _Drawing:
                 given if given is not None else drawn
                 for given, drawn in zip(wanted.shape, shape, strict=True)
             )
-        index = parameter is not None and parameter.dtypes <= _INDEX_TYPES
+        index = parameter is not None and parameter.dtypes <= INDEX_TYPES
         listed = wanted_list(rng, self._op, slot, shapes) if index else None
         if (
             listed is not None

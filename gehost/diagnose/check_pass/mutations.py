@@ -6,7 +6,7 @@ A pass must refuse the changed model or rewrite it correctly.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,21 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.diagnose.check_pass.candidates import DTYPES, attribute_values, numbers, one_of
-from gehost.es import schemas
+from gehost.diagnose.check_pass.candidates import DTYPES, numbers, one_of
+from gehost.diagnose.check_pass.coverage import Form
+from gehost.diagnose.check_pass.forms import (
+    Change,
+    in_turn,
+    node_forms,
+    optional_inputs,
+    optional_outputs,
+    other_attributes,
+    other_opsets,
+    reshaping,
+)
+from gehost.diagnose.check_pass.shapes import shape_fault
 from gehost.ir import tensors
-from gehost.ir.attributes import attribute_value, encode_attribute
 from gehost.ir.types import DataType, Dim, TensorType, decode_type, dtype_from_number, encode_type
-
-_VALUES_TRIED = 3
-"""Largest number of other values tried for one attribute."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,16 @@ class Mutation:
         what: a description of the change.
         apply: changes a model in place; any model with the nodes and tensors of the original.
         typed: whether the changed model states the types of its inner tensors.
+        others: other ways, tried in order where the result of ``apply`` does not run.
+        form: the form of an operator that it shows; None if it shows none.
     """
 
     kind: str
     what: str
-    apply: Callable[[onnx.ModelProto], None]
+    apply: Change
     typed: bool = True
+    others: Sequence[Change] = ()
+    form: Form | None = None
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
@@ -47,9 +58,15 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
     Attributes, which patterns do not constrain by default, are changed a second time in a model
     whose sizes are all equal: wrong shapes do not reveal errors there.
     """
+    attributes, options = _forms(model, rng)
     kinds = (
-        _attributes(model, rng),
+        attributes,
+        options,
         _constants(model, rng),
+        (
+            Mutation("opset", f"at opset {opset}", change, form=form)
+            for opset, form, change in other_opsets(model)
+        ),
         readers(model),
         _shapes(model, rng),
         _dtypes(model),
@@ -63,7 +80,7 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
     equal = Mutation(
         "attribute",
         _EQUAL,
-        _reshaping(
+        reshaping(
             {n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape}
         ),
     )
@@ -76,35 +93,45 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 
     The kind is that of the second one.
     """
-
-    def apply(model: onnx.ModelProto) -> None:
-        first.apply(model)
-        second.apply(model)
-
+    ways = [in_turn(first.apply, way) for way in (second.apply, *second.others)]
     return Mutation(
-        second.kind, f"{first.what}; {second.what}", apply, first.typed and second.typed
+        second.kind,
+        f"{first.what}; {second.what}",
+        ways[0],
+        first.typed and second.typed,
+        ways[1:],
     )
 
 
-def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """Return a changed copy of a model, None if no longer valid.
+def mutated(model: onnx.ModelProto, mutation: Mutation) -> Iterator[onnx.ModelProto]:
+    """Yield a changed copy of a model for each way of a mutation that gives a valid one.
 
     Its types are inferred, unless the mutation wants none.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    try:
-        mutation.apply(copy)
-        inferred = typed(copy)
-        if inferred is not None and not mutation.typed:
+    for way in (mutation.apply, *mutation.others):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        try:
+            way(copy)
+            inferred = typed(copy)
+        # the first of two changes removed a part that the second one changes
+        except (KeyError, ValueError, IndexError):
+            continue
+        if inferred is None or shape_fault(inferred.graph.node, _shapes_of(inferred)):
+            continue
+        if not mutation.typed:
             del inferred.graph.value_info[:]
-        return inferred
-    except (
-        KeyError,
-        ValueError,
-        IndexError,
-    ):  # the first of two changes removed a part that the second one changes
-        return None
+        yield inferred
+
+
+def _shapes_of(model: onnx.ModelProto) -> dict[str, tuple[Dim, ...] | None]:
+    """Return the stated shape of each tensor."""
+    graph = model.graph
+    found: dict[str, tuple[Dim, ...] | None] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        known = decode_type(value.type)
+        found[value.name] = known.shape if isinstance(known, TensorType) else None
+    return found | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -136,43 +163,28 @@ def _shuffled(listed: list[Mutation], rng: np.random.Generator) -> list[Mutation
     return [listed[position] for position in rng.permutation(len(listed))]
 
 
-# attributes and constants
+# forms of operators, and constants
 
 
-def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Yield each attribute set to other values, and left out."""
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
+def _forms(
+    model: onnx.ModelProto, rng: np.random.Generator
+) -> tuple[list[Mutation], list[Mutation]]:
+    """Return each operator's other attributes, and its other optional inputs and outputs."""
+    attributes: list[Mutation] = []
+    options: list[Mutation] = []
     types = _types(model)
-    for number, node in enumerate(model.graph.node):
-        signature = schemas.signature(node.domain, node.op_type, opsets.get(node.domain, 1))
-        if signature is None:
-            continue
-        known = types.get(node.input[0]) if node.input else None
-        given = {entry.name: attribute_value(entry) for entry in node.attribute}
-        for name, default in signature.attributes.items():
-            now = given.get(name, default)
-            rank = None if known is None else known.rank
-            values = attribute_values(rng, name, signature.kinds[name], default, rank, now)
-            others = [value for value in values if value != now]
-            for position in rng.permutation(len(others))[:_VALUES_TRIED]:
-                yield _with_attribute(number, node.op_type, name, others[position])
-            if name in given and name not in signature.needed:
-                yield _with_attribute(number, node.op_type, name, None)
+    for of in node_forms(model, types, _operand_types(model)):
+        op = of.node.op_type
+        for what, form, ways in other_attributes(of, rng):
+            attributes.append(_in_ways("attribute", f"{op}: {what}", ways, form))
+        for what, form, ways in itertools.chain(optional_inputs(of, rng), optional_outputs(of)):
+            if ways:
+                options.append(_in_ways("option", f"{op}: {what}", ways, form))
+    return attributes, options
 
 
-def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
-    def apply(model: onnx.ModelProto) -> None:
-        node = model.graph.node[number]
-        gone = {name}
-        if name in ("auto_pad", "pads") and value is not None:
-            gone |= {"auto_pad", "pads"}  # a node has only one of them
-        kept = [entry for entry in node.attribute if entry.name not in gone]
-        del node.attribute[:]
-        node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
-
-    return Mutation(
-        "attribute", f"{op}: {name} {'left out' if value is None else f'set to {value}'}", apply
-    )
+def _in_ways(kind: str, what: str, ways: Sequence[Change], form: Form) -> Mutation:
+    return Mutation(kind, what, ways[0], others=ways[1:], form=form)
 
 
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -282,7 +294,7 @@ def untyped(model: onnx.ModelProto) -> Mutation:
     )
 
 
-def _op_before_inputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_before_inputs(op: str, model: onnx.ModelProto) -> Change:
     """Return a change that puts an operator before each input."""
     given = [value.name for value in model.graph.input]
 
@@ -294,7 +306,7 @@ def _op_before_inputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelPr
     return apply
 
 
-def _op_after_outputs(op: str, model: onnx.ModelProto) -> Callable[[onnx.ModelProto], None]:
+def _op_after_outputs(op: str, model: onnx.ModelProto) -> Change:
     """Return a change that puts an operator behind each output."""
     made = [value.name for value in model.graph.output]
 
@@ -351,17 +363,17 @@ def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
         for shape in _other_shapes(known.shape, rng):
             sizes = ",".join(map(str, shape))
             yield Mutation(
-                "shape", f'"{name}" {known} of shape [{sizes}]', _reshaping({name: shape})
+                "shape", f'"{name}" {known} of shape [{sizes}]', reshaping({name: shape})
             )
     whole = {name: known.shape for name, known in operands.items() if known.shape}
     given = {value.name for value in model.graph.input}
     for change_name, change in _WHOLE.items():
         shapes = {name: change(shape) for name, shape in whole.items()}
-        yield Mutation("shape", change_name, _reshaping(shapes))
+        yield Mutation("shape", change_name, reshaping(shapes))
         yield Mutation(
             "shape",
             f"{change_name}, constants as they are",
-            _reshaping({n: s for n, s in shapes.items() if n in given}),
+            reshaping({n: s for n, s in shapes.items() if n in given}),
         )
 
 
@@ -391,26 +403,6 @@ def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[
                 yield (*shape[:axis], other, *shape[axis + 1 :])
 
 
-def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
-    """Return a change of operands' shapes.
-
-    A constant's numbers are repeated to fit.
-    """
-
-    def apply(model: onnx.ModelProto) -> None:
-        for tensor in model.graph.initializer:
-            if tensor.name in shapes:
-                array = tensors.to_numpy(tensor, None)
-                sizes = [size if isinstance(size, int) else 3 for size in shapes[tensor.name]]
-                tensor.CopyFrom(tensors.from_numpy(np.resize(array, sizes), tensor.name))
-        for value in model.graph.input:
-            if value.name in shapes:
-                dtype = dtype_from_number(value.type.tensor_type.elem_type)
-                value.type.CopyFrom(encode_type(TensorType(dtype, shapes[value.name])))
-
-    return apply
-
-
 def _dtypes(model: onnx.ModelProto) -> Iterator[Mutation]:
     """Yield all operands of one dtype in another one."""
     for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
@@ -423,18 +415,7 @@ def _dtypes(model: onnx.ModelProto) -> Iterator[Mutation]:
                 )
 
 
-def in_single_precision() -> Mutation:
-    """Return a change of all other floating-point operands to float32."""
-
-    def apply(model: onnx.ModelProto) -> None:
-        for dtype in DTYPES:
-            if dtype.is_float and dtype is not DataType.FLOAT:
-                _casting(dtype, DataType.FLOAT)(model)
-
-    return Mutation("dtype", "in float32", apply)
-
-
-def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], None]:
+def _casting(dtype: DataType, other: DataType) -> Change:
     def apply(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:
             if tensor.data_type == dtype:
@@ -481,7 +462,7 @@ def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:
     return Mutation("operands", what, apply)
 
 
-def _in_place_of(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
+def _in_place_of(kept: str, gone: str) -> Change:
     def apply(model: onnx.ModelProto) -> None:
         _rename(model, gone, kept, read=True)
         parts: tuple[Any, ...] = (model.graph.input, model.graph.initializer)

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gehost.diagnose.check_pass.candidates import attribute_values, one_of
+from gehost.diagnose.check_pass.candidates import INDEX_TYPES, attribute_values, one_of
 from gehost.es import schemas
 from gehost.es.graph import EsNode
 from gehost.es.schemas import Signature
 from gehost.ir.graph import split_op
-from gehost.ir.types import DataType
 from gehost.pattern.source import Constraint, Kind, OpPattern
 
 _OPTIONAL = 0.4
 """Probability that an optional attribute is present."""
 _REMEMBERED = 0.8
 """Probability that a parameter of a reused instance stays the same."""
-_INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
 _KINDS = {
     (True, True): onnx.AttributeProto.INTS,
     (True, False): onnx.AttributeProto.INT,
@@ -166,8 +164,8 @@ class Parameters:
         else:
             known = schemas.operator(*split_op(op))
             whole = (
-                name in signature.parameters and signature.parameters[name].dtypes <= _INDEX_TYPES
+                name in signature.parameters and signature.parameters[name].dtypes <= INDEX_TYPES
             )
             kind = _KINDS[whole, known is not None and name in known.vectors]
             default = schemas.newest_default(*split_op(op), name)
-        return attribute_values(self._rng, name, kind, default, rank)
+        return attribute_values(self._rng, name, kind, default, rank, op=split_op(op)[1])

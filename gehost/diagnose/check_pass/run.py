@@ -19,11 +19,11 @@ import numpy as np
 import onnx
 
 from gehost.diagnose.check_pass.candidates import one_of
+from gehost.diagnose.check_pass.coverage import Coverage, Form
 from gehost.diagnose.check_pass.instances import Draw, Instance, NoInstance, draw
 from gehost.diagnose.check_pass.mutations import (
     Mutation,
     both,
-    in_single_precision,
     mutated,
     mutations,
     untyped,
@@ -58,6 +58,12 @@ _INDEPENDENT = 0.25
 """Share of draws that start from nothing although a good or refused instance is known."""
 _SAME_PARAMETERS = 0.7
 """Share of the others that keep the parameters, too."""
+_SHARE_OF_NEW = 0.75
+"""Largest share of an instance's mutations that show forms not tried so far."""
+_MOST_ATTEMPTS = 4
+"""Number of instances on which a form is looked for."""
+_PATIENCE_AT_OPSET = 24
+"""Number of draws without a good instance after which an opset is not preferred any more."""
 _PAIRS = 0.15
 """Share of double mutations."""
 _SHOWN_REASONS = 6
@@ -109,6 +115,9 @@ class _Check:
         self._offered: set[int] = set()
         """Patterns that have an instance offered by the pass."""
         self._sources: dict[int, list[list[SourcePattern]]] = {}
+        self._coverage = Coverage(trial.host.ops)
+        self._attempts: Counter[Form] = Counter()
+        """On how many instances each form was looked for."""
         self._incomparable = ""
         """Why the first result that could not be compared could not."""
 
@@ -116,6 +125,9 @@ class _Check:
         result = self._check()
         if self._incomparable and not result.instances:
             result.notes.append(f"its results cannot be compared: {self._incomparable}")
+        if result.instances:
+            opsets = self._opsets(_FALLBACK_OPSETS)
+            result.not_varied = self._coverage.missing(min(opsets), max(opsets))
         return result
 
     def _check(self) -> PassCheck:
@@ -129,7 +141,7 @@ class _Check:
             )
             return result
         try:
-            for opset in opsets:
+            for opset in self._opsets(_FALLBACK_OPSETS):
                 self._trial.run(_identity(opset))
         except ModelError:
             raise
@@ -245,7 +257,7 @@ class _Check:
             search.tries += 1
             if search.tries % _PATIENCE == 0:
                 self._show(f"pattern {search.number + 1}, draw {search.tries}")
-            opset = usable[len(search.good) % len(usable)]
+            opset = self._opset_for(search, usable)
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]
             try:
@@ -301,6 +313,23 @@ class _Check:
             self._good.append(instance.drawn)
             self._check_instance(instance, outcome, reference)
 
+    def _opset_for(self, search: _Search, usable: Sequence[int]) -> int:
+        """Return the opset of the next draw: one with untried versions of operators, if any."""
+        turn = len(search.good) % len(usable)
+        in_turn = [*usable[turn:], *usable[:turn]]
+        if not search.good:
+            return in_turn[0]
+
+        def news(opset: int) -> int:
+            variants = self._sources_at(opset)[search.number]
+            ops = {op for source in variants for each in source.ops for op in each.ops}
+            in_vain = search.draws[opset] >= _PATIENCE_AT_OPSET
+            return 0 if in_vain else self._coverage.new_versions(ops, opset)
+
+        opset = max([*in_turn, *self._opsets(_FALLBACK_OPSETS)], key=news)
+        search.draws[opset] += 1
+        return opset
+
     def _draw_to_vary(self, search: _Search) -> Draw:
         """Return choices to start from; none for an independent draw.
 
@@ -328,6 +357,7 @@ class _Check:
 
     def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
         result = self._result
+        self._coverage.add(instance.model, instance=True)
         same = self._compare(str(instance), "", instance.model, outcome, reference)
         if same is None:
             return
@@ -340,6 +370,11 @@ class _Check:
         start = result.tried
         if self._mutations and self._spec.stage in stages_before(SHAPE_INFERENCE):
             self._check_mutation(instance, untyped(instance.model))
+        for mutation in self._newest_first(listed):
+            if result.tried - start >= self._mutations * _SHARE_OF_NEW:
+                break
+            if mutation.form is not None and self._coverage.news(mutation.form):
+                self._check_mutation(instance, mutation)
         for mutation in listed:
             if result.tried - start >= self._mutations:
                 return
@@ -347,63 +382,85 @@ class _Check:
                 mutation = both(mutation, listed[int(self._rng.integers(len(listed)))])
             self._check_mutation(instance, mutation)
 
+    def _newest_first(self, listed: Sequence[Mutation]) -> list[Mutation]:
+        """Return the mutations that show forms not tried so far, new features first.
+
+        A form that could not be shown on several instances is left out.
+        """
+        news = [
+            (self._coverage.news(each.form), each)
+            for each in listed
+            if each.form is not None and self._attempts[each.form] < _MOST_ATTEMPTS
+        ]
+        return [each for new, each in sorted(news, key=lambda pair: -pair[0]) if new]
+
     def _check_mutation(self, instance: Instance, mutation: Mutation) -> None:
-        result = self._result
+        """Run the pass on the first changed model that runs."""
+        if mutation.form is not None:
+            self._attempts[mutation.form] += 1
         described = f"{instance}; {mutation.what}"
-        changed = mutated(instance.model, mutation)
-        if changed is None:
-            result.invalid += 1
-            return
+        for changed in mutated(instance.model, mutation):
+            if self._check_changed(described, mutation, changed):
+                return
+        self._result.invalid += 1
+
+    def _check_changed(self, described: str, mutation: Mutation, changed: onnx.ModelProto) -> bool:
+        """Run the pass on a changed model; return whether that is one that runs."""
+        result = self._result
         try:
             outcome = self._trial.run(changed)
         except ModelError:
-            result.invalid += 1
-            return
+            return False
         except GehostError as error:
-            if self._runs(changed):
-                result.wrong += 1
-                self._find(Finding(Wrong.FAILS, described, mutation.kind, str(error), changed))
-            else:
-                result.invalid += 1
-            return
+            if not self._runs(changed):
+                return False
+            result.wrong += 1
+            self._coverage.add(changed)
+            self._find(Finding(Wrong.FAILS, described, mutation.kind, str(error), changed))
+            return True
         if not outcome.replaced:
+            # inference accepts some models that no engine runs, which show nothing
+            new = mutation.form is not None and self._coverage.news(mutation.form)
+            if new and not self._runs(changed):
+                return False
             result.refused += 1
-            return
+            self._coverage.add(changed)
+            return True
         try:
             reference = Reference(changed, self._seed, self._trial.comparing)
         except ModelError:
-            result.invalid += 1
-            return
+            return False
         same = self._compare(described, mutation.kind, changed, outcome, reference)
         if same is None:
-            result.invalid += 1
-        elif same:
+            return False
+        self._coverage.add(changed)
+        if same:
             result.equal += 1
         else:
             result.wrong += 1
+        return True
 
     def _compare(
         self, name: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
     ) -> bool | None:
         """Whether numbers stay and a second run changes nothing; records findings.
 
-        Returns None if the models ran in two engines and the second one refuses, or if only
-        the reference evaluator sees a difference.
+        Returns None if they cannot be compared.
         """
         try:
             numbers: Numbers = reference.compare(outcome.model)
         except UnsteadyError as error:
             self._incomparable = self._incomparable or str(error)
             return None
+        engine = str(reference.engine)
+        self._result.engines[engine] += 1
         if numbers.difference:
-            if reference.engine == "reference" and not self._differs_in_runtime(model):
-                return None
             self._find(
                 Finding(
                     Wrong.DIFFERS,
                     name,
                     kind,
-                    numbers.difference,
+                    f"{numbers.difference}, computed by {engine}",
                     model,
                     outcome.model,
                     numbers.feeds,
@@ -429,25 +486,6 @@ class _Check:
                 )
             )
         return not again.replaced
-
-    def _differs_in_runtime(self, model: onnx.ModelProto) -> bool:
-        """Whether ONNX Runtime, with float32 for floats, sees a difference, too.
-
-        It lacks kernels for some element types; then only the reference evaluator runs the model,
-        which may itself be wrong. True if ONNX Runtime cannot run the float32 model, or the pass
-        leaves it alone.
-        """
-        single = mutated(model, in_single_precision())
-        if single is None:
-            return True
-        try:
-            outcome = self._trial.run(single)
-            reference = Reference(single, self._seed, self._trial.comparing)
-            if not outcome.replaced or reference.engine == "reference":
-                return True
-            return bool(reference.compare(outcome.model).difference)
-        except GehostError:
-            return True
 
     def _runs(self, model: onnx.ModelProto) -> bool:
         """Whether a pass must not fail on a model.
@@ -483,6 +521,8 @@ class _Search:
         """Features of good instances."""
         self.tries = 0
         """Draws since the last good instance."""
+        self.draws: Counter[int] = Counter()
+        """All draws at each opset."""
         self.alike = 0
         """The number of them on which the pass fires, skipped for the lack of new features."""
         self.reasons: Counter[str] = Counter()

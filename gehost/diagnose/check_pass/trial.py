@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx
 
+from gehost.diagnose.check_pass.engines import Engine, Loaded, load
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
@@ -20,9 +22,10 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup.purity import Purity, Trust
-from gehost.verify import Baseline, Runner, compare_outputs
+from gehost.verify import Baseline, compare_outputs
 from gehost.verify.feeds import FeedMaker
 from gehost.verify.judge import SMALL_MODELS, Rule
+from gehost.verify.reference import reference_faults
 from gehost.verify.retype import HALF, holds
 from gehost.verify.room import NoRoomError
 from gehost.verify.sizes import tie_plans
@@ -30,6 +33,8 @@ from gehost.verify.sizes import tie_plans
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 _MOST_TIES = 40
 """Largest number of equalities between sizes that are tried until a model runs."""
+_PRECISION_OF_SINGLE = 1e-4
+"""The relative difference that float32 shows, too."""
 _SMALL = 1e-3
 """A factor for inputs that makes an epsilon added to them matter."""
 
@@ -120,24 +125,54 @@ class Numbers:
 
     difference: str = ""
     feeds: Feeds | None = None
+    relative: float = math.inf
+    """The difference over the largest number of the output."""
 
 
 class UnsteadyError(ModelError):
-    """The model runs, but its numbers are random and cannot be compared."""
+    """The model runs, but its numbers cannot be compared.
+
+    They are random, or no engine computes them that is known to be right.
+    """
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Inputs that a model accepts in one engine, with its outputs, and what judges others."""
+
+    loaded: Loaded
+    pairs: list[tuple[Feeds, Feeds]]
+    comparing: Comparing
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        rtol, atol, provider = self.comparing
+        feeds = [feeds for feeds, _ in self.pairs]
+        rule = _rule_for(self.loaded.model)
+        return Baseline.of(
+            self.loaded.runner, feeds, rtol=rtol, atol=atol, provider=provider, rule=rule
+        )
 
 
 class Reference:
-    """A model before a rewrite, with inputs that it accepts and outputs."""
+    """A model before a rewrite, with inputs that it accepts and outputs.
+
+    Attributes:
+        engine: the engine of the outputs, then that of the last comparison.
+    """
 
     def __init__(self, model: onnx.ModelProto, seed: int, comparing: Comparing = BY_RULE) -> None:
         """Run the model; raises ``ModelError`` if it runs on no generated input.
 
-        Raises ``UnsteadyError`` if its numbers are random.
+        Raises ``UnsteadyError`` if its numbers are random, or no engine is known to be right.
         """
-        runner = self._runner = Runner(model)
-        self._rule, self._comparing = _rule_for(model), comparing
-        self.engine = runner.engine
-        self._runs = list(_first_runs(runner, seed))
+        self._model, self._seed = model, seed
+        self._comparing = comparing
+        self._by_engine: dict[Engine, _Runs | None] = {}
+        engine = next((each for each in Engine if self._runs(each) is not None), None)
+        if engine is None:
+            raise UnsteadyError(_no_engine(model))
+        self.engine = engine
         # comparing two runs is not enough: random numbers may be equal by chance
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
@@ -151,62 +186,126 @@ class Reference:
             raise UnsteadyError(
                 f"it draws random numbers ({', '.join(random)}), and another graph may draw others"
             )
-        feeds, outputs = self._runs[0]
-        if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
+        runs = self._runs(engine)
+        assert runs is not None
+        feeds, outputs = runs.pairs[0]
+        if not all(
+            found.equal for found in compare_outputs(outputs, runs.loaded.runner.run(feeds))
+        ):
             raise UnsteadyError("it gives other numbers each time")
-        # the reference is a hundred times slower; it only runs models without a kernel
-        if runner.engine == "reference":
-            return
-        for feeds in _special_feeds(self._runs[-1][0], np.random.default_rng(seed)):
+
+    def compare(self, other: onnx.ModelProto) -> Numbers:
+        """Compare the model after the rewrite, in the first engine that runs both.
+
+        Raises:
+            UnsteadyError: no engine runs both that is known to be right, the runtime lacks
+                something, or the reference evaluator sees a difference and ONNX Runtime none.
+        """
+        for engine in Engine:
+            runs = self._runs_if_any(engine)
+            if runs is None:
+                continue
             try:
-                outputs = runner.run(feeds)
+                loaded = load(other, engine)
+            except ModelError as error:
+                if engine is Engine.REFERENCE or isinstance(error, UnsupportedModelError):
+                    raise UnsteadyError(f"after the rewrite {error}") from error
+                self.engine = engine
+                return Numbers(f"after the rewrite {error}", runs.pairs[0][0])
+            if loaded is None:
+                continue
+            self.engine = engine
+            numbers = _difference(runs, loaded)
+            if (
+                numbers.difference
+                and engine is Engine.REFERENCE
+                and numbers.relative > _PRECISION_OF_SINGLE
+                and self._runtime_disagrees(other)
+            ):
+                raise UnsteadyError("only the reference evaluator sees a difference")
+            return numbers
+        raise UnsteadyError(_no_engine(self._model, other))
+
+    def _runs(self, engine: Engine) -> _Runs | None:
+        """Return the model's runs in an engine; None if that cannot run it."""
+        if engine not in self._by_engine:
+            self._by_engine[engine] = None
+            loaded = load(self._model, engine)
+            if loaded is not None:
+                self._by_engine[engine] = self._run(loaded, engine)
+        return self._by_engine[engine]
+
+    def _runs_if_any(self, engine: Engine) -> _Runs | None:
+        """Return the model's runs in an engine, None also if it fails there."""
+        try:
+            return self._runs(engine)
+        except ModelError:
+            return None
+
+    def _run(self, loaded: Loaded, engine: Engine) -> _Runs:
+        pairs = list(_first_runs(loaded, self._seed))
+        # the reference is a hundred times slower; it only runs models without a kernel
+        special = _special_feeds(pairs[-1][0], np.random.default_rng(self._seed))
+        for feeds in special if engine is not Engine.REFERENCE else ():
+            try:
+                outputs = loaded.runner.run(feeds)
             except ModelError:  # the model refuses a value
                 continue
             if all(
                 array.dtype.kind == "O" or np.all(np.isfinite(array.astype(np.complex128)))
                 for array in outputs.values()
             ):
-                self._runs.append((feeds, outputs))
+                pairs.append((feeds, outputs))
+        return _Runs(loaded, pairs, self._comparing)
 
-    def compare(self, other: onnx.ModelProto) -> Numbers:
-        """Compare the model after the rewrite.
+    def _runtime_disagrees(self, other: onnx.ModelProto) -> bool:
+        """Whether ONNX Runtime, with float32 for floats, sees no difference.
 
-        Raises:
-            UnsteadyError: it fails in another engine than the model before; that engine accepts
-                some invalid models. Or the runtime lacks something for it.
+        Then the reference evaluator may be wrong. It is believed where the runtime cannot run the
+        models for lack of a kernel, not where it refuses the model before the rewrite.
         """
         try:
-            found = self._baseline.against(other)
-        except (UnsupportedModelError, NoRoomError) as error:
-            raise UnsteadyError(f"after the rewrite {error}") from error
-        if found.error is not None:
-            if found.failed_feed is None and self.engine == "reference":
-                raise UnsteadyError(f"after the rewrite {found.error}")
-            return Numbers(
-                f"after the rewrite {found.error}", self._runs[found.failed_feed or 0][0]
-            )
-        wrong = [each for each in found.outputs if not each.equal]
-        if found.equal or not wrong:
-            return Numbers()
-        worst = max(wrong, key=lambda each: each.max_abs)
-        difference = (
-            f"{worst.output}: {worst.reason}"
-            if worst.reason
-            else f"{worst.place} is {worst.b!s:.12}, was {worst.a!s:.12} "
-            f"(|a-b| {worst.max_abs:.2g})"
-        )
-        return Numbers(difference, self._runs[worst.feed][0])
-
-    @cached_property
-    def _baseline(self) -> Baseline:
-        rtol, atol, provider = self._comparing
-        feeds = [feeds for feeds, _ in self._runs]
-        return Baseline.of(
-            self._runner, feeds, rtol=rtol, atol=atol, provider=provider, rule=self._rule
-        )
+            runs = self._runs(Engine.SINGLE)
+        except ModelError:
+            return True
+        try:
+            loaded = None if runs is None else load(other, Engine.SINGLE)
+            if runs is None or loaded is None:
+                return False
+            return not _difference(runs, loaded).difference
+        except ModelError:
+            return False
 
 
-def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
+def _difference(runs: _Runs, other: Loaded) -> Numbers:
+    try:
+        found = runs.baseline.against(other.runner)
+    except (UnsupportedModelError, NoRoomError) as error:
+        raise UnsteadyError(f"after the rewrite {error}") from error
+    if found.error is not None:
+        return Numbers(f"after the rewrite {found.error}", runs.pairs[found.failed_feed or 0][0])
+    wrong = [each for each in found.outputs if not each.equal]
+    if found.equal or not wrong:
+        return Numbers()
+    worst = max(wrong, key=lambda each: each.max_abs)
+    difference = (
+        f"{worst.output}: {worst.reason}"
+        if worst.reason
+        else f"{worst.place} is {worst.b!s:.12}, was {worst.a!s:.12} (|a-b| {worst.max_abs:.2g})"
+    )
+    largest = np.max(np.abs(runs.pairs[worst.feed][1].get(worst.output, 0)), initial=0)
+    relative = worst.max_abs / largest if not worst.reason and largest else math.inf
+    return Numbers(difference, runs.pairs[worst.feed][0], float(relative))
+
+
+def _no_engine(*models: onnx.ModelProto) -> str:
+    """Return why no engine is known to compute models rightly."""
+    faults = dict.fromkeys(fault for model in models for fault in reference_faults(model))
+    known = f" ({'; '.join(faults)})" if faults else ""
+    return f"ONNX Runtime has no kernels for it, and onnx.reference is wrong{known}"
+
+
+def _first_runs(loaded: Loaded, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
     """Yield inputs of three small sizes with the model's outputs.
 
     Sizes that the model refuses are left out.
@@ -215,21 +314,21 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
         ModelError: it runs on none of them.
     """
     try:
-        maker = FeedMaker(runner.proto())
+        maker = FeedMaker(loaded.model)
     except UsageError as error:  # an input that cannot be generated
         raise ModelError(str(error)) from error
     refusal: ModelError | None = None
     for ties in islice(tie_plans(maker.shapes, changes=1), _MOST_TIES):
         try:
             feeds = maker.make(seed, 0, ties)
-            yield feeds, runner.run(feeds)
+            yield feeds, loaded.runner.run(feeds)
         except ModelError as error:
             refusal = refusal or error
             continue
         for variant in (1, 2):
             try:
                 feeds = maker.make(seed, variant, ties)
-                yield feeds, runner.run(feeds)
+                yield feeds, loaded.runner.run(feeds)
             except ModelError:  # too small, or a value that the model refuses: use the others
                 continue
         return

@@ -9,6 +9,7 @@ import contextlib
 import io
 import itertools
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -77,6 +78,8 @@ class PassCheck:
         invalid: number of mutations that are not valid models, or do not run.
         findings: the first of each kind.
         notes: parts that could not be checked, which are neither right nor wrong.
+        not_varied: forms of the pattern's operators that no model showed, a text for each operator.
+        engines: the engines that computed numbers, with counts.
     """
 
     name: str
@@ -90,6 +93,8 @@ class PassCheck:
     invalid: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
     notes: list[str] = field(default_factory=list[str])
+    not_varied: list[str] = field(default_factory=list[str])
+    engines: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def ok(self) -> bool:
@@ -116,8 +121,15 @@ class PassCheck:
         return (
             f"{counted(self.instances, 'instance')} ({patterns}{opsets}), {mutations}: "
             f"{self.refused} not rewritten, {self.equal} rewritten and "
-            f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
+            f"equal{f', {self.wrong} wrong' if self.wrong else ''}; {self._computed()}"
         )
+
+    def _computed(self) -> str:
+        """Return which engines computed how many comparisons."""
+        ordered = self.engines.most_common()
+        if len(ordered) == 1:
+            return f"computed by {ordered[0][0]}"
+        return "computed by " + ", ".join(f"{name} ({count})" for name, count in ordered)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check as JSON data, without the models of its findings."""
@@ -144,12 +156,14 @@ class PassCheck:
                 for found in self.findings
             ],
             "not_checked": list(self.notes),
+            "not_varied": list(self.not_varied),
+            "engines": dict(self.engines),
         }
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``wrong`` or ``not checked``."""
-        return "wrong" if not self.ok else "ok" if self.instances else "not checked"
+        """``ok``, ``wrong`` or ``not checked``: without an instance, or without a mutation."""
+        return "wrong" if not self.ok else "ok" if self.tried else "not checked"
 
     def lines(self) -> list[str]:
         """Return the summary, then a line for each finding and note."""
@@ -160,7 +174,8 @@ class PassCheck:
             if self.instances or not self.ok
             else []
         )
-        return [f"{head}: {self.verdict}: {self.summary()}", *findings, *notes]
+        varied = [f"{head}: not varied: {', '.join(self.not_varied)}"] if self.not_varied else []
+        return [f"{head}: {self.verdict}: {self.summary()}", *findings, *notes, *varied]
 
 
 def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[Path]:

@@ -190,8 +190,11 @@ class FoldBatchNorm(planted.Rewrites):
         values = [match.GetCapturedTensor(place).value for place in range(5)]
         if any(value.array is None for value in values):
             return match.reject("weights: not constant")
-        if match.GetMatchedNode(self.norm).attrs.get("training_mode", 0):
+        norm = match.GetMatchedNode(self.norm)
+        if norm.attrs.get("training_mode", 0) or len(norm.outputs) > 1:
             return match.reject("training: computes the statistics")
+        if not norm.attrs.get("spatial", 1):
+            return match.reject("spatial: has a factor for each element")
         return values[0].dtype is DataType.FLOAT or match.reject("dtype: no float")
 
     def Replacement(self, match):

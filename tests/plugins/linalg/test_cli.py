@@ -52,7 +52,9 @@ def test_explain_lists_groups_and_refusals(model: str, capsys: pytest.CaptureFix
     assert "not-lowered: MatMul" in output
 
 
-def test_explain_explains_a_plugins_pass_that_is_off(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_explains_a_plugins_pass_that_is_off(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["explain", model, "--pass", NAME]) == 0
     output = capsys.readouterr().out
     assert f"off by default; --enable {NAME} runs it; explained as if it ran" in output

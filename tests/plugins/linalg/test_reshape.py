@@ -337,7 +337,9 @@ def test_malformed_reshapes_of_rank_0(old: str, new: str) -> None:
     return %c : tensor<f32>
     }"""
     parse(text)
-    text = text.replace("%a: tensor<1x1xf32>", "%a: tensor<2x1xf32>" if "2x1" in new else "%a: tensor<1x1xf32>")
+    text = text.replace(
+        "%a: tensor<1x1xf32>", "%a: tensor<2x1xf32>" if "2x1" in new else "%a: tensor<1x1xf32>"
+    )
     with pytest.raises(MlirError, match="does not give each axis"):
         parse(text.replace(old, new))
 

@@ -1,0 +1,360 @@
+"""Other forms of a model's operators.
+
+Each attribute gets other values, present or absent; each optional input and output comes or goes.
+A form often needs more than its own change to be valid (training has more outputs, a group
+needs more channels), so a mutation has several ways, tried in order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.check_pass.candidates import DTYPES, INDEX_TYPES, attribute_values, numbers
+from gehost.diagnose.check_pass.constraints import wanted_list, wanted_shape
+from gehost.diagnose.check_pass.coverage import Form, opsets_of, value_text
+from gehost.es import schemas
+from gehost.ir import tensors
+from gehost.ir.attributes import attribute_value, encode_attribute
+from gehost.ir.graph import op_name
+from gehost.ir.schemas import history, schema_at
+from gehost.ir.types import DataType, Dim, TensorType, encode_type
+
+Change: TypeAlias = Callable[[onnx.ModelProto], None]
+Types: TypeAlias = Mapping[str, TensorType]
+
+_VALUES_TRIED = 3
+"""Largest number of other values tried for one attribute that is a number or a list."""
+_OLDEST_OPSET = 7
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
+_WINDOW = frozenset({"dilations", "strides", "pads", "auto_pad", "kernel_shape", "output_padding"})
+"""Attributes of a window, which may not be larger than its padded input."""
+
+
+class NodeForm:
+    """A node with its operator's signature, and what is known of its operands."""
+
+    def __init__(
+        self, number: int, node: onnx.NodeProto, opset: int, types: Types, operands: Types
+    ) -> None:
+        """Take node ``number``, the types of all tensors and those of inputs and constants."""
+        self.number = number
+        self.node = node
+        schema = schema_at(node.domain, node.op_type, opset)
+        signature = schemas.signature(node.domain, node.op_type, opset)
+        assert schema is not None
+        assert signature is not None
+        self.schema = schema
+        self.signature = signature
+        self.types = types
+        self.operands = operands
+        self.given = {entry.name: attribute_value(entry) for entry in node.attribute}
+
+    def form(self, feature: str, value: str) -> Form:
+        op = op_name(self.node.domain, self.node.op_type, "")
+        return Form(op, self.schema.since_version, feature, value)
+
+    def shape(self, slot: int) -> tuple[Dim, ...] | None:
+        names = self.node.input
+        known = self.types.get(names[slot]) if slot < len(names) and names[slot] else None
+        return None if known is None else known.shape
+
+
+def node_forms(model: onnx.ModelProto, types: Types, operands: Types) -> Iterator[NodeForm]:
+    """Yield the nodes whose operators ONNX knows."""
+    opsets = opsets_of(model)
+    for number, node in enumerate(model.graph.node):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        opset = opsets.get(domain, 1)
+        if schemas.signature(domain, node.op_type, opset) is not None:
+            yield NodeForm(number, node, opset, types, operands)
+
+
+# attributes
+
+
+def other_attributes(
+    of: NodeForm, rng: np.random.Generator
+) -> Iterator[tuple[str, Form, list[Change]]]:
+    """Yield what changes, the new form and its ways, for each attribute."""
+    for name, default in of.signature.attributes.items():
+        now = of.given.get(name, default)
+        for value in _other_values(of, name, default, now, rng):
+            form = of.form(name, value_text(name, value, default))
+            yield f"{name} set to {value}", form, list(_ways(of, name, value))
+        if name in of.given and name not in of.signature.needed:
+            yield f"{name} left out", of.form(name, "default"), [_attribute(of.number, name, None)]
+
+
+def _other_values(
+    of: NodeForm, name: str, default: Any, now: Any, rng: np.random.Generator
+) -> list[Any]:
+    first, kind = of.shape(0), of.signature.kinds[name]
+    weights = of.shape(1)
+    if name == "kernel_shape" and len(of.node.input) > 1:  # that of the weights
+        sizes = [] if weights is None else list(weights[2:])
+        return [sizes] if sizes and sizes != now else []
+    if name == "group":
+        return [group for group in _groups(of) if group != now]
+    rank = None if first is None else len(first)
+    values = attribute_values(rng, name, kind, default, rank, now, op=of.node.op_type)
+    others = [value for value in values if value != now]
+    if kind == onnx.AttributeProto.STRING:
+        return others
+    return [others[place] for place in rng.permutation(len(others))[:_VALUES_TRIED]]
+
+
+def _groups(of: NodeForm) -> list[int]:
+    """Return numbers of groups that the weights of a convolution allow."""
+    weights = of.shape(1)
+    if weights is None or not weights or not isinstance(weights[0], int):
+        return [1, 2]
+    return [group for group in range(1, weights[0] + 1) if weights[0] % group == 0]
+
+
+def _ways(of: NodeForm, name: str, value: Any) -> Iterator[Change]:
+    """Yield changes that set an attribute, the simplest first."""
+    alone = _attribute(of.number, name, value)
+    yield alone
+    if name == "group":
+        yield from (in_turn(alone, each) for each in _regrouped(of, value))
+    if name == "spatial" and value == 0:  # one number for each activation
+        activation = (of.shape(0) or ())[1:]
+        yield in_turn(alone, reshaping(dict.fromkeys(of.node.input[1:5], activation)))
+    if name in _WINDOW:
+        wider = _wider(of)
+        if wider is not None:
+            yield in_turn(alone, wider)
+        strides = [2] * max(len(of.shape(0) or ()) - 2, 1)
+        if name == "output_padding" and wider is not None:
+            yield in_turn(in_turn(alone, wider), _attribute(of.number, "strides", strides))
+        if name == "pads" and "auto_pad" in of.given:
+            yield in_turn(alone, _attribute(of.number, "auto_pad", None))
+    every = list(optional_outputs(of))
+    if every:
+        yield in_turn(alone, every[-1][2][0])
+
+
+def _regrouped(of: NodeForm, group: int) -> Iterator[Change]:
+    """Yield changes of channels that fit a number of groups."""
+    first, weights = of.shape(0), of.shape(1)
+    if first is None or weights is None or len(first) < 2 or len(weights) < 2:
+        return
+    x, w = of.node.input[0], of.node.input[1]
+    channels, part = first[1], weights[1]
+    if not isinstance(channels, int) or not isinstance(part, int):
+        return
+    if x in of.operands and not of.node.op_type.endswith("Transpose"):
+        yield reshaping({x: (first[0], part * group, *first[2:])})
+    if w in of.operands and channels % group == 0:
+        if of.node.op_type.endswith("Transpose"):
+            known = of.given.get("group", 1) * part
+            if known % group == 0:
+                yield reshaping({w: (channels, known // group, *weights[2:])})
+        else:
+            yield reshaping({w: (weights[0], channels // group, *weights[2:])})
+
+
+def _wider(of: NodeForm) -> Change | None:
+    """Return a change to a larger window's input, None if another operator makes it."""
+    first, name = of.shape(0), of.node.input[0] if of.node.input else ""
+    if first is None or name not in of.operands or len(first) < 3:
+        return None
+    wide = (size + 7 if isinstance(size, int) else size for size in first[2:])
+    return reshaping({name: (*first[:2], *wide)})
+
+
+def _attribute(number: int, name: str, value: Any) -> Change:
+    def apply(model: onnx.ModelProto) -> None:
+        node = model.graph.node[number]
+        gone = {name}
+        if name in ("auto_pad", "pads") and value is not None:
+            gone |= {"auto_pad", "pads"}  # a node has only one of them
+        kept = [entry for entry in node.attribute if entry.name not in gone]
+        del node.attribute[:]
+        node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
+
+    return apply
+
+
+# optional inputs and outputs
+
+
+def optional_outputs(of: NodeForm) -> Iterator[tuple[str, Form, list[Change]]]:
+    """Yield each optional output that a node lacks, with those before it; nobody reads them.
+
+    An output between two others gets a name, too: ONNX Runtime crashes on some empty ones.
+    """
+    for slot, parameter in enumerate(of.schema.outputs):
+        absent = slot >= len(of.node.output) or not of.node.output[slot]
+        if parameter.option == _OPTION.Optional and absent:
+            form = of.form(f"output {parameter.name}", "present")
+            yield f"output {parameter.name} added", form, [_outputs(of.number, slot)]
+
+
+def _outputs(number: int, last: int) -> Change:
+    def apply(model: onnx.ModelProto) -> None:
+        node = model.graph.node[number]
+        node.output.extend("" for _ in range(last + 1 - len(node.output)))
+        for slot in range(last + 1):
+            if not node.output[slot]:
+                node.output[slot] = f"{node.output[0]}_{slot}"
+
+    return apply
+
+
+def optional_inputs(
+    of: NodeForm, rng: np.random.Generator
+) -> Iterator[tuple[str, Form, list[Change]]]:
+    """Yield each optional input that a node lacks or has, added or removed."""
+    for slot, parameter in enumerate(of.schema.inputs):
+        if parameter.option != _OPTION.Optional:
+            continue
+        feature = f"input {parameter.name}"
+        if slot < len(of.node.input) and of.node.input[slot]:
+            yield f"{feature} left out", of.form(feature, "absent"), [_without(of.number, slot)]
+        else:
+            ways = [_with_input(of.number, slot, given) for given in _operands_for(of, slot, rng)]
+            yield f"{feature} added", of.form(feature, "present"), ways
+
+
+def _without(number: int, slot: int) -> Change:
+    def apply(model: onnx.ModelProto) -> None:
+        names = model.graph.node[number].input
+        names[slot] = ""
+        while names and not names[-1]:
+            del names[-1]
+
+    return apply
+
+
+def _with_input(number: int, slot: int, given: TensorType | np.ndarray[Any, Any]) -> Change:
+    def apply(model: onnx.ModelProto) -> None:
+        node, name = model.graph.node[number], f"added{number}_{slot}"
+        node.input.extend("" for _ in range(slot + 1 - len(node.input)))
+        node.input[slot] = name
+        if isinstance(given, TensorType):
+            model.graph.input.add(name=name, type=encode_type(given))
+        else:
+            model.graph.initializer.append(tensors.from_numpy(given, name))
+
+    return apply
+
+
+def _operands_for(
+    of: NodeForm, slot: int, rng: np.random.Generator
+) -> Iterator[TensorType | np.ndarray[Any, Any]]:
+    """Yield operands that may fit an optional input, constants first."""
+    parameter = of.signature.parameter_at(slot)
+    if parameter is None:
+        return
+    dtypes = [dtype for dtype in DTYPES if dtype in parameter.dtypes]
+    for other, name in enumerate(of.node.input):
+        beside = of.signature.parameter_at(other)
+        known = of.types.get(name)
+        if known and known.dtype and beside and beside.type_name == parameter.type_name:
+            dtypes = [known.dtype]
+    if not dtypes:
+        return
+    dtype = dtypes[0]
+    shapes = [of.shape(position) for position in range(len(of.node.input))]
+    if parameter.dtypes <= INDEX_TYPES:
+        listed = wanted_list(rng, of.node.op_type, slot, shapes)
+        if listed is not None:
+            yield np.asarray(listed, dtype.numpy)
+    yield from _constants_and_inputs(rng, dtype, list(_shapes_for(of, slot, shapes, rng)))
+
+
+def _constants_and_inputs(
+    rng: np.random.Generator, dtype: DataType, shapes: Sequence[tuple[Dim, ...]]
+) -> Iterator[TensorType | np.ndarray[Any, Any]]:
+    for shape in shapes:
+        sizes = [size for size in shape if isinstance(size, int)]
+        if len(sizes) == len(shape):
+            yield numbers(rng, dtype, sizes)
+    yield from (TensorType(dtype, shape) for shape in shapes)
+
+
+def _shapes_for(
+    of: NodeForm,
+    slot: int,
+    shapes: Sequence[tuple[Dim, ...] | None],
+    rng: np.random.Generator,
+) -> Iterator[tuple[Dim, ...]]:
+    fitting = wanted_shape(rng, of.node.op_type, slot, shapes)
+    first = shapes[0] if shapes else None
+    if fitting is not None:
+        yield fitting
+    yield from ((), (1,))
+    if first:
+        yield from dict.fromkeys((first[1:2], first[-1:], first[:1], first))
+    others = itertools.islice((shape for shape in shapes[1:] if shape), 2)
+    yield from others
+
+
+# versions
+
+
+def other_opsets(model: onnx.ModelProto) -> Iterator[tuple[int, Form, Change]]:
+    """Yield each opset at which an operator has another version: it, the form, the change.
+
+    Only the number changes, so most are no valid models.
+    """
+    opset = opsets_of(model).get("")
+    newest = onnx.defs.onnx_opset_version()
+    seen = {opset}
+    for node in model.graph.node:
+        op = op_name(node.domain, node.op_type, "")
+        for schema in history(node.domain, node.op_type) if node.domain in ("", "ai.onnx") else ():
+            version = max(schema.since_version, _OLDEST_OPSET)
+            if opset is not None and version not in seen and version <= newest:
+                seen.add(version)
+                yield version, Form(op, schema.since_version, "", ""), _at_opset(version)
+
+
+def _at_opset(version: int) -> Change:
+    def apply(model: onnx.ModelProto) -> None:
+        for entry in model.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = version
+                least = onnx.helper.find_min_ir_version_for([entry], ignore_unknown=True)
+                model.ir_version = max(model.ir_version, least)
+
+    return apply
+
+
+# changes
+
+
+def in_turn(first: Change, second: Change) -> Change:
+    """Return both changes as one."""
+
+    def apply(model: onnx.ModelProto) -> None:
+        first(model)
+        second(model)
+
+    return apply
+
+
+def reshaping(shapes: Mapping[str, tuple[Dim, ...]]) -> Change:
+    """Return a change of operands' shapes.
+
+    A constant's numbers are repeated to fit.
+    """
+
+    def apply(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            if tensor.name in shapes:
+                array = tensors.to_numpy(tensor, None)
+                sizes = [size if isinstance(size, int) else 3 for size in shapes[tensor.name]]
+                tensor.CopyFrom(tensors.from_numpy(np.resize(array, sizes), tensor.name))
+        for value in model.graph.input:
+            if value.name in shapes:
+                dtype = DataType(value.type.tensor_type.elem_type)
+                value.type.CopyFrom(encode_type(TensorType(dtype, shapes[value.name])))
+
+    return apply
