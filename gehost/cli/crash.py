@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-import click
+from gehost.cli.output import print_notes
 
 _ALWAYS = frozenset(("verify", "bisect", "tune", "check-pass"))
 _SIZE = 4096
@@ -51,7 +51,7 @@ def _report(cause: signal.Signals, activity: str) -> int:
     """Print one line on a process that ended by a signal; return the exit code."""
     role, _, model = activity.partition(" ")
     if cause == signal.SIGTERM:
-        click.echo("gehost: terminated", err=True)
+        print_notes(["terminated"])
         return 143
     during = f" while it ran {model}" if model else ""
     if cause == signal.SIGKILL:
@@ -62,7 +62,7 @@ def _report(cause: signal.Signals, activity: str) -> int:
     else:
         line = f"ONNX Runtime ended the process ({cause.name}){during}"
         code = 6 if role == "result" else 3
-    click.echo(f"gehost: {line}", err=True)
+    print_notes([line])
     return code
 
 

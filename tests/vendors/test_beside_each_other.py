@@ -30,4 +30,5 @@ def test_as_many_layers_are_fused_with_more_vendors(name: str) -> None:
     alone, together = operators(path, ALONE), operators(path, ALL)
     assert {one: together[one] for one in FUSED} == {one: alone[one] for one in FUSED}
     assert together["Attention"] == 2
-    assert together["fused_gemm_epilogue"]  # the layers that are left
+    left = ("Gelu", "BiasGelu", "fused_gemm_epilogue")  # what the other layers become
+    assert any(together[one] for one in left)

@@ -161,11 +161,11 @@ class OrtCausalAttentionPass(FusionBasePass):
         """Yield models with a mask of comparisons and a bias, and with Trilu and repeated heads."""
         positions = "size = Shape <start = 1, end = 2> (q) n = Squeeze (size) "
         yield instance(
-            ", ".join(f"float[B, S, 16] {name}" for name in "qkv"),
+            ", ".join(f"float[2, 3, 16] {name}" for name in "qkv"),
             f"""{positions} columns = Range (first, n, step) rows = Unsqueeze (columns, axis)
             le = LessOrEqual (columns, rows) m = Where (le, zero, low) mask = Unsqueeze (m, front)
             {CALL} (q, k, v, bias, , mask)""",
-            result="float[B, S, 16] y",
+            result="float[2, 3, 16] y",
             constants=f"""{CONSTANTS}, int64 first = {{0}}, int64 step = {{1}},
             int64[1] axis = {{1}}, int64[2] front = {{0, 1}}""",
             bias=(48,),
@@ -176,11 +176,11 @@ class OrtCausalAttentionPass(FusionBasePass):
             for name in "kv"
         )
         yield instance(
-            "float[B, S, 16] q, float[B, 1, S, 8] k, float[B, 1, S, 8] v",
+            "float[2, 3, 16] q, float[2, 1, 3, 8] k, float[2, 1, 3, 8] v",
             f"""{positions} square = Concat <axis = 0> (front, size, size)
             lows = Expand (low, square) mask = Trilu <upper = 1> (lows, step)
             {repeated} {CALL} (q, kr, vr, , , mask)""",
-            result="float[B, S, 16] y",
+            result="float[2, 3, 16] y",
             constants=f"""{CONSTANTS}, int64 step = {{1}}, int64[2] front = {{1, 1}},
             int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}},
             int64[4] spread = {{0, 2, -1, 8}}""",
