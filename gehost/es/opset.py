@@ -11,6 +11,7 @@ import onnx
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
+from gehost.ir.effective import BEFORE, may_be_left_out
 from gehost.ir.graph import op_name, split_op
 from gehost.ir.types import DataType
 from gehost.ops import OpRegistry
@@ -144,12 +145,17 @@ def arguments_at(
         params[name] = producer.array.tolist()
     for name, given in list(params.items()):
         if name not in signature.parameters and signature.attribute_of(name) is None:
-            if given is not None and not same_parameter(
-                given, schemas.newest_default(domain, op_type, name)
+            if given is not None and not (
+                same_parameter(given, as_lacking(op, name)) or may_be_left_out(op, name, given)
             ):
                 raise NotApplicable(f"{op} of opset {version} has no parameter {name}")
             del params[name]
     return operands, params
+
+
+def as_lacking(op: str, name: str) -> Any:
+    """Return a parameter's value that does what opsets do that lack the parameter."""
+    return BEFORE.get((op, name), schemas.newest_default(*split_op(op), name))
 
 
 _INT, _INTS = onnx.AttributeProto.INT, onnx.AttributeProto.INTS

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from gehost.ir.attributes import attribute_value
+from gehost.ir.effective import IN_PROSE
 from gehost.ir.schemas import first_version, history, operator_names, schema_at
 from gehost.ir.types import DataType
 
@@ -211,8 +212,11 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
 def newest_default(domain: str, op_type: str, name: str) -> Any:
     """Return a parameter's default, or None.
 
-    It is that of the newest version that has the parameter as an attribute.
+    It is what the newest version says of the input, or else that of the newest version that has
+    the parameter as an attribute.
     """
+    if domain == "" and (op_type, name) in IN_PROSE:
+        return IN_PROSE[op_type, name]
     old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
     for schema in reversed(history(domain, op_type)):
         for spelling in (name, old):

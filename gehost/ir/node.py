@@ -18,6 +18,7 @@ import onnx
 from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
+from gehost.ir.effective import effective
 from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.node_table import NodeTable
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
@@ -351,6 +352,15 @@ class Node(GNodeAccessors):
             entries = self.proto.attribute[:] if self._encoded != () else []
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Return what counts for an attribute: its value, or the specification's default.
+
+        Of ``Conv``, say, ``strides`` are ones where the node leaves them out, if the rank is known;
+        a text has the newest opset's spelling. ``default`` if nothing says what counts.
+        """
+        value = effective(self, name)
+        return default if value is None else value
 
     @property
     def encoded_attrs(self) -> tuple[bytes, ...]:

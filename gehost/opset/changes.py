@@ -151,6 +151,11 @@ def _gru_3(op: Operation) -> None:
         op.put(direction="forward")
 
 
+def _mean_variance_normalization_13(op: Operation) -> None:
+    """ONNX's inference refuses its body where the default is left out."""
+    op.put(axes=op.attribute("axes", [0, 2, 3]))
+
+
 def _pad_2(op: Operation) -> None:
     op.put(pads=op.take("paddings"))
 
@@ -333,6 +338,7 @@ CHANGES: Final[Mapping[tuple[str, int], Change]] = MappingProxyType(
         ("Gemm", 7): _drops("broadcast"),
         ("GridSample", 20): _grid_sample_20,
         ("GroupNormalization", 21): _group_normalization_21,
+        ("MeanVarianceNormalization", 13): _mean_variance_normalization_13,
         ("PRelu", 7): _prelu_7,
         ("Pad", 2): _pad_2,
         ("Pad", 11): _pad_11,

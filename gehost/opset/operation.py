@@ -16,6 +16,7 @@ from gehost.ir.types import DataType, TensorType
 
 CAST_LIKE_SINCE: Final = 15
 """The opset from which a number can take the element type of a tensor whose own is unknown."""
+_ANY_CONSTANT_SINCE: Final = 9
 _AXES_AS_INPUT_SINCE: Final = 13
 _START_OF_SHAPE_SINCE: Final = 15
 
@@ -133,7 +134,16 @@ class Operation:
         return output
 
     def constant(self, array: np.ndarray[Any, Any], role: str) -> str:
-        """Return the name of a new constant."""
+        """Return the name of a new constant.
+
+        Raises:
+            ModelError: it is no float, and the opset has constants of floats alone.
+        """
+        if self.target < _ANY_CONSTANT_SINCE and array.dtype.kind != "f":
+            raise self.refuse(
+                f"it needs a constant of {array.dtype}, which an opset below "
+                f"{_ANY_CONSTANT_SINCE} lacks"
+            )
         return self.add("Constant", [], role, value=tensors.from_numpy(array, ""))
 
     def integers(self, values: Sequence[int], role: str) -> str:

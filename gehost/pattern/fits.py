@@ -11,6 +11,7 @@ from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
+from gehost.ir.effective import BEFORE, default_of, newest_spelling
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.source import (
@@ -25,7 +26,11 @@ from gehost.pattern.source import (
 
 ABSENT: Final = object()
 UNREADABLE: Final = object()
+RANK_OF: Final = "\0rank of "
+"""Before a variable's name: the rank to which its axes refer, beside its value."""
+_AXES = ("axis", "axes")
 _MUST_BE_ABSENT, _BIND, _PREDICATE = Kind.ABSENT, Kind.BIND, Kind.PREDICATE
+_AS_ABSENT = Kind.AS_ABSENT
 """Local names, as the lookup of an enum member costs as much as a call, and constraints are checked
 at each node.
 """
@@ -34,6 +39,7 @@ at each node.
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     """Return a parameter's value, an attribute or constant input at this opset.
 
+    A text has the newest opset's spelling.
     It is ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not
     constant.
     """
@@ -44,7 +50,18 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
             return ABSENT
         array = value.array
         return UNREADABLE if array is None else array.tolist()
-    return node.attrs.get(attribute or name, ABSENT)
+    value = node.attrs.get(attribute or name, ABSENT)
+    return newest_spelling(node.op, name, value) if type(value) is str else value
+
+
+def _where_absent(node: Node, name: str, signature: Signature | None) -> Any:
+    """Return what counts where a node lacks a parameter; None if nothing says so."""
+    attribute = None if signature is None else signature.attribute_of(name)
+    if signature is None or attribute is None:
+        before = BEFORE.get((node.op, name))
+        return schemas.newest_default(node.domain, node.op_type, name) if before is None else before
+    value = signature.attributes[attribute]
+    return default_of(node, attribute) if value is None else newest_spelling(node.op, name, value)
 
 
 def parameter_holds(
@@ -61,19 +78,20 @@ def parameter_holds(
     kind = constraint.kind
     if kind is _MUST_BE_ABSENT:
         return value is ABSENT
+    if kind is _AS_ABSENT:
+        return value is ABSENT or (
+            (default := _where_absent(node, constraint.name, signature)) is not None
+            and same_parameter(value, default)
+        )
     if value is ABSENT:
-        attribute = None if signature is None else signature.attribute_of(constraint.name)
-        if signature is None or attribute is None:
-            value = schemas.newest_default(node.domain, node.op_type, constraint.name)
-        else:
-            value = signature.attributes[attribute]
+        value = _where_absent(node, constraint.name, signature)
     if constraint.name == "axis" and signature is not None and signature.flattens:
         # only on the last axis is flattening the same as working on one axis
         first = node.input(0)
         if first is None or not first.rank or value not in (-1, first.rank - 1):
             return False
     if kind is _BIND:
-        return same_parameter(value, bound.setdefault(constraint.wanted, value))
+        return _is_bound(constraint, value, node, bound)
     if value is None:
         return False
     if kind is _PREDICATE:
@@ -89,7 +107,27 @@ def parameter_holds(
     wanted = constraint.wanted
     if same_parameter(value, wanted):
         return True
-    return constraint.name in ("axis", "axes") and _same_axes(value, wanted, node)
+    return constraint.name in _AXES and _same_axes(value, wanted, node)
+
+
+def _is_bound(constraint: Constraint, value: Any, node: Node, bound: dict[str, Any]) -> bool:
+    """Whether a variable has this value; its first use gives it one.
+
+    Axes of tensors of one rank are equal when counted from the front.
+    """
+    variable = constraint.wanted
+    if constraint.name not in _AXES:
+        return same_parameter(value, bound.setdefault(variable, value))
+    first = node.input(0)
+    rank = None if first is None else first.rank
+    if variable not in bound:
+        bound[variable], bound[RANK_OF + variable] = value, rank
+        return True
+    other = bound[variable]
+    if same_parameter(value, other):
+        return True
+    same_rank = rank is not None and rank == bound.get(RANK_OF + variable)
+    return same_rank and None not in (value, other) and _same_axes(value, other, node)
 
 
 def _same_axes(value: Any, wanted: Any, node: Node) -> bool:

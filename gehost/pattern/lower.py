@@ -11,6 +11,7 @@ from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, EsTensor
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at, wrong_kind
+from gehost.ir.effective import newest_spelling
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
@@ -144,7 +145,10 @@ class LoweredPattern:
         for name, wanted in node.params.items():  # no attribute has a function as its value
             if callable(wanted) or isinstance(wanted, Bind):
                 asked.setdefault(name, wanted)
-        constraints = [_constraint(name, wanted) for name, wanted in asked.items()]
+        op = fits[0].op
+        constraints = [
+            _constraint(name, newest_spelling(op, name, wanted)) for name, wanted in asked.items()
+        ]
         # A number given by position is matched by value, even if it is an attribute at this opset.
         constraints.extend(
             Constraint(name, Kind.EQUALS, params[name])
@@ -157,7 +161,9 @@ class LoweredPattern:
             given = {constraint.name for constraint in constraints}
             wanted_params, exact = self._all_parameters(fits)
             constraints.extend(
-                _constraint(name, wanted)
+                Constraint(name, Kind.AS_ABSENT)
+                if wanted is None and name not in params
+                else _constraint(name, newest_spelling(op, name, wanted))
                 for name, wanted in wanted_params.items()
                 if name not in given
             )
@@ -264,9 +270,14 @@ class LoweredPattern:
             signature = fit.signature
             if signature is not None:
                 new_names = {old: new for new, old in signature.old_names.items()}
-                defaults = {
-                    new_names.get(name, name): value for name, value in signature.attributes.items()
-                }
+                is_own = schemas.operator(*split_op(fit.op)) is not None
+                defaults: dict[str, Any] = {}
+                for name, value in signature.attributes.items():
+                    new = new_names.get(name, name)
+                    plain = value is None or not is_own
+                    defaults[new] = (
+                        value if plain else schemas.newest_default(*split_op(fit.op), new)
+                    )
                 for name in signature.migrating:
                     if signature.parameters[name].slot >= len(fit.operands):
                         defaults[name] = schemas.newest_default(*split_op(fit.op), name)

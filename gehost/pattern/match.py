@@ -17,6 +17,7 @@ from gehost.location import author_origin
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
+from gehost.pattern.fits import RANK_OF
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
@@ -41,7 +42,11 @@ class MatchResult:
         """Constants that the replacement has exact; see ``replaces_constant``."""
         self.folded_weights: list[Value] = []
         """Tensors of which the replacement has folded weights; see ``folds_weight``."""
-        self.attributes = binding.attributes
+        self.attributes: dict[str, Any] = {
+            name: value
+            for name, value in binding.attributes.items()
+            if not name.startswith(RANK_OF)
+        }
         """Values of the pattern's attribute variables."""
 
     def __repr__(self) -> str:

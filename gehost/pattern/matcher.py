@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from gehost.ir.effective import OF_SHAPES
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.native import mypyc_attr
 from gehost.pattern.fits import (
@@ -460,7 +461,8 @@ class _Op:
         self._of_attributes = [
             constraint
             for constraint in op.constraints
-            if constraint.kind in (Kind.EQUALS, Kind.ABSENT)
+            if constraint.kind in (Kind.EQUALS, Kind.ABSENT, Kind.AS_ABSENT)
+            and constraint.name not in OF_SHAPES
             and all(
                 signature is not None and signature.attribute_of(constraint.name) is not None
                 for signature in op.ops.values()

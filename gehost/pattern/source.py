@@ -25,12 +25,14 @@ class Kind(Enum):
     EQUALS = "equals"
     PREDICATE = "predicate"
     BIND = "bind"
+    AS_ABSENT = "as if absent"
     ABSENT = "absent"
 
 
 class Constraint(Struct, frozen=True):
     """One condition on an attribute, or a constant input at this opset.
 
+    AS_ABSENT holds for an absent attribute, and for what the specification says of one.
     ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal
     at every use).
     """

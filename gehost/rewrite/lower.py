@@ -18,6 +18,7 @@ from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
 from gehost.infer.local import array_type
+from gehost.ir.effective import BEFORE, has_value, newest_spelling, spelling_at
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
@@ -163,8 +164,13 @@ class _Lowering:
         for name, given in self._settled(params, len(operands)).items():
             attribute = signature.attribute_of(name)
             if attribute is not None:
+                if not has_value(self._op, name, given, self._version or 0):
+                    raise NotApplicable(
+                        f"{self._op} of opset {self._version} has no {name} {given!r}"
+                    )
+                spelled = spelling_at(self._op, name, given, self._version or 0)
                 attributes[attribute] = _as_attribute(
-                    given, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}"
+                    spelled, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}"
                 )
                 continue
             parameter = signature.parameters[name]
@@ -189,6 +195,12 @@ class _Lowering:
             and operands < 2
         ):
             params["num_outputs"] = self._node.count
+        for (op, name), before in BEFORE.items():
+            lacking = op == self._op and signature.attribute_of(name) is None
+            if lacking and given.get(name, self._node.params.get(name)) is None:
+                raise NotApplicable(
+                    f"{op} of opset {self._version} has no {name}, and does what {before!r} means"
+                )
         if signature.flattens:
             rank = self._rank()
             if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
@@ -197,6 +209,7 @@ class _Lowering:
                     "known rank is supported"
                 )
             params["axis"] = rank - 1
+        self._write_other_defaults(params)
         if (
             split_op(self._op)[0] == ""
             and self._version is not None
@@ -208,6 +221,17 @@ class _Lowering:
                 ):
                     params[name] = self._positive(params[name])
         return params
+
+    def _write_other_defaults(self, params: dict[str, Any]) -> None:
+        """Write what an author leaves out, where this opset has another default for it."""
+        new_names = {old: new for new, old in self._signature.old_names.items()}
+        for attribute, default in self._signature.attributes.items():
+            name = new_names.get(attribute, attribute)
+            newest = schemas.newest_default(*split_op(self._op), name)
+            if name in params or default is None or newest is None:
+                continue
+            if not same_parameter(newest_spelling(self._op, name, default), newest):
+                params[name] = newest
 
     def _positive(self, axes: Any) -> Any:
         listed = np.atleast_1d(axes)

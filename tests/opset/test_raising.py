@@ -193,6 +193,7 @@ def test_the_same_opset_changes_nothing():
          13, ModelError, 'node "y" (Dropout) to opset 13: something reads its mask, which is another one at newer opsets'),
         ('"": 8]> g (float[2, 3] i, float[2, 5, 3] x) => (float[2, 3] f, float[2, 5, 3] y) { f, y = Scan<num_scan_inputs = 1, body = b (float[3] p, float[3] q) '
          '=> (float[3] r, float[3] s) { r = Add(p, q) s = Identity(r) }>(, i, x) }', 13, ModelError, 'node "f" (Scan) to opset 13: it has a batch dimension'),
+        ('"": 4]> g (float[2, 3] x) => (float[3, 2] y) { y = Reshape<shape = [3, 2]>(x) }', 8, ModelError, "(Reshape) to opset 8: it needs a constant of int64"),
         ('"": 9]> g (int32[4] x) => (int32[4] y) { y = Erf(x) }', 13, ModelError, "(Erf) to opset 13: input 0 is tensor(int32), which it does not take there"),
         ('"": 10, "f": 1]> g (float[2] x) => (float[2] y) { u = f.Unknown(x) y = Clip<min = 0.0>(u) }',
          13, ModelError, '(Clip) to opset 13: the element type of "u" is not known (from opset 15 on it can be converted)'),

@@ -42,7 +42,8 @@ def source(find):
 def asked(pattern: SourcePattern) -> dict[str, object]:
     """What the first operator's constraints ask, by parameter; ``absent`` where it must be absent."""
     return {
-        c.name: "absent" if c.kind is Kind.ABSENT else c.wanted for c in pattern.ops[0].constraints
+        c.name: "absent" if c.kind in (Kind.ABSENT, Kind.AS_ABSENT) else c.wanted
+        for c in pattern.ops[0].constraints
     }
 
 

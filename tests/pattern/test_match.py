@@ -233,3 +233,145 @@ def test_a_variable_holds_the_default_of_an_absent_attribute(find):
         lambda x: es.constrain(es.Softmax(x), axis=es.Bind("a")),
     )
     assert match.attributes == {"a": -1}
+
+
+# -- what attributes mean that are absent, or spelled otherwise ------------------------------------------------------
+
+IMAGES = "(float[1, 2, 8, 8] x, float[2, 2, 3, 3] w, float[2, 1, 3, 3] d) => (float[A, B, C, D] y)"
+
+
+@pytest.mark.parametrize("wanted", [[1, 1], (1, 1), lambda strides: list(strides) == [1, 1]])
+@pytest.mark.parametrize(
+    ("node", "matches"),
+    [("y = Conv(x, w)", 1), ("y = Conv<strides = [1, 1]>(x, w)", 1), ("y = Conv<strides = [1, 2]>(x, w)", 0)],
+)  # fmt: skip
+def test_strides_left_out_are_ones(find, node, matches, wanted):
+    found = find.matches(
+        f"g {IMAGES} {{ {node} }}", lambda x, w: es.constrain(es.Conv(x, w), strides=wanted), 2
+    )
+    assert len(found) == matches
+
+
+@pytest.mark.parametrize(
+    ("wanted", "matches"),
+    [
+        ({"pads": [0, 0, 0, 0]}, 1), ({"pads": [1, 1, 1, 1]}, 0), ({"dilations": [1, 1]}, 1), ({"group": 1}, 1), ({"group": 2}, 0),
+        ({"kernel_shape": [3, 3]}, 1), ({"auto_pad": "NOTSET"}, 1), ({"pads": lambda pads: not any(pads)}, 1), ({"dilations": [1]}, 0),
+        ({"strides": None}, 1),
+    ],
+)  # fmt: skip
+def test_a_convolution_without_attributes_has_their_defaults(find, wanted, matches):
+    found = find.matches(
+        f"g {IMAGES} {{ y = Conv(x, w) }}",
+        lambda x, w: es.constrain(es.Conv(x, w), **wanted),
+        2,
+    )
+    assert len(found) == matches
+
+
+def test_defaults_of_convolutions_in_one_graph_differ_by_their_weights(find):
+    """What counts depends on the weights, while results for equal attributes are cached."""
+    text = """g (float[N] a, float[1, 2, 8, 8] x, float[2, 2, 3, 3] w, float[2, 2, 1, 1] v) => (float[A, B, C, D] y)
+        { t = Conv(x, w) u = Conv(x, v) s = Conv(x, w) m = Add(t, u) y = Add(m, s) }"""
+    found = find.matches(text, lambda x, w: es.constrain(es.Conv(x, w), kernel_shape=[3, 3]), 2)
+    assert [match.outputs[0].name for match in found] == ["t", "s"]
+
+
+@pytest.mark.parametrize("node", ["y = Conv(x, w)", "y = Conv<strides = [1, 1], dilations = [1, 1], group = 1, kernel_shape = [3, 3], pads = [0, 0, 0, 0]>(x, w)"])  # fmt: skip
+def test_strict_attributes_accept_written_defaults(find, node):
+    text = f"g {IMAGES} {{ {node} }}"
+    assert len(find.matches(text, es.Conv, 2, ir_attr_match=True)) == 1
+    other = text.replace("strides = [1, 1]", "strides = [1, 2]")
+    assert len(find.matches(other, es.Conv, 2, ir_attr_match=True)) == (other == text)
+
+
+def test_a_reversing_transpose_needs_no_perm(find):
+    text = "g (float[2, 3] x) => (float[3, 2] y) { y = Transpose(x) }"
+    for wanted, matches in (([1, 0], 1), ([0, 1], 0)):
+        assert (
+            len(find.matches(text, lambda x, p=wanted: es.constrain(es.Transpose(x), perm=p)))
+            == matches
+        )
+
+
+@pytest.mark.parametrize("opset", [16, 20])
+@pytest.mark.parametrize("wanted", ["linear", "bilinear", lambda mode: mode == "linear"])
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_value_has_its_newest_spelling(find, opset, wanted, stated):
+    mode = f'<mode = "{"bilinear" if opset < 20 else "linear"}">' if stated else ""
+    text = f"g (float[1, 2, 8, 8] x, float[1, 3, 3, 2] w) => (float[A, B, C, D] y) {{ y = GridSample{mode}(x, w) }}"
+    make = lambda x, w: es.constrain(es.GridSample(x, w), mode=wanted)  # noqa: E731
+    assert len(find.matches(text, make, 2, opset=opset)) == 1
+    other = (
+        text.replace("GridSample<", "GridSample <").replace(mode, '<mode = "nearest">')
+        if stated
+        else text.replace("GridSample(", 'GridSample<mode = "nearest">(')
+    )
+    assert len(find.matches(other, make, 2, opset=opset)) == 0
+
+
+@pytest.mark.parametrize(("opset", "matches"), [(10, 0), (16, 1)])
+def test_an_operator_before_it_had_an_attribute(find, opset, matches):
+    text = "g (float[1, 2, 8, 8] x, float[1, 4] w, int64[1] d) => (float[A, B, C, D] y) { y = RoiAlign(x, w, d) }"
+    mode = "coordinate_transformation_mode"
+    half = lambda x, w, d: es.constrain(es.RoiAlign(x, w, d), **{mode: lambda v: v == "half_pixel"})  # noqa: E731
+    plain = lambda x, w, d: es.constrain(es.RoiAlign(x, w, d), **{mode: es.Bind("m")})  # noqa: E731
+    if opset >= 16:
+        assert len(find.matches(text, half, 3, opset=opset)) == matches
+        assert find.matches(text, plain, 3, opset=opset)[0].attributes == {"m": "half_pixel"}
+
+
+AXES = "g ({shape} x) => ({shape} y) <{shape} t> {{ t = LogSoftmax<axis = {first}>(x) y = Softmax<axis = {second}>(t) }}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "second", "matches"),
+    [
+        ("float[N, 4]", 1, -1, 1), ("float[N, 4]", -1, 1, 1), ("float[N, 4]", -2, 0, 1), ("float[N, 4]", 0, -1, 0), ("float[N, 4]", -1, -1, 1),
+        ("float[N, 4, 2]", 1, -1, 0), ("float[N, 4, 2]", 1, -2, 1), ("float", -1, -1, 1), ("float", 1, -1, 0),
+    ],
+)  # fmt: skip
+def test_a_variable_is_one_axis_counted_from_either_end(find, shape, first, second, matches):
+    text = AXES.format(shape=shape, first=first, second=second)
+    if shape == "float":  # of unknown rank
+        text = (
+            text.replace(" <float t>", "")
+            .replace("{ t", "{ z = ge.F(x) t")
+            .replace("(x) y", "(z) y")
+        )
+
+    def make(x):
+        inner = es.constrain(es.LogSoftmax(x), axis=es.Bind("a"))
+        return es.constrain(es.Softmax(inner), axis=es.Bind("a"))
+
+    found = find.matches(text, make)
+    assert [match.attributes["a"] in (first, second) for match in found] == [True] * matches
+
+
+def test_axes_of_tensors_of_other_ranks_are_equal_as_written_alone(find):
+    text = "g (float[2, 3, 4] x) => (float[A, B] y) {{ t = LogSoftmax<axis = {first}>(x) s = ReduceSum<keepdims = 0>(t, a) y = Softmax<axis = {second}>(s) }}".replace(
+        "=> (float[A, B] y)",
+        "=> (float[A, B] y) <int64[1] a = {{1}}, float[2, 3, 4] t, float[2, 4] s>",
+    )
+
+    def make(x, a):
+        inner = es.constrain(es.LogSoftmax(x), axis=es.Bind("a"))
+        return es.constrain(es.Softmax(es.ReduceSum(inner, a, keepdims=0)), axis=es.Bind("a"))
+
+    for first, second, matches in ((-1, -1, 1), (1, -1, 0), (-1, 1, 0), (2, -1, 0), (1, 1, 1)):
+        assert len(find.matches(text.format(first=first, second=second), make, 2)) == matches, (
+            first,
+            second,
+        )
+
+
+def test_a_variable_of_axes_is_one_set(find):
+    text = """g (float[2, 3, 4] x) => (float[A, B, C] y) <int64[2] a = {{0, 2}}, int64[2] b = {b}, float[1, 3, 1] t>
+        {{ t = ReduceMax<keepdims = 1>(x, a) y = ReduceMin<keepdims = 1>(t, b) }}"""
+
+    def make(x):
+        inner = es.constrain(es.ReduceMax(x), axes=es.Bind("a"))
+        return es.constrain(es.ReduceMin(inner), axes=es.Bind("a"))
+
+    for other, matches in (("{-1, 0}", 1), ("{0, 2}", 1), ("{0, 1}", 0)):
+        assert len(find.matches(text.format(b=other), make, opset=18)) == matches

@@ -12,10 +12,13 @@ import pytest
 
 from gehost import es
 from gehost.errors import PatternError
+from gehost.es import schemas
 from gehost.es.graph import EsConst, EsGraphBuilder, EsTensor
 from gehost.infer.local import array_type
 from gehost.ir.attributes import encode_attribute
+from gehost.ir.effective import newest_spelling
 from gehost.ir.model import Model
+from gehost.ir.schemas import history
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpDef, OpRegistry
 from gehost.pattern.match import PatternMatcher
@@ -407,3 +410,94 @@ def test_empty_lists_are_of_the_kind_that_the_operator_has():
     )
     lowered = lower(lambda x: es.ReduceMean(x, axes=[]), 17, array_type(X))
     assert encode_attribute("axes", lowered.attributes["axes"]).type == onnx.AttributeProto.INTS
+
+
+# defaults and values that opsets have in common, or not
+
+
+def signatures():
+    """Every operator at every opset from 7 on with another form."""
+    for op in sorted(schemas.operator_names()):
+        for opset in sorted({max(7, each.since_version) for each in history("", op)}):
+            known = schemas.signature("", op, opset)
+            if known is not None:
+                yield op, opset, known
+
+
+def test_defaults_that_differ_from_the_newest_are_these_alone():
+    """What the lowering writes or refuses: another default, or a new attribute that changed the operator."""
+    differ = {
+        (op, opset, name)
+        for op, opset, known in signatures()
+        for name, default in known.attributes.items()
+        if default is not None
+        and name not in known.old_names.values()
+        and newest_spelling(op, name, default) != schemas.newest_default("", op, name)
+    }
+    softmax = {
+        (op, opset, "axis") for op in ("Softmax", "LogSoftmax", "Hardmax") for opset in (7, 11)
+    }
+    assert differ == {*softmax, ("DFT", 17, "axis")}
+
+
+@pytest.mark.parametrize("opset", [17, 18, 19, 20])
+def test_dft_is_along_the_axis_of_the_newest_default(opset):
+    x = np.random.default_rng(0).normal(size=(2, 3, 8, 2)).astype(np.float32)
+    got = ort.InferenceSession(
+        assemble(es.DFT, opset, x).SerializeToString(), providers=["CPUExecutionProvider"]
+    ).run(None, {"x": x})[0]
+    expected = np.fft.fft(x[..., 0] + 1j * x[..., 1], axis=2)
+    np.testing.assert_allclose(got, np.stack([expected.real, expected.imag], -1), 1e-4, 1e-4)
+    pattern = EsGraphBuilder("p")
+    found = PatternMatcher(
+        Pattern(pattern.BuildAndReset([es.constrain(es.DFT(pattern.CreateInput(0)), axis=-2)])),
+        Model(assemble(es.DFT, opset, x)),
+    )
+    assert len(list(found)) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "opset", "attributes"),
+    [
+        (lambda x: es.GridSample(x, x, mode="linear"), 16, {"mode": "bilinear"}),
+        (lambda x: es.GridSample(x, x, mode="cubic"), 19, {"mode": "bicubic"}),
+        (lambda x: es.GridSample(x, x, mode="bilinear"), 20, {"mode": "linear"}),
+        (lambda x: es.GridSample(x, x, mode="nearest"), 16, {"mode": "nearest"}),
+        (lambda x: es.Pad(x, [0] * 6, mode="wrap"), 19, {"mode": "wrap"}),
+        (lambda x: es.ScatterND(x, x, x, reduction="max"), 18, {"reduction": "max"}),
+        (lambda x: es.ScatterND(x, x, x, reduction="none"), 13, {}),
+        (lambda x: es.RoiAlign(x, x, x, coordinate_transformation_mode="output_half_pixel"), 10, {}),
+        (lambda x: es.AveragePool(x, kernel_shape=[2], dilations=[1]), 11, {"kernel_shape": [2]}),
+    ],
+)  # fmt: skip
+def test_values_have_the_spelling_of_the_opset(make, opset, attributes):
+    assert lower(make, opset, array_type(X)).attributes == attributes
+
+
+@pytest.mark.parametrize(
+    ("make", "opset", "reason"),
+    [
+        (lambda x: es.Pad(x, [0] * 6, mode="wrap"), 18, "Pad of opset 18 has no mode 'wrap'"),
+        (lambda x: es.Resize(x, None, x, coordinate_transformation_mode="half_pixel_symmetric"), 18,
+         "Resize of opset 18 has no coordinate_transformation_mode 'half_pixel_symmetric'"),
+        (lambda x: es.Resize(x, None, x, coordinate_transformation_mode="tf_half_pixel_for_nn"), 13,
+         "Resize of opset 13 has no coordinate_transformation_mode 'tf_half_pixel_for_nn'"),
+        (lambda x: es.Resize(x, None, x, mode="cubic"), 10, "Resize of opset 10 has no input 2"),
+        (lambda x: es.Resize(x, None, x), 10, "Resize of opset 10 has no input 2"),
+        (lambda x: es.ScatterElements(x, x, x, reduction="min"), 17, "ScatterElements of opset 17 has no reduction 'min'"),
+        (lambda x: es.ScatterND(x, x, x, reduction="max"), 16, "ScatterND of opset 16 has no reduction 'max'"),
+        (lambda x: es.ScatterND(x, x, x, reduction="add"), 15, "ScatterND of opset 15 has no parameter reduction"),
+        (lambda x: es.RoiAlign(x, x, x), 15, "RoiAlign of opset 15 has no coordinate_transformation_mode, and does what 'output_half_pixel' means"),
+        (lambda x: es.RoiAlign(x, x, x, coordinate_transformation_mode="half_pixel"), 10, "RoiAlign of opset 10 has no parameter coordinate_transformation_mode"),
+        (lambda x: es.AveragePool(x, kernel_shape=[2], dilations=[2]), 11, "AveragePool of opset 11 has no parameter dilations"),
+        (lambda x: es.GroupNormalization(x, x, x, num_groups=1), 18, "opset 18 has no GroupNormalization"),
+        (lambda x: es.Cast(x, to=1, round_mode="down"), 23, "Cast of opset 23 has no parameter round_mode"),
+        (lambda x: es.SpaceToDepth(x, blocksize=2, mode="CRD"), 27, "SpaceToDepth of opset 27 has no parameter mode"),
+    ],
+)  # fmt: skip
+def test_values_that_the_opset_lacks_are_refused(make, opset, reason):
+    if opset == 27 and "mode" not in schemas.operator("", "SpaceToDepth").attributes:
+        pytest.skip("this onnx has no SpaceToDepth of opset 28")
+    with pytest.raises(Refused, match="not applicable: ") as raised:
+        lower(make, opset, array_type(X))
+    assert str(raised.value) == f"not applicable: {reason}"

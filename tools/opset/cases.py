@@ -176,6 +176,7 @@ CHANGED = [
     Case("y = QuantizeLinear(x, s, z)", "T[2, 5] x, float s", "uint8[2, 5] y", 10, 99, ("float", "int32"), "<uint8 z = {3}>"),
     Case("y = DequantizeLinear(q, s)", "T[2, 5] q, float s", "float[2, 5] y", 10, 99, ("uint8", "int8", "int32")),
     Case("y = Attention(q, k, v)", "T[1, 2, 3, 4] q, T[1, 2, 5, 4] k, T[1, 2, 5, 4] v", "T[1, 2, 3, 4] y", 23, 99),
+    Case("y = MeanVarianceNormalization(x)", "T[2, 3, 4, 4] x", "T[2, 3, 4, 4] y", 9, 12, ("float",)),
     Case("y = Erf(x)", "T[2, 5] x", "T[2, 5] y", 9, 99, ("float", "int32")),
     Case("y = Max(x, z)", "T[2, 5] x, T[2, 5] z", "T[2, 5] y", 1, 99, NUMBERS),
     Case("y = Tile(x, t)", "T[2, 3] x", "T[2, 6] y", 6, 99, NUMBERS, "<int64[2] t = {1, 2}>"),

@@ -119,7 +119,7 @@ class Parameters:
         if constraint.kind is Kind.EQUALS:
             if constraint.wanted is not None:
                 params[name] = constraint.wanted
-        elif constraint.kind is Kind.ABSENT:
+        elif constraint.kind in (Kind.ABSENT, Kind.AS_ABSENT):
             params.pop(name, None)
         elif constraint.kind is Kind.BIND and constraint.wanted in self.bound:
             params[name] = self.bound[constraint.wanted]

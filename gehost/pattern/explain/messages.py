@@ -117,6 +117,7 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
             )
             wanted = {
                 Kind.ABSENT: "nothing",
+                Kind.AS_ABSENT: "its default",
                 Kind.BIND: "a known value" if before is None else _shown(before),
                 Kind.PREDICATE: "a value that its condition accepts",
             }.get(constraint.kind, _shown(before))

@@ -20,6 +20,12 @@ def test_fires_for_each_head_size(ascend, scale, opset):
     assert ascend.outputs(model, feeds)[0].tobytes() == ascend.outputs(result, feeds)[0].tobytes()
 
 
+def test_a_perm_left_out_reverses_the_axes(ascend):
+    ascend.assert_rewrites(
+        ascend.model(site(perm=""), scale=np.float32(0.125)), NAME, 1, {"ge::GEMM": 1}
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float16", "double"])
 def test_other_dtypes(ascend, dtype):
     scale = np.array(0.125, {"float16": np.float16, "double": np.float64}[dtype])
@@ -39,10 +45,9 @@ def test_operands_in_other_order_and_symbols(ascend):
         (site(), np.float32(0.1)),
         (site(), np.nextafter(np.float32(0.125), np.float32(1))),
         (site(), np.array([0.125], np.float32)),
-        (site(perm=""), np.float32(0.125)),
         (site(perm="<perm = [0, 1]>", k="3,4"), np.float32(0.125)),
     ],
-    ids=["other value", "last bit", "rank 1", "no perm", "other perm"],
+    ids=["other value", "last bit", "rank 1", "other perm"],
 )
 def test_other_constants_and_attributes_do_not_match(ascend, text, scale):
     ascend.assert_refuses(ascend.model(text, scale=scale), NAME)

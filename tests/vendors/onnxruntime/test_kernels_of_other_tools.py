@@ -13,7 +13,7 @@ import pytest
 from gehost import Host, HostOptions
 from gehost.verify import Runner, compare_outputs
 
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 HEAD = '<ir_version: 9, opset_import: ["" : {opset}, "com.microsoft" : 1]>'
 PROJECTIONS = "q = MatMul (x, wq) k = MatMul (x, wk) v = MatMul (x, wv)"
@@ -136,7 +136,7 @@ def test_a_bias_of_a_narrower_tensor_is_no_bias_of_a_projection(host: Host, narr
 
 
 def test_a_call_with_fewer_outputs_than_its_function_is_raised(tmp_path: Path) -> None:
-    """ONNX's inference does not take it, before and after."""
+    """onnx's inference does not take it."""
     function = (
         """<domain: "acme", opset_import: ["" : 17]> F (x) => (y, z) { y = Relu (x) z = Neg (x) }"""
     )
@@ -144,11 +144,10 @@ def test_a_call_with_fewer_outputs_than_its_function_is_raised(tmp_path: Path) -
     given = onnx.parser.parse_model(f"{main} {{ y = acme.F (x) }} {function}")
     onnx.save(given, tmp_path / "m.onnx")
     Host(HostOptions(vendors=[], opset=23)).compile(tmp_path / "m.onnx", tmp_path / "o.onnx")
-    raised = onnx.load(tmp_path / "o.onnx")
-    assert {entry.version for entry in raised.functions[0].opset_import} == {23}
-    x = np.array([-1, 2], np.float32)
-    session = onnxruntime.InferenceSession(raised.SerializeToString())
-    assert np.array_equal(session.run(None, {"x": x})[0], [0, 2])
+    compiled = onnx.load(tmp_path / "o.onnx")
+    versions = [each.opset_import[0].version for each in (compiled, *compiled.functions)]
+    assert versions == [23, 23]
+    onnx.checker.check_model(compiled)
 
 
 def test_a_long_mask_is_followed_once(host: Host) -> None:

@@ -1,0 +1,223 @@
+"""What attributes mean that a node leaves out, or that an opset spells otherwise.
+
+ONNX's schemas have defaults of plain attributes alone. This table has the rest: defaults that the
+specification gives in prose, values that came, went or were renamed, and what an operator did
+before it had an attribute. Source: ONNX's operator changelog; a test compares the table with the
+values that ONNX Runtime and ``onnx.reference`` accept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from gehost.ir.attributes import attribute_value
+from gehost.ir.schemas import schema_at
+
+if TYPE_CHECKING:
+    from gehost.ir.node import Node
+
+RENAMED: Final = MappingProxyType(
+    {("GridSample", "mode"): (20, {"bilinear": "linear", "bicubic": "cubic"})}
+)
+"""Operator and attribute → the opset of the new values, and the new value of each old one."""
+
+_MODE, _REDUCTION = "coordinate_transformation_mode", {"max": (18, None), "min": (18, None)}
+LIMITED: Final[Mapping[tuple[str, str], Mapping[str, tuple[int, int | None]]]] = MappingProxyType(
+    {
+        ("Pad", "mode"): {"wrap": (19, None)},
+        ("Resize", "mode"): {"cubic": (11, None)},
+        ("Resize", _MODE): {"half_pixel_symmetric": (19, None), "tf_half_pixel_for_nn": (11, 12)},
+        ("ScatterElements", "reduction"): _REDUCTION,
+        ("ScatterND", "reduction"): _REDUCTION,
+    }
+)
+"""Values that only some opsets with the attribute have: the first and the last of them."""
+
+BEFORE: Final = MappingProxyType({("RoiAlign", _MODE): "output_half_pixel"})
+"""What an operator did before it had an attribute, where that is not the attribute's default."""
+
+IN_PROSE: Final = MappingProxyType(
+    {
+        ("DFT", "axis"): -2,
+        ("NonMaxSuppression", "iou_threshold"): 0.0,
+        ("NonMaxSuppression", "max_output_boxes_per_class"): 0,
+        ("Trilu", "k"): 0,
+    }
+)
+"""Defaults of inputs."""
+
+
+def newest_spelling(op: str, name: str, value: Any) -> Any:
+    """Return an attribute's value as the newest opset spells it."""
+    renamed = RENAMED.get((op, name))
+    return value if renamed is None or type(value) is not str else renamed[1].get(value, value)
+
+
+def spelling_at(op: str, name: str, value: Any, version: int) -> Any:
+    """Return a value as an opset spells it, given in the newest spelling or an older one."""
+    renamed = RENAMED.get((op, name))
+    if renamed is None or type(value) is not str:
+        return value
+    since, names = renamed
+    if version >= since:
+        return names.get(value, value)
+    return next((old for old, new in names.items() if new == value), value)
+
+
+def has_value(op: str, name: str, value: Any, version: int) -> bool:
+    """Whether an opset's attribute may have a value, as far as the table limits it."""
+    limits = LIMITED.get((op, name), {})
+    first, last = limits.get(value, (0, None)) if type(value) is str else (0, None)
+    return first <= version and (last is None or version <= last)
+
+
+def effective(node: Node, name: str) -> Any:
+    """Return an attribute's value, or what counts where the node leaves it out; else None.
+
+    The value has the newest spelling.
+    """
+    value = node.attrs.get(name)
+    return default_of(node, name) if value is None else newest_spelling(node.op, name, value)
+
+
+def default_of(node: Node, name: str) -> Any:
+    """Return what an absent attribute of a node means; None if nothing says so.
+
+    Lists of one entry for each spatial axis have the right length where the rank is known.
+    """
+    model = node.graph.model
+    function = model.function(node.op)
+    if function is not None:
+        entries = (each for each in function.attribute_proto if each.name == name)
+        return next((attribute_value(entry) for entry in entries), None)
+    version = model.opset(node.domain)
+    schema = None if version is None else schema_at(node.domain, node.op_type, version)
+    if schema is None:
+        return None
+    attribute = schema.attributes.get(name)
+    if attribute is None:
+        return BEFORE.get((node.op, name))
+    if attribute.default_value.type:
+        return newest_spelling(node.op, name, attribute_value(attribute.default_value))
+    rule = _RULES.get((node.op, name))
+    return None if rule is None else rule(node)
+
+
+def _rank(node: Node, slot: int) -> int | None:
+    value = node.input(slot)
+    return None if value is None else value.rank
+
+
+def _size(node: Node, slot: int, axis: int) -> int | None:
+    value = node.input(slot)
+    shape = None if value is None else value.shape
+    size = None if not shape or not -len(shape) <= axis < len(shape) else shape[axis]
+    return size if isinstance(size, int) else None
+
+
+_KERNELS: Final = MappingProxyType(
+    {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
+)
+"""The input with a convolution's weights."""
+
+
+def _spatial_axes(node: Node) -> int | None:
+    """Return the number of axes over which a window moves."""
+    if node.op == "Col2Im":
+        return _size(node, 1, 0) or _size(node, 2, 0)
+    stated = node.attrs.get("kernel_shape")
+    if stated is not None:
+        return len(stated)
+    rank = _rank(node, _KERNELS.get(node.op, 0))
+    rank = _rank(node, 0) if rank is None else rank
+    return None if rank is None else max(rank - 2, 0)
+
+
+def _ones(node: Node) -> list[int] | None:
+    count = _spatial_axes(node)
+    return None if count is None else [1] * count
+
+
+def _no_padding(node: Node) -> list[int] | None:
+    """Return zeros, unless the sizes of inputs and outputs decide."""
+    decided = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    if decided or "output_shape" in node.attrs:
+        return None
+    count = _spatial_axes(node)
+    return None if count is None else [0] * (2 * count)
+
+
+def _no_output_padding(node: Node) -> list[int] | None:
+    count = _spatial_axes(node)
+    return None if count is None else [0] * count
+
+
+def _kernel_shape(node: Node) -> list[int] | None:
+    weights = node.input(_KERNELS[node.op])
+    shape = None if weights is None else weights.shape
+    sizes = [size for size in (shape or ())[2:] if isinstance(size, int)]
+    return sizes if shape and len(sizes) == len(shape) - 2 else None
+
+
+def _reversed_axes(node: Node) -> list[int] | None:
+    rank = _rank(node, 0)
+    return None if rank is None else list(range(rank))[::-1]
+
+
+def _all_axes(node: Node) -> list[int] | None:
+    rank = _rank(node, 0)
+    return None if rank is None else list(range(rank))
+
+
+def _sliced_axes(node: Node) -> list[int]:
+    return list(range(len(node.attrs.get("starts", ()))))
+
+
+def _hidden_size(node: Node) -> int | None:
+    return _size(node, 2, -1)
+
+
+def _activations(node: Node) -> list[str]:
+    names = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+    return names[node.op] * (2 if node.attrs.get("direction") == "bidirectional" else 1)
+
+
+def _attention_scale(node: Node) -> float | None:
+    """Return 1 / √(size of a head)."""
+    size, rank = _size(node, 0, -1), _rank(node, 0)
+    heads = 1 if rank == 4 else node.attrs.get("q_num_heads")
+    return 1 / math.sqrt(size // heads) if size and heads and rank is not None else None
+
+
+def _rules() -> dict[tuple[str, str], Callable[[Node], Any]]:
+    pools = ("AveragePool", "LpPool", "MaxPool")
+    rules: dict[tuple[str, str], Callable[[Node], Any]] = {
+        ("Attention", "scale"): _attention_scale,
+        ("ConvTranspose", "output_padding"): _no_output_padding,
+        ("Resize", "axes"): _all_axes,
+        ("Slice", "axes"): _sliced_axes,
+        ("Transpose", "perm"): _reversed_axes,
+    }
+    rules |= {(op, "strides"): _ones for op in (*_KERNELS, *pools, "Col2Im", "MaxUnpool")}
+    rules |= {(op, "dilations"): _ones for op in (*_KERNELS, *pools, "Col2Im")}
+    rules |= {(op, "pads"): _no_padding for op in (*_KERNELS, *pools, "Col2Im", "MaxUnpool")}
+    rules |= {(op, "kernel_shape"): _kernel_shape for op in _KERNELS}
+    rules |= {(op, "hidden_size"): _hidden_size for op in ("GRU", "LSTM", "RNN")}
+    return rules | {(op, "activations"): _activations for op in ("GRU", "LSTM", "RNN")}
+
+
+_RULES: Final = _rules()
+
+OF_SHAPES: Final = frozenset(name for _, name in _RULES) - {"perm"}
+"""Attributes whose defaults depend on more than the rank of input 0."""
+
+
+def may_be_left_out(op: str, name: str, value: Any) -> bool:
+    """Whether an attribute's value is what an operator does that lacks the attribute."""
+    rule = _RULES.get((op, name))
+    if rule not in (_ones, _no_padding, _no_output_padding) or type(value) not in (list, tuple):
+        return False
+    return all(each == (1 if rule is _ones else 0) for each in value)
