@@ -168,6 +168,15 @@ def let_idle_threads_sleep() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 
+def leave_telemetry_off() -> None:
+    """Keep ONNX Runtime 1.29 and newer from sending telemetry, which is on by default on Linux.
+
+    To be called before onnxruntime is imported; child processes inherit it. A value set in the
+    environment wins.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
 def from_environment(
     given: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,

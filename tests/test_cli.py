@@ -573,3 +573,10 @@ class Choice(PatternFusionPass):
         r"in alternative 1 of vendors/acme/custom_fusion_passes/a\.py:\d+$", out, re.MULTILINE
     )
     assert str(Path.cwd()) not in out
+
+
+def test_help_shows_the_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(capsys, "help", "linalg")[:2] == outcome(capsys, "linalg", "--help")[:2]
+    assert outcome(capsys, "help")[:2] == outcome(capsys, "--help")[:2]
+    code, _, err = outcome(capsys, "help", "complie")
+    assert (code, "no command complie; did you mean compile?" in err) == (2, True)

@@ -20,6 +20,7 @@ BY_ANOTHER = {
         "diagnose/check_pass/constraints.py", "diagnose/check_pass/parameters.py",
     ],
     "diagnose/check_pass/test_forms.py": ["diagnose/check_pass/coverage.py"],
+    "verify/test_telemetry.py": ["verify/onnx_runtime.py"],
     "verify/test_reference.py": ["diagnose/check_pass/engines.py", "verify/reference_table.py"],
     "diagnose/check_pass/test_run.py": [
         "cli/check_pass.py", "diagnose/check_pass/mutations.py", "diagnose/check_pass/pass_file.py",

@@ -23,13 +23,13 @@ from gehost.cli.compile import compile_
 from gehost.cli.crash import run_in_child, runs_models
 from gehost.cli.explain import explain
 from gehost.cli.new import new
-from gehost.cli.output import print_line
+from gehost.cli.output import print_line, print_text
 from gehost.cli.passes import passes
 from gehost.cli.show import show
 from gehost.cli.tune import tune
 from gehost.cli.verify import verify
-from gehost.errors import GehostError, VendorError, one_line
-from gehost.options import let_idle_threads_sleep
+from gehost.errors import GehostError, UsageError, VendorError, one_line
+from gehost.options import leave_telemetry_off, let_idle_threads_sleep
 from gehost.spelling import hint
 
 __all__ = ["cli", "main", "run"]
@@ -81,7 +81,23 @@ def cli() -> None:
     """Run vendor fusion passes over ONNX models."""
 
 
-for _command in _COMMANDS:
+@click.command("help")
+@click.argument("command", nargs=-1)
+@click.pass_context
+def help_(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Show the help of a command, as ``gehost COMMAND --help``."""
+    assert ctx.parent is not None
+    shown, context = ctx.parent.command, ctx.parent
+    for name in command:
+        inner = shown.get_command(context, name) if isinstance(shown, click.Group) else None
+        if inner is None:
+            known = shown.commands if isinstance(shown, click.Group) else ()
+            raise UsageError(f"{context.command_path} has no command {name}{hint(name, known)}")
+        shown, context = inner, click.Context(inner, info_name=name, parent=context)
+    print_text(shown.get_help(context))
+
+
+for _command in (*_COMMANDS, help_):
     cli.add_command(_command)
 
 
@@ -129,6 +145,7 @@ def main() -> None:
     """
     signal.signal(signal.SIGTERM, _terminate)
     let_idle_threads_sleep()
+    leave_telemetry_off()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # names may have characters that the encoding lacks

@@ -5,7 +5,6 @@ They serve for measuring and for users.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import warnings
@@ -18,6 +17,7 @@ from gehost.errors import UsageError
 from gehost.host.switches import read_switch_file
 from gehost.ops import PROVIDER
 from gehost.verify.device import CPU, DeviceSession, check_provider
+from gehost.verify.onnx_runtime import INSTALL, onnx_runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,9 +148,9 @@ def onnxruntime() -> Any:
         UsageError: it is not installed.
     """
     try:
-        return importlib.import_module("onnxruntime")
+        return onnx_runtime()
     except ImportError as error:
-        raise UsageError("ONNX Runtime is not installed: pip install 'gehost[verify]'") from error
+        raise UsageError(f"ONNX Runtime is not installed: {INSTALL}") from error
 
 
 def runtime_options(path: str | os.PathLike[str]) -> Any:

@@ -3,11 +3,13 @@
 from gehost.verify.compare import Baseline, Verification, compare
 from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.feeds import load_feeds, make_feeds, save_feeds
+from gehost.verify.onnx_runtime import INSTALL, onnx_runtime
 from gehost.verify.run import Runner
 from gehost.verify.search import find_feeds
 from gehost.verify.tolerance import tolerance
 
 __all__ = [
+    "INSTALL",
     "Baseline",
     "OutputDifference",
     "Runner",
@@ -17,6 +19,7 @@ __all__ = [
     "find_feeds",
     "load_feeds",
     "make_feeds",
+    "onnx_runtime",
     "save_feeds",
     "tolerance",
 ]

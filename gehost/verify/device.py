@@ -6,7 +6,6 @@ fro without a word, so the first run is profiled, and the nodes elsewhere are co
 
 from __future__ import annotations
 
-import importlib
 import json
 import tempfile
 from collections import Counter
@@ -22,6 +21,7 @@ import onnx.helper
 
 from gehost.errors import ModelError, UsageError, one_line
 from gehost.spelling import counted
+from gehost.verify.onnx_runtime import onnx_runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def check_provider(name: str) -> str:
         UsageError: ONNX Runtime is not installed, or was built without it.
     """
     try:
-        runtime = importlib.import_module("onnxruntime")
+        runtime = onnx_runtime()
     except ImportError as error:
         raise UsageError(f"provider {name!r} needs ONNX Runtime, which is not installed") from error
     available: list[str] = runtime.get_available_providers()
@@ -104,7 +104,7 @@ class DeviceSession:
     def __init__(
         self, model: str | bytes, provider: str, providers: Sequence[Any], options: Any
     ) -> None:
-        self._runtime: Any = importlib.import_module("onnxruntime")
+        self._runtime: Any = onnx_runtime()
         self._device = _DEVICES.get(provider, CPU)
         self.session: Any = self._runtime.InferenceSession(
             model, options, providers=list(providers)
@@ -163,7 +163,7 @@ def run_on_device(
         UsageError: The provider does not exist here.
         ModelError: The model does not load or run there.
     """
-    runtime = importlib.import_module("onnxruntime")
+    runtime = onnx_runtime()
     options = runtime.SessionOptions()
     options.log_severity_level = 4
     for library in libraries:

@@ -22,6 +22,7 @@ from google.protobuf.message import EncodeError
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.ir.files.external import external_tensors, locate, map_data
 from gehost.verify.activity import running
+from gehost.verify.onnx_runtime import onnx_runtime
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Runner:
             ) from error
         if engine is not None and isinstance(error, ImportError):
             raise UsageError(
-                "engine 'onnxruntime' is not installed: pip install 'gehost[verify]'"
+                "engine 'onnxruntime' is not installed: pip install 'onnxruntime>=1.21.1'"
             ) from error
         if engine is not None:
             raise ModelError(
@@ -276,7 +277,7 @@ def _missing_feature(text: str) -> str:
     for pattern, message in _LACKS.items():
         found = re.search(pattern, text)
         if found:
-            version = importlib.import_module("onnxruntime").__version__
+            version = onnx_runtime().__version__
             return message.format(runtime=f"ONNX Runtime {version}", **found.groupdict())
     return ""
 
@@ -299,7 +300,7 @@ class _OnnxRuntime:
         *,
         optimized: bool,
     ) -> None:
-        self._runtime: Any = importlib.import_module("onnxruntime")
+        self._runtime: Any = onnx_runtime()
         options = self._runtime.SessionOptions()
         levels = self._runtime.GraphOptimizationLevel
         options.graph_optimization_level = (

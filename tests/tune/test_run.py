@@ -314,7 +314,7 @@ def test_without_onnx_runtime_it_is_one_line(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert command(["tune", str(model), "-o", str(tmp_path / "s.json")]) == 2
     told = capsys.readouterr().err
-    assert told == "gehost: ONNX Runtime is not installed: pip install 'gehost[verify]'\n"
+    assert told == "gehost: ONNX Runtime is not installed: pip install 'onnxruntime>=1.21.1'\n"
 
 
 @pytest.mark.parametrize("budget", ["", "fast", "-3s", "1h"])

@@ -118,11 +118,11 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
 
 def _mpiexec() -> str:
     if find_spec("mpi4py") is None:
-        raise UsageError("running ranks needs mpi4py and mpich: pip install 'gehost[sharding]'")
+        raise UsageError("running ranks needs mpi4py and mpich: pip install mpi4py mpich")
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
-        raise UsageError("no mpiexec on the path: pip install 'gehost[sharding]'")
+        raise UsageError("no mpiexec on the path: pip install mpi4py mpich")
     return found
 
 

@@ -6,7 +6,6 @@ collectives of a level in the order of the file, which is the same on all of the
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from gehost import ModelError
+from gehost import ModelError, verify
 from gehost_sharding.collectives import Collective, read_collective
 
 Array = NDArray[Any]
@@ -129,7 +128,7 @@ class SegmentedModel:
 
 
 def _session(part: onnx.ModelProto, number: int) -> Any:
-    ort: Any = importlib.import_module("onnxruntime")  # its stubs leave most types open
+    ort: Any = verify.onnx_runtime()  # its stubs leave most types open
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -151,7 +151,7 @@ def zoo_command(compile_: click.Command) -> click.Command:
 def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     for package in ("pebble", "psutil", "distributed"):
         if find_spec(package) is None:
-            raise UsageError(f"gehost zoo needs {package}: pip install 'gehost[zoo]'")
+            raise UsageError(f"gehost zoo needs {package}: pip install pebble psutil distributed")
     from gehost import Host, from_environment
     from gehost_zoo.engine import Limits
     from gehost_zoo.manifest import find_models

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import importlib
 import itertools
 import json
 import os
@@ -28,6 +27,7 @@ from gehost import (
     Report,
     RewriteRecorder,
     hookimpl,
+    verify,
     write_report,
 )
 
@@ -117,7 +117,7 @@ def warm_up(task: Task) -> int:
     """Import and load everything that a run needs; returns the id of the process."""
     if json.loads(task.options)["verify"]:
         with suppress(ImportError):
-            importlib.import_module("onnxruntime")
+            verify.onnx_runtime()
     with suppress(GehostError):  # the first model reports it
         _host(task.options, task.hashes["vendors"], recorded=task.report is not None)
     return os.getpid()

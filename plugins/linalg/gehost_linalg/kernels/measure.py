@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,9 +194,9 @@ def _maker(model: onnx.ModelProto | str, feeds: Feeds, library: Path | None) -> 
 
 def _session(model: onnx.ModelProto | str, library: Path | None, *, optimized: bool = True) -> Any:
     try:
-        runtime: Any = importlib.import_module("onnxruntime")
+        runtime: Any = verify.onnx_runtime()
     except ImportError as error:
-        raise UsageError("--measure needs onnxruntime: pip install 'gehost[verify]'") from error
+        raise UsageError(f"--measure needs onnxruntime: {verify.INSTALL}") from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
