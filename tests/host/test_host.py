@@ -373,7 +373,7 @@ def test_external_data_of_a_refused_model_is_kept_apart(
     )
     assert (tmp_path / "m.data").read_bytes() == data
     refused = output.with_name("o.refused.onnx")
-    assert output.with_name("o.refused.onnx.data").exists() is elsewhere
+    assert bool([*output.parent.glob("o.refused.onnx.*.data")]) is elsewhere
     assert not compare(model, refused).equal
     assert compare(refused, refused).equal
 

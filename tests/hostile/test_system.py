@@ -227,9 +227,12 @@ from gehost.cli import run
 def kill(real, left=[{at}]):
     def call(*arguments):
         left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments)
+        try:
+            if left[0] >= 0 or {after}:
+                return real(*arguments)
+        finally:
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
     return call
 
 os.{name} = kill(os.{name})
@@ -237,32 +240,92 @@ run(["compile", "{model}", "-o", "out.onnx"])
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "at"),
-    [("write", 0), ("fsync", 0), ("fsync", 1), ("replace", 0), ("replace", 1), ("replace", 2)],
-)
-def test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were(
-    tmp_path: Path, name: str, at: int
-) -> None:
-    """In no case half a model; after the weights have their name, and before the model has, a backup of the old ones is beside them."""
-    weights = {"w": np.arange(2000, dtype=np.float32)}
+def weighty(folder: str, value: float) -> Path:
+    """A model that says which weights are its own."""
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[1] x, float[2000] w) => (float[2000] y) { y = Add(x, w) }'
-    source = tmp_path / "source/big.onnx"
-    source.parent.mkdir()
-    onnx.save(
-        parse(text, weights),
-        source,
-        save_as_external_data=True,
-        location="big.bin",
-        size_threshold=0,
-    )
-    assert process("compile", source, "-o", "out.onnx")[0] == 0
-    before = {file: Path(file).read_bytes() for file in ("out.onnx", "out.onnx.data")}
-    code = KILLED.format(name=name, at=at, model=source)
+    proto = parse(text, {"w": np.full(2000, value, np.float32)})
+    proto.doc_string = str(value)
+    Path(folder).mkdir()
+    path = Path(folder, "m.onnx").absolute()
+    onnx.save(proto, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    return path
+
+
+def whose_weights() -> float:
+    """The weights of ``out.onnx``, which must be its own."""
+    model = onnx.load("out.onnx")
+    value = float(onnx.numpy_helper.to_array(model.graph.initializer[0])[0])
+    assert model.doc_string == str(value)
+    return value
+
+
+# every call to the system that changes a file, and those around it
+CALLS = [
+    *((name, 0) for name in ("write", "fsync", "listdir", "unlink", "urandom", "copy_file_range")),
+    ("fsync", 1), ("replace", 0), ("replace", 1), ("unlink", 1), ("listdir", 1), ("stat", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("name", "at"), CALLS)
+def test_a_process_that_is_killed_while_it_saves_leaves_a_model_with_its_weights(
+    tmp_path: Path, name: str, at: int, moment: str
+) -> None:
+    old, new = weighty("old", 1.0), weighty("new", 2.0)
+    assert process("compile", old, "-o", "out.onnx")[0] == 0
+    code = KILLED.format(name=name, at=at, model=new, after=moment == "after")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    assert Path("out.onnx").read_bytes() == before["out.onnx"]
-    held = [Path(file).read_bytes() for file in listed() if file.endswith((".data", ".tmp"))]
-    assert before["out.onnx.data"] in held
+    assert whose_weights() in (1.0, 2.0)
+    assert process("compile", new, "-o", "out.onnx")[0] == 0
+    assert whose_weights() == 2.0
+    data = [file for file in listed() if file.startswith("out.onnx.")]
+    assert len(data) == 1
+    assert not [file for file in listed() if file.endswith(".tmp")]
+
+
+WAITS = """
+import os, sys
+from gehost.cli import run
+
+def waiting(real):
+    def call(old, new):
+        if str(new).endswith("{at}"):
+            print("here", file=sys.stderr, flush=True)
+            sys.stdin.readline()
+        return real(old, new)
+    return call
+
+os.replace = waiting(os.replace)
+sys.exit(run(["compile", "{model}", "-o", "out.onnx"]))
+"""
+
+
+@pytest.mark.parametrize("at", [".data", "out.onnx"])
+def test_two_processes_that_save_to_one_output_mix_nothing(tmp_path: Path, at: str) -> None:
+    models = [weighty(str(value), value) for value in (1.0, 2.0)]
+    assert process("compile", models[0], "-o", "out.onnx")[0] == 0
+    code = WAITS.format(at=at, model=models[1])
+    slow = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert slow.stderr is not None
+    assert slow.stdin is not None
+    assert "here\n" in slow.stderr  # read up to there
+    assert whose_weights() == 1.0
+    other = subprocess.Popen(
+        [sys.executable, "-m", "gehost", "compile", models[0], "-o", "out.onnx"],
+        stdout=subprocess.DEVNULL,
+    )
+    slow.stdin.write("\n")
+    slow.communicate()
+    other.wait()
+    assert (slow.returncode, other.returncode) == (0, 0)
+    assert whose_weights() in (1.0, 2.0)
+    assert len([file for file in listed() if file.startswith("out.onnx.")]) == 1
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 import sys
 import zlib
@@ -45,10 +46,11 @@ def save_model(
     After an error the old output and its weights are unchanged.
 
     External data stays in place if the output is in the model's own directory. Otherwise it is
-    copied to ``<output>.data`` beside the output, each tensor at a multiple of 4096 bytes (or, if
-    the file system can share blocks, the single source file as it is), and the saved model refers
-    to it; ``checksum`` and unknown keys, which describe the old file, are dropped. ``proto`` is
-    unchanged afterwards.
+    copied to ``<output>.<hash>.data`` beside the output, each tensor at a multiple of 4096 bytes
+    (or, if the file system can share blocks, the single source file as it is), and the saved model
+    refers to it; ``checksum`` and unknown keys, which describe the old file, are dropped. The hash
+    is that of the contents, so that no model ever reads the weights of another compile. ``proto``
+    is unchanged afterwards.
 
     Raises:
         OutputError: the file cannot be written, or would overwrite the model's own weights.
@@ -72,15 +74,16 @@ def save_model(
         ):
             _write(target, _serialize(proto))
             return
-        data_target = _data_target(target)
-        _refuse_weights(data_target, files, source_dir)
+        _check_data_name(target)
         locations = [locate(tensor, source_dir) for tensor in tensors]
-        with _staged(data_target) as data, _staged(target) as model:
+        with _staged(target) as data, _staged(target) as model:
             offsets = _copy_data(locations, data.file.fileno())
+            data_target = _data_target(target, data.file)
+            _refuse_weights(data_target, files, source_dir)
             with _relocated(tensors, locations, offsets, os.path.basename(data_target)):
                 content = _serialize(proto)
             _write_all(model.file.fileno(), content)
-            _commit(model, data)
+            _commit_both(model, data, data_target, {location.path for location in locations})
 
 
 def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
@@ -150,20 +153,41 @@ def _target(path: str | os.PathLike[str]) -> str:
     return real
 
 
-def _data_target(target: str) -> str:
-    path = f"{target}.data"
-    name = os.path.basename(path)
+_HASH = "[0-9a-f]{32}"
+
+
+def _check_data_name(target: str) -> None:
+    name = os.path.basename(target)
     if not name.isprintable() or location_problem(name):
         raise OutputError(
-            f"cannot write weights to {path!r}: models cannot refer to such a name",
+            f"cannot write the weights of {target!r}: models cannot refer to such a name",
             hint="rename the output",
         )
-    if os.path.islink(path):
+
+
+def _data_target(target: str, data: io.FileIO) -> str:
+    """Return the path of a model's weights, which names their contents."""
+    import hashlib  # only models with external data need it
+
+    data.seek(0)
+    digest = hashlib.sha256()
+    while block := data.read(_CHUNK):
+        digest.update(block)
+    path = f"{target}.{digest.hexdigest()[:32]}.data"
+    if os.path.isdir(path) and not os.path.islink(path):
         raise OutputError(
-            f"cannot write weights to {path!r}: it is a symbolic link",
-            hint="remove it or rename the output",
+            f"cannot write weights to {path!r}: it names a directory", hint="rename the output"
         )
-    return _target(path)
+    return path
+
+
+def _other_data(target: str) -> set[str]:
+    """Return the weights beside a model that compiles wrote for it."""
+    directory, name = os.path.split(target)
+    other = re.compile(rf"{re.escape(name)}\.{_HASH}\.data")
+    return {
+        os.path.join(directory, each) for each in os.listdir(directory) if other.fullmatch(each)
+    }
 
 
 def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:
@@ -210,7 +234,7 @@ class _Staged(Struct, frozen=True):
 def _staged(target: str) -> Generator[_Staged]:
     """Yield a file to fill and ``_commit``; remove it without a commit."""
     temporary = _beside(target)
-    _remove_stale(target, _NEW)
+    _remove_stale(target)
     try:
         # Not mkstemp: its mode 0600 ignores the umask.
         with io.FileIO(temporary, "x+") as file:
@@ -237,18 +261,14 @@ def _remove(path: str) -> None:
             raise
 
 
-_NEW, _OLD = "new", "old"
-"""Kinds of temporary files: a new file before its renaming, or the old one that it replaces."""
-
-
-def _beside(target: str, what: str = _NEW) -> str:
+def _beside(target: str) -> str:
     """Return a fresh temporary name beside the target.
 
     It encodes the target and the current process.
     """
     namespace, pid = _namespace(), os.getpid()
     owner = f"{namespace}-{pid}-{_started(pid)}"
-    name = f".gehost-{_key(target)}-{what}-{owner}-{os.urandom(4).hex()}.tmp"
+    name = f".gehost-{_key(target)}-{owner}-{os.urandom(4).hex()}.tmp"
     return os.path.join(os.path.dirname(target), name)
 
 
@@ -283,9 +303,9 @@ def _started(pid: int) -> int | None:
     return 0
 
 
-def _remove_stale(target: str, what: str) -> None:
+def _remove_stale(target: str) -> None:
     """Remove temporary files of a target whose process was killed, if possible."""
-    directory, beginning = os.path.dirname(target), f".gehost-{_key(target)}-{what}-"
+    directory, beginning = os.path.dirname(target), f".gehost-{_key(target)}-"
     with suppress(OSError):
         for name in os.listdir(directory):
             if not name.startswith(beginning) or not name.endswith(".tmp"):
@@ -306,46 +326,65 @@ def _write(target: str, content: bytes) -> None:
         _commit(staged)
 
 
-def _commit(model: _Staged, data: _Staged | None = None) -> None:
-    """Rename both model and data to their final names, or neither."""
-    for staged in (model,) if data is None else (data, model):
-        os.fsync(staged.file.fileno())
-        staged.file.close()
-    if data is None:
-        os.replace(model.temporary, model.target)
-        return
-    backup = _beside(data.target, _OLD) if os.path.lexists(data.target) else None
-    committed = False
-    try:
-        if backup is not None:
-            os.replace(data.target, backup)
-        os.replace(data.temporary, data.target)
-        os.replace(model.temporary, model.target)
-        committed = True
-    except BaseException:
-        # An interrupt may come after the last rename, when the commit is complete.
-        if os.path.lexists(model.temporary):
-            _restore(data, backup)
-        raise
-    finally:
-        if backup is not None and (committed or not os.path.lexists(model.temporary)):
-            _remove(backup)
-        if committed:
-            _remove_stale(data.target, _OLD)
+def _commit(staged: _Staged) -> None:
+    """Give a file its name, once it is on disk."""
+    os.fsync(staged.file.fileno())
+    staged.file.close()
+    os.replace(staged.temporary, staged.target)
 
 
-def _restore(data: _Staged, backup: str | None) -> None:
-    if backup is None:
-        if not os.path.lexists(data.temporary):
-            os.unlink(data.target)
-    elif os.path.lexists(backup):
+def _commit_both(model: _Staged, data: _Staged, data_target: str, used: set[str]) -> None:
+    """Give both files their names, or neither; remove unused weights of earlier compiles.
+
+    Between the two renames, and where the process is killed there, the old model has its own
+    weights, as the new ones have another name.
+    """
+    os.fsync(data.file.fileno())
+    data.file.close()
+    with _alone_in(os.path.dirname(model.target)) as alone:
+        # without a lock, another process may be about to write a model that reads them
+        others = (
+            _other_data(model.target) - {data_target} - set(map(os.path.realpath, used))
+            if alone
+            else set[str]()
+        )
+        is_new = not os.path.lexists(data_target)
+        committed = False
         try:
-            os.replace(backup, data.target)
-        except OSError as error:
-            raise OutputError(
-                f"cannot put the old {data.target!r} back: {error.strerror}; it is now "
-                f"{backup!r}, rename it"
-            ) from error
+            os.replace(data.temporary, data_target)
+            _commit(model)
+            committed = True
+        finally:
+            # an interrupt may come after the last rename, when the commit is complete
+            if committed or not os.path.lexists(model.temporary):
+                for path in others:
+                    _remove(path)
+            elif is_new:
+                _remove(data_target)
+
+
+@contextmanager
+def _alone_in(directory: str) -> Generator[bool]:
+    """Keep other processes from putting weights in place; False where that cannot be done."""
+    try:
+        import fcntl
+
+        descriptor = os.open(directory, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except (ImportError, OSError):  # Windows, a directory that cannot be read
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # some network file systems
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if an interrupt skips the close
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

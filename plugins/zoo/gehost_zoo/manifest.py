@@ -40,7 +40,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     options: LineOptions = msgspec.field(default_factory=LineOptions)
 
 
-_LONGEST_NAME = 255 - len(".refused.onnx.data")
+_LONGEST_NAME = 255 - len(f".refused.onnx.{0:032}.data")
 """Bytes of a name in a folder, so that outputs can be named after it on common file systems."""
 
 

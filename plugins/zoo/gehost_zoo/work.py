@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import itertools
 import json
@@ -201,10 +202,9 @@ def _facts(report: Report) -> Record:
 
 def _file_facts(output: Path) -> Record:
     """Return size and hash of the written files."""
-    data = Path(f"{output}.data")
     with open(output, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    size = output.stat().st_size + (data.stat().st_size if data.exists() else 0)
+    size = sum(file.stat().st_size for file in (output, *_data_of(output)))
     return {"bytes": size, "sha256": digest}
 
 
@@ -212,8 +212,14 @@ def _clear(output: Path) -> None:
     """Remove an earlier run's files in the place of an output."""
     output.parent.mkdir(parents=True, exist_ok=True)
     refused = output.with_name(f"{output.name.removesuffix('.onnx')}.refused.onnx")
-    for path in (output, Path(f"{output}.data"), refused, Path(f"{refused}.data")):
-        path.unlink(missing_ok=True)
+    for path in (output, refused):
+        for file in (path, *_data_of(path)):
+            file.unlink(missing_ok=True)
+
+
+def _data_of(output: Path) -> list[Path]:
+    """Return the files of weights beside an output."""
+    return list(output.parent.glob(f"{glob.escape(output.name)}.*.data"))
 
 
 def _write_page(path: Path, report: Report, error: str) -> None:

@@ -457,7 +457,8 @@ def test_external_weights_stay_external_and_those_of_the_match_go_with_it(
     source = Path(__file__).parents[2] / "models" / "external.onnx"
     code, out, _ = command(capsys, str(source), "--vendors", str(PLANTED), "-o", "found")
     assert code == 6
-    assert Path("found/before.onnx.data").stat().st_size < Path(f"{source}.data").stat().st_size
+    (data,) = Path("found").glob("before.onnx.*.data")
+    assert data.stat().st_size < Path(f"{source}.data").stat().st_size
     assert "dropped_bias.py" in Path("found/README.md").read_text()
     assert not compare(
         "found/before.onnx", "found/after.onnx", [load_feeds("found/feeds.npz")]
