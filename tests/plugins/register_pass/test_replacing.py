@@ -182,11 +182,23 @@ def test_the_dtype_of_an_argument_becomes_an_attribute(run) -> None:
 
 def test_an_attribute_that_the_node_lacks_and_that_has_no_default_refuses_the_match(run) -> None:
     def replace(x):
+        return op.Softmax(op.Identity(x), axis=MappedPattern("Dropout", 0, "seed"))
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Relu(x) y = Dropout(t) }'
+    _, record = run(text, (lambda x: op.Dropout(op.Relu(x)), replace))
+    assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+
+
+def test_a_default_that_the_specification_describes_counts(run) -> None:
+    """A Transpose without perm reverses the axes."""
+
+    def replace(x):
         return op.Transpose(op.Identity(x), perm=MappedPattern("Transpose", 0, "perm"))
 
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[3, 2] y) { t = Relu(x) y = Transpose(t) }'
-    _, record = run(text, (lambda x: op.Transpose(op.Relu(x)), replace))
-    assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+    after, record = run(text, (lambda x: op.Transpose(op.Relu(x)), replace))
+    assert record.replaced == 1
+    assert attributes(after.graph.node[-1])["perm"] == [1, 0]
 
 
 def test_a_default_counts_as_the_attribute(run) -> None:
