@@ -63,7 +63,7 @@ SHARES: dict[str, dict[str, int]] = {
     },
     "tests/hostile/test_system.py": {
         "test_a_disk_that_fails": 5,
-        "test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were": 2,
+        "test_a_process_that_is_killed_while_it_saves_leaves_a_model_with_its_weights": 2,
         "test_a_signal_ends_the_compile_with_one_line": 5,
     },
     "tests/hostile/test_vendor_files.py": {
