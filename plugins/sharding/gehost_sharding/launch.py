@@ -97,6 +97,7 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
             "-n",
             str(devices),
             sys.executable,
+            "-P",  # no modules of the current directory
             "-m",
             "gehost_sharding.rank",
             directory,
@@ -127,9 +128,7 @@ def _mpiexec() -> str:
 
 
 def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None:
-    here = str(Path(__file__).parents[1])
     environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, environment.get("PYTHONPATH")]))
     # ranks that wait for others give up their core, of which there may be fewer than ranks
     environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")
     environment.setdefault("OMP_NUM_THREADS", "1")

@@ -6,6 +6,7 @@ costs that model alone.
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -30,6 +31,7 @@ _KILLED = 100
 _KILLS = {-signal.SIGKILL, -signal.SIGTERM, int(signal.SIGTERM)}
 """Exit codes of a process that another one ended; pebble's ends with 15 at SIGTERM."""
 _KERNEL_COUNTS = Path("/proc/vmstat")
+_SAFE_PATH = "PYTHONSAFEPATH"
 _POLL = 0.1
 """Seconds between two looks at a process."""
 _GRACE = 10
@@ -74,6 +76,9 @@ class LocalEngine:
 
     def __init__(self, jobs: int, limits: Limits) -> None:
         self.capacity = jobs
+        # multiprocessing starts its processes by -c, which would import from the current directory
+        self._safe_path = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
         self._threads = ThreadPoolExecutor(jobs, "zoo")
         self._workers = [Worker(limits) for _ in range(jobs)]
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -105,6 +110,8 @@ class LocalEngine:
         self._threads.shutdown(wait=True, cancel_futures=True)
         with ThreadPoolExecutor(self.capacity) as threads:  # each takes a tenth of a second
             list(threads.map(Worker.stop, self._workers))
+        if self._safe_path is None:
+            os.environ.pop(_SAFE_PATH, None)
 
 
 class Worker:

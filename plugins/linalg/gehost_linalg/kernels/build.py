@@ -54,7 +54,7 @@ def compiler(given: str | None = None) -> list[str]:
         if shutil.which(name) is not None:
             return [name]
     if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc"]
+        return [sys.executable, "-P", "-m", "ziglang", "cc"]  # -P: not from the current directory
     raise UsageError(
         "no C compiler: $CC is not set, and there is no cc, gcc, clang or ziglang; "
         "pip install ziglang"

@@ -182,7 +182,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'nocc -x' is not there; .*pip install ziglang"):
         compiler("nocc -x")
     monkeypatch.setattr(building, "find_spec", lambda name: name)
-    assert compiler()[1:] == ["-m", "ziglang", "cc"]
+    assert compiler()[1:] == ["-P", "-m", "ziglang", "cc"]
 
 
 def test_a_cpu_that_lacks_instructions(cc: str, text: str, tmp_path: Path) -> None:
