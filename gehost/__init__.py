@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, kernels, ops, quoting, tune, verify
+    from gehost import es, expressions, kernels, ops, quoting, sizes, tune, verify
     from gehost.cli.output import print_json, print_line, print_notes, print_text
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
@@ -127,6 +127,7 @@ _HOMES = {
     "ops": ("ops", None),
     "quoting": ("quoting", None),
     "shapes": ("ir.shapes", None),
+    "sizes": ("sizes", None),
     "tune": ("tune", None),
     "verify": ("verify", None),
 }
@@ -211,6 +212,7 @@ __all__ = [
     "runtime_providers",
     "shapes",
     "shipped_directory",
+    "sizes",
     "tune",
     "verify",
     "write_bytes_atomic",

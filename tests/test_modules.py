@@ -63,6 +63,9 @@ BY_ANOTHER = {
     "pattern/test_match.py": ["pattern/pattern.py"],
     "pattern/test_matcher.py": ["pattern/roots.py"],
     "rewrite/test_session.py": ["rewrite/comparison.py", "rewrite/insert.py"],
+    "sizes/test_scope.py": [
+        "sizes/minima.py", "sizes/proofs.py", "sizes/quotients.py", "sizes/size.py",
+    ],
     "test_cli.py": [
         "cli/compile.py", "cli/new.py", "cli/options.py", "cli/output.py", "cli/passes.py",
         "cli/recording.py", "cli/verify.py",

@@ -23,6 +23,7 @@ MODULES = (
     "gehost.ops",
     "gehost.kernels",
     "gehost.shapes",
+    "gehost.sizes",
     "gehost.testing",
     "gehost_drr",
     "gehost_register_pass",

@@ -1,0 +1,9 @@
+"""Sizes of tensors: what is computed with them, and what is asked of them.
+
+Other modules ask a ``Scope``; they neither compute with sizes nor compare their texts.
+"""
+
+from gehost.sizes.scope import Scope
+from gehost.sizes.size import Answer, Dim, Known, Origin, Size
+
+__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size"]

@@ -1,0 +1,83 @@
+"""Facts about named sizes, as a user states them: ``--dim`` and ``--assume``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import inf, lcm
+from typing import TYPE_CHECKING
+
+from gehost.errors import UsageError
+from gehost.sizes.texts import parsed
+
+if TYPE_CHECKING:
+    from gehost.sizes.scope import Scope
+
+_FACT = re.compile(r"(.+?)\s*(==|<=|>=|<|>)\s*(.+)")
+_MULTIPLE = re.compile(r"(.+?)\s*%\s*(\d+)")
+_ALL = "sizes"
+_FORMS = 'write "total == past + seq", "seq <= 4096", "seq % 8 == 0" or "sizes >= 1"'
+
+
+@dataclass
+class Facts:
+    """The range of each name, and a number that divides it."""
+
+    least: dict[str, float] = field(default_factory=dict)
+    most: dict[str, float] = field(default_factory=dict)
+    step: dict[str, int] = field(default_factory=dict)
+
+    def of(self, name: str) -> tuple[float, float, int]:
+        """Return the least and the largest value of a name, and its divisor."""
+        least = max(0, self.least.get(name, 0), self.least.get(_ALL, 0))
+        most = min(self.most.get(name, inf), self.most.get(_ALL, inf))
+        step = self.step.get(name, 1)
+        return (
+            -(-int(least) // step) * step,
+            most if most == inf else int(most) // step * step,
+            step,
+        )
+
+
+def assume(scope: Scope, fact: str) -> None:
+    """Take a fact.
+
+    Raises:
+        UsageError: it is none, comes too late, or contradicts another one.
+    """
+    where = f"--assume {fact!r}"
+    match = _FACT.fullmatch(fact.strip())
+    if match is None:
+        raise UsageError(f"{where}: no fact about a size", hint=_FORMS)
+    name, relation, right = match.groups()
+    multiple = _MULTIPLE.fullmatch(name)
+    if multiple is not None:
+        if (relation, right) != ("==", "0"):
+            raise UsageError(f"{where}: a remainder other than 0", hint=_FORMS)
+        name = multiple[1]
+    if name in scope.symbols():
+        raise UsageError(f'{where}: "{name}" is in use; facts come before sizes')
+    number = int(right) if right.isdecimal() else None
+    facts = scope.facts
+    if multiple is not None:
+        if int(multiple[2]) == 0:
+            raise UsageError(f"{where}: nothing is a multiple of 0")
+        facts.step[name] = lcm(facts.step.get(name, 1), int(multiple[2]))
+    elif relation == "==":
+        size = number if number is not None else parsed(right, scope)
+        if size is None:
+            size = scope.symbol(right)
+        if name in facts.least or name in facts.most or name in facts.step:
+            raise UsageError(f'{where}: another fact is about "{name}", too')
+        scope.define(name, size)
+    elif number is None:
+        raise UsageError(f"{where}: no number on the right", hint=_FORMS)
+    elif relation in (">=", ">"):
+        number += relation == ">"
+        facts.least[name] = max(number, facts.least.get(name, 0))
+    else:
+        number -= relation == "<"
+        facts.most[name] = min(number, facts.most.get(name, inf))
+    least, most, _ = facts.of(name)
+    if least > most:
+        raise UsageError(f'{where}: "{name}" has no value then')

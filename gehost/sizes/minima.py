@@ -1,0 +1,189 @@
+"""The normal forms of min, broadcast and either; max is written with min."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import TYPE_CHECKING
+
+from gehost.sizes import proofs
+from gehost.sizes.size import Atom, Known, Monomial, Size, in_order, rank, terms_of, without
+
+if TYPE_CHECKING:
+    from gehost.sizes.scope import Scope
+
+_MOST_OPERANDS = 4
+_MOST_NESTED = 2
+"""Minima inside the operands of a flat one. Beyond both, a min is a symbol of its own."""
+
+
+def least(scope: Scope, sizes: Sequence[Known]) -> Known:
+    """Return the least of at least two sizes."""
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if len(numbers) == len(sizes):
+        return min(numbers)
+    ordered = in_order(dict.fromkeys(sizes))
+    flat = [part for size in ordered for part in parts_of_min(scope, size)]
+    if len(flat) > 2 * _MOST_OPERANDS or _nested(scope, flat) > 2 * _MOST_NESTED:
+        return _opaque(scope, ordered)
+    operands = _undominated(scope, flat)
+    if len(operands) == 1:
+        return operands[0]
+    nested = _nested(scope, operands)
+    if nested:
+        # min(3 - x, 0), where x is a min, is (3 - x) + min(0, x - 3), which is flat
+        for base in operands:
+            shifted = [
+                part for size in operands for part in parts_of_min(scope, scope.sub(size, base))
+            ]
+            if _nested(scope, shifted) < nested:
+                return scope.add(base, scope.min(*shifted))
+    if len(operands) > _MOST_OPERANDS or nested > _MOST_NESTED:
+        return _opaque(scope, ordered)
+    # min(a, b) = a + min(0, b - a): one of the operands is chosen as the base
+    spelled = [([scope.sub(size, base) for size in operands], base) for base in operands]
+    ranks = [sorted(map(rank, differences)) for differences, _ in spelled]
+    best = [found for found, ranked in zip(spelled, ranks, strict=True) if ranked == min(ranks)]
+    differences, base = (
+        best[0] if len(best) == 1 else min(best, key=lambda found: sorted(map(str, found[0])))
+    )
+    g = gcd(*[c for size in differences for _, c in terms_of(size)])
+    args = tuple(
+        [
+            scope.of({m: c // g for m, c in terms_of(size)}, ("/", g, (), size))
+            for size in in_order(differences)
+        ]
+    )
+    low, high = _least_bounds(scope, args)
+    return scope.add(base, scope.mul(scope.call("min", args, low, high), g))
+
+
+def _opaque(scope: Scope, sizes: Sequence[Known]) -> Size:
+    low, high = _least_bounds(scope, sizes)
+    return scope.keyed(("min", frozenset(sizes)), least=low, most=high)
+
+
+def _least_bounds(scope: Scope, sizes: Sequence[Known]) -> tuple[float, float]:
+    bounds = [scope.bounds(size) for size in sizes]
+    return min(low for low, _ in bounds), min(high for _, high in bounds)
+
+
+def _undominated(scope: Scope, sizes: Sequence[Known]) -> list[Known]:
+    """Without the operands that another one never exceeds."""
+    operands = list(dict.fromkeys(sizes))
+    for size in list(operands):
+        if any(
+            other is not size and proofs.at_least(scope, scope.sub(size, other), 0, 1)
+            for other in operands
+        ):
+            operands.remove(size)
+    return operands
+
+
+def _nested(scope: Scope, sizes: Sequence[Known]) -> int:
+    """The number of minima in some sizes."""
+    return sum(scope.atoms[i].kind == "min" for size in sizes for m, _ in terms_of(size) for i in m)
+
+
+def parts_of_min(scope: Scope, size: Known) -> list[Known]:
+    """The operands of which a size is the least, itself if it is no min."""
+    for m, c in terms_of(size):
+        if len(m) == 1 and c > 0 and scope.atoms[m[0]].kind == "min":
+            rest = scope.of({n: d for n, d in terms_of(size) if n != m}, ("rest", size, m))
+            return [scope.add(rest, scope.mul(arg, c)) for arg in scope.atoms[m[0]].args]
+    return [size]
+
+
+def broadcast(scope: Scope, sizes: Sequence[Known]) -> Known:
+    """Return the size of an axis that broadcasts. It is no max: 0 beside 1 is 0."""
+    flat = dict[Known, None]()
+    for size in sizes:
+        atom = single(scope, size)
+        for part in atom.args if atom is not None and atom.kind == "broadcast" else (size,):
+            if part != 1:
+                flat[part] = None
+    operands = in_order(flat)
+    for size in operands:
+        low, high = scope.bounds(size)
+        if low > 1 or high == 0:  # not 1, so it is the result
+            return size
+    for size in list(operands):
+        if any(other is not size and _gives_way(scope, size, other) for other in operands):
+            operands.remove(size)
+    if len(operands) < 2:
+        return operands[0] if operands else 1
+    bounds = [scope.bounds(size) for size in operands]
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+    return scope.call("broadcast", tuple(operands), low, high)
+
+
+def _gives_way(scope: Scope, size: Known, other: Known) -> bool:
+    """Whether ``size`` is 1 or ``other`` wherever the two broadcast, so that ``other`` results.
+
+    ``min(n, c)`` with a positive number c: were n larger, c and n would differ and not broadcast,
+    unless c is 1. ``either(n, c)``: beside 0, only 0 and 1 broadcast, to 0.
+    """
+    atom = single(scope, size)
+    if atom is not None and atom.kind == "either":
+        return atom.args[0] is other
+    parts = parts_of_min(scope, size)
+    return (
+        len(parts) > 1
+        and other in parts
+        and all(part is other or (isinstance(part, int) and part >= 1) for part in parts)
+    )
+
+
+def either(scope: Scope, a: Known, b: Known) -> Known:
+    """Return ``a``, or ``b`` where ``a`` is 0."""
+    if isinstance(a, int):
+        return a or b
+    low, high = scope.bounds(a)
+    if low > 0 or high < 0 or vanishes_with(scope, b, a):
+        return a
+    least, most = scope.bounds(b)
+    return scope.call("either", (a, b), min(1 if low == 0 else low, least), max(high, most))
+
+
+def vanishes_with(scope: Scope, size: Known, cause: Known) -> bool:
+    """Whether ``size`` is 0 wherever ``cause`` is, as their terms show."""
+    if size is cause or size == 0 or (isinstance(cause, int) and cause):
+        return True
+    terms = terms_of(cause)
+    zeros: list[Monomial] = [m for m, _ in terms]
+    if scope.bounds(cause)[0] < 0 or (any(c < 0 for _, c in terms) and len(terms) > 1):
+        return False
+    if any(scope.atoms[i].least < 0 for m in zeros for i in m):
+        zeros = zeros if len(zeros) == 1 else []  # a sum of other signs is 0 in other ways
+    parts = parts_of_min(scope, size)
+    if len(parts) > 1:  # of operands that are never negative, one suffices
+        enough = any if all(scope.bounds(part)[0] >= 0 for part in parts) else all
+        return enough(vanishes_with(scope, part, cause) for part in parts)
+    return all(
+        any(without(m, zero) is not None for zero in map(_factors, zeros))
+        or any(_call_vanishes(scope, scope.atoms[i], cause) for i in m)
+        for m, _ in terms_of(size)
+    )
+
+
+def _factors(monomial: Monomial) -> Monomial:
+    """Each factor once: a square is 0 where its factor is."""
+    return tuple(dict.fromkeys(monomial))
+
+
+def _call_vanishes(scope: Scope, atom: Atom, cause: Known) -> bool:
+    if atom.kind == "symbol":
+        return False
+    vanish = [vanishes_with(scope, arg, cause) for arg in atom.args]
+    if atom.kind == "floor":
+        return vanish[0]
+    if atom.kind == "broadcast":
+        return any(vanish)
+    return all(vanish)
+
+
+def single(scope: Scope, size: Known) -> Atom | None:
+    """The atom that a size is, if it is one."""
+    terms = terms_of(size)
+    monomial, factor = terms[0]
+    return scope.atoms[monomial[0]] if (len(terms), factor, len(monomial)) == (1, 1, 1) else None

@@ -1,0 +1,60 @@
+"""Facts about names, and where they come too late."""
+
+from __future__ import annotations
+
+import pytest
+
+from gehost.errors import UsageError
+from gehost.sizes import Answer, Scope
+
+YES = Answer.YES
+
+
+def test_facts_hold() -> None:
+    scope = Scope()
+    past, new = scope.symbol("past"), scope.symbol("new")
+    for fact in (
+        "total == past + new", "seq % 8 == 0", "seq >= 5", "batch == 4", "time <= 4096", "sizes>=1",
+        "odd < 6", "odd > 2", "both % 4 == 0", "both % 6 == 0", "both <= 13", "both >= 12",
+    ):  # fmt: skip
+        scope.assume(fact)
+    assert scope.symbol("total") is past + new
+    assert scope.symbol("batch") == 4
+    seq = scope.symbol("seq")
+    assert scope.divides(8, seq) is YES
+    assert scope.nonnegative(seq - 8) is YES
+    assert scope.min(scope.symbol("time"), 4096) is scope.symbol("time")
+    assert scope.nonnegative(scope.symbol("other") - 1) is YES
+    assert scope.bounds(scope.symbol("odd")) == (3, 5)
+    assert scope.symbol("both") == 12
+
+
+def test_a_multiple_prints_as_its_name() -> None:
+    scope = Scope()
+    scope.assume("seq % 8 == 0")
+    seq = scope.symbol("seq")
+    assert str(seq) == "seq"
+    assert scope.parse("seq") is seq
+    assert scope.parse(str(seq + 1)) is seq + 1
+    assert seq // 8 * 8 is seq
+
+
+@pytest.mark.parametrize(
+    ("fact", "message"),
+    [
+        ("s >= 1", '"s" is in use'),
+        ("s % 2 == 0", '"s" is in use'),
+        ("t", "no fact"),
+        ("t >= s", "no number"),
+        ("t % 0 == 0", "multiple of 0"),
+        ("t == 3", "another fact"),
+        ("t >= 9", "no value"),
+        ("u % 2 <= 0", "a remainder"),
+    ],
+)
+def test_what_is_no_fact_is_refused(fact: str, message: str) -> None:
+    scope = Scope()
+    scope.symbol("s")
+    scope.assume("t <= 8")
+    with pytest.raises(UsageError, match=message):
+        scope.assume(fact)
