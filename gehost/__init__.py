@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, kernels, ops, quoting, sizes, tune, verify
+    from gehost import es, expressions, half, kernels, ops, quoting, sizes, tune, verify
     from gehost.cli.output import print_json, print_line, print_notes, print_text
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
@@ -123,6 +123,7 @@ _HOMES = {
     "GNode": ("ir.graph", "Node"),
     "es": ("es", None),
     "expressions": ("expressions", None),
+    "half": ("half", None),
     "kernels": ("kernels", None),
     "ops": ("ops", None),
     "quoting": ("quoting", None),
@@ -196,6 +197,7 @@ __all__ = [
     "expressions",
     "external_files",
     "from_environment",
+    "half",
     "hookimpl",
     "infer_model",
     "kernels",

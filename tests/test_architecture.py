@@ -31,7 +31,7 @@ LAYERS = [
     ["pattern"],
     ["rewrite"],
     ["verify"],
-    ["passes"],
+    ["half", "passes"],
     ["page"],
     ["host"],
     ["diagnose", "tune"],

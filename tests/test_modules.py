@@ -35,6 +35,7 @@ BY_ANOTHER = {
     "diagnose/test_blame.py": ["cli/blame.py"],
     "diagnose/test_show.py": ["cli/show.py", "diagnose/at_stage.py"],
     "es/test_graph.py": ["es/outputs.py"],
+    "half/test_convert.py": ["half/reasons.py"],
     "host/test_dumper.py": ["ir/files/skeleton.py"],
     "host/test_leftovers.py": ["ir/usage.py"],
     "host/test_vendors.py": ["host/ge_style.py"],

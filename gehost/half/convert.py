@@ -1,0 +1,650 @@
+"""Convert a model to float16: weights, declared types and what nodes compute in.
+
+Each graph is walked once. A value is half where its producer computes in half; a reader that needs
+the other type gets a Cast. Nodes that keep float32 are those of ``reasons.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+
+from gehost.errors import ModelError
+from gehost.half.ranges import ranges
+from gehost.half.reasons import (
+    ASKED,
+    FLOAT,
+    LARGEST,
+    QUANTIZED,
+    UNKNOWN,
+    WHOLE,
+    Origins,
+    constant_of,
+    reasons,
+)
+from gehost.infer import infer_model
+from gehost.infer.findings import type_findings
+from gehost.infer.local import Inferrer
+from gehost.ir.model import Model
+from gehost.ir.schemas import schema_at
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.ir.types import DataType
+from gehost.kernels import NO_TARGET, Target, kernels
+from gehost.ops import OpRegistry
+from gehost.verify.feeds import without_weights
+from gehost.verify.retype import HALF, element_types, holds, node_lists
+
+_FLOAT16 = onnx.TensorProto.FLOAT16
+_KEPT = frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "RandomUniform")).union(
+    ("RandomUniformLike", "Multinomial", "Bernoulli", "NonMaxSuppression", "RoiAlign", "GridSample")
+)
+"""Operators whose numbers half is too coarse for, or whose draws would be others."""
+_INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
+    ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
+)
+_FLOAT_INPUTS = {"GroupNorm": (1, 2), "SkipGroupNorm": (1, 2)}
+"""Inputs of ONNX Runtime's kernels that are float32 whatever the others are."""
+_BODIES = ("If", "Loop", "Scan")
+_NAMED = 3
+"""Nodes that a note names."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class HalfConversion:
+    """A model in float16, and what a reader of it should know."""
+
+    model: onnx.ModelProto
+    notes: tuple[str, ...]
+    """What computes in float32 and why, numbers out of range with their node; one line each."""
+    clipped: frozenset[str] = frozenset()
+    """Values of the original whose finite fills became the lowest number of float16."""
+
+
+def to_float16(
+    model: onnx.ModelProto,
+    *,
+    keep_io: bool = False,
+    feeds: Sequence[Mapping[str, Array]] = (),
+    keep_float32: Collection[str] = (),
+    base_dir: str | None = None,
+    target: Target = NO_TARGET,
+) -> HalfConversion:
+    """Convert a model of float32 to float16.
+
+    Args:
+        model: it stays as it is.
+        keep_io: whether inputs and outputs stay float32.
+        feeds: inputs to run the model with; where a number leaves half's range, the nodes around it
+            compute in float32.
+        keep_float32: further nodes that do, by name or operator.
+        base_dir: of the model's external data.
+        target: whose kernels decide.
+
+    Raises:
+        ModelError: its weights cannot be read, or it does not run on the feeds.
+    """
+    if holds(model, HALF):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        return HalfConversion(
+            copy, ("half: the model has half tensors already, and stays as it is",)
+        )
+    outside, notes = ranges(model, feeds, base_dir)
+    conversion = _Conversion(model, base_dir, keep_float32, target, frozenset(outside))
+    converted = conversion.run(keep_io=keep_io)
+    _check(model, converted)
+    return HalfConversion(converted, (*notes, *conversion.notes()), frozenset(conversion.clipped))
+
+
+@dataclass
+class _Scope:
+    """The values of a graph while it is converted, and of the graphs around it."""
+
+    types: Mapping[str, int]
+    origins: Origins
+    half: set[str] = field(default_factory=set[str])
+    """Values of float32 that are half now."""
+    forms: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """Casts of a value, by type."""
+    parent: _Scope | None = None
+
+    def form(self, name: str, kind: int) -> str | None:
+        found = self.forms.get((name, kind))
+        return found or (self.parent.form(name, kind) if self.parent else None)
+
+    def inner(self) -> _Scope:
+        return _Scope(self.types, self.origins, self.half, {}, self)
+
+
+class _Conversion:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        base_dir: str | None,
+        keep: Collection[str],
+        target: Target,
+        outside: frozenset[str],
+    ) -> None:
+        self._model = model
+        self._base_dir = base_dir
+        self._keep = frozenset(keep)
+        self._target = target
+        self._outside = outside
+        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._kept: dict[str, list[str]] = {}
+        self._names = {
+            name
+            for nodes in node_lists(model)
+            for node in nodes
+            for name in (*node.input, *node.output)
+        }
+        self._names.update(tensor.name for tensor in model.graph.initializer)
+        self._weights: dict[str, _Scope] = {}
+        self._constants: dict[str, str] = {}
+        self.clipped: set[str] = set()
+        """Values that are bounded by half's range before they are cast."""
+        self._float_functions: set[tuple[str, str]] = set()
+        self._signatures: dict[tuple[str, str], tuple[int | None, ...]] = {}
+
+    def notes(self) -> list[str]:
+        """Return a line for each reason to keep float32."""
+        lines: list[str] = []
+        for why, labels in self._kept.items():
+            operators = Counter(label.partition(" ")[0] for label in labels)
+            named = ", ".join(f"{count} {op}" for op, count in operators.most_common(_NAMED))
+            more = ", …" if len(operators) > _NAMED else ""
+            nodes = "1 node keeps" if len(labels) == 1 else f"{len(labels)} nodes keep"
+            lines.append(f"half: {nodes} float32 ({why}): {named}{more}")
+        return lines
+
+    def run(self, *, keep_io: bool) -> onnx.ModelProto:
+        """Return the converted model."""
+        copy = onnx.ModelProto()
+        for descriptor, value in self._model.ListFields():
+            if descriptor.name not in ("graph", "functions"):
+                _set(copy, descriptor, value)
+        types = element_types(self._model)
+        self._look_at_functions(types)
+        scope = _Scope(types, Origins())
+        self._graph(self._model.graph, copy.graph, scope, keep_io=keep_io, outermost=True)
+        for key, function in self._functions.items():
+            copy.functions.append(self._function(key, function))
+        return copy
+
+    # ------------------------------------------------------------------ functions
+
+    def _look_at_functions(self, types: Mapping[str, int]) -> None:
+        """Find the types that functions are called with; those with several keep float32."""
+        waiting = [(nodes, types) for nodes in _lists_of(self._model.graph.node)]
+        while waiting:
+            nodes, known = waiting.pop()
+            for node in nodes:
+                key = (node.domain, node.op_type)
+                if key not in self._functions:
+                    continue
+                given = tuple(known.get(name) if name else None for name in node.input)
+                first = self._signatures.get(key)
+                if first is None:
+                    self._signatures[key] = given
+                    function = self._functions[key]
+                    inner = self._types_inside(function, given)
+                    waiting += [(each, inner) for each in _lists_of(function.node)]
+                elif not _fits(first, given):
+                    self._float_functions.add(key)
+                beyond = not self._outside.isdisjoint((*node.input, *node.output))
+                if self._asked_for(node) or _unknown(node, known) or (beyond and known is types):
+                    self._float_functions.add(key)
+
+    def _types_inside(
+        self, function: onnx.FunctionProto, given: Sequence[int | None]
+    ) -> dict[str, int]:
+        """Return the element types of a function's values in a call."""
+        single = onnx.ModelProto(ir_version=self._model.ir_version)
+        single.opset_import.extend(function.opset_import)
+        single.functions.extend(self._model.functions)
+        single.graph.name = function.name
+        for name, kind in zip(function.input, given, strict=False):
+            if kind is not None:
+                single.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, None))
+        single.graph.node.extend(function.node)
+        single.graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
+        return element_types(single)
+
+    def _function(self, key: tuple[str, str], function: onnx.FunctionProto) -> onnx.FunctionProto:
+        copy = onnx.FunctionProto()
+        copy.CopyFrom(function)
+        given = self._signatures.get(key)
+        if given is None or key in self._float_functions:
+            return copy
+        fixed = _FLOAT_INPUTS.get(function.name, ())
+        types = self._types_inside(function, given)
+        self._weights = {}
+        scope = _Scope(types, Origins())
+        scope.half.update(
+            name
+            for slot, name in enumerate(function.input)
+            if types.get(name) == FLOAT and slot not in fixed
+        )
+        nodes = self._nodes(function.node, scope, _opsets(function.opset_import), counted=False)
+        nodes += self._outputs(function.output, nodes, scope)
+        del copy.node[:]
+        copy.node.extend(nodes)
+        _name_as_before(copy, self._constants)
+        kept = [info for info in copy.value_info if types.get(info.name) != FLOAT]
+        del copy.value_info[:]
+        copy.value_info.extend(kept)
+        return copy
+
+    # ------------------------------------------------------------------ graphs
+
+    def _graph(
+        self,
+        graph: onnx.GraphProto,
+        copy: onnx.GraphProto,
+        scope: _Scope,
+        *,
+        keep_io: bool,
+        outermost: bool = False,
+    ) -> None:
+        for descriptor, value in graph.ListFields():
+            if descriptor.name not in ("node", "initializer"):
+                _set(copy, descriptor, value)
+        given = {info.name for info in graph.input}
+        for tensor in graph.initializer:
+            if tensor.data_type == FLOAT and tensor.name not in given:
+                scope.origins.constants[tensor.name] = to_numpy(tensor, self._base_dir)
+                scope.origins.moved.add(tensor.name)
+                self._weights[tensor.name] = scope
+        weights = {tensor.name for tensor in graph.initializer}
+        for info in copy.input:
+            if _declares_float(info) and not (keep_io and info.name not in weights):
+                info.type.tensor_type.elem_type = _FLOAT16
+                scope.half.add(info.name)
+        nodes = self._nodes(graph.node, scope, _opsets(self._model.opset_import))
+        outputs = [info for info in copy.output if _declares_float(info)]
+        names = [info.name for info in copy.output]
+        if keep_io:
+            nodes += self._outputs_of_float(names, nodes, scope)
+        else:
+            nodes += self._outputs(names, nodes, scope)
+            for info in outputs:
+                info.type.tensor_type.elem_type = _FLOAT16
+        copy.node.extend(nodes)
+        self._initializers(graph, copy, scope, given)
+        if outermost:
+            _name_as_before(copy, self._constants)
+        for info in copy.value_info:
+            if _declares_float(info) and info.name in scope.half:
+                info.type.tensor_type.elem_type = _FLOAT16
+        made = {name for node in nodes for name in node.output}
+        infos = [info for info in copy.value_info if info.name in made]
+        del copy.value_info[:]
+        copy.value_info.extend(infos)
+
+    def _initializers(
+        self, graph: onnx.GraphProto, copy: onnx.GraphProto, scope: _Scope, given: Collection[str]
+    ) -> None:
+        """Add the weights, in the types in which they are read."""
+        read = _read_names(copy)
+        for tensor in graph.initializer:
+            name = tensor.name
+            if tensor.data_type != FLOAT:
+                copy.initializer.append(tensor)
+                continue
+            if name in given:
+                copy.initializer.append(from_numpy(rounded(self._array(tensor)), name))
+                continue
+            half = scope.forms.get((name, _FLOAT16))
+            if half is not None:
+                copy.initializer.append(from_numpy(rounded(self._array(tensor)), half))
+            if read[name] or half is None:
+                copy.initializer.append(tensor)
+
+    def _array(self, tensor: onnx.TensorProto) -> Array:
+        return to_numpy(tensor, self._base_dir)
+
+    def _nodes(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        *,
+        counted: bool = True,
+    ) -> list[onnx.NodeProto]:
+        """Return the converted nodes of a graph, with the casts between them."""
+        for node in nodes:
+            array = constant_of(node)
+            if array is not None:
+                scope.origins.constants[node.output[0]] = array
+                scope.origins.moved.add(node.output[0])
+        outside = self._outside if counted else frozenset[str]()
+        why = reasons(
+            nodes,
+            scope.types,
+            scope.origins,
+            lambda node: self._keeps(node, opsets),
+            outside,
+        )
+        converted: list[onnx.NodeProto] = []
+        for node, reason in zip(nodes, why, strict=True):
+            if counted and reason and (set(map(scope.types.get, node.output)) & {FLOAT}):
+                label = f'{node.op_type} "{node.name or node.output[0]}"'
+                self._kept.setdefault(reason, []).append(label)
+            converted += self._node(node, scope, opsets, half=not reason)
+        return converted
+
+    def _node(
+        self,
+        node: onnx.NodeProto,
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        *,
+        half: bool,
+    ) -> list[onnx.NodeProto]:
+        """Return a node in its type, behind the casts that it needs."""
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        array = constant_of(node)
+        if array is not None:  # each reader takes the form that it needs
+            return [copy]
+        before: list[onnx.NodeProto] = []
+        if node.op_type in _BODIES:
+            for entry, original in zip(copy.attribute, node.attribute, strict=True):
+                if entry.HasField("g"):
+                    entry.g.Clear()
+                    self._graph(original.g, entry.g, scope.inner(), keep_io=False)
+        for slot, name in enumerate(node.input):
+            if scope.types.get(name) == FLOAT:
+                copy.input[slot] = self._read(
+                    name, scope, before, half=half and self._takes_half(node, slot, opsets)
+                )
+        for slot, name in enumerate(node.output):
+            if half and scope.types.get(name) == FLOAT and self._gives_half(node, slot, opsets):
+                scope.half.add(name)
+        if any(name in scope.half for name in node.output):
+            _retype(copy)
+        return [*before, copy]
+
+    def _read(self, name: str, scope: _Scope, before: list[onnx.NodeProto], *, half: bool) -> str:
+        """Return a value's name in a type, with a Cast before its first reader."""
+        if half == (name in scope.half):
+            return name
+        kind = _FLOAT16 if half else FLOAT
+        form = scope.form(name, kind)
+        if form is not None:
+            return form
+        form = self._fresh(f"{name} ({'float16' if half else 'float32'})")
+        array = scope.origins.constants.get(name)
+        owner = self._weights.get(name)
+        if array is None:
+            clipped = name
+            if half and name in scope.origins.fills and name not in scope.origins.infinite:
+                clipped = self._fresh(f"{name} (clipped)")
+                before += _clip(name, clipped, self._fresh)
+                self.clipped.add(name)
+            before.append(onnx.helper.make_node("Cast", [clipped], [form], form, to=kind))
+        elif owner is None:
+            tensor = from_numpy(rounded(array), form)
+            before.append(onnx.helper.make_node("Constant", [], [form], value=tensor))
+        (owner or scope).forms[name, kind] = form
+        if array is not None:
+            self._constants[form] = name
+        return form
+
+    def _outputs(
+        self, names: Sequence[str], nodes: list[onnx.NodeProto], scope: _Scope
+    ) -> list[onnx.NodeProto]:
+        """Return casts that make outputs half; their producers write another name."""
+        casts: list[onnx.NodeProto] = []
+        for name in dict.fromkeys(names):
+            if scope.types.get(name) != FLOAT or name in scope.half:
+                continue
+            array = scope.origins.constants.get(name)
+            inner = self._fresh(f"{name} (float32)")
+            _rename(nodes, name, inner)
+            if array is not None:
+                tensor = from_numpy(rounded(array), name)
+                casts.append(onnx.helper.make_node("Constant", [], [name], value=tensor))
+            else:
+                casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=_FLOAT16))
+        return casts
+
+    def _outputs_of_float(
+        self, names: Sequence[str], nodes: list[onnx.NodeProto], scope: _Scope
+    ) -> list[onnx.NodeProto]:
+        """Return casts that make outputs float32; their producers write another name."""
+        casts: list[onnx.NodeProto] = []
+        for name in dict.fromkeys(names):
+            if name in scope.half:
+                inner = self._fresh(f"{name} (float16)")
+                _rename(nodes, name, inner)
+                casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=FLOAT))
+        return casts
+
+    # ------------------------------------------------------------------ operators
+
+    def _asked_for(self, node: onnx.NodeProto) -> bool:
+        return bool(
+            self._keep.intersection((node.name, node.op_type, f"{node.domain}::{node.op_type}"))
+        )
+
+    def _keeps(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
+        """Return why an operator itself keeps float32, or ""."""
+        if self._asked_for(node):
+            return ASKED
+        if node.op_type in _BODIES:
+            return ""
+        if node.op_type in _KEPT:
+            return UNKNOWN
+        if node.op_type in _INTEGER_KERNELS:
+            return QUANTIZED
+        key = (node.domain, node.op_type)
+        if key in self._functions:
+            return WHOLE if key in self._float_functions else ""
+        if _schema(node, opsets) is not None:
+            return ""
+        return "" if self._has_kernel(node) else UNKNOWN
+
+    def _has_kernel(self, node: onnx.NodeProto) -> bool:
+        operator = f"{node.domain}::{node.op_type}"
+        runtimes = {row.runtime for row in kernels() if row.operator == operator}
+        return any(self._target.kernel(operator, DataType.FLOAT16, each) for each in runtimes)
+
+    def _takes_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
+        """Whether a node that computes in half has it in an input."""
+        schema = _schema(node, opsets)
+        if schema is None or node.op_type in _BODIES:
+            return slot not in _FLOAT_INPUTS.get(node.op_type, ())
+        return _may_be_half(schema, schema.inputs, slot)
+
+    def _gives_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
+        """Whether a node that computes in half has it in an output."""
+        schema = _schema(node, opsets)
+        if schema is None or node.op_type in _BODIES:
+            return True
+        if node.op_type == "LayerNormalization" and slot > 0:
+            return False  # mean and deviation have the type in which it computes
+        return _may_be_half(schema, schema.outputs, slot)
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 1
+        while name in self._names:
+            number += 1
+            name = f"{stem} {number}"
+        self._names.add(name)
+        return name
+
+
+def rounded(array: Array) -> Array:
+    """Return an array in float16; finite numbers beyond its range become its largest."""
+    finite = np.isfinite(array)
+    return np.where(finite, np.clip(array, -LARGEST, LARGEST), array).astype(np.float16)
+
+
+def _clip(name: str, result: str, fresh: Any) -> list[onnx.NodeProto]:
+    """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
+    low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
+    above = fresh(f"{name} (above)")
+    return [
+        *(
+            onnx.helper.make_node(
+                "Constant", [], [each], value=from_numpy(np.array(number, np.float32), each)
+            )
+            for each, number in ((low, -LARGEST), (high, LARGEST))
+        ),
+        onnx.helper.make_node("Max", [name, low], [above], above),
+        onnx.helper.make_node("Min", [above, high], [result], result),
+    ]
+
+
+def _retype(node: onnx.NodeProto) -> None:
+    """Let a node that names its output's type make half."""
+    if node.op_type == "ConstantOfShape" and not node.attribute:
+        node.attribute.append(
+            onnx.helper.make_attribute("value", from_numpy(np.zeros(1, np.float16), "value"))
+        )
+    for entry in node.attribute:
+        if entry.HasField("t") and entry.t.data_type == FLOAT:
+            entry.t.CopyFrom(from_numpy(rounded(onnx.numpy_helper.to_array(entry.t)), entry.t.name))
+        elif entry.name in ("to", "dtype", "output_dtype") and entry.i == FLOAT:
+            entry.i = _FLOAT16
+
+
+def _read_names(graph: Any) -> Counter[str]:
+    """Return how often each name is read in a graph or function, also by its bodies."""
+    read = Counter(name for nodes in _lists_of(graph.node) for node in nodes for name in node.input)
+    outputs = [*graph.output]
+    outputs += [
+        info
+        for nodes in _lists_of(graph.node)
+        for node in nodes
+        for entry in node.attribute
+        for info in entry.g.output
+    ]
+    read.update(info if isinstance(info, str) else info.name for info in outputs)
+    return read
+
+
+def _name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
+    """Drop constants that nothing reads in float32; their half form takes the name."""
+    read = _read_names(graph)
+    unread = {name for name in constants.values() if not read[name]}
+    names = {form: name for form, name in constants.items() if name in unread}
+    taken: set[str] = set()
+    for nodes in [*_lists_of(graph.node)]:
+        kept: list[onnx.NodeProto] = []
+        for node in nodes:
+            if node.op_type == "Constant":
+                if node.output[0] in unread:
+                    continue
+                # bodies beside each other may hold a form each
+                new = names.get(node.output[0], "")
+                if new and new not in taken:
+                    taken.add(new)
+                elif new:
+                    names.pop(node.output[0])
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            kept.append(copy)
+        if len(kept) < len(nodes):
+            del nodes[:]
+            nodes.extend(kept)
+    for nodes in _lists_of(graph.node):
+        for node in nodes:
+            for each in (node.input, node.output):
+                for slot, name in enumerate(each):
+                    if name in names:
+                        each[slot] = names[name]
+    for tensor in getattr(graph, "initializer", ()):
+        tensor.name = names.get(tensor.name, tensor.name)
+
+
+def _rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:
+    """Give a value another name, in bodies, too."""
+    for each in _lists_of(nodes):
+        for node in each:
+            for names in (node.input, node.output):
+                for slot, current in enumerate(names):
+                    if current == name:
+                        names[slot] = other
+    for node in nodes:
+        for entry in node.attribute:
+            for info in entry.g.output if entry.HasField("g") else ():
+                if info.name == name:
+                    info.name = other
+
+
+def _set(copy: Any, descriptor: Any, value: Any) -> None:
+    if descriptor.is_repeated:
+        getattr(copy, descriptor.name).extend(value)
+    elif descriptor.message_type is None:
+        setattr(copy, descriptor.name, value)
+    else:
+        getattr(copy, descriptor.name).CopyFrom(value)
+
+
+def _lists_of(nodes: Any) -> Iterator[Any]:
+    yield nodes
+    for node in nodes:
+        for entry in node.attribute:
+            if entry.HasField("g"):
+                yield from _lists_of(entry.g.node)
+
+
+def _unknown(node: onnx.NodeProto, types: Mapping[str, int]) -> bool:
+    return any(name and name not in types for name in (*node.input, *node.output))
+
+
+def _fits(first: Sequence[int | None], given: Sequence[int | None]) -> bool:
+    return all(a == b or a is None or b is None for a, b in zip(first, given, strict=False))
+
+
+def _declares_float(info: onnx.ValueInfoProto) -> bool:
+    return info.type.HasField("tensor_type") and info.type.tensor_type.elem_type == FLOAT
+
+
+def _domain(node: onnx.NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
+    return schema_at(_domain(node), node.op_type, opsets.get(_domain(node), 1))
+
+
+def _may_be_half(schema: onnx.defs.OpSchema, formals: Sequence[Any], slot: int) -> bool:
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    kind = formals[min(slot, len(formals) - 1)].type_str
+    return "tensor(float16)" in allowed.get(kind, (kind,))
+
+
+def _opsets(imports: Any) -> dict[str, int]:
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}
+
+
+def _check(model: onnx.ModelProto, converted: onnx.ModelProto) -> None:
+    """Prove the types of the result.
+
+    Raises:
+        ModelError: two types meet that no operator takes together.
+    """
+    before, after = set(_findings(model)), _findings(converted)
+    new = [finding for finding in after if finding not in before]
+    if new and not before:
+        raise ModelError(
+            f"half: {new[0]}", hint="keep its node in float32 (--keep-float32), and report this"
+        )
+
+
+def _findings(model: onnx.ModelProto) -> list[str]:
+    indexed = Model(without_weights(model))
+    inferrer = Inferrer(indexed, OpRegistry())
+    infer_model(indexed, inferrer)
+    return type_findings(indexed, inferrer)

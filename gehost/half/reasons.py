@@ -1,0 +1,282 @@
+"""Which nodes of a graph keep float32 in a conversion to float16, and why.
+
+Half holds numbers up to 65504, whole ones up to 2048, with eleven bits. What is larger, smaller or
+exact stays in float32: positions and masks, squares and what is made of them, epsilons, angles,
+and the chains that ONNX Runtime turns into integer kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.ir.attributes import attribute_value
+
+FLOAT = onnx.TensorProto.FLOAT
+LARGEST = 65504.0
+SMALLEST_NORMAL = 2.0**-14
+FILL = 1e9
+"""Constants from here on stand for infinity, as masks use them."""
+
+MOVES = frozenset(
+    ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice")
+).union(("Split", "Expand", "Tile"))
+_TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
+_PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
+_INTEGER = frozenset(
+    ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QuantizeLinear", "DequantizeLinear")
+)
+_SQUARES = frozenset(("ReduceL2", "ReduceSumSquare", "Exp", "ReduceLogSumExp", "Exp"))
+_ANGLES = frozenset(("Cos", "Sin", "Tan"))
+_STILL_WIDE = MOVES.union(
+    ("Abs", "Add", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "ReduceMax")
+).union(("ReduceMean", "ReduceSum", "Sqrt", "Sub", "Sum"))
+"""Operators whose result is as large or as small as the wide numbers that they read."""
+_MOST_SCALES = 1 << 16
+"""Elements of a constant that may be an epsilon or a fill; larger ones are weights."""
+
+_NOTHING = np.zeros(0, np.float32)
+
+POSITION = "positions and masks"
+SQUARE = "squares and exponentials"
+QUANTIZED = "chains of integer kernels"
+EPSILON = "constants too small for float16"
+LARGE = "constants too large for float16"
+ANGLE = "angles"
+ASKED = "asked for"
+WHOLE = "functions, of which one call needs it"
+RANGE = "numbers outside of float16's range"
+UNKNOWN = "operators without float16, or of unknown types"
+
+
+@dataclass
+class Origins:
+    """What the values of a model are made of; a body sees those of the graphs around it."""
+
+    constants: dict[str, np.ndarray[Any, Any]] = field(
+        default_factory=dict[str, "np.ndarray[Any, Any]"]
+    )
+    """Constants of float32, by name."""
+    moved: set[str] = field(default_factory=set[str])
+    """Constants, and what only moves them."""
+    positions: set[str] = field(default_factory=set[str])
+    """Made of integers, booleans and constants."""
+    fills: set[str] = field(default_factory=set[str])
+    """Values that may hold a finite fill beyond half's range."""
+    infinite: set[str] = field(default_factory=set[str])
+    """Values that may hold an infinity."""
+    wide: set[str] = field(default_factory=set[str])
+    """Values that need float32's range; their readers compute in it."""
+
+
+def is_fill(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all numbers beyond half's range stand for infinity."""
+    beyond = np.abs(array[np.isfinite(array) & (np.abs(array) > LARGEST)])
+    return bool(beyond.size) and float(beyond.min()) >= FILL
+
+
+def reasons(
+    nodes: Sequence[onnx.NodeProto],
+    types: Mapping[str, int],
+    origins: Origins,
+    keeps: Callable[[onnx.NodeProto], str],
+    outside: frozenset[str],
+) -> list[str]:
+    """Return for each node why it computes in float32, "" where it computes in half.
+
+    Args:
+        nodes: of one graph.
+        types: element types of values; others are not tensors, or unknown.
+        origins: of the constants and of values outside; filled in.
+        keeps: the reason of an operator by itself, or "".
+        outside: values whose numbers leave half's range.
+    """
+    origins.wide.update(outside)
+    found: list[str] = []
+    for node in nodes:
+        why = keeps(node) or _by_types(node, types)
+        if not why and (node.domain in ("", "ai.onnx") or not outside.isdisjoint(node.output)):
+            why = _by_numbers(node, types, origins, outside)
+        found.append(why)
+    _add_neighbours(nodes, types, found)
+    return found
+
+
+def _floats(names: Sequence[str], types: Mapping[str, int]) -> list[str]:
+    return [name for name in names if types.get(name) == FLOAT]
+
+
+def _by_types(node: onnx.NodeProto, types: Mapping[str, int]) -> str:
+    bodies = any(a.HasField("g") or a.graphs for a in node.attribute)
+    unknown = any(name and name not in types for name in (*node.input, *node.output))
+    return UNKNOWN if unknown and not bodies else ""
+
+
+def _by_numbers(
+    node: onnx.NodeProto, types: Mapping[str, int], origins: Origins, outside: frozenset[str]
+) -> str:
+    reads, writes = _floats(node.input, types), _floats(node.output, types)
+    if not writes and not reads:
+        return ""
+    if node.op_type == "Constant":
+        return ""
+    if node.op_type in MOVES and reads and origins.moved.issuperset(reads):
+        origins.moved.update(writes)
+        _inherit(reads, writes, origins)
+        return ""
+    if writes and _is_position(node, reads, types, origins):
+        origins.positions.update(writes)
+        _inherit(reads, writes, origins)
+        return POSITION
+    if not outside.isdisjoint(reads) or not outside.isdisjoint(writes):
+        return RANGE
+    if not origins.wide.isdisjoint(reads) and node.op_type not in _PRODUCTS:
+        constant = origins.moved | origins.positions
+        if node.op_type in _STILL_WIDE and (origins.wide | constant).issuperset(reads):
+            both = all(name in origins.wide for name in reads) and len(reads) > 1
+            if node.op_type != "Div" or not both:
+                origins.wide.update(writes)
+        return SQUARE
+    if _is_square(node, origins):
+        origins.wide.update(writes)
+        return SQUARE
+    why = _by_constants(reads, origins)
+    if why:
+        origins.wide.update(writes)
+    return why
+
+
+def _inherit(reads: Sequence[str], writes: Sequence[str], origins: Origins) -> None:
+    for name in reads:
+        array = origins.constants.get(name, _NOTHING)
+        if array.size > _MOST_SCALES:
+            array = _NOTHING
+        if name in origins.fills or is_fill(array):
+            origins.fills.update(writes)
+        if name in origins.infinite or bool(np.isinf(array).any()):
+            origins.infinite.update(writes)
+
+
+def _is_position(
+    node: onnx.NodeProto, reads: Sequence[str], types: Mapping[str, int], origins: Origins
+) -> bool:
+    """Whether a node makes floats of integers, booleans and constants alone."""
+    if node.op_type in _TABLES or node.op_type in _INTEGER:
+        return bool(reads) and origins.positions.issuperset(reads)
+    known = origins.moved | origins.positions
+    if not known.issuperset(reads):
+        return False
+    if node.op_type in _PRODUCTS:
+        matrices = (origins.constants.get(name) for name in reads)
+        return not any(
+            array is not None and sum(size > 1 for size in array.shape) > 1 for array in matrices
+        )
+    if node.op_type == "Cast":
+        return bool(node.input) and types.get(node.input[0]) not in _FLOATS
+    return bool(reads) or node.op_type == "Range"
+
+
+_FLOATS = (FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
+
+
+def _is_square(node: onnx.NodeProto, origins: Origins) -> bool:
+    if node.op_type in _SQUARES:
+        return True
+    if node.op_type == "Mul":
+        return node.input[0] == node.input[1]
+    if node.op_type == "Pow":
+        exponent = origins.constants.get(node.input[1])
+        return exponent is None or bool((exponent == 2).all())
+    return False
+
+
+def _by_constants(reads: Sequence[str], origins: Origins) -> str:
+    for name in reads:
+        array = origins.constants.get(name)
+        if array is None or not array.size:
+            continue
+        size = float(np.nan_to_num(np.abs(array), posinf=0.0).max())
+        if size > LARGEST and not is_fill(array):
+            return LARGE
+        if 0 < size < SMALLEST_NORMAL and array.size <= _MOST_SCALES:
+            return EPSILON
+    return ""
+
+
+def _add_neighbours(
+    nodes: Sequence[onnx.NodeProto], types: Mapping[str, int], found: list[str]
+) -> None:
+    """Add the nodes around angles and integer kernels."""
+    integer = any(node.op_type in _INTEGER for node in nodes)
+    producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    quantized: dict[str, bool] = {}
+    """Floats that come from integer kernels; True: of a product, whose scale and bias follow."""
+    for index, node in enumerate(nodes):
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        if node.op_type in _ANGLES and not found[index]:
+            found[index] = ANGLE
+            before = producer.get(node.input[0])
+            if before is not None and nodes[before].op_type in ("Add", "Mul") and not found[before]:
+                found[before] = ANGLE
+        if not integer:
+            continue
+        sources = [quantized[name] for name in node.input if name in quantized]
+        if node.op_type == "Cast" and _makes(
+            nodes, producer, node, ("MatMulInteger", "ConvInteger")
+        ):
+            sources.append(True)
+        if node.op_type in ("DequantizeLinear", "DynamicQuantizeLinear"):
+            quantized.update(dict.fromkeys(_floats(node.output, types), False))
+        if any(sources) and node.op_type not in MOVES.union(("Add", "Cast", "Mul")):
+            continue
+        if sources and not found[index]:
+            found[index] = QUANTIZED
+        scaled = any(sources) and node.op_type in ("Cast", "Mul")
+        if scaled or (sources and node.op_type in MOVES):
+            quantized.update(dict.fromkeys(_floats(node.output, types), any(sources)))
+    if integer:
+        _add_before_quantize(nodes, producer, found)
+
+
+def _makes(
+    nodes: Sequence[onnx.NodeProto],
+    producer: Mapping[str, int],
+    node: onnx.NodeProto,
+    ops: Collection[str],
+) -> bool:
+    return any(name in producer and nodes[producer[name]].op_type in ops for name in node.input)
+
+
+def _add_before_quantize(
+    nodes: Sequence[onnx.NodeProto], producer: Mapping[str, int], found: list[str]
+) -> None:
+    waiting = [node.input[0] for node in nodes if node.op_type == "QuantizeLinear"]
+    while waiting:
+        index = producer.get(waiting.pop())
+        if index is None:
+            continue
+        node = nodes[index]
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        found[index] = found[index] or QUANTIZED
+        if node.op_type in MOVES:
+            waiting.append(node.input[0])
+
+
+def constant_of(node: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
+    """Return the float32 array of a Constant, None of other nodes and types."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
+    for entry in node.attribute:
+        if entry.ref_attr_name:
+            return None
+        if entry.name == "value" and entry.t.data_type == FLOAT:
+            return onnx.numpy_helper.to_array(entry.t)
+        if entry.name in ("value_float", "value_floats"):
+            return np.asarray(attribute_value(entry), np.float32)
+    return None

@@ -1,0 +1,46 @@
+"""The largest number of each value on feeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+
+from gehost.half.ranges import ranges
+
+
+def test_large_and_tiny_values_are_named_fills_are_not() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N] x, bool[N] keep) => (float[N] y)
+        <float big = {1000}, float small = {1e-5}, float low = {-3.4028235e38}> {
+            a = Mul (x, big) b = Mul (x, small) c = Where (keep, x, low) d = Mul (a, b) y = Add (c, d)
+        }"""
+    )
+    feeds = [
+        {"x": np.array(numbers, np.float32), "keep": np.array([True, False])}
+        for numbers in ([1, 2], [3, 70])
+    ]
+    outside, lines = ranges(model, feeds)
+    assert outside == {"a"}
+    assert lines == ['half: Mul "a" reaches 7e+04, above 65504: kept in float32']
+
+
+def test_values_below_the_normal_numbers_are_named() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N] x) => (float[N] y) <float tiny = {1e-6}> { a = Mul (x, tiny) y = Add (a, x) }"""
+    )
+    outside, lines = ranges(model, [{"x": np.array([1, -2], np.float32)}])
+    assert outside == {"a"}
+    assert lines == [
+        'half: Mul "a" reaches 2e-06, below float16\'s normal numbers: kept in float32'
+    ]
+
+
+def test_without_feeds_nothing_runs() -> None:
+    assert ranges(
+        onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { y = Abs (x) }'
+        ),
+        [],
+    ) == (set(), [])
