@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from gehost.ir.model import Model
     from gehost.ir.region import (
         Region,
-        Rejection,
         SubgraphBoundary,
         SubgraphInput,
         SubgraphOutput,
     )
+    from gehost.ir.rejection import Rejection
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions, from_environment
     from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
@@ -103,7 +103,8 @@ _MODULES = {
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
     "ir.graph": ("Graph", "Node", "Value"),
     "ir.model": ("Model",),
-    "ir.region": ("Region", "Rejection", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
+    "ir.region": ("Region", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
+    "ir.rejection": ("Rejection",),
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions", "from_environment"),
     "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),

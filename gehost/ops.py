@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -180,13 +182,18 @@ class OpDef:
         return ""
 
     def output_problem(self, count: int) -> str:
-        """Return why a call cannot have this many outputs, or "".
+        """Return why a call cannot have this many outputs, or ""."""
+        if count <= len(self.outputs) or not self.fixes_outputs:
+            return ""
+        return f"{self.name} has outputs {', '.join(self.outputs)}, no output {count - 1}"
+
+    @property
+    def fixes_outputs(self) -> bool:
+        """Whether a call has at most the declared outputs.
 
         An operator that declares neither a body nor inputs may have any number.
         """
-        if count <= len(self.outputs) or (self.body is None and not self.inputs):
-            return ""
-        return f"{self.name} has outputs {', '.join(self.outputs)}, no output {count - 1}"
+        return self.body is not None or bool(self.inputs)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -563,3 +570,27 @@ def _same_code(one: CodeType, other: CodeType) -> bool:
         and len(nested(one)) == len(nested(other))
         and all(map(_same_code, nested(one), nested(other)))
     )
+
+
+_of_this_host: ContextVar[OpRegistry | None] = ContextVar("gehost_operators", default=None)
+
+
+@contextmanager
+def declared_in(registry: OpRegistry) -> Generator[None]:
+    """Let ``declared`` find the operators of a host, whose authors' code the block runs."""
+    token = _of_this_host.set(registry)
+    try:
+        yield
+    finally:
+        _of_this_host.reset(token)
+
+
+def declared(op: str) -> OpDef | None:
+    """Return the declaration of an operator while code of a pass runs.
+
+    None if there is none, or no pass runs.
+    """
+    registry = _of_this_host.get()
+    if registry is None:
+        return None
+    return registry.get(op if "::" in op else registry.resolve(op) or op)

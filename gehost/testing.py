@@ -1,6 +1,7 @@
 """Test helpers for pass authors; gehost's own tests use the same.
 
-Models are ONNX text (``onnx.parser``); passes are classes, or names of passes below ``vendors``.
+Models are ONNX text (``onnx.parser``); passes are classes, or names of passes below ``vendors``,
+a directory or several.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from gehost.diagnose.check_pass.verdict import PassCheck
 
 PassClass: TypeAlias = type[FusionBasePass]
+Vendors: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A directory of vendors, or several."""
 PluginList: TypeAlias = Sequence[tuple[str, Any]]
 """Plugins by name, for vendor files in other styles: ``[("drr", gehost_drr)]``."""
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -69,7 +72,7 @@ def run_pass(
     model: str | onnx.ModelProto,
     pass_: PassClass | str,
     *,
-    vendors: str | os.PathLike[str] | None = None,
+    vendors: Vendors | None = None,
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
@@ -80,7 +83,7 @@ def run_pass(
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
-        vendors: a directory of vendors; their operators are available to the pass.
+        vendors: a directory of vendors, or several; their operators are available to the pass.
         plugins: collect passes of other styles from it; default: the installed plugins.
         settings: options of the pass, by ``PASS.option``.
         cleanup: run the built-in clean-up as well.
@@ -98,7 +101,7 @@ def assert_rewrites(
     expected: str | onnx.ModelProto,
     count: int = 1,
     *,
-    vendors: str | os.PathLike[str] | None = None,
+    vendors: Vendors | None = None,
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
@@ -121,7 +124,7 @@ def assert_refuses(
     pass_: PassClass | str,
     reason: str | None = None,
     *,
-    vendors: str | os.PathLike[str] | None = None,
+    vendors: Vendors | None = None,
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> PassRecord:
@@ -160,7 +163,7 @@ def assert_fuses(
     pass_: PassClass | str,
     count: int | None = 1,
     *,
-    vendors: str | os.PathLike[str] | None = None,
+    vendors: Vendors | None = None,
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
@@ -185,7 +188,7 @@ def assert_fuses(
 def check_pass(
     pass_: PassClass | str,
     *,
-    vendors: str | os.PathLike[str] | None = None,
+    vendors: Vendors | None = None,
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     seed: int = 0,
@@ -200,7 +203,7 @@ def check_pass(
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
-        vendors: a directory of vendors; their operators are available to the pass.
+        vendors: a directory of vendors, or several; their operators are available to the pass.
         plugins: collect passes of other styles from it; default: the installed plugins.
         settings: options of the pass, by ``PASS.option``.
         seed: of the random instances.
@@ -239,11 +242,11 @@ def random_weights(
 
 
 def report_of(
-    model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any
+    model: str | onnx.ModelProto, vendors: Vendors, **options: Any
 ) -> tuple[onnx.ModelProto, Report]:
     """Compile with all passes below vendors; return model and report."""
     proto = parse(model) if isinstance(model, str) else model
-    return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
+    return Host(HostOptions(vendors=_roots(vendors), plugins=False, **options)).run(proto)
 
 
 # -- one pass alone
@@ -252,13 +255,13 @@ def report_of(
 
 def _host(
     pass_: PassClass | str,
-    vendors: str | os.PathLike[str] | None,
+    vendors: Vendors | None,
     plugins: PluginList | None,
     settings: Mapping[str, Any],
     *,
     cleanup: bool,
 ) -> Host:
-    roots = () if vendors is None else (os.fspath(vendors),)
+    roots = _roots(vendors)
     given = None if plugins is None else tuple(plugins)
     if all(isinstance(plugin, ModuleType) for _, plugin in given or ()):
         host = _loaded(roots, _contents(roots), given)
@@ -266,11 +269,20 @@ def _host(
         host = Host(HostOptions(vendors=roots, plugins=given is None), given or ())
     names = host.passes.names()
     if isinstance(pass_, str):
-        assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
+        listed = f"no pass {pass_} below {', '.join(roots)}; there are {', '.join(names)}"
+        assert pass_ in names, listed
         others = [name for name in names if name != pass_]
         return host.with_options(enable=[pass_], disable=others, settings=settings, cleanup=cleanup)
     operators = vars(sys.modules[pass_.__module__])
     return host.with_pass_alone(_spec(pass_), operators, settings=settings, cleanup=cleanup)
+
+
+def _roots(vendors: Vendors | None) -> tuple[str, ...]:
+    if vendors is None:
+        return ()
+    if isinstance(vendors, str | os.PathLike):
+        return (os.fspath(vendors),)
+    return tuple(os.fspath(root) for root in vendors)
 
 
 @lru_cache(maxsize=8)

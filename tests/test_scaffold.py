@@ -46,6 +46,13 @@ def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout
 
 
+def test_a_new_pass_is_a_skeleton_that_claims_nothing_about_its_name(tmp_path: Path) -> None:
+    code, test = (path.read_text() for path in write_pass("acme/rms_norm", str(tmp_path)))
+    assert "class RmsNormPass(PatternFusionPass)" in code
+    assert "the example of this skeleton" in code
+    assert "Gemm" not in code + test
+
+
 def test_two_passes_of_two_vendors_load_together(tmp_path: Path) -> None:
     for name in ("acme/one", "acme/two_pass", "zeta/three"):
         write_pass(name, str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from gehost.testing import (
     report_of,
     run_pass,
 )
+from tests.conftest import Vendors
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> main '
 TWICE = HEAD + "(float[2] x) => (float[2] y) { a = Neg(x) y = Neg(a) }"
@@ -264,6 +266,20 @@ def test_run_pass_takes_the_name_of_a_vendors_pass_and_runs_that_alone(vendors: 
     assert [node.op_type for node in result.graph.node] == ["Identity"]
     with says(r"no pass Three below .*; there are One, Two"):
         run_pass(TWICE, "Three", vendors=vendors.root)
+
+
+def test_passes_may_be_below_several_directories_of_vendors(vendors: Any, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs"))
+    other = Vendors(tmp_path / "others")
+    other.write("zeta/b.py", vendors.swap("Two", "Neg", "Sin"))
+    roots = [vendors.root, str(other.root)]
+    for name, op in (("One", "Abs"), ("Two", "Sin")):
+        result, _ = run_pass(TWICE, name, vendors=roots)
+        assert [node.op_type for node in result.graph.node] == [op, op]
+    _, report = report_of(TWICE, roots)
+    assert [record.name for record in report.passes] == ["One", "Two"]
+    with says(r"no pass Three below .*vendors, .*others; there are One, Two"):
+        run_pass(TWICE, "Three", vendors=roots)
 
 
 def test_vendors_are_loaded_once_and_again_when_a_file_changes(vendors: Any) -> None:

@@ -82,11 +82,12 @@ def check_pass(
 
     Runs it on random instances of its own pattern and on mutations of them; no model is needed.
 
-    The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
-    found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.
+    The exit code is 6 when numbers differ, 5 when a pass fails or a class is not registered. A pass
+    for which no instance was found is listed as not checked, with the reason; the exit code stays 0
+    unless --strict is given.
     """
     from gehost.cli.progress import Progress
-    from gehost.diagnose.check_pass.pass_file import trials_of
+    from gehost.diagnose.check_pass.pass_file import read_pass_file
     from gehost.diagnose.check_pass.run import check_pass
     from gehost.diagnose.check_pass.trial import Comparing
     from gehost.diagnose.check_pass.verdict import Wrong, save_findings
@@ -96,27 +97,30 @@ def check_pass(
     if provider != "cpu":
         check_provider(provider)
     with output_on_stderr():
-        trials = trials_of(file, vendors, name, settings, Comparing(rtol, atol, provider))
+        unregistered, trials = read_pass_file(
+            file, vendors, name, settings, Comparing(rtol, atol, provider)
+        )
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []
     results: list[PassCheck] = []
     progress = Progress()
-    while True:
+
+    def next_result() -> PassCheck | None:
+        if unregistered:
+            return unregistered.pop(0)
         with output_on_stderr(), progress.showing(instances, "loading"):
             trial = next(trials, None)
-            result = (
-                None
-                if trial is None
-                else check_pass(
-                    trial,
-                    seed=seed,
-                    instances=instances,
-                    mutations=mutations,
-                    progress=progress.update,
-                )
+            if trial is None:
+                return None
+            return check_pass(
+                trial,
+                seed=seed,
+                instances=instances,
+                mutations=mutations,
+                progress=progress.update,
             )
-        if result is None:
-            break
+
+    while (result := next_result()) is not None:
         results.append(result)
         if not as_json:
             with writing_output():

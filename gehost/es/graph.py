@@ -10,9 +10,9 @@ machine code leaves the ``__init__`` of a dataclass to Python.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeAlias, cast
+from typing import Any, ClassVar, SupportsIndex, TypeAlias, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 from gehost.location import SourceLocation, author_origin
 from gehost.native import mypyc_attr
+from gehost.ops import declared
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
@@ -215,7 +216,12 @@ class EsTensor:
         node.count = max(node.count, wanted + 1)
         return EsTensor(node, wanted)
 
-    def __iter__(self) -> NoReturn:
+    def __iter__(self) -> Iterator[EsTensor]:
+        """Iterate over all outputs of a custom operator whose registration names them."""
+        node = self.producer
+        definition = declared(node.ops[0]) if isinstance(node, EsNode) else None
+        if definition is not None and definition.fixes_outputs:
+            return iter([self[index] for index in range(len(definition.outputs))])
         raise PatternError(
             "write [0], [1], … for the outputs of a custom operator, or give num_outputs=",
             where=author_origin(),

@@ -48,7 +48,7 @@ from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
 from gehost.kernels import Target, older_note, runtimes
-from gehost.ops import OpRegistry, declares_operators
+from gehost.ops import OpRegistry, declared_in, declares_operators
 from gehost.opset import raise_opset
 from gehost.options import HostOptions
 from gehost.passes.base import PatternFusionPass
@@ -134,7 +134,9 @@ class Host:
             self._register("gehost_register_ops", self.ops)
             self._register_passes()
             self._register("gehost_register_importers", self.importers)
-            self.notes.extend(self.passes.unregistered())
+            self.unregistered = self.passes.unregistered()
+            """Classes that look like passes and are not registered."""
+        self.notes.extend(map(str, self.unregistered))
         self.notes.extend(self._summary())
         if self.options.fusion_switch_file is not None:
             switches = os.fspath(self.options.fusion_switch_file)
@@ -252,7 +254,9 @@ class Host:
     def _apply_options(self) -> None:
         """Validate the options that affect no loading, and read the feeds."""
         self._disabled = disabled_passes(
-            self.options, {spec.name: spec.default for spec in self.passes}
+            self.options,
+            {spec.name: spec.default for spec in self.passes},
+            self.unregistered,
         )
         check_settings(self.options.settings, self.declared_options())
         check_assumptions(
@@ -376,8 +380,8 @@ class Host:
 
     @contextmanager
     def vendor_code(self) -> Generator[None]:
-        """Install vendors' modules as during a compile, their output on stderr."""
-        with self._modules.installed():
+        """Install vendors' modules and operators as during a compile."""
+        with self._modules.installed(), declared_in(self.ops):
             yield
 
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gehost.errors import VendorError
 from gehost.ir.graph import Graph
@@ -18,6 +18,18 @@ from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage
 from gehost.settings import PassOption, check_options
 from gehost.stages import CustomPassStage
+
+
+class Unregistered(NamedTuple):
+    """A class that looks like a pass and is not registered."""
+
+    name: str
+    origin: str
+    """``file:line``, or the module's name."""
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.name} is not registered; {self.advice}"
 
 
 class RunnablePass(Protocol):
@@ -146,12 +158,12 @@ class PassRegistry:
         """
         self._suspects[cls] = advice
 
-    def unregistered(self) -> list[str]:
-        """Return a line for each class that is probably not registered."""
+    def unregistered(self) -> list[Unregistered]:
+        """Return the classes that are probably meant to be registered."""
         known = {spec.factory for spec in self}
         names = {spec.name for spec in self}
         return [
-            f"{_place(cls)}: {cls.__name__} is not registered; {advice}"
+            Unregistered(cls.__name__, _place(cls), advice)
             for cls, advice in self._suspects.items()
             if not cls.__name__.startswith("_")
             and not cls.__subclasses__()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gehost.errors import UsageError
+from gehost.host.registry import Unregistered
 from gehost.options import HostOptions
 from gehost.shipped import shipping_vendors
 from gehost.spelling import nearest
@@ -65,7 +66,11 @@ def machine(packages: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:
+def disabled_passes(
+    options: HostOptions,
+    defaults: Mapping[str, bool],
+    unregistered: Sequence[Unregistered] = (),
+) -> set[str]:
     """Return the names of the passes that must not run.
 
     ``only`` turns all others off. ``disable`` and ``enable`` win over a named entry of the switch
@@ -75,19 +80,20 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
     Args:
         options: of the host.
         defaults: whether each pass is on by default.
+        unregistered: classes that a switch may mean.
 
     Raises:
         UsageError: a switch names no known pass, a pass is both enabled and disabled, ``only`` is
             used with ``enable`` or ``disable``, or the file cannot be read.
     """
     known = list(defaults)
-    check_names([*options.enable, *options.disable], known, "--enable/--disable")
-    check_names(options.only, known, "--only")
+    switched = [*options.enable, *options.disable]
+    check_names(switched, known, "--enable/--disable", unregistered)
+    check_names(options.only, known, "--only", unregistered)
     if options.only:
-        contradicting = [*options.enable, *options.disable]
-        if contradicting:
+        if switched:
             raise UsageError(
-                f"--only and {contradicting[0]} by --enable or --disable contradict each other",
+                f"--only and {switched[0]} by --enable or --disable contradict each other",
                 hint="give --only alone, once for each pass",
             )
         return {name for name in known if name not in options.only}
@@ -97,9 +103,8 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
     switches: Mapping[str, bool] = {}
     if options.fusion_switch_file is not None:
         switches = read_switch_file(str(options.fusion_switch_file)).passes
-        check_names(
-            (name for name in switches if name != "ALL"), known, str(options.fusion_switch_file)
-        )
+        named = [name for name in switches if name != "ALL"]
+        check_names(named, known, str(options.fusion_switch_file), unregistered)
     everything = switches.get("ALL", True)  # "on" does not turn on what is off by default
     chosen = {name: switches.get(name, everything and on) for name, on in defaults.items()}
     chosen.update(dict.fromkeys(options.enable, True))
@@ -153,15 +158,23 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> 
             raise UsageError(f'there is no key "{name}"', where=source, hint=hint)
 
 
-def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
+def check_names(
+    names: Iterable[str],
+    known: Sequence[str],
+    source: str,
+    unregistered: Sequence[Unregistered] = (),
+) -> None:
     """Raise ``UsageError`` if one of ``names`` is not ``known``.
 
-    The error has the nearest names.
+    The error has the nearest names, or how to register a class of this name.
 
     ``source`` is the option or file that has the names.
     """
     for name in names:
         if name not in known:
+            for each in unregistered:
+                if each.name == name:
+                    raise UsageError(str(each))
             near = nearest(name, known, 3)
             ships = shipping_vendors(name)
             if ships:

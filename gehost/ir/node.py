@@ -21,6 +21,7 @@ from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.effective import effective
 from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.node_table import NodeTable
+from gehost.ir.rejection import Rejection, rejection
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 from gehost.ir.wide import WIDE, Slots
 
@@ -361,6 +362,13 @@ class Node(GNodeAccessors):
         """
         value = effective(self, name)
         return default if value is None else value
+
+    def reject(self, reason: str | Any) -> Rejection:  # Any: ``rejection`` checks it
+        """Refuse this node in a ``DecomposePass``: ``return node.reject("group: 1 is left")``.
+
+        Refusals are counted by the text before the colon.
+        """
+        return rejection(reason, "node.reject")
 
     @property
     def encoded_attrs(self) -> tuple[bytes, ...]:

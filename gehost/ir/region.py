@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeVar
 
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
+from gehost.ir.rejection import Rejection
 from gehost.native import mypyc_attr
 
 _Entry = TypeVar("_Entry")
 
 _FEW = 16
 """Largest region whose nodes are searched as a list; larger ones are searched as a set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The reason why a match or region is refused, as ``key: text``.
-
-    It is falsy, so that it can be returned in place of ``False``.
-    """
-
-    reason: str
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __reduce__(self) -> Any:
-        return Rejection, (self.reason,)
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)

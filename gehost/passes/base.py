@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Self
 from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
 from gehost.ir.graph import Graph, Node
+from gehost.ir.rejection import Rejection
 from gehost.location import author_origin
 from gehost.passes import driver
 from gehost.passes.author_errors import author_errors
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage, mark_of
-from gehost.pattern.match import MatchResult, Rejection
+from gehost.pattern.match import MatchResult
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest_functions
@@ -153,14 +154,14 @@ class DecomposePass(FusionBasePass):
             self.op_types = op_types
 
     def MeetRequirements(self, node: Node) -> bool | Rejection:
-        """Return whether to replace a node, or ``Rejection("key: text")``."""
+        """Return whether to replace a node; ``node.reject("key: text")`` gives a reason."""
         del node
         return True
 
     def Replacement(self, node: Node) -> EsGraph | Rejection:
         """Return the node's replacement: inputs and outputs by position.
 
-        Return ``Rejection("key: text")`` to refuse the node after all.
+        Return ``node.reject("key: text")`` to refuse the node after all.
         """
         raise NotImplementedError
 

@@ -14,9 +14,10 @@ from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ir.rejection import Rejection
 from gehost.kernels import NO_TARGET, Target
-from gehost.ops import OpRegistry
+from gehost.ops import OpRegistry, declared_in
 from gehost.pattern.match import MatchResult
 from gehost.pattern.source import SourcePattern
 from gehost.rewrite.lower import Refused
@@ -282,7 +283,8 @@ def running(context: CustomPassContext) -> Generator[None]:
     """Make ``context`` the one that GE's static functions use."""
     token = _current.set(context)
     try:
-        yield
+        with declared_in(context.registry):
+            yield
     finally:
         _current.reset(token)
         context.forget_generations()

@@ -19,11 +19,12 @@ from gehost.es.opset import NotApplicable, resolve_op
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
+from gehost.ir.rejection import Rejection
 from gehost.ops import OpRegistry
 from gehost.passes.author_errors import author_errors, blamed_on, direct_edit
 from gehost.passes.context import CustomPassContext
 from gehost.pattern.lower import LoweredPattern
-from gehost.pattern.match import MatchResult, Rejection
+from gehost.pattern.match import MatchResult
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused

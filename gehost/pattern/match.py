@@ -6,13 +6,14 @@ import operator
 from collections.abc import Collection, Iterator
 from typing import Any, SupportsIndex, overload
 
-from gehost.errors import PassError, PatternError
+from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
-from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ir.rejection import Rejection, rejection
 from gehost.location import author_origin
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
@@ -204,9 +205,7 @@ class MatchResult:
 
         Refusals are counted by the text before the colon.
         """
-        if not isinstance(reason, str):
-            raise PassError(f'match.reject wants a reason as text, "key: text", got {reason!r}')
-        return Rejection(reason)
+        return rejection(reason, "match.reject")
 
     def replaces_constant(self, value: Value, exact: float) -> None:
         """Note that the replacement has ``exact`` for a constant that its type had rounded.

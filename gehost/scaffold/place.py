@@ -19,7 +19,8 @@ from gehost.errors import GehostError, UsageError
 from gehost.es import schemas
 from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.model import Model
-from gehost.ir.region import Region, Rejection
+from gehost.ir.region import Region
+from gehost.ir.rejection import Rejection
 from gehost.ir.schemas import history
 from gehost.pattern.explain.messages import named
 from gehost.quoting import in_docstring, python_string

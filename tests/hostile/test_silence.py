@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,38 @@ def test_a_pass_that_is_not_registered_is_told(vendors: Any, notes: Any) -> None
     vendors.write("acme/a.py", pass_of("Good", "es.Relu(x)"), pass_of("Bad", "es.Abs(x)", ""))
     (note,) = notes()
     assert "a.py:15: Bad is not registered; put @REG_FUSION_PASS" in note
+
+
+def test_a_pass_that_is_not_registered_is_a_finding_of_check_pass(
+    vendors: Any, gehost_run: Any
+) -> None:
+    path = vendors.write("acme/a.py", pass_of("Bad", "es.Relu(x)", ""))
+    code, out, err = gehost_run("check-pass", path)
+    assert (code, err.strip()) == (5, f"gehost: {path}: something is wrong with Bad")
+    found, detail = out.splitlines()
+    assert found.endswith("a.py:4): wrong: nothing was checked")
+    assert "Bad (" in detail
+    assert "not registered: put @REG_FUSION_PASS or @REG_DECOMPOSE_PASS above it" in detail
+    vendors.write("acme/a.py", pass_of("Good", "es.Neg(x)"), pass_of("Bad", "es.Abs(x)", ""))
+    code, out, _ = gehost_run("check-pass", path, "--json", "--pass", "Bad")
+    (result,) = json.loads(out)
+    assert (code, result["verdict"], result["findings"][0]["wrong"]) == (
+        5,
+        "wrong",
+        "not registered",
+    )
+
+
+def test_a_pass_that_is_not_registered_is_a_note_of_explain(
+    vendors: Any, model: Path, gehost_run: Any
+) -> None:
+    vendors.write("acme/a.py", pass_of("Good", "es.Relu(x)"), pass_of("Bad", "es.Abs(x)", ""))
+    asked = "explain", model, "--vendors", vendors.root, "--pass"
+    code, out, _ = gehost_run(*asked, "Good")
+    assert (code, out.count("Bad is not registered; put @REG_FUSION_PASS")) == (0, 1)
+    code, _, err = gehost_run(*asked, "Bad")
+    assert code == 2
+    assert "a.py:15: Bad is not registered; put @REG_FUSION_PASS" in err
 
 
 @pytest.mark.parametrize(

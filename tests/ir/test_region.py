@@ -9,7 +9,8 @@ from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.region import Region, Rejection, SubgraphBoundary, SubgraphInput, SubgraphOutput
+from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
+from gehost.ir.rejection import Rejection
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]>'
 CHAIN = """g (float[2] x, float[2] v) => (float[2] y, float[2] m) <float[2] w = {1, 2}> {

@@ -13,12 +13,14 @@ from gehost import (
     FusionBasePass,
     PassError,
     Pattern,
+    PatternError,
     PatternFusionPass,
     PatternMatcherConfigBuilder,
     es,
+    ops,
 )
 from gehost.passes.base import missing_methods
-from gehost.testing import assert_refuses, run_pass
+from gehost.testing import assert_refuses, graph_of, run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2] x) => (float[2] y) {
@@ -154,6 +156,50 @@ def test_operators_come_from_the_constructor_else_from_the_registration(
 
     assert_refuses(CHAIN, Watch, "MeetRequirements")
     assert seen == ops
+
+
+def test_a_node_is_refused_by_the_node_as_a_match_by_the_match() -> None:
+    @REG_DECOMPOSE_PASS(["Relu"])
+    class Refuses(DecomposePass):
+        def MeetRequirements(self, node: Any) -> Any:
+            return node.name != "first" or node.reject("first: stays")
+
+        def Replacement(self, node: Any) -> Any:
+            return node.reject("second: stays, too")
+
+    _, record = run_pass(CHAIN.replace("    a = ", "    [first] a = "), Refuses)
+    assert record.rejected == {"first": 1, "second": 1}
+    node: Any = next(iter(graph_of(CHAIN).nodes))
+    with pytest.raises(PassError, match=r"node.reject wants a reason as text, .*, got 3"):
+        node.reject(3)
+
+
+def test_all_outputs_that_a_registration_names_may_be_unpacked() -> None:
+    ops.register("acme::Halves", inputs=["x"], outputs=["low", "high"])
+
+    class Unpacks(PatternFusionPass):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("sum")
+            low, high = es.op("acme::Halves")(builder.CreateInput(0))
+            return [Pattern(builder.BuildAndReset([low + high]))]
+
+        def Replacement(self, match: Any) -> Any:
+            builder = EsGraphBuilder("twice")
+            low, high = es.op("acme::Halves")(builder.CreateInput(0))
+            return builder.BuildAndReset([high - low])
+
+    text = CHAIN.replace('"" : 17]', '"" : 17, "acme" : 1]').replace(
+        "a = Relu(x)\n    b = Abs(a)", "low, high = acme.Halves(x) b = Add(low, high)"
+    )
+    result, record = run_pass(text, Unpacks)
+    assert record.replaced == 1
+    assert [len(node.output) for node in result.graph.node] == [2, 1, 1]
+
+
+def test_outputs_of_an_operator_that_declares_no_number_are_not_unpacked() -> None:
+    builder = EsGraphBuilder("free")
+    with pytest.raises(PatternError, match=r"write \[0\], \[1\], … for the outputs"):
+        list(es.op("acme::Free")(builder.CreateInput(0)))
 
 
 def test_the_marks_of_a_base_class_name_no_operators_for_a_subclass() -> None:

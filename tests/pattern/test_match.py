@@ -9,7 +9,8 @@ from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
 from gehost.es.opset import NotApplicable
 from gehost.ir.ge import NodeIo
-from gehost.pattern.match import PatternMatcher, Rejection
+from gehost.ir.rejection import Rejection
+from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
 from gehost.status import FAILED
 

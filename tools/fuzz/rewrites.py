@@ -26,9 +26,10 @@ from gehost.es.graph import EsGraph, EsTensor
 from gehost.es.opset import NotApplicable
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.rejection import Rejection
 from gehost.ops import OpDef
 from gehost.passes.context import CustomPassContext
-from gehost.pattern.match import PatternMatcher, Rejection
+from gehost.pattern.match import PatternMatcher
 from gehost.rewrite.lower import Refused
 from gehost.stages import CustomPassStage
 from tools.fuzz.equivalents import SUBSTITUTES, Call, same

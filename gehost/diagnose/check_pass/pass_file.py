@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gehost.diagnose.check_pass.trial import BY_RULE, Comparing, Trial
+from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
 from gehost.errors import UsageError
 from gehost.host.host import REGISTERS_NOTHING, Host
+from gehost.host.registry import Unregistered
 from gehost.host.vendors import PASSES_DIR
 from gehost.location import SourceLocation
 from gehost.options import HostOptions
@@ -20,14 +22,22 @@ from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest
 
 
-def trials_of(
+class PassFile(NamedTuple):
+    """The passes of a vendor file or directory."""
+
+    unregistered: list[PassCheck]
+    """A finding for each class that looks like a pass and is not registered."""
+    trials: Iterator[Trial]
+
+
+def read_pass_file(
     file: str | os.PathLike[str],
     vendors: Sequence[str] = (),
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     comparing: Comparing = BY_RULE,
-) -> Iterator[Trial]:
-    """Yield a trial for each pass of a vendor file or directory.
+) -> PassFile:
+    """Return a trial for each pass of a vendor file or directory.
 
     Args:
         file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, a package there, that
@@ -49,23 +59,31 @@ def trials_of(
     host = Host(options)
     # the __init__.py of a package stands for the whole package
     wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
-    found = [
-        spec
-        for spec in host.passes
-        if f"{os.path.realpath(SourceLocation.parse(spec.origin).path)}{os.sep}".startswith(
-            f"{wanted}{os.sep}"
-        )
-    ]
-    if not found:
+
+    def is_inside(origin: str) -> bool:
+        place = os.path.realpath(SourceLocation.parse(origin).path)
+        return f"{place}{os.sep}".startswith(f"{wanted}{os.sep}")
+
+    found = [spec for spec in host.passes if is_inside(spec.origin)]
+    suspects = [each for each in host.unregistered if is_inside(each.origin)]
+    if not found and not suspects:
         skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
         message = skipped or f"{file}: {REGISTERS_NOTHING}"
         place = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
         raise UsageError(f"{message}{place}")
-    names = [spec.name for spec in found]
+    names = [each.name for each in (*found, *suspects)]
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
         raise UsageError(f'it has no pass "{name}"{_meant(name, names) or listed}', where=file)
-    return (Trial(host, spec, comparing) for spec in found if name in (None, spec.name))
+    return PassFile(
+        [_finding(each) for each in suspects if name in (None, each.name)],
+        (Trial(host, spec, comparing) for spec in found if name in (None, spec.name)),
+    )
+
+
+def _finding(suspect: Unregistered) -> PassCheck:
+    finding = Finding(Wrong.NOT_REGISTERED, "", "", suspect.advice)
+    return PassCheck(suspect.name, suspect.origin, findings=[finding])
 
 
 def _directory_of_vendors(path: Path) -> Path:

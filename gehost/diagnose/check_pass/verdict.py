@@ -31,6 +31,7 @@ class Wrong(Enum):
     FAILS = "the pass fails"
     NEVER_FIRES = "never fires"
     FIRES_AGAIN = "a second run changes it again"
+    NOT_REGISTERED = "not registered"
 
 
 @dataclass(frozen=True)

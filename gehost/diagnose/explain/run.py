@@ -62,7 +62,9 @@ def explain(
     watch = _Watch(pass_name, node)
     options = options.rewrites_only()
     host = Host(options, plugins=[("explain", watch)])
-    check_names([pass_name], host.passes.names(), "explain")
+    check_names([pass_name], host.passes.names(), "explain", host.unregistered)
+    for each in host.unregistered:
+        watch.note(str(each))
     spec = host.passes.get(pass_name)
     assert spec is not None
     named = {*options.enable, *options.disable, *options.only}

@@ -6,7 +6,8 @@ The host runs, checks and undoes passes as always.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TextIO
@@ -18,6 +19,7 @@ from gehost import (
     Graph,
     Host,
     HostOptions,
+    Node,
     PassRecord,
     PassSpec,
     Report,
@@ -44,6 +46,8 @@ class PassResult:
     """Why it was skipped, which rules did not apply, that it did not converge."""
     rewrites: Mapping[str, int] = field(default_factory=dict[str, int])
     """By rule."""
+    refused: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The nodes at which a match was refused, each once, by reason: ``key: text``."""
     count: int = 0
     converged: bool = True
     seconds: float = 0.0
@@ -86,6 +90,12 @@ def _line(each: PassResult) -> str:
         else f"{count}{f' ({rules})' if rules else ''}"
     )
     end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
+    refused = Counter[str]()
+    for reason, nodes in each.refused.items():
+        refused[reason.partition(":")[0]] += len(nodes)
+    if refused:
+        end += f"; refused {refused.total()}"
+        end += f" ({', '.join(f'{key} {count}' for key, count in refused.items())})"
     return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
 
 
@@ -164,10 +174,11 @@ class PassManager:
             PassError: a pass failed.
         """
         driven: dict[str, Driven] = {}
-        host = Host(
-            self._options,
-            plugins=[("ir_printer", self._printer)] if self._printer is not None else [],
-        )
+        refusals = _Refusals()
+        plugins: list[tuple[str, Any]] = [("drr_refusals", refusals)]
+        if self._printer is not None:
+            plugins.append(("ir_printer", self._printer))
+        host = Host(self._options, plugins=plugins)
         skipped: dict[str, str] = {}
         for each in self._passes:
             name = each.pass_name()
@@ -195,7 +206,7 @@ class PassManager:
             tuple(
                 PassResult(name, "skipped", skipped[name])
                 if name in skipped
-                else _result(records[name], driven.get(name))
+                else _result(records[name], driven.get(name), refusals.of(name))
                 for name in self.passes()
             ),
             report,
@@ -222,13 +233,35 @@ def _add_operators(host: Host, module: ModuleType | None) -> None:
         host.ops.add_marked(vars(module))
 
 
-def _result(record: PassRecord, driven: Driven | None) -> PassResult:
+def _result(
+    record: PassRecord, driven: Driven | None, refused: Mapping[str, Sequence[str]]
+) -> PassResult:
     done = PassResult(
-        record.name, record.status, record.message, count=record.replaced, seconds=record.seconds
+        record.name,
+        record.status,
+        record.message,
+        refused=refused,
+        count=record.replaced,
+        seconds=record.seconds,
     )
     if driven is None or record.status == "failed":
         return done
     return replace(done, rewrites=dict(driven.rewrites), converged=driven.converged)
+
+
+class _Refusals:
+    """A hook that lists refused matches; a report counts them in each round of the driver."""
+
+    def __init__(self) -> None:
+        self._by_pass: dict[str, dict[str, dict[str, None]]] = {}
+
+    def of(self, name: str) -> dict[str, tuple[str, ...]]:
+        return {reason: tuple(nodes) for reason, nodes in self._by_pass.get(name, {}).items()}
+
+    @hookimpl
+    def gehost_match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
+        nodes = self._by_pass.setdefault(record.name, {}).setdefault(reason, {})
+        nodes[node.label] = None
 
 
 class _Printer:

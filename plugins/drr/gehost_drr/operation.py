@@ -8,9 +8,7 @@ A pass gets a ``GraphOperation``. It has Paddle's methods, and hands everything 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -110,8 +108,7 @@ class Operation:
         """
         if name.startswith("_") or name == "node":
             raise AttributeError(name)
-        registry = _declared.get()
-        custom = None if registry is None else registry.get(self.node.op)
+        custom = ops.declared(self.node.op)
         if custom is not None:
             inputs, outputs = _small(custom.inputs), _small(custom.outputs)
         else:
@@ -123,19 +120,6 @@ class Operation:
                 return lambda: None if value is None else OpResult(value)
         known = ", ".join((*inputs, *outputs)) or "none"
         raise AttributeError(f"{self.node.op} declares no {name!r}; it declares {known}")
-
-
-_declared: ContextVar[ops.OpRegistry | None] = ContextVar("gehost_drr_declared", default=None)
-
-
-@contextmanager
-def declared_in(registry: ops.OpRegistry) -> Generator[None]:
-    """Give operations the input and output names of registered operators, too."""
-    token = _declared.set(registry)
-    try:
-        yield
-    finally:
-        _declared.reset(token)
 
 
 def _small(names: Sequence[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from gehost_drr.greedy import (
     driving,
     is_rule,
 )
-from gehost_drr.operation import GraphOperation, declared_in
+from gehost_drr.operation import GraphOperation
 from gehost_drr.rule import DrrPatternBase, DrrRule, note_class
 
 _MARK = "__gehost_drr_pass__"
@@ -200,7 +200,7 @@ class RunningPass:
         if not pass_.CanApplyOn(op):
             self._driven.notes[f'CanApplyOn refused graph "{graph.name}"'] = None
         else:
-            with driving(self._driven), declared_in(context.registry):
+            with driving(self._driven):
                 returned = pass_.Run(op)
         context.record.message = "; ".join(self._driven.notes)
         return returned

@@ -24,7 +24,7 @@ from gehost import (
 )
 from gehost import expressions as ex
 
-from .program import Input, Op, Operand, Pair, Program, Rule
+from .program import Input, Op, Operand, Pair, Program, Rule, schema_of
 from .readable import Names, text_of
 from .reference import Ref
 from .scope import mistake
@@ -304,7 +304,7 @@ def _build(
             return None
         return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
 
-    for op in program.ops:
+    for index, op in enumerate(program.ops):
         with es.written_at(op.origin):
             operands, named = (
                 [operand(given) for given in op.inputs],
@@ -316,7 +316,10 @@ def _build(
                     f"{', '.join(named)} by position"
                 )
             attributes = {name: value_of(value) for name, value in op.attributes}
-            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
+            outputs = op.outputs
+            if outputs is None and schema_of(op.type) is None:
+                outputs = program.outputs_read(index)
+            result: Any = es.op(op.type)(*operands, num_outputs=outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 

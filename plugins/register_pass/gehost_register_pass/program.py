@@ -99,6 +99,14 @@ class Program(Struct, frozen=True):
     outputs: tuple[Ref, ...]
     origin: es.Origin
 
+    def outputs_read(self, op: int) -> int:
+        """Return up to which of an operator's outputs the program uses them, at least 1."""
+        operands = [given for each in self.ops for given in each.operands]
+        used = [
+            ref.index for ref in (*operands, *self.outputs) if isinstance(ref, Ref) and ref.op == op
+        ]
+        return max(used, default=0) + 1
+
     @property
     def expressions(self) -> Iterator[ex.Expression]:
         """Yield attributes and nontensor operands as expressions, with all parts."""

@@ -109,6 +109,27 @@ def test_a_pass_that_fails_leaves_the_graph_as_it_was(raises: bool) -> None:
     assert result.Statistics().startswith("Fails: failed; Fails (")
 
 
+def test_a_result_has_the_matches_that_were_refused() -> None:
+    @drr.rule()
+    def absolute(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        pat.RequireNativeCall(
+            lambda m: m.x.Rank() == 2 or m.reject(f"rank: no matrix, {m.x.Shape()}")
+        )
+        res.y = res.Abs(res.x)
+
+    text = """(float[2] a, float[2,2] b, float[3] c) => (float[2] d, float[2,2] e, float[3] f) {
+    [one] d = Relu(a) [two] e = Relu(b) [three] f = Relu(c)
+}"""
+    result = PassManager().AddPass(Greedy(absolute)).Run(model_of(text))
+    (done,) = result.passes
+    assert done.refused == {
+        "rank: no matrix, [2]": ("one",),
+        "rank: no matrix, [3]": ("three",),
+    }
+    assert result.Statistics() == "Greedy: 1 rewrite (absolute 1), converged; refused 2 (rank 2)"
+
+
 def test_a_pass_without_rules_fails() -> None:
     class Empty(PatternRewritePass):
         pass

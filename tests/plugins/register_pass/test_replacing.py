@@ -282,3 +282,19 @@ def test_a_pass_runs_in_the_stage_and_opsets_that_it_names() -> None:
         return two_transposes, lambda x: x
 
     assert (plain.spec().name, plain.spec().stage) == ("plain", CustomPassStage.kAfterInferShape)
+
+
+def test_an_output_of_a_custom_operator_needs_no_number_of_outputs(run) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "acme" : 1]>
+main (float[2] x) => (float[2] y) { low, high = acme.Halves(x) y = Neg(high) }"""
+
+    def pattern(x):
+        return op.Neg(op("acme::Halves")(x).Output(1))
+
+    def replace(x):
+        halves = op("acme::Halves")(x)
+        return op.Sub(halves.Output(0), halves.Output(1))
+
+    after, record = run(text, (pattern, replace))
+    assert record.replaced == 1
+    assert [len(node.output) for node in after.graph.node] == [2, 1]

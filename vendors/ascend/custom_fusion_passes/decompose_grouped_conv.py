@@ -48,15 +48,15 @@ class DecomposeGroupedConvPass(DecomposePass):
     def MeetRequirements(self, node: Node) -> bool | Rejection:
         groups = node.attrs.get("group", 1)
         if groups < 2:
-            return Rejection(f"group: {groups}; there is nothing to take apart")
+            return node.reject(f"group: {groups}; there is nothing to take apart")
         if groups > MAX_GROUPS:
-            return Rejection(f"groups: {groups} are more than {MAX_GROUPS}")
+            return node.reject(f"groups: {groups} are more than {MAX_GROUPS}")
         made, read = _channels(node.inputs[1])
         if not isinstance(made, int) or not isinstance(read, int):
-            return Rejection("channels: the weights do not have their number")
+            return node.reject("channels: the weights do not have their number")
         given = _channels(node.inputs[0])[1]
         if made % groups or (isinstance(given, int) and given != read * groups):
-            return Rejection(f"channels: {groups} groups do not divide them")
+            return node.reject(f"channels: {groups} groups do not divide them")
         return True
 
     def Replacement(self, node: Node) -> EsGraph:
