@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS := build/docs-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
-# make test PART=vendors: tests/vendors, tests/plugins/vendors or tests/test_vendors.py, else -k
-PATHS = $(if $(PART),$(or $(wildcard tests/$(PART) tests/plugins/$(PART) tests/test_$(PART).py),-k $(PART)))
+PRODUCTS := linalg hlo sharding zoo
+# make test PART=vendors: tests/vendors, plugins/vendors/tests or tests/test_vendors.py, else -k
+PATHS = $(if $(PART),$(or $(wildcard tests/$(PART) plugins/$(PART)/tests tests/test_$(PART).py),-k $(PART)))
+PIP := -m pip install --quiet --disable-pip-version-check
 
 # the tests start many processes, which would compile gehost's modules again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types tests smoke docs clean help
+.PHONY: demo test lint types tests install smoke docs clean help
 
 demo: $(VENV)/installed  ## compile a vision transformer with the shipped rules, compare numbers
 	@mkdir -p build/demo
@@ -29,10 +31,13 @@ types: $(VENV)/installed
 tests: $(VENV)/installed
 	$(BIN)/pytest -n auto $(PATHS)
 
+install:  ## gehost and all products into the environment of $(PYTHON)
+	$(PYTHON) $(PIP) '.[verify]' $(PRODUCTS:%=./plugins/%)
+
 smoke:  ## install gehost into an empty environment and compile a model there
 	rm -rf build/smoke
 	$(PYTHON) -m venv build/smoke
-	build/smoke/bin/python -m pip install --quiet --disable-pip-version-check '.[verify]'
+	build/smoke/bin/python $(PIP) '.[verify]'
 	cd build/smoke && bin/gehost compile ../../$(DEMO_MODEL) -o fused.onnx --verify
 
 docs: $(DOCS)/installed  ## the site in build/docs, without a network; broken links are errors
@@ -40,13 +45,13 @@ docs: $(DOCS)/installed  ## the site in build/docs, without a network; broken li
 
 $(DOCS)/installed: pyproject.toml
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(DOCS)/bin/python $(PIP) --editable '.[docs]' $(PRODUCTS:%=--editable plugins/%)
 	@touch $@
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml $(PRODUCTS:%=plugins/%/pyproject.toml)
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'gehost needs Python 3.11 or newer')"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP) --editable '.[dev]' $(PRODUCTS:%=--editable 'plugins/%[test]')
 	@touch $@
 
 clean: interpreted

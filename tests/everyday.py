@@ -79,27 +79,27 @@ SHARES: dict[str, dict[str, int]] = {
     "tests/pattern/test_choices_in_place.py": {
         "test_in_place_finds_what_the_list_of_variants_finds": 2,
     },
-    "tests/plugins/hlo/test_numbers.py": {
+    "plugins/hlo/tests/test_numbers.py": {
         "test_numbers_are_those_of_xla": 11,
     },
-    "tests/plugins/hlo/test_reader.py": {
+    "plugins/hlo/tests/test_reader.py": {
         "test_recorded_texts_are_printed_as_they_were_read": 11,
     },
-    "tests/plugins/linalg/kernels/test_build.py": {
+    "plugins/linalg/tests/kernels/test_build.py": {
         "test_builds_at_once_leave_one_complete_file": 0,
     },
-    "tests/plugins/linalg/kernels/test_numbers.py": {
+    "plugins/linalg/tests/kernels/test_numbers.py": {
         "test_a_last_axis_that_is_split": 5,
         "test_columns": 5,
         "test_special_values_of_rows": 5,
     },
-    "tests/plugins/sharding/test_rules.py": {
+    "plugins/sharding/tests/test_rules.py": {
         "test_every_strategy_gives_the_numbers_of_the_operator": 5,
     },
-    "tests/plugins/zoo/test_cluster.py": {
+    "plugins/zoo/tests/test_cluster.py": {
         "test_a_cluster_gives_what_one_process_gives": 0,
     },
-    "tests/plugins/zoo/test_command.py": {
+    "plugins/zoo/tests/test_command.py": {
         "test_a_model_is_not_blamed_for_kills_from_outside": 0,
         "test_a_process_that_leaves_without_a_result_is_noticed": 0,
     },

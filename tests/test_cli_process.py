@@ -34,10 +34,12 @@ def process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def installed(tmp_path: Path) -> dict[str, str]:
-    """An environment in which the Netron plugin is installed."""
+    """An environment in which the Netron plugin is installed, and no product."""
+    for name in ("gehost", "gehost_linalg", "gehost_hlo", "gehost_sharding", "gehost_zoo"):
+        info = tmp_path / "site" / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     info = tmp_path / "site" / "gehost-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gehost\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[gehost]\nnetron = gehost_netron\n")
     return {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
@@ -70,9 +72,8 @@ def test_a_compile_imports_nothing_that_it_does_not_need(
     installed: dict[str, str], vendors: Any
 ) -> None:
     lines = "drr = gehost_drr\nnetron = gehost_netron\nregister_pass = gehost_register_pass\n"
-    next(Path(installed["PYTHONPATH"].split(os.pathsep)[0]).glob("*/entry_points.txt")).write_text(
-        f"[gehost]\n{lines}"
-    )
+    site = Path(installed["PYTHONPATH"].split(os.pathsep)[0])
+    (site / "gehost-1.0.dist-info" / "entry_points.txt").write_text(f"[gehost]\n{lines}")
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
     code = f"""
 import sys

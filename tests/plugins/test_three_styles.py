@@ -16,10 +16,9 @@ from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import PatternMatcherConfig
 from gehost.pattern.source import Kind
 from gehost.testing import assert_equal_numbers
+from plugins.drr.tests.conftest import model_of
 from tools.benchmarks.figures import STYLED, STYLES
 from tools.benchmarks.style_rules import RULES
-
-from .drr.conftest import model_of
 
 MODELS = Path(__file__).parents[1] / "models"
 

@@ -24,6 +24,7 @@ from gehost_drr import (
     RewritePatternSet,
     drr,
 )
+from tests.conftest import no_default_vendors, vendors  # noqa: F401 - fixtures
 
 HEAD = '<ir_version: 8, opset_import: ["" : {opset}, "acme" : 1]>\nmain '
 

@@ -1,6 +1,6 @@
 """Damages HLO texts at random; the reader must read or refuse each, and do so quickly.
 
-python tests/plugins/hlo/damage.py [--cases 100000] [--seed 0] [--import] TEXT...
+python plugins/hlo/tests/damage.py [--cases 100000] [--seed 0] [--import] TEXT...
 """
 
 from __future__ import annotations

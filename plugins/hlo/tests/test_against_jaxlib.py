@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gehost_hlo import HloModule, parse
-from tests.plugins.hlo.recorded import programs
+
+from .recorded import programs
 
 PYTHON = os.environ.get("GEHOST_JAX_PYTHON", sys.executable)
 """An interpreter that has jaxlib; the extra ``hlo-tests`` installs it into this one."""

@@ -11,7 +11,8 @@ import pytest
 
 from gehost.cli import run
 from gehost.verify import save_feeds
-from tests.plugins.hlo.recorded import programs
+
+from .recorded import programs
 
 TEXT = "ENTRY %e { %x = f32[2]{0} parameter(0) ROOT %y = f32[2]{0} negate(%x) }\n"
 

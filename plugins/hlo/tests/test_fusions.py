@@ -7,7 +7,8 @@ from pathlib import Path
 from gehost import Host, HostOptions
 from gehost_hlo import parse, xla_fusions
 from gehost_hlo.fusions import stack_frames, vendor_fusions
-from tests.plugins.hlo.recorded import imported, programs
+
+from .recorded import imported, programs
 
 VENDORS = Path(__file__).parents[3] / "vendors"
 

@@ -10,7 +10,8 @@ import pytest
 
 from gehost import ModelError, UsageError
 from gehost_hlo import Settings, UntranslatableError, import_file, import_module, parse
-from tests.plugins.hlo.recorded import difference, imported, programs, run
+
+from .recorded import difference, imported, programs, run
 
 SHARED = Path(__file__).parents[4] / "shared" / "hlo"
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gehost_hlo import UntranslatableError
-from tests.plugins.hlo.recorded import difference, imported, programs, run
+
+from .recorded import difference, imported, programs, run
 
 TOLERANCE = 2e-6
 """In units of the largest number of an output; ONNX Runtime and XLA round float32 differently."""

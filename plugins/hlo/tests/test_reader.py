@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gehost_hlo import HloInstruction, HloSyntaxError, Layout, Operand, Shape, parse, to_text
-from tests.plugins.hlo.damage import run as read_damaged
-from tests.plugins.hlo.recorded import programs
+
+from .damage import run as read_damaged
+from .recorded import programs
 
 SHARED = Path(__file__).parents[4] / "shared" / "hlo"
 _BLANK = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|^#[^\n]*|//[^\n]*|\s+', re.DOTALL | re.MULTILINE)

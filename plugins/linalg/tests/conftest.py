@@ -66,3 +66,9 @@ def payload(op: Generic) -> list[str]:
         f"index {each.attribute}" if each.name == "linalg.index" else each.name.partition(".")[2]
         for each in op.payload.ops
     ]
+
+
+@pytest.fixture(autouse=True)
+def no_default_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run without vendors unless a test names some."""
+    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _group: [])

@@ -1,4 +1,4 @@
-"""Compare fusion with MLIR's on random DAGs: ``python -m tests.plugins.linalg.fuzz --dags 20000``."""
+"""Compare fusion with MLIR's on random DAGs: ``python -m plugins.linalg.tests.fuzz --dags 20000``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from gehost_linalg.group import Body, Signature, derive
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.dags import random_function
-from tests.plugins.linalg.models import run_runtime
-from tests.plugins.linalg.onnx_graphs import random_graph
-from tests.plugins.linalg.oracle import Iree, signatures
+
+from .dags import random_function
+from .models import run_runtime
+from .onnx_graphs import random_graph
+from .oracle import Iree, signatures
 
 DIFFERENCES = {
     "reduction-dim-uncovered": "preserved outs cover a reduction",

@@ -21,7 +21,8 @@ from gehost_linalg import (
 )
 from gehost_linalg.driver import Block
 from gehost_linalg.fusability import OpOperand
-from tests.plugins.linalg.conftest import Case
+
+from .conftest import Case
 
 PACKAGE = Path(gehost_linalg.__file__).parent
 CORE = ("affine", "generic", "fusability", "fuse", "reshape", "scanner", "companions", "control", "driver", "interpret")  # fmt: skip

@@ -11,7 +11,8 @@ import pytest
 from gehost import cli
 from gehost.testing import parse
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.models import graph
+
+from .models import graph
 
 MODEL = graph(
     "a = Exp(x)\nb = Tanh(a)\nm = MatMul(b, w)\nc = Exp(m)\nd = Tanh(c)\nn = MatMul(d, w)\n"

@@ -13,8 +13,9 @@ from gehost.testing import parse
 from gehost_linalg import MlirError
 from gehost_linalg.cli import command
 from gehost_linalg.mlir import parse as parse_mlir
-from tests.plugins.linalg.conftest import CASES
-from tests.plugins.linalg.models import graph
+
+from .conftest import CASES
+from .models import graph
 
 MODEL = graph("s = Add(x, r)\ny = Softmax<axis=-1>(s)\nm = MatMul(y, w)\nt = Tanh(m)\nz = Exp(t)",
               "float[2,4] x, float[2,4] r, float[4,4] w", "float[2,4] z")  # fmt: skip

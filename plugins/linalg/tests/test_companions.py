@@ -10,7 +10,8 @@ from gehost_linalg.driver import fuse_all
 from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse
-from tests.plugins.linalg.conftest import maps, payload
+
+from .conftest import maps, payload
 
 I1, I2 = "affine_map<(d0) -> (d0)>", "affine_map<(d0, d1) -> (d0, d1)>"
 

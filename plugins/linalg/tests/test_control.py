@@ -8,7 +8,8 @@ from gehost_linalg import control, interpret
 from gehost_linalg.control import ControlError, asked, control_named
 from gehost_linalg.driver import Block, fuse_all
 from gehost_linalg.fusability import OpOperand
-from tests.plugins.linalg.conftest import Case, payload
+
+from .conftest import Case, payload
 
 
 def operand(name: str, index: int = 0, consumer: int = -1) -> OpOperand:

@@ -11,9 +11,10 @@ from gehost_linalg.driver import MOST_SCALAR_OPS, Block, fuse_all, fuse_block
 from gehost_linalg.generic import INDEX, Generic, Opaque, Res
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
-from tests.plugins.linalg.conftest import Case, maps, payload
-from tests.plugins.linalg.dags import random_function
-from tests.plugins.linalg.models import graph, lowered
+
+from .conftest import Case, maps, payload
+from .dags import random_function
+from .models import graph, lowered
 
 I2 = "d0, d1"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.plugins.linalg import figures
-from tests.plugins.linalg.figures import GROUPS, HEADS, group_model, rows
+from . import figures
+from .figures import GROUPS, HEADS, group_model, rows
 
 
 @pytest.mark.parametrize("name", GROUPS)

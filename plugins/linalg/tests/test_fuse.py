@@ -8,7 +8,8 @@ from gehost_linalg import AffineMap, are_elementwise_ops_fusable, fuse_elementwi
 from gehost_linalg.driver import Block
 from gehost_linalg.fuse import Fused
 from gehost_linalg.generic import Arg, Literal, Res
-from tests.plugins.linalg.conftest import Case, maps, payload
+
+from .conftest import Case, maps, payload
 
 I2, T, R0 = "d0, d1", "d1, d0", "d0"
 

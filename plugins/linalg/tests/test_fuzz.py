@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.plugins.linalg.fuzz import compare_with_mlir, compare_with_runtime
+from .fuzz import compare_with_mlir, compare_with_runtime
 
 
 def test_random_graphs_give_the_same_numbers_in_bodies_and_loops() -> None:
@@ -19,7 +19,7 @@ def test_random_graphs_give_the_same_numbers_in_bodies_and_loops() -> None:
     importlib.util.find_spec("iree") is None, reason="iree-base-compiler is not installed"
 )
 def test_random_dags_are_fused_as_mlir_fuses_them() -> None:
-    from tests.plugins.linalg.oracle import Iree
+    from .oracle import Iree
 
     counts = compare_with_mlir(range(60), Iree(), 1)
     assert (counts["dags"], counts["different"]) == (60, 0)

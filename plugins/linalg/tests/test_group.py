@@ -10,7 +10,8 @@ from gehost.testing import parse
 from gehost_linalg.fusability import Refusal
 from gehost_linalg.group import Body, Rows, Signature, derive, joined
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.models import graph
+
+from .models import graph
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from gehost_linalg.driver import Block
 from gehost_linalg.fuse import Fused, fuse_elementwise_ops
 from gehost_linalg.generic import Arg, Generic, Payload, Res, ScalarOp, Value
 from gehost_linalg.interpret import interpret, run_generic
-from tests.plugins.linalg.conftest import Case
+
+from .conftest import Case
 
 I1 = AffineMap.identity(1)
 

@@ -9,9 +9,10 @@ from gehost_linalg import MlirError
 from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, GenericError, Literal, Value
 from gehost_linalg.mlir import Function, literal_text, parse, print_function, print_generic
-from tests.plugins.linalg.conftest import CASES, Case
-from tests.plugins.linalg.dags import random_function
-from tests.plugins.linalg.oracle import signatures
+
+from .conftest import CASES, Case
+from .dags import random_function
+from .oracle import signatures
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.mlir")))

@@ -15,7 +15,8 @@ from gehost.host.report import Report
 from gehost.testing import parse
 from gehost_linalg.kernels.library import fused
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.models import graph, run_lowered, run_runtime
+
+from .models import graph, run_lowered, run_runtime
 
 X = np.random.default_rng(5).normal(size=(2, 3, 4)).astype(np.float32)
 

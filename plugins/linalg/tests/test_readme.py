@@ -9,9 +9,10 @@ from gehost import Host, HostOptions
 from gehost.testing import parse
 from gehost_linalg.control import CONTROLS, NUMBERED, asked
 from gehost_linalg.passes import NAME, options
-from tests.plugins.linalg.conftest import Case
-from tests.plugins.linalg.models import graph
-from tests.plugins.linalg.test_control import operand
+
+from .conftest import Case
+from .models import graph
+from .test_control import operand
 
 README = (Path(__file__).parents[3] / "plugins/linalg/README.md").read_text(encoding="utf-8")
 

@@ -29,8 +29,9 @@ from gehost_linalg.generic import (
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.conftest import maps, payload
-from tests.plugins.linalg.models import graph, run_runtime
+
+from .conftest import maps, payload
+from .models import graph, run_runtime
 
 
 def generic(

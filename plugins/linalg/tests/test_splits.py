@@ -8,8 +8,9 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.models import graph, run_runtime
-from tests.plugins.linalg.models import parse as parse_onnx
+
+from .models import graph, run_runtime
+from .models import parse as parse_onnx
 
 
 def compiled(target: str, *, rank: int = 4, perm: str = "0,2,1,3") -> tuple[onnx.ModelProto, str]:

@@ -11,6 +11,7 @@ import pytest
 from gehost import Host, HostOptions, PassRecord
 from gehost.testing import parse
 from gehost_register_pass import RegisteredPass, RegisterPass
+from tests.conftest import interpreted, no_default_vendors, vendors  # noqa: F401 - fixtures
 
 Run = Callable[..., tuple[onnx.ModelProto, PassRecord]]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from numpy.typing import NDArray
 
 from gehost.testing import parse
@@ -265,3 +266,9 @@ def assert_equal(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> 
 
 def differs(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> bool:
     return any(not found.equal for found in compare_outputs(expected, actual))
+
+
+@pytest.fixture(autouse=True)
+def no_default_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run without vendors unless a test names some."""
+    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _group: [])

@@ -10,8 +10,8 @@ from gehost_sharding.partition import write_split
 from gehost_sharding.plan import Planner
 from gehost_sharding.rules.table import RuleTable
 
-from .acceptance import corpus, fixed_model
 from .conftest import SLOW, assert_equal, reread, split_run, whole_run
+from .corpus import corpus, fixed_model
 
 pytestmark = pytest.mark.corpus
 

@@ -20,6 +20,7 @@ main (float[{size}] x) => (float[{size}] y) {{
 }}"""
 PASS = '''
 import os, signal, time
+from gehost import *
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
 class Treat(PatternFusionPass):
@@ -99,9 +100,18 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, vendors: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Place:
-    vendors.write("acme/treat.py", PASS.replace("FLAG", repr(str(tmp_path / "flag"))))
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Place:
+    folder = tmp_path / "vendors" / "acme" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    code = PASS.replace("FLAG", repr(str(tmp_path / "flag")))
+    (folder / "treat.py").write_text(code, encoding="utf-8")
     for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return Place(tmp_path, capsys)
+
+
+@pytest.fixture(autouse=True)
+def no_default_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run without vendors unless a test names some."""
+    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _group: [])

@@ -15,7 +15,8 @@ pytest.importorskip("distributed")
 
 from gehost_zoo import cluster as zoo_cluster
 from gehost_zoo.engine import TRIES
-from tests.plugins.zoo.cluster import cluster
+
+from .cluster import cluster
 
 
 def _files(directory: str) -> dict[str, bytes]:

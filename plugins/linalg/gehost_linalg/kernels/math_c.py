@@ -1,7 +1,7 @@
 """Scalar functions in C that compilers vectorize, with ONNX's special values.
 
 The polynomials come from ``fit.py``. Largest error, on all exponents
-(``tests/plugins/linalg/kernels``): exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and
+(``plugins/linalg/tests/kernels``): exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and
 softplus are payloads built from these. Every function ends by returning a NaN that it was given.
 Other functions are C's own, which no compiler vectorizes.
 """

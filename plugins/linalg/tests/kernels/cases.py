@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.plugins.linalg.kernels.fused_models import Case
+from .fused_models import Case
 
 UNARY = [
     "Neg",

@@ -11,8 +11,9 @@ import pytest
 from gehost import UsageError
 from gehost_linalg.kernels.build import compiler
 from gehost_linalg.kernels.library import Fused, write_library
-from tests.plugins.linalg.kernels.cases import CASES
-from tests.plugins.linalg.kernels.fused_models import fused_model
+
+from .cases import CASES
+from .fused_models import fused_model
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Kernels on another CPU, in an emulator: ``make kernels-arm64``.
 
-``python -m tests.plugins.linalg.kernels.emulated --cc "aarch64-linux-gnu-gcc" --march armv8-a --run qemu-aarch64-static``
+``python -m plugins.linalg.tests.kernels.emulated --cc "aarch64-linux-gnu-gcc" --march armv8-a --run qemu-aarch64-static``
 compiles all cases of the tests statically, runs them on special and drawn values, and compares with their bodies in ONNX Runtime here.
 """
 
@@ -24,9 +24,10 @@ from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import FLAGS
 from gehost_linalg.kernels.emit import Kernel, source
 from gehost_linalg.kernels.library import fused
-from tests.plugins.linalg.kernels.cases import CASES, ELEMENT_WISE
-from tests.plugins.linalg.kernels.fused_models import Array, fused_model, run, session
-from tests.plugins.linalg.kernels.test_numbers import SPECIAL
+
+from .cases import CASES, ELEMENT_WISE
+from .fused_models import Array, fused_model, run, session
+from .test_numbers import SPECIAL
 
 SIZES = ((19, 7, 3), (64, 5, 2), (1, 1, 1), (0, 2, 3), (20_000, 3, 1))
 """Of the last open axis, of the one before, of the others."""

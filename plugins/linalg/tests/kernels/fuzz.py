@@ -1,4 +1,4 @@
-"""Kernels against bodies on random graphs: ``python -m tests.plugins.linalg.kernels.fuzz --graphs 300 [--cc CC]``.
+"""Kernels against bodies on random graphs: ``python -m plugins.linalg.tests.kernels.fuzz --graphs 300 [--cc CC]``.
 
 ``make kernels-fuzz`` runs it with gcc's address and undefined-behaviour sanitizers, which end the process at a fault.
 """
@@ -18,9 +18,10 @@ from gehost import GehostError, Host, HostOptions, UsageError
 from gehost.verify import compare_outputs
 from gehost_linalg.kernels.library import write_library
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.fuzz import SETTINGS
-from tests.plugins.linalg.kernels.fused_models import Array, run, session
-from tests.plugins.linalg.onnx_graphs import random_graph
+
+from ..fuzz import SETTINGS
+from ..onnx_graphs import random_graph
+from .fused_models import Array, run, session
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 1e30)  # a sum of 1e38 may overflow, or not
 

@@ -20,8 +20,9 @@ from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build, compiler
 from gehost_linalg.kernels.emit import source
 from gehost_linalg.kernels.library import fused, names_in
-from tests.plugins.linalg.kernels.emulated import VERSIONS, Emulator, program
-from tests.plugins.linalg.kernels.fused_models import Case, fused_model, run, session
+
+from .emulated import VERSIONS, Emulator, program
+from .fused_models import Case, fused_model, run, session
 
 CASE = Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)")
 

@@ -15,9 +15,10 @@ from gehost_linalg.kernels.cli import command
 from gehost_linalg.kernels.emit import source
 from gehost_linalg.kernels.library import check_lines, fused, write_library
 from gehost_linalg.kernels.ort import MARK
-from tests.plugins.linalg.kernels.cases import CASES
-from tests.plugins.linalg.kernels.conftest import Built
-from tests.plugins.linalg.kernels.fused_models import Case, fused_model
+
+from .cases import CASES
+from .conftest import Built
+from .fused_models import Case, fused_model
 
 GOOD = Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)")
 OTHER = Case("float[N] x, float[N] z", "s = Mul(x, z)\ny = Exp(s)")

@@ -22,7 +22,8 @@ from gehost_linalg.kernels import measure
 from gehost_linalg.kernels.library import Fused, names_in, summary, write_library
 from gehost_linalg.kernels.measure import Gain, gains
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.kernels.fused_models import Case, fused_model
+
+from .fused_models import Case, fused_model
 
 CASES = [
     Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)"),

@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from tests.plugins.linalg.kernels.cases import CASES, ELEMENT_WISE, LAYOUTS, ROWS
-from tests.plugins.linalg.kernels.conftest import Built
-from tests.plugins.linalg.kernels.fused_models import Array, fused_model, run, session
+from .cases import CASES, ELEMENT_WISE, LAYOUTS, ROWS
+from .conftest import Built
+from .fused_models import Array, fused_model, run, session
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 88.5, -88.5, 88.73, -87.5, -103.9, -105, 1e38, -1e38, 1, -1, 2, -2, 0.5,

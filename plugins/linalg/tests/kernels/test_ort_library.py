@@ -10,7 +10,8 @@ import pytest
 from gehost.cli import run
 from gehost.testing import parse
 from gehost_linalg.kernels.library import write_library
-from tests.plugins.linalg.kernels.fused_models import Case, fused_model
+
+from .fused_models import Case, fused_model
 
 CASE = Case("float[N, 64] x, float[N, 64] z", "s = Add(x, z)\ny = Tanh(s)")
 

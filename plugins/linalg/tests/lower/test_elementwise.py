@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gehost.testing import parse
-from tests.plugins.linalg.models import check, graph, lowered
+
+from ..models import check, graph, lowered
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3)).astype(np.float32)

@@ -9,7 +9,8 @@ from gehost.infer.whole import infer_model
 from gehost.ir.model import Model
 from gehost.testing import parse
 from gehost_linalg.group import Lowered
-from tests.plugins.linalg.models import check, graph, lowered
+
+from ..models import check, graph, lowered
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 INPUT = "float[2,3,4] x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.plugins.linalg.models import check, graph
+from ..models import check, graph
 
 X = np.random.default_rng(2).normal(size=(2, 3, 4)).astype(np.float32)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gehost.testing import parse
-from tests.plugins.linalg.models import check, graph, lowered
+
+from ..models import check, graph, lowered
 
 X = np.random.default_rng(1).uniform(0.5, 2, size=(2, 3, 4)).astype(np.float32)
 OPS = ["Sum", "Mean", "Prod", "Max", "Min", "SumSquare", "L1", "L2", "LogSum", "LogSumExp"]

@@ -1,4 +1,4 @@
-"""Kernels beside the passes for ONNX Runtime: ``python -m tests.plugins.linalg.together MODEL FEEDS.npz …``.
+"""Kernels beside the passes for ONNX Runtime: ``python -m plugins.linalg.tools.together MODEL FEEDS.npz …``.
 
 Speed over the original at ENABLE_ALL, one thread, CPU time of alternating pairs: of the passes alone, and with the kernels that
 ``--measure`` keeps. The passes and the runtime's switch are those that ``gehost tune`` keeps for most models.

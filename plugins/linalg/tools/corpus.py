@@ -1,6 +1,6 @@
 """Every model of the corpus: compiled and verified, its groups counted, their MLIR text fused by MLIR.
 
-``python -m tests.plugins.linalg.corpus [MODEL…] [--no-mlir] [--controls]``
+``python -m plugins.linalg.tools.corpus [MODEL…] [--no-mlir] [--controls]``
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.group import is_boundary
 from gehost_linalg.mlir import Function, parse
 from gehost_linalg.passes import NAME
-from tests.plugins.linalg.oracle import Iree
+
+from ..tests.oracle import Iree
 
 MODELS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "models"
 CONTROLS = ("one-use", "always", "max-operands=8", "max-body-ops=8", "no-recompute", "cost")

@@ -1,6 +1,6 @@
 """``make shard``: plans and runs of the corpus in processes, and the plans of wide decoders.
 
-``python -m tests.plugins.sharding.acceptance [--meshes data=2,model=2] [--only bert] [--dialect …]``
+``python -m plugins.sharding.tools.acceptance [--meshes data=2,model=2] [--only bert] [--dialect …]``
 needs ``../shared/corpus`` for the runs and prints a Markdown table for each part.
 """
 
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
-from gehost import Host, HostOptions
-from gehost.verify import compare_outputs, load_feeds
+from gehost.verify import compare_outputs
 from gehost_sharding.annotations import annotate
 from gehost_sharding.check import read_annotations
 from gehost_sharding.cost_graph import Objective
@@ -33,45 +30,13 @@ from gehost_sharding.plan import Planner, Solved
 from gehost_sharding.propagation import Pin
 from gehost_sharding.rules.table import RuleTable
 
-from .conftest import SLOW, feeds_of, whole_run
-from .decoder import decoder
+from ..tests.conftest import SLOW, whole_run
+from ..tests.corpus import CORPUS, corpus, fixed_model
+from ..tests.decoder import decoder
 
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus"
 WEIGHT_PRICE = 1e-9
 """Seconds per byte that make every plan on ``SLOW`` devices cut nearly all weights."""
 MESHES = ("data=1,model=2", "data=2,model=2", "data=1,model=4")
-
-
-def corpus() -> list[dict[str, Any]]:
-    """Entries of the manifest; none where there is no corpus."""
-    manifest = CORPUS / "manifest.json"
-    return json.loads(manifest.read_text()) if manifest.exists() else []
-
-
-def fixed_model(
-    entry: dict[str, Any], *, compiled: bool = True
-) -> tuple[ModelGraph, dict[str, Any]]:
-    """A model of the corpus at the sizes of its first feeds, and these feeds."""
-    model = onnx.load(CORPUS / entry["file"])
-    feeds: dict[str, Any] = {}
-    if entry.get("feeds"):
-        feeds = load_feeds(CORPUS / "feeds" / entry["feeds"][0])
-        for value in model.graph.input:
-            for dim, size in zip(
-                value.type.tensor_type.shape.dim, feeds[value.name].shape, strict=True
-            ):
-                dim.Clear()
-                dim.dim_value = size
-        for value in model.graph.output:
-            value.type.tensor_type.ClearField("shape")
-        del model.graph.value_info[:]
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    if compiled:
-        model, _ = Host(HostOptions(vendors=[ROOT / "vendors"])).run(model)
-    graph = ModelGraph(model)
-    feeds = {name: feeds[name] for name in graph.inputs} if feeds else feeds_of(graph)
-    return graph, feeds
 
 
 def run_corpus(only: Sequence[str], meshes: Sequence[str], dialect: str) -> bool:
@@ -239,7 +204,7 @@ def time_plans() -> None:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.plugins.sharding.acceptance")
+    parser = argparse.ArgumentParser(prog="python -m plugins.sharding.tools.acceptance")
     parser.add_argument("--only", action="append", default=[], help="part of a model's name")
     parser.add_argument("--meshes", nargs="*", default=MESHES)
     parser.add_argument("--dialect", default="gehost")

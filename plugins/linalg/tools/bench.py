@@ -1,4 +1,4 @@
-"""CPU time of the pass per node of the clean graph: ``python -m tests.plugins.linalg.bench [--nodes 20000]``."""
+"""CPU time of the pass per node of the clean graph: ``python -m plugins.linalg.tools.bench [--nodes 20000]``."""
 
 from __future__ import annotations
 

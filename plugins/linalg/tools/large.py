@@ -1,4 +1,4 @@
-"""Kernels on more than 2**31 elements: ``python -m tests.plugins.linalg.kernels.large [CASE…]``; needs 10 GiB of memory.
+"""Kernels on more than 2**31 elements: ``python -m plugins.linalg.tools.large [CASE…]``; needs 10 GiB of memory.
 
 Tensors of bool, of a byte each, against numpy: flat, with rows and a broadcast column, and one reduced row longer than 2**31.
 """
@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 
 from gehost_linalg.kernels.library import write_library
-from tests.plugins.linalg.kernels.fused_models import Array, Case, fused_model, run, session
+
+from ..tests.kernels.fused_models import Array, Case, fused_model, run, session
 
 MANY = 2**31 + 3
 

@@ -1,6 +1,6 @@
 """``make zoo``: a zoo of 2,000 models, run in every way, with the same results each time.
 
-``python -m tests.plugins.zoo.acceptance [--models 2000] [--jobs 2]`` compiles the backend models of
+``python -m plugins.zoo.tools.acceptance [--models 2000] [--jobs 2]`` compiles the backend models of
 the onnx wheel, random models of ``tools/fuzz`` and the corpus (where ``../shared/corpus`` is): in
 one process, in several, with processes killed every few seconds, interrupted and resumed five
 times, and on a Dask cluster. It fails where a model is lost or counted twice, where results differ
@@ -28,9 +28,10 @@ from typing import Any
 import onnx
 import psutil
 
-from tests.plugins.zoo.cluster import cluster
 from tools.backend import cases
 from tools.fuzz.cases import model_of
+
+from ..tests.cluster import cluster
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT.parent / "shared" / "corpus" / "models"
@@ -163,7 +164,7 @@ def interrupting(results: Path, lines: int) -> Callable[[psutil.Process], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.plugins.zoo.acceptance")
+    parser = argparse.ArgumentParser(prog="python -m plugins.zoo.tools.acceptance")
     parser.add_argument("--models", type=int, default=2000, help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=2, help="default: %(default)s")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two kills")

@@ -1,4 +1,4 @@
-"""When a control function pays: ``python -m tests.plugins.linalg.costs [--time]``.
+"""When a control function pays: ``python -m plugins.linalg.tools.costs [--time]``.
 
 Counted: operations and bytes of the stored cases before and after fusion. With ``--time``: ONNX graphs fused under two controls,
 with kernels (``rows=false``, as joined rows would hide most differences), CPU time of alternating sessions, one thread.
@@ -24,7 +24,7 @@ from gehost_linalg.kernels.library import write_library
 from gehost_linalg.mlir import parse
 from gehost_linalg.passes import NAME
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "tests" / "cases"
 ROWS = (
     ("diamond", "refuse", "one-use"), ("diamond", "duplicate", "always"), ("exp_matmul", "refuse", "one-use"), ("exp_matmul", "refuse", "cost"),
     ("strided_read", "refuse", "one-use"), ("strided_read", "refuse", "no-recompute"), ("broadcast_read", "refuse", "one-use"),
