@@ -9,6 +9,7 @@ import copy
 import io
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -30,6 +31,7 @@ from gehost.cli.tune import tune
 from gehost.cli.verify import verify
 from gehost.errors import GehostError, UsageError, VendorError, one_line
 from gehost.options import leave_telemetry_off, let_idle_threads_sleep
+from gehost.products import how_to_get
 from gehost.spelling import hint
 
 __all__ = ["cli", "main", "run"]
@@ -53,6 +55,11 @@ _LONGEST = 4000
 """Longest error message in characters; names in it come from models and vendors."""
 
 
+def _advice(command: str, known: Iterable[str]) -> str:
+    """Return how to get a product's command, else the nearest name."""
+    return f"; {advice}" if (advice := how_to_get(command)) else hint(command, known)
+
+
 class _Group(click.Group):
     """A command group with whole summaries, and suggestions for unknown commands."""
 
@@ -63,7 +70,7 @@ class _Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            message = f"{error.message.rstrip('.')}{hint(args[0], self.commands)}"
+            message = f"{error.message.rstrip('.')}{_advice(args[0], self.commands)}"
             raise click.UsageError(message, ctx) from error
 
 
@@ -92,7 +99,7 @@ def help_(ctx: click.Context, command: tuple[str, ...]) -> None:
         inner = shown.get_command(context, name) if isinstance(shown, click.Group) else None
         if inner is None:
             known = shown.commands if isinstance(shown, click.Group) else ()
-            raise UsageError(f"{context.command_path} has no command {name}{hint(name, known)}")
+            raise UsageError(f"{context.command_path} has no command {name}{_advice(name, known)}")
         shown, context = inner, click.Context(inner, info_name=name, parent=context)
     print_text(shown.get_help(context))
 

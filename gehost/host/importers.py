@@ -17,6 +17,7 @@ from gehost.errors import (
     described,
 )
 from gehost.ir.model import Model
+from gehost.products import reader_of
 from gehost.settings import (
     NO_OPTIONS,
     PassOption,
@@ -129,6 +130,8 @@ class ImporterRegistry:
         """
         entry = self._find(path)
         if entry is None:
+            if product := reader_of(path):
+                raise ModelError("no installed plugin reads such files", where=path, hint=product)
             return Model.load(path)
         importer = entry.importer
         hint = f"see `{entry.command} --help`" if entry.command else ""
