@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, half, kernels, ops, quoting, sizes, tune, verify
+    from gehost import es, expressions, half, kernels, ops, optimizing, quoting, sizes, tune, verify
     from gehost.cli.output import print_json, print_line, print_notes, print_text
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from gehost.ir.rejection import Rejection
     from gehost.ir.types import DataType, TensorType
+    from gehost.optimizing.run import Optimized, optimize
     from gehost.options import HostOptions, from_environment
     from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
@@ -106,6 +107,7 @@ _MODULES = {
     "ir.region": ("Region", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.rejection": ("Rejection",),
     "ir.types": ("DataType", "TensorType"),
+    "optimizing.run": ("Optimized", "optimize"),
     "options": ("HostOptions", "from_environment"),
     "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
@@ -127,6 +129,7 @@ _HOMES = {
     "half": ("half", None),
     "kernels": ("kernels", None),
     "ops": ("ops", None),
+    "optimizing": ("optimizing", None),
     "quoting": ("quoting", None),
     "shapes": ("ir.shapes", None),
     "sizes": ("sizes", None),
@@ -165,6 +168,7 @@ __all__ = [
     "Node",
     "NodeIo",
     "NumbersDifferError",
+    "Optimized",
     "OutputError",
     "PassError",
     "PassOption",
@@ -204,6 +208,8 @@ __all__ = [
     "kernels",
     "one_line",
     "ops",
+    "optimize",
+    "optimizing",
     "print_json",
     "print_line",
     "print_notes",

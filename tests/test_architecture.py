@@ -35,7 +35,7 @@ LAYERS = [
     ["page"],
     ["host"],
     ["diagnose", "tune"],
-    ["scaffold"],
+    ["optimizing", "scaffold"],
     ["testing"],
     ["cli"],
     ["__main__"],

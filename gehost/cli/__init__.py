@@ -24,6 +24,7 @@ from gehost.cli.compile import compile_
 from gehost.cli.crash import run_in_child, runs_models
 from gehost.cli.explain import explain
 from gehost.cli.new import new
+from gehost.cli.optimize import optimize
 from gehost.cli.output import print_line, print_text
 from gehost.cli.passes import passes
 from gehost.cli.show import show
@@ -49,7 +50,9 @@ _MACHINE_CODE = (
     else ""
 )
 
-_COMMANDS = (compile_, passes, verify, new, show, explain, blame, check_pass, bisect, tune)
+_COMMANDS = (
+    *(optimize, compile_, passes, verify, new, show, explain, blame, check_pass, bisect, tune),
+)
 
 _LONGEST = 4000
 """Longest error message in characters; names in it come from models and vendors."""

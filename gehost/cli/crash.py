@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from gehost.cli.output import print_notes
 
-_ALWAYS = frozenset(("verify", "bisect", "tune", "check-pass"))
+_ALWAYS = frozenset(("optimize", "verify", "bisect", "tune", "check-pass"))
 _SIZE = 4096
 _PR_SET_PDEATHSIG = 1
 

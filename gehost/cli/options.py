@@ -115,22 +115,55 @@ def options_of(given: dict[str, Any], *, quiet: bool = False) -> HostOptions:
     return from_environment(given, note=lambda line: print_notes([] if quiet else [line]))
 
 
+enable_option = click.option(
+    "--enable",
+    multiple=True,
+    shell_complete=complete_passes,
+    metavar="PASS",
+    help="Run a pass that is off by default or by the switch file; repeatable.",
+)
+disable_option = click.option(
+    "--disable",
+    multiple=True,
+    shell_complete=complete_passes,
+    metavar="PASS",
+    help="Do not run a pass; repeatable.",
+)
+dim_option = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=SIZE",
+    callback=_dims,
+    help="Fix an open dimension, also as INPUT:AXIS=SIZE, before the compile; repeatable.",
+)
+opset_option = click.option(
+    "--opset",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Raise the model's opset before the passes.",
+)
+assume_option = click.option(
+    "--assume",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Take a property of the model for granted that passes cannot prove; "
+        "`gehost passes -v` lists them; repeatable."
+    ),
+)
+library_option = click.option(
+    "--ort-library",
+    "ort_libraries",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Shared library of custom operators for ONNX Runtime; repeatable.",
+)
 _COMPILE_OPTIONS = (
     vendors_option,
-    click.option(
-        "--enable",
-        multiple=True,
-        shell_complete=complete_passes,
-        metavar="PASS",
-        help="Run a pass that is off by default or by the switch file; repeatable.",
-    ),
-    click.option(
-        "--disable",
-        multiple=True,
-        shell_complete=complete_passes,
-        metavar="PASS",
-        help="Do not run a pass; repeatable.",
-    ),
+    enable_option,
+    disable_option,
     click.option(
         "--only",
         multiple=True,
@@ -146,29 +179,9 @@ _COMPILE_OPTIONS = (
         metavar="FILE",
         help="JSON file of switches, as in GE.",
     ),
-    click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=SIZE",
-        callback=_dims,
-        help="Fix an open dimension, also as INPUT:AXIS=SIZE, before the compile; repeatable.",
-    ),
-    click.option(
-        "--opset",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Raise the model's opset before the passes.",
-    ),
-    click.option(
-        "--assume",
-        multiple=True,
-        metavar="NAME",
-        help=(
-            "Take a property of the model for granted that passes cannot prove; "
-            "`gehost passes -v` lists them; repeatable."
-        ),
-    ),
+    dim_option,
+    opset_option,
+    assume_option,
     click.option(
         "--target",
         metavar="PROVIDER[:VERSION]",
@@ -198,14 +211,7 @@ _TOLERANCES = (
 _NUMBER_OPTIONS = (
     *_TOLERANCES,
     provider_option,
-    click.option(
-        "--ort-library",
-        "ort_libraries",
-        multiple=True,
-        type=click.Path(),
-        metavar="FILE",
-        help="Shared library of custom operators for ONNX Runtime; repeatable.",
-    ),
+    library_option,
     click.option(
         "--special-values",
         is_flag=True,

@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from gehost.cli.options import compile_options, options_of, provider_option, tolerances
+from gehost.cli.options import (
+    compile_options,
+    library_option,
+    options_of,
+    provider_option,
+    tolerances,
+)
 from gehost.cli.output import print_line, print_notes, writing_output
 from gehost.errors import OutputError, UsageError, one_line
 
@@ -19,14 +25,7 @@ from gehost.errors import OutputError, UsageError, one_line
 @click.option(
     "--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones."
 )
-@click.option(
-    "--ort-library",
-    "ort_libraries",
-    multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="Shared library of custom operators for ONNX Runtime; repeatable.",
-)
+@library_option
 @tolerances
 @provider_option
 @click.option(

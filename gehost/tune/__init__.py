@@ -10,11 +10,12 @@ from gehost.tune.measure import (
     verdict_of,
 )
 from gehost.tune.run import Tuning, seconds_of, tune
-from gehost.tune.sessions import outputs_of, runtime_options
+from gehost.tune.sessions import Runtime, outputs_of, runtime_options
 
 __all__ = [
     "FEWEST_PAIRS",
     "Comparison",
+    "Runtime",
     "Tuning",
     "Verdict",
     "dead_zone_of",

@@ -1,6 +1,7 @@
 """Compare two models number by number, judged by the original's own rounding errors."""
 
 from gehost.verify.compare import Baseline, Verification, compare
+from gehost.verify.device import run_on_device
 from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.feeds import load_feeds, make_feeds, save_feeds
 from gehost.verify.onnx_runtime import INSTALL, onnx_runtime
@@ -20,6 +21,7 @@ __all__ = [
     "load_feeds",
     "make_feeds",
     "onnx_runtime",
+    "run_on_device",
     "save_feeds",
     "tolerance",
 ]

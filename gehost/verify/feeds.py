@@ -119,6 +119,11 @@ class FeedMaker:
         """
         return [spec.dims for spec in self._inputs]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the inputs."""
+        return [spec.name for spec in self._inputs]
+
     def elements(self, variant: int, ties: Mapping[str, Sequence[str]]) -> int:
         """Return the number of elements that ``make`` would create.
 
@@ -137,7 +142,22 @@ class FeedMaker:
         Raises:
             InputTooLargeError: There is not enough memory for one of them.
         """
-        sizes = Sizes(self.shapes, variant, ties or {})
+        return self._make(Sizes(self.shapes, variant, ties or {}), seed, variant)
+
+    def make_sized(
+        self,
+        sizes: Mapping[str, int],
+        seed: int = 0,
+        ties: Mapping[str, Sequence[str]] | None = None,
+    ) -> dict[str, Array]:
+        """Return a value for every input without initializer, in these sizes of the symbols.
+
+        Raises:
+            InputTooLargeError: There is not enough memory for one of them.
+        """
+        return self._make(Sizes(self.shapes, 0, ties or {}, sizes), seed, 0)
+
+    def _make(self, sizes: Sizes, seed: int, variant: int) -> dict[str, Array]:
         feeds: dict[str, Array] = {}
         for spec in self._inputs:
             # By name: a model with an additional input, or another order, gets the same values for

@@ -11,9 +11,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 Dims = tuple[int | str, ...]
 Ties = dict[str, tuple[str, ...]]
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 # Three variants of small sizes, then three for each of these units: all but the leading
 # dimensions are multiples of it.
@@ -29,10 +31,15 @@ class Sizes:
         variant: 0, 1, 2: small sizes, in 1 the first symbol (usually the batch) is 1; from 3
             on larger ones.
         ties: Equalities that the signature hides: symbol → the symbols whose sum it is.
+        chosen: Sizes of symbols, in place of the variant's.
     """
 
     def __init__(
-        self, shapes: Sequence[Dims], variant: int, ties: Mapping[str, Sequence[str]]
+        self,
+        shapes: Sequence[Dims],
+        variant: int,
+        ties: Mapping[str, Sequence[str]],
+        chosen: Mapping[str, int] = NO_SIZES,
     ) -> None:
         self._ties = ties
         scale, choice = divmod(variant, 3)
@@ -49,6 +56,7 @@ class Sizes:
         self._sizes = {s: next(small if unit == 1 or s in leading else large) for s in symbols}
         if choice == 1 and symbols:
             self._sizes[symbols[0]] = 1
+        self._sizes |= chosen
 
     def __getitem__(self, dim: int | str) -> int:
         if isinstance(dim, int):

@@ -1,0 +1,160 @@
+"""``gehost optimize``: one command from a model to the best file for a runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost.cli.options import (
+    assume_option,
+    dim_option,
+    disable_option,
+    enable_option,
+    library_option,
+    opset_option,
+)
+from gehost.cli.output import print_json, print_line, writing_output
+from gehost.cli.recording import check_report
+from gehost.errors import UsageError, one_line
+
+if TYPE_CHECKING:
+    from gehost.optimizing import OptimizeReport
+
+
+def _sizes(
+    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Read ``NAME=1,128,512``."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in given:
+        name, equals, listed = text.rpartition("=")
+        parts = listed.split(",")
+        if not equals or not name or not all(part.strip().isdecimal() for part in parts):
+            raise click.BadParameter(f'"{text}": wanted NAME=SIZE or NAME=SIZE,SIZE,…')
+        found[name] = tuple(int(part) for part in parts)
+    return found
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o", "--output", type=click.Path(), help="File for the result; default: NAME.opt.onnx."
+)
+@click.option(
+    "--for",
+    "target",
+    default="",
+    metavar="TARGET",
+    help="cpu, cuda, openvino or any (every runtime); default: what is installed.",
+)
+@dim_option
+@click.option(
+    "--measure",
+    multiple=True,
+    metavar="NAME=SIZE,…",
+    callback=_sizes,
+    help="Sizes to measure with, which change nothing in the file; repeatable.",
+)
+@click.option(
+    "--feeds",
+    type=click.Path(),
+    metavar="FILE.npz",
+    help="Inputs to check and measure with, instead of seeded ones.",
+)
+@opset_option
+@click.option("--budget", default="60s", show_default=True, help="Time for all, as 90s or 2m.")
+@click.option("--no-measure", is_flag=True, help="Keep all fusions of the target, unmeasured.")
+@click.option("--keep-metadata", is_flag=True, help="Keep the notes of exporters on nodes.")
+@click.option(
+    "--vendors",
+    multiple=True,
+    metavar="DIR",
+    help="Further vendors, as a directory or PACKAGE:VENDOR; repeatable.",
+)
+@enable_option
+@disable_option
+@assume_option
+@library_option
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads per operator."
+)
+@click.option(
+    "--report",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Write a report, as .json or .html; repeatable.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def optimize(
+    model: str,
+    output: str | None,
+    target: str,
+    report: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Write the best file of MODEL for a runtime: cleaned, fused, checked, measured.
+
+    The result is one file that the runtime's plain session runs. Fusions that change numbers or
+    do not pay on this machine are left out.
+
+    For authors of passes: compile runs passes, tune chooses among them.
+    """
+    from gehost.cli.progress import Progress
+    from gehost.host.containment import output_on_stderr
+    from gehost.optimizing import OptimizeOptions, default_output, optimize_file
+    from gehost.options import HostOptions
+    from gehost.tune import seconds_of
+
+    written = output or default_output(model)
+    if os.path.realpath(written) == os.path.realpath(model):
+        raise UsageError("this is the model; name another output (-o)", where=written)
+    for path in report:
+        check_report(path, model, written)
+    host_options = HostOptions(
+        vendors=given.pop("vendors"),
+        enable=given.pop("enable"),
+        disable=given.pop("disable"),
+        assume=given.pop("assume"),
+        dims=given.pop("dims"),
+        opset=given.pop("opset"),
+    )
+    progress = Progress()
+    options = OptimizeOptions(
+        target=target,
+        output=written,
+        measured=not given.pop("no_measure"),
+        budget=seconds_of(given.pop("budget")),
+        libraries=given.pop("ort_libraries"),
+        progress=progress.update,
+        **given,
+    )
+    with output_on_stderr(), progress.showing(what="read"):
+        found, _ = optimize_file(model, options, host_options)
+    for path in report:
+        _write(path, found)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    with writing_output():
+        for line in [found.headline()] if quiet else found.lines():
+            print_line(line)
+
+
+def _write(path: str, found: OptimizeReport) -> None:
+    from gehost import __version__
+    from gehost.diagnose.report.file import versions, write_report
+    from gehost.ir.files.save import write_bytes_atomic
+
+    if path.endswith(".json") or found.compile is None:
+        write_bytes_atomic(path, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
+        return
+    found.compile.versions = versions(__version__)
+    found.compile.notes[:0] = [one_line(line) for line in found.lines() if line.strip()]
+    write_report(path, found.compile)

@@ -1,0 +1,201 @@
+"""Write the file of one choice of passes: prepare, clean, fold, fuse, shrink."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from gehost.errors import ModelError, PassError
+from gehost.host.host import Host
+from gehost.host.report import Report
+from gehost.ir.files.external import external_tensors, file_names
+from gehost.ir.files.save import save_model
+from gehost.ir.files.validate import validate
+from gehost.ir.inline import inline_functions
+from gehost.ir.model import Model
+from gehost.optimizing.facts import Facts, facts_of, foreign_nodes
+from gehost.optimizing.shrink import shrink
+from gehost.optimizing.target import Target
+from gehost.options import HostOptions
+from gehost.rewrite.provenance import PASS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file that may be the result."""
+
+    path: str
+    passes: frozenset[str]
+    """Those that are on; of the original none."""
+    facts: Facts
+    report: Report | None = None
+    """Of the compile; None for the original, which is not compiled."""
+
+    @property
+    def effective(self) -> list[str]:
+        """The passes that rewrote something, in the order in which they ran."""
+        records = self.report.passes if self.report is not None else []
+        return [record.name for record in records if record.replaced]
+
+    def same_file(self, other: Candidate) -> bool:
+        """Whether both files have the same bytes."""
+        return Path(self.path).read_bytes() == Path(other.path).read_bytes()
+
+
+class Builder:
+    """Builds candidates of one model for one target.
+
+    Attributes:
+        original: the model as a file, its open sizes fixed where the user fixed them.
+        passes: what may run.
+        failed: passes that ended with an error, with its line.
+        foreign: passes whose operators the target does not load.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        place: str,
+        target: Target,
+        options: HostOptions,
+        *,
+        keep_metadata: bool = False,
+    ) -> None:
+        """Read and prepare the model.
+
+        Args:
+            model: the file.
+            place: what the paths of candidates begin with; beside the model, they refer to its
+                weights in other files instead of copying them.
+            target: what to build for.
+            options: vendors, switches and settings.
+            keep_metadata: keep the notes of exporters.
+
+        Raises:
+            ModelError: it cannot be read, or is not valid.
+            UsageError: an option does not fit the model.
+        """
+        self._place, self._target, self._keep_metadata = place, target, keep_metadata
+        self.host = Host(replace(options, dims={}, enable=(), disable=(), only=()))
+        self._names = [spec.name for spec in self.host.passes]
+        reader = self.host.with_options(dims=options.dims)
+        path = model
+        reader.importers.load(path, options.settings).close()  # a ModelError before all else
+        runner_source = (
+            reader.original(path).source
+            if options.dims
+            else reader.importers.original(path, options.settings)
+        )
+        if isinstance(runner_source, onnx.ModelProto):
+            path = f"{place}original.onnx"
+            save_model(runner_source, path, os.path.dirname(os.path.abspath(model)))
+        self.original = Candidate(os.fspath(path), frozenset(), facts_of(path))
+        self._prepared = self._prepare(self.original.path)
+        off = set(options.disable)
+        chosen = {spec.name for spec in self.host.passes if spec.default}
+        chosen |= {name for name in target.passes if name in self._names} | set(options.enable)
+        self.passes = frozenset(options.only or chosen - off)
+        self.failed: dict[str, str] = {}
+        self.foreign: set[str] = set()
+        self._built: dict[frozenset[str], Candidate] = {}
+
+    def _prepare(self, path: str) -> str:
+        """Inline the model's functions, but those that the runtime has kernels for."""
+        model = onnx.ModelProto.FromString(Path(path).read_bytes())
+        keep = self._target.domains
+        if all(function.domain in keep for function in model.functions):
+            return path
+        prepared = f"{self._place}prepared.onnx"
+        try:
+            save_model(inline_functions(model, keep=keep), prepared, os.path.dirname(path))
+            validate(inlined := Model.load(prepared))
+            inlined.close()
+        except (ModelError, RuntimeError):
+            return path  # what it computes with other operators' forms stays a function
+        return prepared
+
+    def build(self, passes: Collection[str]) -> Candidate:
+        """Return the file that these passes give; those that fail are left out.
+
+        Raises:
+            GehostError: the clean-up fails, or the file cannot be written.
+        """
+        chosen = frozenset(passes).difference(self.failed, self.foreign)
+        while chosen not in self._built:
+            try:
+                self._built[chosen] = self._compile(chosen)
+            except PassError as error:
+                name = next((each for each in chosen if each in str(error)), "")
+                if not name:
+                    raise
+                self.failed[name] = str(error)
+                chosen -= {name}
+            except _ForeignError as error:
+                self.foreign |= error.passes
+                chosen -= error.passes
+        return self._built[chosen]
+
+    def _compile(self, passes: frozenset[str]) -> Candidate:
+        path = f"{self._place}{len(self._built)}.onnx"
+        off = [name for name in self._names if name not in passes]
+        host = self.host.with_options(enable=sorted(passes), disable=off)
+        report = Report(model=self.original.path, options=host.options.as_dict())
+        with host.compiled(self._prepared, report) as model:
+            proto = model.flush()
+            if self._target.standard:
+                _refuse_foreign(proto)
+            if not self._keep_metadata:
+                shrink(proto)
+            save_model(proto, path, model.base_dir)
+        return Candidate(path, passes, facts_of(path), report)
+
+    def shrunk(self) -> Candidate:
+        """Return the original without notes and equal weights, not compiled."""
+        path = f"{self._place}shrunk.onnx"
+        model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
+        if not self._keep_metadata:
+            shrink(model)
+        save_model(model, path, os.path.dirname(self.original.path))
+        return Candidate(path, frozenset(), facts_of(path))
+
+    def write(self, candidate: Candidate, output: str) -> None:
+        """Write a candidate; weights in another file stay where they are beside the input.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self.host.importers.check_output(output)
+        model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
+        save_model(model, output, os.path.dirname(candidate.path))
+
+
+class _ForeignError(Exception):
+    def __init__(self, passes: Iterable[str]) -> None:
+        super().__init__()
+        self.passes = set(passes)
+
+
+def _refuse_foreign(model: onnx.ModelProto) -> None:
+    """Raise the passes that made operators which are not ONNX's own."""
+    makers = {
+        entry.value
+        for node in foreign_nodes(model)
+        for entry in node.metadata_props
+        if entry.key == PASS
+    }
+    if makers:
+        raise _ForeignError(makers)
+
+
+def weight_files(model: str) -> list[str]:
+    """Return the other files that hold weights of a model, relative to it."""
+    with suppress(OSError, ValueError, DecodeError):
+        proto = onnx.ModelProto.FromString(Path(model).read_bytes())
+        return list(file_names(list(external_tensors(proto))))
+    return []  # its load names the error

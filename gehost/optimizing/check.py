@@ -1,0 +1,98 @@
+"""Compare numbers, and leave out the pass that changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gehost.errors import ModelError, one_line
+from gehost.optimizing.build import Builder, Candidate
+from gehost.optimizing.target import Target
+from gehost.verify import Baseline, Verification, compare_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Feeds = Mapping[str, NDArray[Any]]
+
+_RTOL, _ATOL = 1e-3, 1e-4
+"""Of a run that the target optimizes as it likes, beside the rules for the file."""
+
+
+@dataclass
+class Checker:
+    """Compares candidates with the original, and remembers the results."""
+
+    baseline: Baseline
+    target: Target
+    original: Candidate
+    results: dict[str, Verification] = field(default_factory=dict[str, Verification])
+
+    def problem(self, candidate: Candidate) -> str:
+        """Return why a file is no replacement for the original, or ""."""
+        if candidate.path not in self.results:
+            self.results[candidate.path] = self.baseline.against(candidate.path)
+        found = self.results[candidate.path]
+        return self._problem_there(candidate) if found.equal else found.summary()
+
+    def _problem_there(self, candidate: Candidate) -> str:
+        """Return how the outputs on the target's own runtime differ, or ""."""
+        feeds = self.baseline.runs[0][0]
+        try:
+            expected = self.target.outputs(self.original.path, feeds)
+        except Exception:  # noqa: BLE001 - the original does not run there on these inputs
+            return ""
+        if expected is None:
+            return ""
+        try:
+            actual = self.target.outputs(candidate.path, feeds)
+        except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
+            return f"does not run: {one_line(str(error))}"
+        for each in compare_outputs(expected, actual or {}, rtol=_RTOL, atol=_ATOL):
+            if not each.equal:
+                return f"differs at {each.place}: {each.reason or f'{each.a} and {each.b}'}"
+        return ""
+
+
+def right_candidate(
+    builder: Builder,
+    passes: frozenset[str],
+    problem: Callable[[Candidate], str],
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[Candidate, dict[str, str]]:
+    """Return the file of the passes that keep the numbers, and the reasons for the others.
+
+    A pass that changes them is found by halving the list of those that rewrote something: with
+    those before it the numbers are right, with it they are not.
+
+    Raises:
+        ModelError: the original does not run.
+    """
+    dropped: dict[str, str] = {}
+    while True:
+        candidate = builder.build(passes)
+        progress(f"compare the numbers of {len(candidate.effective)} passes")
+        reason = problem(candidate)
+        if not reason:
+            return candidate, dropped
+        effective = candidate.effective
+        right, wrong = -1, len(effective)
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            progress(f"find the pass that changes numbers: {middle} of {len(effective)}")
+            other = problem(builder.build(effective[:middle]))
+            if other:
+                wrong, reason = middle, other
+            else:
+                right = middle
+        if wrong == 0:
+            dropped["the clean-up"] = reason
+            shrunk = builder.shrunk()
+            if problem(shrunk):
+                raise ModelError(f"the model cannot be compared with itself: {reason}")
+            return shrunk, dropped
+        dropped[effective[wrong - 1]] = reason
+        passes -= {effective[wrong - 1]}

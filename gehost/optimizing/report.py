@@ -1,0 +1,210 @@
+"""What was done to a model, as lines of at most 80 columns and as data."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gehost.errors import one_line
+from gehost.host.report import Report
+from gehost.optimizing.facts import Facts, bytes_of
+from gehost.optimizing.search import Gain, GroupTrial
+from gehost.spelling import counted
+
+_WIDTH = 80
+_MOST_REASONS = 4
+
+
+@dataclass
+class OptimizeReport:
+    """The result of ``optimize``; ``lines`` is what the command prints."""
+
+    model: str
+    target: str
+    title: str
+    """Runtime and version."""
+    threads: int
+    before: Facts
+    after: Facts
+    sizes: str = ""
+    """The inputs that were measured with."""
+    notes: list[str] = field(default_factory=list[str])
+    """About sizes, opset and functions."""
+    fused: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """New operators: how many, and what each is."""
+    gain: Gain | None = None
+    """Over the original; None if it was not measured."""
+    unmeasured: str = ""
+    """Why it was not."""
+    numbers: str = ""
+    trials: list[GroupTrial] = field(default_factory=list[GroupTrial])
+    dropped: dict[str, str] = field(default_factory=dict[str, str])
+    """Passes that failed or changed numbers, with the reason."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    """Passes that found candidates and took none, with the reason."""
+    written: str = ""
+    result: str = "optimized"
+    """What was written: optimized, cleaned, or original."""
+    python: str = ""
+    """How to create the session, where a plain one is not the best."""
+    switch: str = ""
+    next: str = ""
+    compile: Report | None = None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def pays(self) -> bool:
+        """Whether the file is measurably faster than the original."""
+        return self.gain is not None and self.gain.large.interval[0] > 1
+
+    def headline(self) -> str:
+        """Return the result in one line."""
+        removed = f"{self.before.nodes} → {self.after.nodes} nodes"
+        sizes = f"{bytes_of(self.before.size)} → {bytes_of(self.after.size)}"
+        gain = "not measured" if self.gain is None else f"{self.gain.large.median:.2f} ×"
+        return f"{self.written or self.model}: {gain}, {removed}, {sizes}"
+
+    def lines(self) -> list[str]:
+        """Return the report as text."""
+        found = [f"{one_line(os.path.basename(self.model))}: {self.before.line()}"]
+        where = f"for {self.target}: {self.title}, {counted(self.threads, 'thread')}"
+        found.append(f"{where}; {self.sizes} (--measure)" if self.sizes else where)
+        found += [f"  {note}" for note in self.notes]
+        found += ["", *self._table_of_fusions(), "", *self._table_of_sizes()]
+        if self.unmeasured:
+            found.append(f"not measured: {self.unmeasured}")
+        found.append(f"numbers: {self.numbers}")
+        if self.gain is not None and not self.pays:
+            low, high = self.gain.large.interval
+            wrote = {"original": "the model without its notes"}.get(
+                self.result, f"the {self.result} model"
+            )
+            found.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
+        if self.written:
+            found.append(f"wrote {one_line(self.written)}: {self._loads()}")
+        found += self._reasons()
+        if self.next:
+            found.append(f"next: {self.next}")
+        lines = [part for line in found for part in _folded(line)]
+        if self.python:
+            lines += [*_folded(f"{self.switch}; it cannot travel in the file:"), ""]
+            lines += [f"    {line}" for line in self.python.splitlines()]
+        return lines
+
+    def _loads(self) -> str:
+        if self.target in ("any", "openvino"):
+            return "ONNX's own operators alone"
+        return f"any plain session of {self.title.rpartition(' ')[0]} runs it"
+
+    def _table_of_fusions(self) -> list[str]:
+        rows = [(op.rpartition("::")[2], count, what) for op, (count, what) in self.fused.items()]
+        removed = self.before.nodes - self.after.nodes
+        rows.append(("removed", removed, "nodes in all, fused and superfluous"))
+        width = max(len(name) for name, _, _ in rows)
+        table = [f"  {'fused':{width}}  count   what it is"]
+        table += [f"  {name:{width}}  {count:5}   {what}".rstrip() for name, count, what in rows]
+        return [line[:_WIDTH] for line in table]
+
+    def _table_of_sizes(self) -> list[str]:
+        gain = self.gain
+        found = [
+            f"  {'':6} {'nodes':>7} {'size':>10}" + ("" if gain is None else f" {'latency':>9}")
+        ]
+        times = (0.0, 0.0) if gain is None else (gain.large.first, gain.large.second)
+        rows = (("before", self.before), ("after", self.after))
+        for (name, facts), seconds in zip(rows, times, strict=True):
+            line = f"  {name:6} {facts.nodes:7} {bytes_of(facts.size):>10}"
+            found.append(line if gain is None else f"{line} {_duration(seconds):>9}")
+        if gain is not None:
+            low, high = gain.large.interval
+            found[-1] += f"   {gain.large.median:.2f} × [{low:.2f}, {high:.2f}]"
+            if gain.small is not None:
+                found[-1] += f", small {gain.small.median:.2f} ×"
+        return found
+
+    def _reasons(self) -> list[str]:
+        reasons = [f"{name}: {one_line(why)}" for name, why in self.dropped.items()]
+        reasons += [
+            f"{trial.name} ({trial.gain})"
+            for trial in self.trials
+            if not trial.is_on and trial.gain is not None
+        ]
+        reasons += [f"{name} ({why})" for name, why in self.refused.items()]
+        found = [f"not used: {_cut(reason)}" for reason in reasons[:_MOST_REASONS]]
+        if len(reasons) > _MOST_REASONS:
+            found.append(f"not used: {len(reasons) - _MOST_REASONS} more (--json)")
+        undecided = [trial.name for trial in self.trials if trial.verdict == "open"]
+        if undecided:
+            found.append(f"no time to measure alone: {', '.join(undecided)} (on; --budget)")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        return {
+            "model": self.model,
+            "output": self.written,
+            "target": self.target,
+            "runtime": self.title,
+            "threads": self.threads,
+            "result": self.result,
+            "pays": self.pays,
+            "sizes": self.sizes,
+            "notes": self.notes,
+            "before": self.before.as_dict(),
+            "after": self.after.as_dict(),
+            "fused": {op: {"count": n, "what": what} for op, (n, what) in self.fused.items()},
+            "gain": None if self.gain is None else _gain_data(self.gain),
+            "unmeasured": self.unmeasured,
+            "numbers": self.numbers,
+            "trials": [trial.as_dict() for trial in self.trials],
+            "dropped": self.dropped,
+            "refused": self.refused,
+            "python": self.python,
+            "next": self.next,
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }
+
+
+def _gain_data(gain: Gain) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, each in (("large", gain.large), ("small", gain.small)):
+        if each is not None:
+            found[name] = {
+                "gain": round(each.median, 4),
+                "interval": [round(end, 4) for end in each.interval],
+                "seconds": [each.first, each.second],
+                "pairs": len(each.ratios),
+            }
+    return found
+
+
+def refusals(report: Report | None) -> Mapping[str, str]:
+    """Return the passes that found candidates and rewrote none, with the most common reason."""
+    found: dict[str, str] = {}
+    for record in report.passes if report is not None else ():
+        if not record.replaced and record.rejected:
+            reason, count = record.rejected.most_common(1)[0]
+            found[record.name] = f"{reason}: {count}"
+    return found
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * _WIDTH else f"{text[: 2 * _WIDTH - 1]}…"
+
+
+def _folded(line: str) -> list[str]:
+    """Return a line in pieces that fit; names that are longer stay whole."""
+    if len(line) <= _WIDTH:
+        return [line]
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,520 @@
+"""``gehost optimize``: from a model to the best file for a runtime.
+
+``optimize`` goes through the steps in order: read, prepare, clean, fold and fuse (all in
+``build.py``), check the numbers, measure and leave out what does not pay, write, load once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import onnx
+
+from gehost.errors import GehostError, ModelError, UsageError, one_line
+from gehost.ir.files.save import save_model
+from gehost.optimizing.build import Builder, Candidate, weight_files
+from gehost.optimizing.check import Checker, right_candidate
+from gehost.optimizing.report import OptimizeReport, refusals
+from gehost.optimizing.search import Gain, GroupTrial, leave_out
+from gehost.optimizing.target import Switch, Target, find_target
+from gehost.options import HostOptions
+from gehost.tune.inputs import Inputs, describe_sizes, realistic_inputs
+from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
+from gehost.verify import Baseline, load_feeds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Feeds = Mapping[str, NDArray[Any]]
+
+_LONG = 1 / 5
+"""A run longer than this share of the budget is compared once, and nothing is searched."""
+_NOISE = 1.005
+"""Gains below it are noise, also where the model was not measured against itself."""
+_SWITCH_PAYS = 1.02
+_FINAL = 3
+"""Shares of the time of a comparison that the last one takes."""
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """The result of ``optimize``.
+
+    Attributes:
+        model: of the kind that was given; for a path, the path of the file that was written.
+        report: what was done; ``report.lines()`` is what the command prints.
+        session_options: for the runtime's session; None where a plain session is the best.
+    """
+
+    model: Any
+    report: OptimizeReport
+    session_options: Any = None
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """What a caller of ``optimize`` may choose, besides the model."""
+
+    target: str = ""
+    output: str = ""
+    """Path of the result; "": ``NAME.opt.onnx`` beside the input."""
+    measured: bool = True
+    budget: float = 60.0
+    """Seconds for all, measuring included."""
+    threads: int = 1
+    measure: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    """Sizes to measure with, by symbol or ``INPUT:AXIS``; they change nothing in the file."""
+    feeds: str | os.PathLike[str] | Mapping[str, Any] | None = None
+    keep_metadata: bool = False
+    libraries: Sequence[str | os.PathLike[str]] = ()
+    progress: Callable[[str], None] = lambda _: None
+    clock: Callable[[], float] | None = None
+    """Of a run, in place of the target's."""
+
+
+def optimize(
+    model: Any,
+    target: str = "",
+    *,
+    output: str | os.PathLike[str] | None = None,
+    vendors: Sequence[str | os.PathLike[str]] = (),
+    enable: Sequence[str] = (),
+    disable: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
+    opset: int | None = None,
+    assume: Sequence[str] = (),
+    measured: bool = True,
+    measure: Mapping[str, Sequence[int]] | None = None,
+    feeds: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    budget: float = 60.0,
+    threads: int = 1,
+    keep_metadata: bool = False,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Optimized:
+    """Write the best file of a model for a runtime: cleaned, fused, checked and measured.
+
+    Args:
+        model: a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``; the result is of its kind.
+        target: cpu, cuda, openvino, any, or one that a package names; "": what is installed.
+        output: the file to write for a path; default: ``NAME.opt.onnx`` beside it.
+        vendors: directories or names of further vendors, whose passes run, too.
+        enable: passes that are off by default.
+        disable: passes not to use.
+        dims: sizes that are fixed in the file, by symbol or ``INPUT:AXIS``.
+        opset: raise the model's opset first.
+        assume: properties of the model that passes cannot prove, as for ``HostOptions``.
+        measured: whether to measure; without, all fusions of the target stay on.
+        measure: sizes to measure with, by symbol or ``INPUT:AXIS``.
+        feeds: inputs to check and measure with: an ``.npz`` file, or arrays by name.
+        budget: seconds for all.
+        threads: of an operator while measuring.
+        keep_metadata: keep the notes of exporters on nodes.
+        libraries: shared libraries of custom operators.
+        progress: called with a line for each step.
+
+    Raises:
+        UsageError: the target is not installed, or an option does not fit the model.
+        ModelError: the model cannot be read, or does not load in the target.
+        OutputError: the output cannot be written.
+    """
+    host_options = HostOptions(
+        vendors=list(vendors), enable=list(enable), disable=list(disable), dims=dims or {},
+        opset=opset, assume=list(assume),
+    )  # fmt: skip
+    options = OptimizeOptions(
+        target=target, measured=measured, budget=budget, threads=threads, measure=measure or {},
+        feeds=feeds, keep_metadata=keep_metadata, libraries=libraries, progress=progress,
+    )  # fmt: skip
+    if isinstance(model, str | os.PathLike):
+        path = os.fspath(cast("str | os.PathLike[str]", model))
+        written = os.fspath(output) if output is not None else default_output(path)
+        report, switch = optimize_file(path, replace(options, output=written), host_options)
+        return Optimized(written, report, None if switch is None else switch.options())
+    with tempfile.TemporaryDirectory(prefix="gehost-optimize-") as folder:
+        path, written = os.path.join(folder, "model.onnx"), os.path.join(folder, "result.onnx")
+        onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
+        is_ir = onnx_ir is not None and isinstance(model, onnx_ir.Model)
+        if not is_ir and not isinstance(model, onnx.ModelProto):
+            raise UsageError(
+                "optimize wants a path, an onnx.ModelProto or an onnx_ir.Model, got "
+                f"{type(model).__name__}"
+            )
+        proto = onnx_ir.to_proto(model) if onnx_ir is not None and is_ir else model
+        save_model(proto, path, None)
+        report, switch = optimize_file(path, replace(options, output=written), host_options)
+        result: Any = onnx.ModelProto.FromString(Path(written).read_bytes())
+        if onnx_ir is not None and is_ir:
+            result = onnx_ir.from_proto(result)
+        report = replace(report, written="")
+    return Optimized(result, report, None if switch is None else switch.options())
+
+
+def default_output(path: str) -> str:
+    """Return the path of the result: ``bert.opt.onnx`` of ``bert.onnx``."""
+    return str(Path(path).with_suffix(".opt.onnx"))
+
+
+def optimize_file(
+    path: str, options: OptimizeOptions, host_options: HostOptions
+) -> tuple[OptimizeReport, Switch | None]:
+    """Optimize a file; return the report, and a setting of sessions that pays.
+
+    Raises:
+        GehostError: as ``optimize`` does.
+    """
+    started = time.perf_counter()
+    target = find_target(options.target)
+    vendors = [*target.vendors, *(v for v in host_options.vendors if v not in target.vendors)]
+    host_options = replace(host_options, vendors=vendors, target=target.kernels)
+    with _place_for(path) as place:
+        run = _Run(path, place, target, options, host_options, started)
+        return run.steps()
+
+
+@contextmanager
+def _place_for(path: str) -> Generator[str]:
+    """Yield what the paths of candidates begin with; beside a model with weights elsewhere."""
+    beside = os.path.dirname(os.path.abspath(path))
+    if os.access(beside, os.W_OK) and weight_files(path):
+        prefix = f".gehost-optimize-{os.urandom(4).hex()}-"
+        try:
+            yield os.path.join(beside, prefix)
+        finally:
+            for name in os.listdir(beside):
+                if name.startswith(prefix):
+                    os.unlink(os.path.join(beside, name))
+        return
+    with tempfile.TemporaryDirectory(prefix="gehost-optimize-") as folder:
+        yield os.path.join(folder, "")
+
+
+class _Run:
+    """One model on its way through the steps."""
+
+    def __init__(
+        self,
+        path: str,
+        place: str,
+        target: Target,
+        options: OptimizeOptions,
+        host_options: HostOptions,
+        started: float,
+    ) -> None:
+        self._path, self._target, self._options = path, target, options
+        self._libraries = tuple(os.path.abspath(each) for each in options.libraries)
+        self._ends = started + options.budget
+        self._seconds: dict[str, float] = {}
+        self._step_began = started
+        self._shares = 1
+        """Comparisons that share the time that is left."""
+        self._dead_zone = _NOISE
+        self._show("read")
+        self._builder = Builder(
+            path, place, target, host_options, keep_metadata=options.keep_metadata
+        )
+
+    def steps(self) -> tuple[OptimizeReport, Switch | None]:
+        """Go through all steps."""
+        builder, target = self._builder, self._target
+        original = builder.original
+        report = OptimizeReport(
+            self._path, target.name, target.title(), self._options.threads, original.facts,
+            original.facts,
+        )  # fmt: skip
+        self._load_original()
+        inputs = self._inputs()
+        report.notes += inputs.notes
+        self._done("read")
+
+        checker = self._checker(inputs)
+        best, report.dropped = right_candidate(builder, builder.passes, checker.problem, self._show)
+        self._done("fuse and check")
+
+        switch = None
+        cleaned = self._cleaned(checker, best)
+        if self._options.measured:
+            report.sizes = describe_sizes(inputs.largest)
+            best, switch = self._measure(report, inputs, checker, best, cleaned)
+        else:
+            report.unmeasured = "--no-measure"
+        best = self._not_larger([best, cleaned])
+        self._done("measure")
+
+        self._show("write and load")
+        builder.write(best, self._options.output)
+        self._load(best)
+        self._fill(report, best, checker, switch)
+        self._done("write and load")
+        report.seconds = self._seconds
+        return report, switch
+
+    # -- read
+
+    def _load_original(self) -> None:
+        try:
+            self._target.load(self._builder.original.path, self._libraries)
+        except GehostError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"it does not load in {self._target.title()}: {one_line(str(error))}",
+                where=self._path,
+            ) from error
+
+    def _inputs(self) -> Inputs:
+        given = self._options.feeds
+        if given is not None:
+            feeds = dict(given) if isinstance(given, Mapping) else load_feeds(given)
+            return Inputs((feeds,))
+        runner = self._builder.host.original(self._builder.original.path, self._libraries)
+        return realistic_inputs(runner, self._options.measure)
+
+    # -- check
+
+    def _checker(self, inputs: Inputs) -> Checker:
+        self._show("run the original")
+        baseline = Baseline.of(
+            self._builder.host.original(self._builder.original.path, self._libraries),
+            [inputs.smallest],
+            provider=self._target.provider,
+            generated=True,  # several sequences, some of them padded: kernels differ there
+        )
+        return Checker(baseline, self._target, self._builder.original)
+
+    def _cleaned(self, checker: Checker, best: Candidate) -> Candidate:
+        """Return the file without fusions: what is written where none pays."""
+        if not best.effective:
+            return best
+        cleaned = self._builder.build(())
+        return self._builder.shrunk() if checker.problem(cleaned) else cleaned
+
+    # -- measure
+
+    def _measure(
+        self,
+        report: OptimizeReport,
+        inputs: Inputs,
+        checker: Checker,
+        best: Candidate,
+        cleaned: Candidate,
+    ) -> tuple[Candidate, Switch | None]:
+        """Leave out what does not pay; compare the rest with the original."""
+        original = self._builder.original
+        run = self._run_once(original, inputs)
+        if run > self._options.budget * _LONG or self._left() < 4 * run:
+            report.unmeasured = f"a run takes {run:.1f} s: --budget {_whole(run * 60)}s searches"
+            report.gain = self._compare(inputs, original, best, "the whole", shares=1)
+            return self._not_slower(report, inputs, best, cleaned)
+        groups = _groups(self._builder, best)
+        self._shares = len(groups) + _FINAL + 1
+        same = self._compare(inputs, original, original, "the model against itself", pairs=True)
+        self._dead_zone = dead_zone_of(same.large)
+
+        def rebuild(passes: frozenset[str]) -> Candidate | None:
+            candidate = self._builder.build(passes)
+            return None if checker.problem(candidate) else candidate
+
+        compare = partial(self._compare, inputs)
+        best, report.trials = leave_out(
+            best, groups, rebuild, compare, lambda: self._left() < run * 20, self._dead_zone
+        )
+        self._shares = _FINAL
+        report.gain = compare(original, best, "the whole", shares=_FINAL)
+        return self._not_slower(report, inputs, best, cleaned)
+
+    def _not_slower(
+        self, report: OptimizeReport, inputs: Inputs, best: Candidate, cleaned: Candidate
+    ) -> tuple[Candidate, Switch | None]:
+        """Return the first file that is not slower than the original by measure."""
+        original, whole = self._builder.original, report.gain
+        assert whole is not None
+        if whole.is_even(self._dead_zone):
+            return best, self._switch(report, inputs, best)
+        if best.effective and not cleaned.same_file(best):
+            report.trials = [
+                GroupTrial("all fusions", tuple(best.effective), "slower", whole),
+            ]
+            whole = report.gain = self._compare(inputs, original, cleaned, "the clean-up", shares=1)
+        if whole.verdict(self._dead_zone) == "slower":
+            return self._builder.shrunk(), None
+        return cleaned, None
+
+    def _switch(self, report: OptimizeReport, inputs: Inputs, best: Candidate) -> Switch | None:
+        """Return a setting of sessions that makes the file faster still."""
+        for switch in self._target.switches():
+            if self._left() <= 0:
+                break
+            self._show(switch.name)
+            with_it = self._runner(best, inputs.largest, switch)
+            found = self._pairs(self._runner(best, inputs.largest), with_it, self._left() / 3)
+            if found.interval[0] > _SWITCH_PAYS:
+                report.switch = f"{switch.name}: {found.median:.2f} × more"
+                return switch
+        return None
+
+    def _compare(
+        self,
+        inputs: Inputs,
+        first: Candidate,
+        second: Candidate,
+        what: str,
+        *,
+        shares: int = 1,
+        pairs: bool = False,
+    ) -> Gain:
+        """Measure how much faster the second is, at the largest and the smallest size."""
+        self._show(f"measure {what}")
+        seconds = max(self._left(), 0.0) * shares / max(self._shares, shares)
+        self._shares = max(self._shares - shares, 1)
+        sizes = [inputs.largest] if pairs else list(dict.fromkeys(map(id, inputs.feeds)))
+        feeds = [inputs.largest] if pairs or len(sizes) == 1 else [inputs.largest, inputs.smallest]
+        found = [
+            self._pairs(self._runner(first, each), self._runner(second, each), seconds / len(feeds))
+            for each in feeds
+        ]
+        return Gain(*found)
+
+    def _pairs(
+        self,
+        first: Callable[[], Callable[[], object]],
+        second: Callable[[], Callable[[], object]],
+        seconds: float,
+    ) -> Comparison:
+        def decided(comparison: Comparison) -> bool:
+            return verdict_of(comparison, _NOISE) != "noise" and len(comparison.ratios) >= 5
+
+        return measure_pairs(
+            first,
+            second,
+            seconds=seconds,
+            pairs=FEWEST_PAIRS,
+            decided=decided,
+            threads=self._options.threads,
+            clock=self._options.clock or self._target.clock(self._options.threads),
+        )
+
+    def _runner(
+        self, candidate: Candidate, feeds: Feeds, switch: Switch | None = None
+    ) -> Callable[[], Callable[[], object]]:
+        return self._target.runner(
+            candidate.path,
+            feeds,
+            threads=self._options.threads,
+            libraries=self._libraries,
+            switch=switch,
+        )
+
+    def _run_once(self, candidate: Candidate, inputs: Inputs) -> float:
+        """Return the seconds of a run."""
+        run = self._runner(candidate, inputs.largest)()
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
+
+    # -- write and load
+
+    def _not_larger(self, candidates: Sequence[Candidate]) -> Candidate:
+        """Return the first that is not larger than the input, else the input without notes."""
+        size = self._builder.original.facts.size
+        for candidate in candidates:
+            if candidate.facts.size <= size:
+                return candidate
+        return self._builder.shrunk()
+
+    def _load(self, best: Candidate) -> None:
+        try:
+            self._target.load(self._options.output, self._libraries)
+        except Exception as error:
+            raise ModelError(
+                f"the result does not load: {one_line(str(error))}; gehost compile "
+                f"{best.path} finds out why",
+                where=self._options.output,
+            ) from error
+
+    def _fill(
+        self, report: OptimizeReport, best: Candidate, checker: Checker, switch: Switch | None
+    ) -> None:
+        report.after, report.compile = best.facts, best.report
+        report.result = (
+            "original" if best.report is None else "optimized" if best.effective else "cleaned"
+        )
+        found = checker.results.get(best.path)
+        worst = max((each.max_abs for each in found.outputs), default=0.0) if found else 0.0
+        report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
+        report.fused = _fused(report)
+        report.refused = dict(refusals(best.report))
+        report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}
+        report.dropped |= dict.fromkeys(
+            sorted(self._builder.foreign), "writes operators that are not ONNX's at this opset"
+        )
+        report.written = self._options.output
+        if switch is not None:
+            report.python = switch.python.format(path=repr(self._options.output))
+
+    # -- time
+
+    def _left(self) -> float:
+        return self._ends - time.perf_counter()
+
+    def _show(self, what: str) -> None:
+        self._options.progress(what)
+
+    def _done(self, step: str) -> None:
+        now = time.perf_counter()
+        self._seconds[step] = self._seconds.get(step, 0.0) + now - self._step_began
+        self._step_began = now
+
+
+def _groups(builder: Builder, best: Candidate) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the groups of passes that rewrote something, with most rewrites first."""
+    assert best.report is not None or not best.effective
+    counts = {r.name: r.replaced for r in best.report.passes} if best.report is not None else {}
+    found = [
+        (name, passes)
+        for name, passes in builder.host.tune_kinds()
+        if any(counts.get(one) for one in passes)
+    ]
+    return sorted(found, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
+
+
+def _fused(report: OptimizeReport) -> dict[str, tuple[int, str]]:
+    """Return the operators that are more than before, with their number."""
+    before, after = report.before.operators, report.after.operators
+    gains = {op: count - before.get(op, 0) for op, count in after.items()}
+    return {
+        op: (gain, DESCRIPTIONS.get(op.rpartition("::")[2], ""))
+        for op, gain in sorted(gains.items(), key=lambda item: -item[1])
+        if gain > 0 and op.rpartition("::")[2] in DESCRIPTIONS
+    }
+
+
+DESCRIPTIONS = {
+    "Attention": "softmax(q·kᵀ·scale + mask)·v, q, k, v packed",
+    "MultiHeadAttention": "softmax(q·kᵀ·scale + mask)·v",
+    "GroupQueryAttention": "causal attention, heads of k and v shared",
+    "SkipLayerNormalization": "residual, then LayerNormalization",
+    "SkipSimplifiedLayerNormalization": "residual, then RMS normalization",
+    "LayerNormalization": "(x − mean) / σ · scale + bias",
+    "SimplifiedLayerNormalization": "x / root mean square · scale",
+    "RMSNormalization": "x / root mean square · scale",
+    "BiasGelu": "x + bias, then Gelu",
+    "Gelu": "x · Φ(x)",
+    "QuickGelu": "x · sigmoid(α·x)",
+    "RotaryEmbedding": "rotation of positions in q and k",
+    "Gemm": "a·b + c",
+}
+"""What an operator computes, for the table of fusions."""
+
+
+def _whole(seconds: float) -> int:
+    return -(-int(seconds + 1) // 10) * 10

@@ -1,0 +1,95 @@
+"""Remove what no runtime reads: notes of exporters on nodes, and equal weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import onnx
+
+_LARGE = 1 << 10
+"""Bytes of a weight from which sharing it pays; a runtime may fuse a small one of its own."""
+
+
+def shrink(model: onnx.ModelProto) -> None:
+    """Remove metadata and texts of nodes, values and weights; let equal weights be one.
+
+    What describes the model stays: its own metadata, its text, names of inputs and outputs.
+    """
+    for graph in _graphs(model.graph):
+        _remove_notes(graph)
+    for function in model.functions:
+        function.ClearField("doc_string")
+        function.ClearField("metadata_props")
+        for node in function.node:
+            _remove_notes_of_node(node)
+    _share_weights(model.graph)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and those in its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                if body.node:
+                    yield from _graphs(body)
+
+
+def _remove_notes(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        _remove_notes_of_node(node)
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        value.ClearField("doc_string")
+        value.ClearField("metadata_props")
+    for tensor in graph.initializer:
+        tensor.ClearField("doc_string")
+        tensor.ClearField("metadata_props")
+
+
+def _remove_notes_of_node(node: onnx.NodeProto) -> None:
+    node.ClearField("doc_string")
+    node.ClearField("metadata_props")
+    for attribute in node.attribute:
+        attribute.ClearField("doc_string")
+
+
+def _share_weights(graph: onnx.GraphProto) -> None:
+    """Keep one of several equal large weights, unless it is an input or output of the graph."""
+    visible = {value.name for value in (*graph.input, *graph.output)}
+    visible |= {name for body in _graphs(graph) if body is not graph for name in _defined_in(body)}
+    first: dict[object, str] = {}
+    same: dict[str, str] = {}
+    for tensor in graph.initializer:
+        if tensor.name in visible or not _is_large(tensor):
+            continue
+        other = first.setdefault(_contents(tensor), tensor.name)
+        if other != tensor.name:
+            same[tensor.name] = other
+    if not same:
+        return
+    for each in _graphs(graph):
+        for node in each.node:
+            if any(name in same for name in node.input):
+                node.input[:] = [same.get(name, name) for name in node.input]
+    retained = [tensor for tensor in graph.initializer if tensor.name not in same]
+    del graph.initializer[:]
+    graph.initializer.extend(retained)
+
+
+def _defined_in(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that a body gives, which may hide a weight."""
+    yield from (value.name for value in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (name for node in graph.node for name in node.output)
+
+
+def _is_large(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.raw_data) >= _LARGE
+
+
+def _contents(tensor: onnx.TensorProto) -> object:
+    kind = (tensor.data_type, tuple(tensor.dims))
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return kind, tuple(sorted((entry.key, entry.value) for entry in tensor.external_data))
+    return kind, hashlib.sha256(tensor.raw_data).digest()

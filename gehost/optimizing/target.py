@@ -1,0 +1,127 @@
+"""What a file is optimized for: a runtime, what it loads, and how it runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from gehost.errors import UsageError, VendorError, described
+from gehost.spelling import hint
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Feeds = Mapping[str, NDArray[Any]]
+
+GROUP = "gehost.targets"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A setting of a session, which cannot travel in the file."""
+
+    name: str
+    python: str
+    """The lines that create the session; ``{path}`` stands for the file."""
+    options: Callable[[], Any]
+    """Creates the session's options."""
+
+
+class Target:
+    """A runtime to optimize for; packages name theirs in the entry point group ``gehost.targets``.
+
+    An entry point is a function without parameters that returns a target.
+    """
+
+    name: str = ""
+    vendors: tuple[str, ...] = ()
+    """Vendors whose passes run, in an order in which none takes another's operators."""
+    passes: tuple[str, ...] = ()
+    """Passes that are off by default and that this target has kernels for."""
+    kernels: str = ""
+    """``HostOptions.target``: the provider whose kernels passes may use."""
+    provider: str = "cpu"
+    """``HostOptions.provider``: where numbers are compared besides the plain run."""
+    domains: tuple[str, ...] = ()
+    """Domains whose operators it has kernels for: functions of these are not inlined."""
+    standard: bool = False
+    """Whether the file has ONNX's own operators alone: no functions, no other domains."""
+
+    def missing(self) -> str:
+        """Return how to install what is missing, "" if the target can run."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """Return runtime and version."""
+        raise NotImplementedError
+
+    def load(self, path: str, libraries: tuple[str, ...] = ()) -> None:
+        """Load a file as a user does, once; raises what the runtime raises."""
+        raise NotImplementedError
+
+    def runner(
+        self,
+        path: str,
+        feeds: Feeds,
+        *,
+        threads: int = 1,
+        libraries: tuple[str, ...] = (),
+        switch: Switch | None = None,
+    ) -> Callable[[], Callable[[], object]]:
+        """Return a function that creates a session; it returns one that runs it once."""
+        raise NotImplementedError
+
+    def clock(self, threads: int) -> Callable[[], float] | None:
+        """Return the clock of a run in seconds; None: CPU time of the thread, or wall time."""
+        del threads
+        return None
+
+    def outputs(self, path: str, feeds: Feeds) -> dict[str, NDArray[Any]] | None:
+        """Run a file there; None where the comparison of numbers does so itself."""
+        del path, feeds
+        return None
+
+    def switches(self) -> tuple[Switch, ...]:
+        """Return the settings of a session that may pay."""
+        return ()
+
+
+def targets() -> dict[str, Target]:
+    """Return all targets of installed packages by name.
+
+    Raises:
+        VendorError: an entry point cannot be loaded.
+    """
+    found: dict[str, Target] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            target: Any = entry.load()()
+        except Exception as error:
+            raise VendorError(
+                f"the target {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
+            ) from error
+        found[entry.name] = target
+    return found
+
+
+def find_target(name: str = "") -> Target:
+    """Return a target by name; "": the first that is installed here, of those that name an order.
+
+    Raises:
+        UsageError: there is no such target, or its runtime is not installed.
+    """
+    known = targets()
+    if not name:
+        order = [each for each in ("cuda", "cpu", "any") if each in known]
+        return next(known[each] for each in order if not known[each].missing() or each == "any")
+    if name not in known:
+        raise UsageError(
+            f"--for {name}: there is no such target"
+            + (hint(name, known) or f"; there are {', '.join(known)}")
+        )
+    missing = known[name].missing()
+    if missing:
+        raise UsageError(f"--for {name}: {missing}")
+    return known[name]

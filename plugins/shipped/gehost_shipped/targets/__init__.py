@@ -1,0 +1,1 @@
+"""The targets of ``gehost optimize --for``: one small file each."""

@@ -1,0 +1,71 @@
+"""OpenVINO on the CPU: ONNX's own operators, which its importer recognizes."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gehost import optimizing
+
+
+class OpenVino(optimizing.Target):
+    """OpenVINO's CPU plugin."""
+
+    name = "openvino"
+    vendors = ("gehost:onnx",)
+    standard = True
+
+    def missing(self) -> str:
+        try:
+            importlib.import_module("openvino")
+        except ImportError:
+            return "OpenVINO is not installed: pip install 'gehost[openvino]'"
+        return ""
+
+    def title(self) -> str:
+        version: str = importlib.import_module("openvino").__version__
+        return f"OpenVINO {version.partition('-')[0]}"
+
+    def load(self, path: str, libraries: tuple[str, ...] = ()) -> None:
+        del libraries  # of ONNX Runtime
+        _compiled(path, 1)
+
+    def runner(
+        self,
+        path: str,
+        feeds: Mapping[str, Any],
+        *,
+        threads: int = 1,
+        libraries: tuple[str, ...] = (),
+        switch: optimizing.Switch | None = None,
+    ) -> Callable[[], Callable[[], object]]:
+        del libraries, switch
+
+        def make() -> Callable[[], object]:
+            request = _compiled(path, threads).create_infer_request()
+            given = dict(feeds)
+            return lambda: request.infer(given, share_inputs=True, share_outputs=True)
+
+        return make
+
+    def clock(self, threads: int) -> Callable[[], float] | None:
+        return time.process_time if threads == 1 else time.perf_counter
+
+    def outputs(self, path: str, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+        model = _compiled(path, 1)
+        results = model(dict(feeds))
+        return {port.any_name: results[port] for port in model.outputs}
+
+
+def _compiled(path: str, threads: int) -> Any:
+    """Compile a file for the CPU, in the precision of its types."""
+    openvino: Any = importlib.import_module("openvino")
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    return openvino.Core().compile_model(path, "CPU", settings)

@@ -1,0 +1,288 @@
+"""The steps of optimize, on small models and on times that are given instead of measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx_ir
+import pytest
+
+import gehost
+from gehost import ModelError, UsageError
+from gehost.cli import run as command
+from gehost.optimizing import run as optimizing
+from gehost.optimizing.facts import foreign_nodes
+from gehost.testing import parse
+from gehost.tune import Comparison
+
+pytest.importorskip("onnxruntime")
+
+MODELS = Path(__file__).parents[1] / "models"
+BERT = MODELS / "bert.ts17.onnx"
+SAME, FASTER, SLOWER = (
+    Comparison(ratios, 0.002, 0.001, 9)
+    for ratios in ((1.0, 1.001, 0.999), (1.3, 1.31, 1.32), (0.7, 0.71, 0.72))
+)
+SMALL = """<ir_version: 8, opset_import: ["" : 17]>
+m (float[2] x) => (float[2] y) {
+    zero = Constant<value_float = 0.0>()
+    z = Identity(x)
+    a = Relu(z)
+    b = Abs(a)
+    y = Softplus(b)
+}"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse(SMALL), path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def pairs(monkeypatch: pytest.MonkeyPatch) -> list[Comparison]:
+    """Stands for measuring: comparisons in order, the last one for all that follow."""
+    given = [SAME]
+
+    def measure(_first: Any, _second: Any, **_options: Any) -> Comparison:
+        return given.pop(0) if len(given) > 1 else given[0]
+
+    monkeypatch.setattr(optimizing, "measure_pairs", measure)
+    return given
+
+
+def ops(path: str | Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_one_command_writes_a_file_beside_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: list[Comparison]
+) -> None:
+    path = tmp_path / "bert.onnx"
+    path.write_bytes(BERT.read_bytes())
+    pairs[:] = [SAME, FASTER]
+    assert command(["optimize", str(path), "--for", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80
+    assert "bert.onnx: 2 attention layers, opset 17, " in out
+    assert "  Attention                   2   softmax(q·kᵀ·scale + mask)·v" in out
+    assert re.search(r"  after +50 +\S+ kB +1.0 ms   1.31 × \[1.\d\d, 1.\d\d\], small 1.31 ×\n", out)
+    text = " ".join(out.split())
+    assert f"wrote {tmp_path / 'bert.opt.onnx'}: any plain session of ONNX Runtime runs it" in text
+    result = tmp_path / "bert.opt.onnx"
+    assert result.stat().st_size < path.stat().st_size
+    assert "Attention" in ops(result)
+    assert not any(node.metadata_props for node in onnx.load(result).graph.node)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["bert.onnx", "bert.opt.onnx"]
+
+
+def test_quiet_prints_a_line_and_json_the_data(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["optimize", str(model), "-q", "--no-measure"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(f"m.opt.onnx: not measured, 4 → 3 nodes, {line.split(', ')[-1]}")
+    report = model.with_name("r.json")
+    assert command(["optimize", str(model), "--json", "--for", "any", "--report", str(report)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["target"] == "any"
+    assert data["pays"] is False
+    assert data["gain"]["large"]["interval"][0] < 1
+    assert json.loads(report.read_text())["output"] == data["output"]
+
+
+def test_a_page_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "bert.onnx"
+    path.write_bytes(BERT.read_bytes())
+    page = tmp_path / "r.html"
+    assert command(["optimize", str(path), "--no-measure", "--report", str(page), "-q"]) == 0
+    assert "OrtAttentionPass" in page.read_text(encoding="utf-8")
+
+
+def test_where_nothing_pays_the_cleaned_model_is_written(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["optimize", str(model), "--for", "cpu"]) == 0
+    assert "nothing pays here (1.00–1.00 ×); wrote the cleaned model" in capsys.readouterr().out
+    assert ops(model.with_name("m.opt.onnx")) == ["Relu", "Abs", "Softplus"]
+
+
+def test_fusions_that_are_slower_in_all_are_not_written(
+    tmp_path: Path, pairs: list[Comparison]
+) -> None:
+    path = tmp_path / "bert.onnx"
+    path.write_bytes(BERT.read_bytes())
+    pairs[:] = [SAME, FASTER, FASTER, SLOWER, SLOWER, SAME]  # itself, one group, all, cleaned
+    disable = ["OrtSkipNormPass", "OrtBiasGeluPass", "GeluFusionPass"]
+    found = gehost.optimize(path, "cpu", disable=disable)
+    assert found.report.result == "cleaned"
+    assert any(line.startswith("nothing pays here") for line in found.report.lines())
+    assert any(line.startswith("not used: all fusions (0.71 ×") for line in found.report.lines())
+    assert "Attention" not in ops(found.model)
+
+
+def test_where_even_the_clean_up_is_slower_the_model_is_written(
+    model: Path, pairs: list[Comparison]
+) -> None:
+    pairs[:] = [SAME, SLOWER]
+    found = gehost.optimize(model, "cpu")
+    assert found.report.result == "original"
+    assert ops(found.model) == ops(model)
+
+
+def test_a_pass_that_changes_numbers_is_dropped_and_named(model: Path, vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Right", "Abs", "Relu"))
+    vendors.write("acme/b.py", vendors.swap("Wrong", "Softplus", "Exp"))
+    found = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
+    assert list(found.report.dropped) == ["Wrong"]
+    assert "differ" in found.report.dropped["Wrong"]
+    assert ops(found.model) == ["Relu", "Relu", "Softplus"] or ops(found.model) == [
+        "Relu", "Softplus",
+    ]  # fmt: skip
+    assert any("not used: Wrong" in line for line in found.report.lines())
+
+
+def test_any_has_operators_of_onnx_alone() -> None:
+    found = gehost.optimize(onnx.load(BERT), "any", measured=False)
+    assert foreign_nodes(found.model) == []
+    assert not found.model.functions
+    assert "GeluFusionPass" in found.report.dropped
+    newer = gehost.optimize(onnx.load(BERT), "any", measured=False, opset=20)
+    assert foreign_nodes(newer.model) == []
+    assert "Gelu" in [node.op_type for node in newer.model.graph.node]
+
+
+def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+    m (float[2] x) => (float[2] y) { y = own.twice(x) }
+    <domain: "own", opset_import: ["" : 17]> twice (a) => (b) { b = Add(a, a) }"""
+    found = gehost.optimize(parse(text), "any", measured=False).model
+    assert [node.op_type for node in found.graph.node] == ["Add"]
+    assert not found.functions
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+def test_the_kind_of_model_stays_and_the_interface_too(target: str) -> None:
+    original = onnx.load(BERT)
+    found = gehost.optimize(original, target, measured=False)
+    assert [v.SerializeToString() for v in found.model.graph.input] == [
+        v.SerializeToString() for v in original.graph.input
+    ]
+    assert [v.SerializeToString() for v in found.model.graph.output] == [
+        v.SerializeToString() for v in original.graph.output
+    ]
+    result = gehost.optimize(onnx_ir.load(BERT), target, measured=False)
+    assert isinstance(result.model, onnx_ir.Model)
+    assert result.session_options is None
+
+
+def test_a_file_is_never_larger_than_the_input(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    m (float[250000] x) => (float[250000] y) {
+        n = Constant<value_ints = [250000]>()
+        ones = ConstantOfShape<value = float[1] {3}>(n)
+        e = Exp(ones)
+        y = Add(x, e)
+    }"""
+    path = tmp_path / "grows.onnx"
+    onnx.save(parse(text), path)
+    found = gehost.optimize(path, "cpu", measured=False)
+    assert Path(found.model).stat().st_size <= path.stat().st_size
+
+
+def test_weights_in_another_file_are_linked_and_kept(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    m (float[2, 64] x) => (float[2, 64] y) { z = Identity(x)
+      y = MatMul(z, w) }"""
+    model = onnx.parser.parse_model(text)
+    weight = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=16)
+    found = gehost.optimize(path, "cpu", measured=False)
+    assert found.report.after.size >= weight.nbytes
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["m.data", "m.onnx", "m.opt.onnx"]
+    other = tmp_path / "other"
+    other.mkdir()
+    gehost.optimize(path, "cpu", measured=False, output=other / "o.onnx")
+    np.testing.assert_array_equal(
+        onnx.numpy_helper.to_array(onnx.load(other / "o.onnx").graph.initializer[0]), weight
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--for", "cpuu"], 2, "--for cpuu: there is no such target; did you mean cpu?"),
+        (["--for", "cuda"], 2, "--for cuda: ONNX Runtime here has no CUDAExecutionProvider"),
+        (["-o", "m.onnx"], 2, "this is the model"),
+        (["-o", "none/o.onnx"], 2, "none"),
+        (["--measure", "x"], 2, "wanted NAME=SIZE"),
+        (["--budget", "soon"], 2, "wanted seconds or minutes"),
+        (["--report", "r.txt"], 2, "ends in .json or .html"),
+    ],
+)
+def test_wrong_usage_has_one_line(
+    model: Path,
+    arguments: list[str],
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if arguments[-1] == "cuda" and not gehost.optimizing.targets()["cuda"].missing():
+        pytest.skip("CUDA is installed")
+    monkeypatch.chdir(model.parent)
+    assert command(["optimize", "m.onnx", "--no-measure", *arguments]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_load_there_is_at_fault(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "own" : 1]>'
+        "m (float[2] x) => (float[2] y) { y = own.Nothing(x) }"
+    )
+    onnx.save(foreign, model)
+    assert command(["optimize", str(model), "--for", "cpu"]) == 3
+    assert "does not load in ONNX Runtime" in capsys.readouterr().err
+
+
+def test_python_refuses_what_is_no_model() -> None:
+    with pytest.raises(UsageError, match=r"optimize wants a path, an onnx.ModelProto or"):
+        gehost.optimize(3)
+    with pytest.raises(ModelError):
+        gehost.optimize("absent.onnx", "any")
+
+
+def test_a_long_run_is_compared_once(
+    model: Path, monkeypatch: pytest.MonkeyPatch, pairs: list[Comparison]
+) -> None:
+    monkeypatch.setattr(optimizing._Run, "_run_once", lambda *_: 100.0)
+    pairs[:] = [FASTER]
+    found = gehost.optimize(model, "cpu")
+    assert "a run takes 100.0 s" in found.report.unmeasured
+    assert found.report.gain is not None
+    assert found.report.trials == []
+
+
+def test_feeds_of_the_user_are_checked_and_measured_with(tmp_path: Path, model: Path) -> None:
+    np.savez(tmp_path / "f.npz", x=np.ones(2, np.float32))
+    found = gehost.optimize(model, "cpu", feeds=tmp_path / "f.npz")
+    assert found.report.sizes == "x 2"
+
+
+def test_dims_are_fixed_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    text = '<ir_version: 8, opset_import: ["" : 17]> m (float[n] x) => (float[n] y) { y = Relu(x) }'
+    onnx.save(parse(text), path)
+    found = gehost.optimize(path, "any", dims={"n": 3}, measured=False)
+    assert onnx.load(found.model).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3

@@ -1,0 +1,81 @@
+"""What shrink removes, and what it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+import onnx.parser
+
+from gehost.optimizing.shrink import shrink
+from gehost.testing import parse
+
+
+def model() -> onnx.ModelProto:
+    found = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 17]>
+    m (float[64, 64] x, bool c) => (float[64, 64] y, float[64, 64] w2) {
+        a = MatMul(x, w)
+        b = MatMul(a, w1)
+        d = MatMul(b, w2)
+        y = If(c) <then_branch = t () => (float[64, 64] p) { p = MatMul(d, w1) },
+                   else_branch = e () => (float[64, 64] q) { q = Identity(d) }>
+    }""")
+    weight = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    for name in ("w", "w1", "w2"):
+        found.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    for each in (found, found.graph.node[0], found.graph.initializer[0], found.graph.input[0]):
+        each.metadata_props.add(key="source", value="export.py:3")
+        each.doc_string = "a text"
+    branch = found.graph.node[3].attribute[0].g
+    branch.node[0].metadata_props.add(key="source", value="export.py:4")
+    return found
+
+
+def test_notes_go_and_those_of_the_model_stay() -> None:
+    found = model()
+    shrink(found)
+    assert [entry.key for entry in found.metadata_props] == ["source"]
+    assert found.doc_string == "a text"
+    branch = found.graph.node[3].attribute[0].g
+    for each in (found.graph.node[0], found.graph.initializer[0], branch.node[0]):
+        assert not each.metadata_props
+        assert not each.doc_string
+
+
+def test_equal_weights_become_one_also_in_bodies_but_not_an_output() -> None:
+    found = model()
+    shrink(found)
+    assert [tensor.name for tensor in found.graph.initializer] == ["w", "w2"]
+    branch = found.graph.node[3].attribute[0].g
+    assert [node.input[1] for node in (*found.graph.node[:3], branch.node[0])] == [
+        "w", "w", "w2", "w",
+    ]  # fmt: skip
+    onnx.checker.check_model(found, full_check=True)
+
+
+def test_equal_small_weights_stay_apart() -> None:
+    found = parse("""<ir_version: 10, opset_import: ["" : 17]>
+    m (float[4] x) => (float[4] y) <float[4] a = {1, 2, 3, 4}, float[4] b = {1, 2, 3, 4}> {
+        s = Add(x, a)
+        y = Mul(s, b)
+    }""")
+    shrink(found)
+    assert len(found.graph.initializer) == 2
+
+
+def test_weights_of_equal_bytes_and_other_types_stay_apart() -> None:
+    found = onnx.ModelProto()
+    zeros = np.zeros(1024, np.float32)
+    for name, array in (("a", zeros), ("b", zeros.view(np.int32)), ("c", zeros.reshape(32, 32))):
+        found.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    shrink(found)
+    assert [tensor.name for tensor in found.graph.initializer] == ["a", "b", "c"]
+
+
+def test_a_name_of_a_body_hides_a_weight() -> None:
+    found = model()
+    branch = found.graph.node[3].attribute[0].g
+    branch.initializer.append(onnx.numpy_helper.from_array(np.eye(64, dtype=np.float32), "w1"))
+    shrink(found)
+    assert branch.node[0].input[1] == "w1"

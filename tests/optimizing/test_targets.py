@@ -1,0 +1,139 @@
+"""Targets: those that ship, the default, and OpenVINO as a second runtime."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import gehost
+from gehost import UsageError, VendorError
+from gehost.optimizing import Target, find_target, run, target, targets
+from gehost.testing import parse
+from gehost.tune import Comparison
+
+MODELS = Path(__file__).parents[1] / "models"
+needs_openvino = pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="OpenVINO is not installed"
+)
+
+
+class Entry:
+    """Stands for an entry point."""
+
+    def __init__(self, name: str, made: Any) -> None:
+        self.name, self.value, self._made = name, "package:function", made
+
+    def load(self) -> Any:
+        if isinstance(self._made, Exception):
+            raise self._made
+        return lambda: self._made
+
+
+class There(Target):
+    name = "there"
+
+    def missing(self) -> str:
+        return ""
+
+
+class Absent(There):
+    def missing(self) -> str:
+        return "it is not installed: pip install it"
+
+
+def with_targets(monkeypatch: pytest.MonkeyPatch, **made: Any) -> None:
+    entries = [Entry(name, each) for name, each in made.items()]
+    monkeypatch.setattr(target, "entry_points", lambda group: entries)
+
+
+def test_ours_ship() -> None:
+    assert list(targets()) == ["any", "cpu", "cuda", "openvino"]
+    for name, each in targets().items():
+        assert each.name == name
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({"cpu": There(), "any": Absent()}, "cpu"),
+        ({"cuda": There(), "cpu": There(), "any": There()}, "cuda"),
+        ({"cuda": Absent(), "cpu": There()}, "cpu"),
+        ({"cuda": Absent(), "cpu": Absent(), "any": Absent()}, "any"),
+    ],
+)
+def test_the_default_is_the_best_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, made: dict[str, Target], expected: str
+) -> None:
+    with_targets(monkeypatch, **made)
+    assert find_target() is made[expected]
+
+
+def test_a_target_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_targets(monkeypatch, cpu=There(), cuda=Absent())
+    with pytest.raises(UsageError, match="--for cuda: it is not installed: pip install it"):
+        find_target("cuda")
+    with pytest.raises(UsageError, match="--for wasm: there is no such target; .*cpu, cuda"):
+        find_target("wasm")
+    with_targets(monkeypatch, own=ValueError("no"))
+    with pytest.raises(VendorError, match=r"the target own \(package:function\) cannot be loaded"):
+        targets()
+
+
+def test_passes_of_the_targets_exist() -> None:
+    for each in targets().values():
+        host = gehost.Host(gehost.HostOptions(vendors=each.vendors))
+        assert set(each.passes) <= {spec.name for spec in host.passes}
+
+
+@needs_openvino
+@pytest.mark.parametrize("name", ["bert.ts17", "vit.dyn20", "gpt2.ts17"])
+def test_what_any_writes_loads_in_openvino_and_computes_the_same(name: str, tmp_path: Path) -> None:
+    path = MODELS / f"{name}.onnx"
+    original, result = onnx.load(path), tmp_path / "r.onnx"
+    gehost.optimize(path, "any", measured=False, output=result)
+    runtime = find_target("openvino")
+    feeds = gehost.verify.make_feeds(original)
+    if name == "bert.ts17":
+        feeds = {key: array[:, :8] for key, array in feeds.items()}
+    expected = runtime.outputs(str(path), feeds)
+    actual = runtime.outputs(str(result), feeds)
+    assert expected is not None
+    assert actual is not None
+    for output, array in expected.items():
+        np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
+
+
+@needs_openvino
+def test_openvino_checks_and_measures_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(first: Any, second: Any, **_options: Any) -> Comparison:
+        assert len(first()()) == len(second()()) == 1
+        return Comparison((1.0, 1.001, 0.999))
+
+    monkeypatch.setattr(run, "measure_pairs", measure)
+    path = tmp_path / "m.onnx"
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] y)
+    { z = Identity(x)
+      y = Relu(z) }"""
+    onnx.save(parse(text), path)
+    found = gehost.optimize(path, "openvino")
+    assert found.report.title.startswith("OpenVINO ")
+    assert found.report.gain is not None
+    assert onnx.load(found.model).graph.node[0].op_type == "Relu"
+
+
+def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr(target, "entry_points", lambda group: [])
+    from gehost_shipped.targets.openvino import OpenVino
+
+    assert "pip install 'gehost[openvino]'" in OpenVino().missing()
