@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gehost.host.importers import ImporterRegistry
     from gehost.host.model_files import read_model
     from gehost.host.new_pass_styles import StyleRegistry
+    from gehost.host.readable import readable
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
     from gehost.infer import infer_model
@@ -96,6 +97,7 @@ _MODULES = {
     "host.importers": ("ImporterRegistry",),
     "host.model_files": ("read_model",),
     "host.new_pass_styles": ("StyleRegistry",),
+    "host.readable": ("readable",),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
     "infer": ("infer_model",),
@@ -217,6 +219,7 @@ __all__ = [
     "printable",
     "quoting",
     "read_model",
+    "readable",
     "runtime_options",
     "runtime_providers",
     "shapes",

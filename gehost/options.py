@@ -12,7 +12,7 @@ from typing import Any, Literal, cast, get_args
 from gehost.errors import UsageError
 from gehost.shipped import DEFAULT_GROUP, shipped_vendors
 
-DumpFormat = Literal["pbtxt", "onnx"]
+DumpFormat = Literal["pbtxt", "onnx", "readable"]
 
 _LEVELS = ("1", "2", "3")
 
@@ -28,12 +28,21 @@ class HostOptions:
     """Directories that hold ``<vendor>/custom_fusion_passes/``, or vendors that a package ships
     (``gehost:onnx``), in the order in which they are loaded.
     """
+    pass_paths: Sequence[str | os.PathLike[str]] = ()
+    """Files of passes, and directories of them, that belong to no vendor; loaded after the vendors,
+    in this order.
+    """
     plugins: bool = True
     """Load installed plugins (entry point group ``gehost``)."""
     dump: str | os.PathLike[str] | None = None
     dump_level: int = 2
     """1: with weights, 2: without weight data, 3: structure only."""
-    dump_format: DumpFormat = "pbtxt"
+    dump_format: DumpFormat | Sequence[DumpFormat] = "pbtxt"
+    """``pbtxt`` and ``onnx`` for Netron, ``readable`` for people; several write several files."""
+    dump_stages: Sequence[str] = ()
+    """Dump only stages whose name contains one of these texts; () dumps all."""
+    compile_stat: str | os.PathLike[str] | None = None
+    """Directory for ``fusion_result.json``: how often each pass matched and replaced."""
     dump_passes: bool = False
     """Also dump the graph after each pass that changed it."""
     enable: Sequence[str] = ()
@@ -90,9 +99,19 @@ class HostOptions:
                 f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
                 "(structure only)"
             )
-        if self.dump_format not in (known := get_args(DumpFormat)):
-            raise UsageError(f'dump format "{self.dump_format}": wanted {" or ".join(known)}')
-        for name in ("vendors", "enable", "disable", "only", "assume", "ort_libraries"):
+        for dump_format in self.dump_formats:
+            if dump_format not in (known := get_args(DumpFormat)):
+                raise UsageError(f'dump format "{dump_format}": wanted {" or ".join(known)}')
+        for name in (
+            "vendors",
+            "pass_paths",
+            "dump_stages",
+            "enable",
+            "disable",
+            "only",
+            "assume",
+            "ort_libraries",
+        ):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -118,11 +137,18 @@ class HostOptions:
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
 
+    @property
+    def dump_formats(self) -> Sequence[DumpFormat]:
+        """The formats of dumps, also where one is given."""
+        given = self.dump_format
+        return (given,) if isinstance(given, str) else given
+
     def rewrites_only(self) -> HostOptions:
         """Return these options without dumps, verification and a limit of rewrites."""
         return replace(
             self,
             dump=None,
+            compile_stat=None,
             verify=False,
             feeds=None,
             special_values=False,
@@ -186,33 +212,106 @@ def from_environment(
     """Return the command line's options, else the environment's, else the defaults.
 
     Vendors: ``GEHOST_VENDORS`` (path list), or ``./vendors`` if it exists, or the default vendors
-    of installed packages. Dumps: ``DUMP_GRAPH_PATH``, or the working directory if
-    ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is also the level of dumps unless one is given.
+    of installed packages. Further passes: ``ASCEND_GE_PY_PASS_PATH`` (path list). Dumps:
+    ``DUMP_GE_GRAPH`` and the variables that ``_dumps`` reads.
 
     Args:
         given: fields of ``HostOptions``; None and () are not given.
         environ: the environment; ``os.environ`` when None.
-        note: gets a line where default vendors stand in.
+        note: gets a line where default vendors stand in, where a variable runs further code, and
+            where one has no effect.
 
     Raises:
         UsageError: an option or a variable has an invalid value.
     """
     env = os.environ if environ is None else environ
-    chosen = dict(given)
+
+    def tell(line: str) -> None:
+        if note is not None:
+            note(line)
+
+    chosen = {name: value for name, value in given.items() if value is not None}
     if not chosen.get("vendors"):
         listed = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
         here = ["vendors"] if Path("vendors").is_dir() else []
         chosen["vendors"] = listed or here or shipped_vendors(DEFAULT_GROUP)
-        if not listed and not here and chosen["vendors"] and note is not None:
-            note(f"no vendors given: using {', '.join(chosen['vendors'])}")
-    level = env.get("DUMP_GE_GRAPH", "")
-    if level not in ("", "0", *_LEVELS):
+        if not listed and not here and chosen["vendors"]:
+            tell(f"no vendors given: using {', '.join(chosen['vendors'])}")
+    paths = [part for part in env.get(_PATHS_OF_PASSES, "").split(os.pathsep) if part]
+    if paths and not chosen.get("pass_paths"):
+        chosen["pass_paths"] = paths
+        tell(f"{_PATHS_OF_PASSES}: loading passes of {', '.join(paths)}")
+    if not chosen.get("dump_passes"):
+        chosen.pop("dump_passes", None)  # a flag that is not given leaves it to the environment
+    if chosen.pop("export_compile_stat", 0):
+        work = env.get("ASCEND_WORK_PATH")
+        chosen["compile_stat"] = f"{work}/FE/{os.getpid()}" if work else "."
+    return HostOptions(**{**_dumps(env, tell), **chosen})
+
+
+_PATHS_OF_PASSES = "ASCEND_GE_PY_PASS_PATH"
+_DUMP_PATHS = ("ASCEND_DUMP_PATH", "NPU_COLLECT_PATH", "DUMP_GRAPH_PATH", "ASCEND_WORK_PATH")
+"""GE's variables for the directory of dumps, the first that is set wins."""
+_DUMP_FORMATS: Mapping[str, DumpFormat] = {"onnx": "pbtxt", "readable": "readable"}
+
+
+def _dumps(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, Any]:
+    """Return the options of dumps by GE's variables.
+
+    ``DUMP_GE_GRAPH`` (1, 2, 3: the level of detail) turns dumps on. Then ``ASCEND_DUMP_PATH``,
+    ``NPU_COLLECT_PATH``, ``DUMP_GRAPH_PATH``, ``ASCEND_WORK_PATH`` or the working directory is the
+    place, ``DUMP_GRAPH_LEVEL`` the choice of stages, ``DUMP_GRAPH_FORMAT`` that of formats. The
+    first four get a directory for the process.
+    """
+    detail = env.get("DUMP_GE_GRAPH", "")
+    if detail not in ("", "0", *_LEVELS):
         raise UsageError(
-            f"DUMP_GE_GRAPH={level}: wanted 1 (with weights), 2 (without), 3 (structure "
+            f"DUMP_GE_GRAPH={detail}: wanted 1 (with weights), 2 (without), 3 (structure "
             "only) or 0 (no dumps)"
         )
-    if chosen.get("dump") is None:
-        chosen["dump"] = env.get("DUMP_GRAPH_PATH") or ("." if level in _LEVELS else None)
-    if chosen.get("dump_level") is None and level in _LEVELS:
-        chosen["dump_level"] = int(level)
-    return HostOptions(**{key: value for key, value in chosen.items() if value is not None})
+    if detail not in _LEVELS:
+        for name in ("DUMP_GRAPH_PATH", "DUMP_GRAPH_LEVEL", "DUMP_GRAPH_FORMAT"):
+            if env.get(name):
+                tell(f"{name} has no effect without DUMP_GE_GRAPH=1, 2 or 3")
+        return {}
+    options: dict[str, Any] = {"dump_level": int(detail)}
+    named = next((name for name in _DUMP_PATHS if env.get(name)), None)
+    options["dump"] = f"{env[named]}/pid_{os.getpid()}_deviceid_0" if named is not None else "."
+    return options | _stages_of(env.get("DUMP_GRAPH_LEVEL", "")) | _formats_of(env, tell)
+
+
+def _stages_of(level: str) -> dict[str, Any]:
+    """Return the options of ``DUMP_GRAPH_LEVEL``: 1 to 4, or parts of names of stages."""
+    choices: dict[str, dict[str, Any]] = {
+        "": {},
+        "1": {"dump_passes": True},
+        "2": {},
+        "3": {"dump_stages": ("Build",)},
+        "4": {"dump_stages": ("PreRunBegin",)},
+    }
+    if level in choices:
+        return choices[level]
+    parts = [part for part in level.strip('"').split("|") if part]
+    if level.isdecimal() or not parts:
+        raise UsageError(
+            f"DUMP_GRAPH_LEVEL={level}: wanted 1 (all stages and passes), 2 (all stages), 3 (the "
+            "last), 4 (the first) or parts of names, as in PreRunBegin|AfterInfershape"
+        )
+    return {"dump_stages": tuple(parts)}
+
+
+def _formats_of(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, Any]:
+    """Return the options of ``DUMP_GRAPH_FORMAT``: ``ge_proto``, ``onnx``, ``readable``."""
+    listed = env.get("DUMP_GRAPH_FORMAT", "")
+    if not listed:
+        return {}
+    names = listed.strip('"').split("|")
+    unknown = [name for name in names if name not in (*_DUMP_FORMATS, "ge_proto")]
+    if unknown:
+        raise UsageError(
+            f"DUMP_GRAPH_FORMAT={listed}: wanted onnx, readable or ge_proto, joined by |"
+        )
+    if "ge_proto" in names:
+        tell("DUMP_GRAPH_FORMAT: ge_proto is GE's own file; dumps are onnx and readable")
+    formats = tuple(_DUMP_FORMATS[name] for name in names if name in _DUMP_FORMATS)
+    return {"dump_format": formats or "pbtxt"}

@@ -36,7 +36,7 @@ BY_ANOTHER = {
     "diagnose/test_show.py": ["cli/show.py", "diagnose/at_stage.py"],
     "es/test_graph.py": ["es/outputs.py"],
     "half/test_convert.py": ["half/reasons.py"],
-    "host/test_dumper.py": ["ir/files/skeleton.py"],
+    "host/test_dumper.py": ["host/readable.py", "ir/files/skeleton.py"],
     "host/test_leftovers.py": ["ir/usage.py"],
     "host/test_vendors.py": ["host/ge_style.py"],
     "infer/test_local.py": ["infer/calls.py"],
@@ -63,6 +63,7 @@ BY_ANOTHER = {
     "pattern/test_lower.py": ["es/opset.py"],
     "pattern/test_match.py": ["pattern/pattern.py"],
     "pattern/test_matcher.py": ["pattern/roots.py"],
+    "host/test_switches.py": ["host/compile_stat.py"],
     "rewrite/test_session.py": ["rewrite/comparison.py", "rewrite/insert.py"],
     "sizes/test_scope.py": [
         "sizes/minima.py", "sizes/proofs.py", "sizes/quotients.py", "sizes/size.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from gehost.options import from_environment
 def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
     assert dataclasses.asdict(HostOptions()) == {
         "vendors": (),
+        "pass_paths": (),
         "plugins": True,
         "dump": None,
         "dump_level": 2,
         "dump_format": "pbtxt",
+        "dump_stages": (),
+        "compile_stat": None,
         "dump_passes": False,
         "enable": (),
         "only": (),
@@ -139,8 +143,21 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
         ({}, {"DUMP_GE_GRAPH": "3"}, ".", 3),
         ({}, {"DUMP_GE_GRAPH": "0"}, None, 2),
         ({}, {"DUMP_GE_GRAPH": ""}, None, 2),
-        ({}, {"DUMP_GRAPH_PATH": "there"}, "there", 2),
-        ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": "there"}, "there", 1),
+        ({}, {"DUMP_GRAPH_PATH": "there"}, None, 2),
+        ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": "there"}, "there/PROCESS", 1),
+        (
+            {},
+            {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": "there", "NPU_COLLECT_PATH": "first"},
+            "first/PROCESS",
+            1,
+        ),
+        (
+            {},
+            {"DUMP_GE_GRAPH": "1", "ASCEND_DUMP_PATH": "first", "NPU_COLLECT_PATH": "second"},
+            "first/PROCESS",
+            1,
+        ),
+        ({}, {"DUMP_GE_GRAPH": "1", "ASCEND_WORK_PATH": "work"}, "work/PROCESS", 1),
         ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": ""}, ".", 1),
         ({"dump": "given"}, {"DUMP_GRAPH_PATH": "there"}, "given", 2),
         ({"dump": "given"}, {"DUMP_GE_GRAPH": "3", "DUMP_GRAPH_PATH": "there"}, "given", 3),
@@ -152,7 +169,65 @@ def test_dumps_go_where_it_was_said_else_where_ges_variables_say(
     given: Any, environ: Any, dump: Any, level: int
 ) -> None:
     options = from_environment(given, environ)
-    assert (options.dump, options.dump_level) == (dump, level)
+    process = f"pid_{os.getpid()}_deviceid_0"
+    expected = None if dump is None else dump.replace("PROCESS", process)
+    assert (options.dump, options.dump_level) == (expected, level)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"DUMP_GRAPH_LEVEL": "1"}, {"dump_passes": True}),
+        ({"DUMP_GRAPH_LEVEL": "2"}, {}),
+        ({"DUMP_GRAPH_LEVEL": "3"}, {"dump_stages": ("Build",)}),
+        ({"DUMP_GRAPH_LEVEL": "4"}, {"dump_stages": ("PreRunBegin",)}),
+        (
+            {"DUMP_GRAPH_LEVEL": '"PreRunBegin|AfterInfershape"'},
+            {"dump_stages": ("PreRunBegin", "AfterInfershape")},
+        ),
+        ({"DUMP_GRAPH_FORMAT": "onnx|readable"}, {"dump_format": ("pbtxt", "readable")}),
+        ({"DUMP_GRAPH_FORMAT": "readable"}, {"dump_format": ("readable",)}),
+        ({"DUMP_GRAPH_FORMAT": "ge_proto"}, {"dump_format": "pbtxt"}),
+    ],
+)
+def test_ges_variables_choose_stages_and_formats(environ: Any, expected: Any) -> None:
+    notes: list[str] = []
+    given = {"vendors": ["v"]}
+    options = from_environment(given, {"DUMP_GE_GRAPH": "2", **environ}, note=notes.append)
+    assert options == HostOptions(vendors=["v"], dump=".", dump_level=2, **expected)
+    assert ["ge_proto" in note for note in notes] == [True] * ("ge_proto" in str(environ))
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["DUMP_GRAPH_PATH", "DUMP_GRAPH_LEVEL", "DUMP_GRAPH_FORMAT"])
+def test_a_variable_without_effect_is_noted(name: str) -> None:
+    notes: list[str] = []
+    from_environment({"vendors": ["v"]}, {name: "1"}, note=notes.append)
+    assert notes == [f"{name} has no effect without DUMP_GE_GRAPH=1, 2 or 3"]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("name", "value"), [("DUMP_GRAPH_LEVEL", "7"), ("DUMP_GRAPH_FORMAT", "dot")]
+)
+def test_a_wrong_value_of_a_variable_of_dumps_is_an_error(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}={value}: wanted"):
+        from_environment({}, {"DUMP_GE_GRAPH": "1", name: value})
+
+
+@pytest.mark.usefixtures("here")
+def test_paths_of_passes_come_from_the_environment() -> None:
+    notes: list[str] = []
+    paths = os.pathsep.join(["a.py", "dir"])
+    environ = {"ASCEND_GE_PY_PASS_PATH": paths}
+    options = from_environment({"vendors": ["v"]}, environ, note=notes.append)
+    assert options.pass_paths == ["a.py", "dir"]
+    assert notes == ["ASCEND_GE_PY_PASS_PATH: loading passes of a.py, dir"]
+    given = {"export_compile_stat": 1}
+    assert from_environment(given, {}).compile_stat == "."
+    work = from_environment(given, {"ASCEND_WORK_PATH": "work"})
+    assert work.compile_stat == f"work/FE/{os.getpid()}"
 
 
 @pytest.mark.usefixtures("here")

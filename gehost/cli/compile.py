@@ -39,10 +39,15 @@ if TYPE_CHECKING:
 @click.option(
     "--dump-format",
     type=click.Choice(get_args(DumpFormat)),
-    help=f"{HostOptions.dump_format} unless given; Netron opens each.",
+    help=f"{HostOptions.dump_format} unless given, which Netron opens, as it does onnx.",
 )
 @click.option(
     "--dump-passes", is_flag=True, help="Also dump the graph after each pass that changed it."
+)
+@click.option(
+    "--export-compile-stat",
+    type=click.IntRange(0, 2),
+    help="1, 2: write fusion_result.json, how often each pass matched and replaced; 0: do not.",
 )
 @click.option(
     "--verify",

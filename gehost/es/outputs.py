@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gehost.es.graph import EsTensor
 
@@ -17,6 +17,11 @@ class EsOutputs(tuple[EsTensor, ...]):
         outputs = cls(tensors)
         outputs._by_name = dict(zip(names, tensors, strict=False))
         return outputs
+
+    @property
+    def by_name(self) -> Mapping[str, EsTensor]:
+        """The outputs by the names of the schema."""
+        return self._by_name
 
     def __getattr__(self, name: str) -> EsTensor:
         found = self.__dict__.get("_by_name", {}).get(name)

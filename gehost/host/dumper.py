@@ -16,22 +16,26 @@ from gehost.errors import OutputError
 from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl
 from gehost.host.pipeline import PIPELINE
+from gehost.host.readable import readable
 from gehost.host.registry import PassSpec
 from gehost.ir.files.save import write_bytes_atomic
 from gehost.ir.files.skeleton import skeleton
 from gehost.ir.graph import Graph
 from gehost.ir.types import encode_type
-from gehost.options import DumpFormat
+from gehost.options import DumpFormat, HostOptions
 from gehost.passes.context import PassRecord
 
 _STAGE_NAMES = {row.stage: row.dump for row in PIPELINE}
-_ENCODERS: dict[DumpFormat, Callable[[onnx.ModelProto], bytes]] = {
-    "pbtxt": lambda proto: text_format.MessageToString(proto).encode(),
-    "onnx": onnx.ModelProto.SerializeToString,
+_ENCODERS: dict[DumpFormat, Callable[[Graph, int], bytes]] = {
+    "pbtxt": lambda graph, level: text_format.MessageToString(dump_proto(graph, level)).encode(),
+    "onnx": lambda graph, level: dump_proto(graph, level).SerializeToString(),
+    "readable": lambda graph, _: readable(graph).encode(),
 }
+_FILES = {"pbtxt": ("onnx", "pbtxt"), "onnx": ("onnx", "onnx"), "readable": ("readable", "txt")}
+"""The part of a file name that is the kind, and the suffix."""
 _DUMPED = re.compile(
-    r"ge_onnx_\d{8}_graph_0_"
-    rf"(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.({'|'.join(_ENCODERS)})"
+    r"ge_(onnx|readable)_\d{8}_graph_0_"
+    rf"(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.(pbtxt|onnx|txt)"
 )
 """File names of dumps."""
 _CONSTANT_LIMIT = 1024
@@ -41,15 +45,17 @@ keep; shapes are part of the structure.
 
 
 class Dumper:
-    """Dumps of one compile: ``ge_onnx_<number>_graph_0_<stage>.<format>``."""
+    """Dumps of one compile: ``ge_onnx_<number>_graph_0_<stage>.<format>``.
 
-    def __init__(
-        self, directory: str, level: int, file_format: DumpFormat, *, each_pass: bool
-    ) -> None:
+    Readable ones are ``ge_readable_<number>_graph_0_<stage>.txt``.
+    """
+
+    def __init__(self, directory: str, options: HostOptions) -> None:
         self._directory = Path(directory)
-        self._level = level
-        self._format: DumpFormat = file_format
-        self._each_pass = each_pass
+        self._level = options.dump_level
+        self._formats = options.dump_formats
+        self._each_pass = options.dump_passes
+        self._stages = options.dump_stages
         self._number = 0
         self._context: CompileContext | None = None
 
@@ -61,7 +67,7 @@ class Dumper:
             OutputError: a file cannot be removed or written.
         """
         self._number, self._context = 0, context
-        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
+        for path in self._directory.glob("ge_*_graph_0_*"):
             if _DUMPED.fullmatch(path.name):
                 try:
                     path.unlink()
@@ -87,19 +93,27 @@ class Dumper:
         self._write(graph, "Build")
 
     def _write(self, graph: Graph, stage: str) -> None:
+        number, self._number = self._number, self._number + 1
+        if self._stages and not any(_contains(stage, part) for part in self._stages):
+            return
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
-        path = self._directory / f"ge_onnx_{self._number:08d}_graph_0_{safe}.{self._format}"
-        content = _ENCODERS[self._format](dump_proto(graph, self._level))
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
                 f"cannot make the directory for dumps: {error.strerror}", where=self._directory
             ) from error
-        write_bytes_atomic(path, content)
-        self._number += 1
-        if self._context is not None:
-            self._context.report.dumps.append(str(path))
+        for dump_format in self._formats:
+            kind, suffix = _FILES[dump_format]
+            path = self._directory / f"ge_{kind}_{number:08d}_graph_0_{safe}.{suffix}"
+            write_bytes_atomic(path, _ENCODERS[dump_format](graph, self._level))
+            if self._context is not None:
+                self._context.report.dumps.append(str(path))
+
+
+def _contains(stage: str, part: str) -> bool:
+    """Whether a stage's name contains a text; underscores and case do not count."""
+    return part.replace("_", "").lower() in stage.replace("_", "").lower()
 
 
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:

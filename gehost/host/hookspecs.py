@@ -35,6 +35,15 @@ hookimpl = pluggy.HookimplMarker("gehost")
 
 
 @hookspec
+def gehost_import_path() -> str | None:
+    """Called once for each host, before vendor files load: add a directory to import from.
+
+    While vendor code runs, modules of this directory stand before installed ones of the same
+    names. Only installed plugins are called.
+    """
+
+
+@hookspec
 def gehost_register_ops(registry: OpRegistry) -> None:
     """Called once for each host: add custom operators to ``registry``.
 

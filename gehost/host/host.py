@@ -24,6 +24,7 @@ from gehost.errors import (
     described,
 )
 from gehost.host import ge_style
+from gehost.host.compile_stat import CompileStat
 from gehost.host.containment import contained, exclusive, process_state_restored
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
@@ -70,7 +71,7 @@ REGISTERS_NOTHING = (
 )
 """The reason for skipping a vendor file that registers nothing."""
 
-_LOADING = ("vendors", "plugins", "dump", "fusion_switch_file")
+_LOADING = ("vendors", "pass_paths", "plugins", "dump", "compile_stat", "fusion_switch_file")
 """First letters of the options that decide what a host loads."""
 
 
@@ -125,10 +126,10 @@ class Host:
         # otherwise the frozen heap would keep files open that another host's vendors left open
         if own_process and gc_unfrozen():
             gc.freeze()
-        self._modules = VendorModules()
+        own = [*plugins, *self._own_plugins()]
+        collectors = Plugins(own)
+        self._modules = VendorModules(self._import_paths(collectors))
         with self._modules.installed():
-            own = [*plugins, *self._own_plugins()]
-            collectors = Plugins(own)
             hooked = self._load_vendors(collectors)
             self._plugins = Plugins([*own, *hooked]) if hooked else collectors
             self._register("gehost_register_ops", self.ops)
@@ -140,10 +141,12 @@ class Host:
         self.notes.extend(self._summary())
         if self.options.fusion_switch_file is not None:
             switches = os.fspath(self.options.fusion_switch_file)
+            switch_file = read_switch_file(switches)
             self.notes.extend(
                 f"warning: {switches}: {line}; run gehost tune again"
-                for line in read_switch_file(switches).foreign()
+                for line in switch_file.foreign()
             )
+            self.notes.extend(switch_file.unknown(self.passes.names(), switches))
         self._reusable: dict[str, PatternFusionPass] = {}
         self._apply_options()
 
@@ -269,17 +272,24 @@ class Host:
 
             self._feeds = [load_feeds(self.options.feeds)]
 
+    @staticmethod
+    def _import_paths(plugins: Plugins) -> list[str]:
+        """Return the directories from which vendor files import plugins' modules."""
+        paths: list[str] = []
+        for hook in plugins.each("gehost_import_path"):
+            with contained(hook):
+                path: str | None = hook()
+            if path is not None:
+                paths.append(path)
+        return paths
+
     def _own_plugins(self) -> list[tuple[str, Any]]:
         options = self.options
         found: list[tuple[str, Any]] = [("ge_style", ge_style)]
         if options.dump is not None:
-            dumper = Dumper(
-                os.fspath(options.dump),
-                options.dump_level,
-                options.dump_format,
-                each_pass=options.dump_passes,
-            )
-            found.append(("dumper", dumper))
+            found.append(("dumper", Dumper(os.fspath(options.dump), options)))
+        if options.compile_stat is not None:
+            found.append(("compile_stat", CompileStat(os.fspath(options.compile_stat))))
         return [*found, *installed_plugins()] if options.plugins else found
 
     def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
@@ -312,7 +322,7 @@ class Host:
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
         """Load the vendor files; returns those that have hooks."""
-        found = find_vendor_files(self.options.vendors)
+        found = find_vendor_files(self.options.vendors, self.options.pass_paths)
         files, self.skipped = found.files, found.skipped
         self._vendors, self._unexpected = found.vendors, found.unexpected
         self._used: list[VendorFile] = []

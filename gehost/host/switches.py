@@ -46,6 +46,16 @@ class SwitchFile:
         ]
 
 
+    def unknown(self, names: Sequence[str], path: str) -> list[str]:
+        """Return a line about switches of passes that are not among ``names``, or none."""
+        others = [name for name in self.passes if name not in names and name != "ALL"]
+        if not others:
+            return []
+        near = [meant for name in others for meant in nearest(name, names, 1)]
+        meant = f"; did you mean {', '.join(near)}?" if near else ""
+        return [f"{path}: no pass of this name is loaded: {', '.join(others)}{meant}"]
+
+
 def machine(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of ``packages`` and the CPU's name.
 
@@ -103,8 +113,6 @@ def disabled_passes(
     switches: Mapping[str, bool] = {}
     if options.fusion_switch_file is not None:
         switches = read_switch_file(str(options.fusion_switch_file)).passes
-        named = [name for name in switches if name != "ALL"]
-        check_names(named, known, str(options.fusion_switch_file), unregistered)
     everything = switches.get("ALL", True)  # "on" does not turn on what is off by default
     chosen = {name: switches.get(name, everything and on) for name, on in defaults.items()}
     chosen.update(dict.fromkeys(options.enable, True))
@@ -115,11 +123,14 @@ def disabled_passes(
 def read_switch_file(path: str) -> SwitchFile:
     """Read a file like ``{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}``.
 
+    Lines ``PassName:off`` are the same. A section ``UBFusion`` is of GE's alone and has no effect.
+
     Raises:
         UsageError: the file cannot be read, has an unknown key, or a value of the wrong type.
     """
     try:
-        content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        content: Any = json.loads(text) if text.lstrip().startswith("{") else _of_lines(text)
         entries = content["Switch"]["GraphFusion"]
         found = {str(name): str(state).lower() for name, state in entries.items()}
         runtime = {**content["Switch"].get("Runtime", {})}
@@ -130,10 +141,12 @@ def read_switch_file(path: str) -> SwitchFile:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            "not a fusion-switch file", where=path, hint=f"wanted {_EXAMPLE}"
+            "not a fusion-switch file",
+            where=path,
+            hint=f"wanted {_EXAMPLE}, or lines PassName:off",
         ) from error
     _check_keys(content, ("Switch", "Evidence"), path)
-    _check_keys(content["Switch"], ("GraphFusion", "Runtime"), f"{path}: Switch")
+    _check_keys(content["Switch"], ("GraphFusion", "UBFusion", "Runtime"), f"{path}: Switch")
     _check_keys(runtime, tuple(_RUNTIME), f"{path}: Runtime")
     for name, state in found.items():
         if state not in ("on", "off"):
@@ -148,6 +161,19 @@ def read_switch_file(path: str) -> SwitchFile:
     if not isinstance(evidence.get("kinds", {}), dict):
         raise UsageError("Evidence: kinds must be measurements by name", where=path)
     return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
+
+
+def _of_lines(text: str) -> dict[str, Any]:
+    """Return lines ``PassName:off`` as the content of a file; raises ``ValueError`` for others."""
+    switches: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, state = line.rpartition(":")
+        if not colon or not name.strip():
+            raise ValueError(line)
+        switches[name.strip()] = state.strip()
+    if not switches:
+        raise ValueError("empty")
+    return {"Switch": {"GraphFusion": switches}}
 
 
 def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> None:

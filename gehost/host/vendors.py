@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -19,6 +21,9 @@ from gehost.spelling import hint, is_misspelled
 
 PASSES_DIR = "custom_fusion_passes"
 PACKAGE = "gehost_vendors"
+BY_PATH = "_ge_py_pass_"
+"""Start of the names of modules that a path of passes holds."""
+_OWN = (PACKAGE, BY_PATH)
 _HIDDEN = "the name starts with"
 _MOST_LOOKED_AT = 200
 """Number of directories searched for vendors below a root that holds none; it may be ``/``."""
@@ -58,14 +63,23 @@ class VendorFiles(NamedTuple):
     """Number of files skipped for a reason other than a ``_`` or ``.`` in front of the name."""
 
 
-def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
+def find_vendor_files(
+    roots: Sequence[str | os.PathLike[str]], paths: Sequence[str | os.PathLike[str]] = ()
+) -> VendorFiles:
     """Find vendor files below ``roots`` in load order, and skipped files.
+
+    Args:
+        roots: directories of vendors.
+        paths: files of passes, and directories of them, that belong to no vendor; they are last.
 
     Raises:
         UsageError: a root is not a readable directory, or is itself a vendor's.
+        VendorError: a path is no Python file and no directory.
     """
     try:
-        return _find(roots)
+        found = _find(roots)
+        found.files.extend(_files_at(paths, found.skipped))
+        return found
     except OSError as error:
         raise UsageError(
             f"cannot look for vendor files: {error.strerror}", where=error.filename
@@ -107,6 +121,32 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
                 found.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
     hidden = sum(line.rpartition(": ")[2].startswith(_HIDDEN) for line in skipped)
     return VendorFiles(found, skipped, vendors, len(skipped) - hidden)
+
+
+def _files_at(paths: Sequence[str | os.PathLike[str]], skipped: list[str]) -> list[VendorFile]:
+    """Return the files at ``paths``, each once; a directory's by name."""
+    files: dict[str, VendorFile] = {}
+    for given in paths:
+        path = Path(os.path.abspath(given))
+        if not path.exists():
+            raise VendorError("no such file or directory of passes", where=given)
+        if path.is_dir():
+            entries = [path / entry for entry in sorted(os.listdir(path)) if entry != "__pycache__"]
+        else:
+            entries = [path]
+            if path.suffix != ".py":
+                raise VendorError("a file of passes ends in .py", where=given)
+        for entry in entries:
+            file, reason = _loadable(entry) if path.is_dir() else (entry, "")
+            if reason:
+                skipped.append(f"{entry}: {reason}")
+                continue
+            real = os.path.realpath(file)
+            stem = entry.name.removesuffix(".py")
+            plain = re.sub(r"\W", "_", stem)
+            name = f"{BY_PATH}{plain}_{hashlib.sha256(real.encode()).hexdigest()[:8]}"
+            files.setdefault(real, VendorFile(entry.parent.name, file, name, str(entry)))
+    return list(files.values())
 
 
 def vendor_directories(root: str | os.PathLike[str], skipped: list[str]) -> list[Path]:
@@ -221,7 +261,16 @@ class VendorModules:
     They are in ``sys.modules`` only while the host works, so that hosts share nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, import_paths: Sequence[str] = ()) -> None:
+        """Keep no modules yet; vendor files also import those of the directories."""
+        self._paths = list(import_paths)
+        self._names = {
+            entry.removesuffix(".py")
+            for path in self._paths
+            for entry in os.listdir(path)
+            if not entry.startswith("_")
+        }
+        """Names of the modules in these directories."""
         self._modules: dict[str, ModuleType] = {}
         self._installed = False
 
@@ -236,16 +285,31 @@ class VendorModules:
             if self._installed:
                 yield
                 return
-            before = _take_vendor_modules()
+            before = self._take()
             sys.modules.update(self._modules)
             self._installed = True
             try:
                 with process_state_restored(), redirect_stdout(sys.stderr):
+                    sys.path[:0] = self._paths
                     yield
             finally:
                 self._installed = False
-                self._modules = _take_vendor_modules()
+                self._modules = self._take()
                 sys.modules.update(before)
+
+    def _take(self) -> dict[str, ModuleType]:
+        """Remove the vendors' modules, and those of the import paths, from ``sys.modules``."""
+        listed = " ".join(sys.modules)
+        if PACKAGE not in listed and BY_PATH not in listed and self._names.isdisjoint(sys.modules):
+            return {}  # fast where thousands of modules are loaded
+        taken = {
+            name: module
+            for name, module in sys.modules.items()
+            if name.startswith(_OWN) or name.partition(".")[0] in self._names
+        }
+        for name in taken:
+            del sys.modules[name]
+        return taken
 
     def load(self, file: VendorFile) -> ModuleType:
         """Import a vendor file; call inside ``installed``.
@@ -297,6 +361,8 @@ class VendorModules:
 def _make_packages(file: VendorFile) -> None:
     """Create a vendor's empty packages with the search path for siblings."""
     package = file.module_name.rpartition(".")[0]
+    if not package:  # of a path of passes
+        return
     top = package.partition(".")[0]
     for name, path in ((top, []), (package, [str(file.directory)])):
         if name not in sys.modules:
@@ -328,16 +394,6 @@ def is_inside(part: ModuleType, module: ModuleType) -> bool:
     return part.__name__.startswith(f"{module.__name__}.")
 
 
-def _take_vendor_modules() -> dict[str, ModuleType]:
-    """Remove the vendors' modules from ``sys.modules``."""
-    if PACKAGE not in " ".join(sys.modules):  # fast where thousands of modules are loaded
-        return {}
-    taken = {name: module for name, module in sys.modules.items() if name.startswith(PACKAGE)}
-    for name in taken:
-        del sys.modules[name]
-    return taken
-
-
 def _forget_strays(before: set[str], directory: Path) -> None:
     """Drop modules that a vendor imported from its own directory through ``sys.path``.
 
@@ -347,7 +403,7 @@ def _forget_strays(before: set[str], directory: Path) -> None:
     for name in set(sys.modules) - before:
         module: Any = sys.modules[name]  # a vendor may put any object there
         path = module.__dict__.get("__file__") if issubclass(type(module), ModuleType) else None
-        if isinstance(path, str) and path.startswith(inside) and not name.startswith(PACKAGE):
+        if isinstance(path, str) and path.startswith(inside) and not name.startswith(_OWN):
             del sys.modules[name]
 
 

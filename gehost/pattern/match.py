@@ -61,6 +61,11 @@ class MatchResult:
         return self._binding.graph
 
     @property
+    def pattern(self) -> Pattern:
+        """The pattern that matched."""
+        return self._pattern
+
+    @property
     def inputs(self) -> list[Value]:
         """The tensors at the pattern's inputs by index, None for unused ones."""
         values: list[Any] = self._binding.values

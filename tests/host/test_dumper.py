@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +11,6 @@ import pytest
 from google.protobuf import text_format
 
 from gehost import Host, HostOptions, OutputError, hookimpl
-from gehost.options import DumpFormat
 from gehost.testing import parse
 
 STAGES = [
@@ -68,7 +67,7 @@ def read(path: Path) -> onnx.ModelProto:
     return text_format.Parse(path.read_text(encoding="utf-8"), onnx.ModelProto())
 
 
-@pytest.mark.parametrize("file_format", get_args(DumpFormat))
+@pytest.mark.parametrize("file_format", ["pbtxt", "onnx"])
 def test_one_dump_after_each_stage_under_ges_names(tmp_path: Path, file_format: Any) -> None:
     found, report = dumped(tmp_path / "made" / "here", dump_format=file_format)
     assert list(found) == [f"{stage}.{file_format}" for stage in STAGES]
@@ -77,6 +76,35 @@ def test_one_dump_after_each_stage_under_ges_names(tmp_path: Path, file_format: 
     for proto in found.values():
         assert {node.op_type for node in proto.graph.node} >= {"Add", "Relu", "Shift", "If"}
         assert [entry.name for entry in proto.graph.input] == ["c", "x"]
+
+
+def test_a_readable_dump_names_nodes_and_their_users(tmp_path: Path) -> None:
+    host = Host(HostOptions(plugins=False, dump=tmp_path, dump_format=["readable", "onnx"]))
+    _, report = host.run(model())
+    names = [Path(name).name for name in report.dumps]
+    assert names[:2] == [
+        "ge_readable_00000000_graph_0_PreRunBegin.txt",
+        "ge_onnx_00000000_graph_0_PreRunBegin.onnx",
+    ]
+    assert len(names) == 2 * len(STAGES)
+    text = (tmp_path / names[0]).read_text()
+    assert text.startswith('graph("main"):')
+    assert "  %x : [#users=1] = Node[type=Data] ()" in text
+    assert "  %a : [#users=1] = Node[type=Add] (inputs = (A=%x, B=%w))" in text
+    assert text.endswith("  return (%y)\n")
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        (["Build"], [5]),
+        (["PreRunBegin", "AfterInfershape"], [0, 2]),
+        (["CustomPass"], [1, 2, 3, 4]),
+    ],
+)
+def test_only_the_stages_asked_for(tmp_path: Path, stages: list[str], expected: list[int]) -> None:
+    dumps, _ = dumped(tmp_path, dump_stages=stages)
+    assert list(dumps) == [f"{STAGES[number]}.pbtxt" for number in expected]
 
 
 def constants(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:

@@ -27,7 +27,7 @@ NAMES = [
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 22
+    assert len(NAMES) == 23
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,6 +98,7 @@ def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
     plugin, calls = recorder()
     host = vendors.host(plugins=[("recorder", plugin)], disable=["Off"])
     assert calls == [
+        "import_path",
         "collect_passes",
         "collect_passes",
         "register_ops",
@@ -191,7 +192,7 @@ def test_new_calls_the_hook_for_styles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_vendor_file_may_implement_every_other_hook(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The three that are called of plugins only are never called of a vendor file; the rest are."""
+    """The four that are called of plugins only are never called of a vendor file; the rest are."""
     implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
     vendors.write("acme/hooks.py", *implementations)
     vendors.write(
@@ -205,5 +206,10 @@ def test_a_vendor_file_may_implement_every_other_hook(
     host.run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}
-    of_plugins = {"gehost_register_commands", "gehost_register_styles", "gehost_collect_passes"}
+    of_plugins = {
+        "gehost_collect_passes",
+        "gehost_import_path",
+        "gehost_register_commands",
+        "gehost_register_styles",
+    }
     assert set(NAMES) - called == of_plugins

@@ -71,12 +71,44 @@ def test_a_name_that_no_pass_has_is_an_error_with_the_nearest(option: str) -> No
         disabled_passes(HostOptions(**{option: ["Zzz"]}), DEFAULTS)
 
 
-def test_a_name_in_the_file_that_no_pass_has_names_the_file(switch_file: Any) -> None:
-    path = switch_file({"FuseGello": "off", "ALL": "on"})
-    with pytest.raises(
-        UsageError, match=f"^{path}: there is no pass FuseGello; did you mean FuseGelu"
-    ):
-        disabled_passes(HostOptions(fusion_switch_file=path), DEFAULTS)
+def test_a_name_in_the_file_that_no_pass_has_is_one_note(vendors: Any, switch_file: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("FuseGelu", "Relu", "Abs"))
+    path = switch_file({"FuseGello": "off", "GePass": "on", "ALL": "on"})
+    host = vendors.host(fusion_switch_file=path)
+    assert (
+        f"{path}: no pass of this name is loaded: FuseGello, GePass; did you mean FuseGelu?"
+        in host.notes
+    )
+
+
+def test_statistics_have_ges_form_and_no_pass_that_is_off(vendors: Any, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("A", "Relu", "Abs"), vendors.swap("B", "Relu", "Neg"))
+    host = vendors.host(compile_stat=tmp_path / "made", disable=["B"])
+    host.run(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) { y = Relu(x) }""")
+    )
+    assert json.loads((tmp_path / "made" / "fusion_result.json").read_text()) == {
+        "session_and_graph_id_0_0": {
+            "graph_fusion": {"A": {"effect_times": "1", "match_times": "1"}},
+            "ub_fusion": {},
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("FuseGelu:off\n RemoveIdentity : on \n\n", {"FuseGelu": False, "RemoveIdentity": True}),
+        ("ALL:off", {"ALL": False}),
+        (
+            '{"Switch": {"GraphFusion": {"FuseGelu": "off"}, "UBFusion": {"ALL": "off"}}}',
+            {"FuseGelu": False},
+        ),
+    ],
+)
+def test_ges_forms_of_a_file(switch_file: Any, text: str, passes: dict[str, bool]) -> None:
+    assert read_switch_file(str(switch_file(text))).passes == passes
 
 
 def test_enabled_and_disabled_at_once_is_an_error() -> None:

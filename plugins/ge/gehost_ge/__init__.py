@@ -1,0 +1,38 @@
+"""GE's Python interface for passes: files that import ``ge.passes`` run as they are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from gehost import hookimpl
+
+if TYPE_CHECKING:  # the command line loads plugins before it knows whether it needs them at all
+    from gehost import PassRegistry
+
+
+@hookimpl
+def gehost_import_path() -> str:
+    """Let pass files import ``ge``, while they load and run."""
+    return str(Path(__file__).parent / "modules")
+
+
+@hookimpl
+def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
+    """Register the classes that this module or its package's modules marked."""
+    if "gehost_ge.registered" not in sys.modules:  # no module can have marked a class
+        return
+    from gehost_ge.adapter import spec_of
+    from gehost_ge.passes import BASES, RESERVED, pass_classes
+    from gehost_ge.registered import registered_in
+
+    for descriptor in registered_in(module):
+        registry.check_method_names(descriptor.cls, BASES, RESERVED, descriptor.origin)
+        registry.add(spec_of(descriptor))
+    for cls in pass_classes(module):
+        registry.suspect(cls, _MARK)
+
+
+_MARK = "put @register_fusion_pass or @register_decompose_pass above it"

@@ -1,0 +1,287 @@
+"""Passes of GE's Python interface as passes of the host.
+
+The host's matcher, type proof, transaction, explain, check-pass and switches serve them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import gehost
+from gehost import (
+    CustomPassContext,
+    EsGraph,
+    GehostError,
+    Node,
+    PassSpec,
+    PatternError,
+    Rejection,
+    es,
+)
+from gehost_ge import passes
+from gehost_ge.builder import GraphBuilder, TensorHolder, building_patterns
+from gehost_ge.errors import checked, items_of, origin_of
+from gehost_ge.graph import Graph
+from gehost_ge.graph import Node as GeNode
+from gehost_ge.operators import GE_FORMS
+from gehost_ge.patterns import MatchResult, Pattern, PatternMatcherConfig, capture_constants
+from gehost_ge.registered import PassDescriptor
+from gehost_ge.rewriting import PassContext
+
+_inputs: ContextVar[Sequence[Any]] = ContextVar("gehost_ge_inputs", default=())
+"""The tensors that the current match or node reads, for ``GeUtils.infer_shape``."""
+
+
+def input_values(count: int) -> Sequence[Any]:
+    """Return the tensors of the current match or node, of which ``count`` shapes are given.
+
+    Raises:
+        GehostError: their number differs.
+    """
+    values = _inputs.get()
+    if count != len(values):
+        raise GehostError(f"infer_shape: {count} shapes are given, the match has {len(values)}")
+    return values
+
+
+class PassInputs:
+    """Inputs of a pattern or replacement, made on first use: ``inputs[0]``, ``inputs[:3]``."""
+
+    def __init__(self, builder: GraphBuilder, most: int | None = None) -> None:
+        """Make inputs of ``builder``, at most ``most`` of them."""
+        self._builder = builder
+        self._most = most
+        self.made: dict[int, TensorHolder] = {}
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            if index.start not in (None, 0) or index.step not in (None, 1) or index.stop is None:
+                raise IndexError("inputs are taken from the first: inputs[:3]")
+            return [self[number] for number in range(index.stop)]
+        checked(index, int, "the number of an input")
+        if index < 0 or (self._most is not None and index >= self._most):
+            most = "" if self._most is None else f"; the pattern has {self._most}"
+            raise IndexError(f"there is no input {index}{most}")
+        if index not in self.made:
+            self.made[index] = self._builder.create_input(index)
+        return self.made[index]
+
+    def __iter__(self) -> Any:
+        raise TypeError("inputs have no end; write inputs[:3] for the first three")
+
+
+class _Author:
+    """An author's pass object and the context of its current run."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self.owner = cls()
+        self.context: PassContext | None = None
+
+    def call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method; one whose last parameter is ``context`` also gets the context."""
+        if passes.arguments_of(method)[-1:] == ["context"]:
+            return method(*arguments, self.context)
+        return method(*arguments)
+
+    def refusal(self, answer: Any) -> bool | Rejection:
+        """Return the answer of ``meet_requirements``, with the context's message as reason."""
+        if not isinstance(answer, bool | int):
+            raise PatternError(f"meet_requirements must return True or False, got {answer!r}")
+        message = "" if self.context is None else self.context.get_error_message()
+        if self.context is not None:
+            self.context.set_error_message("")
+        return Rejection(message) if not answer and message else bool(answer)
+
+
+class PatternAdapter(gehost.PatternFusionPass):
+    """A ``ge.passes.PatternFusionPass``."""
+
+    def __init__(self, cls: type[passes.PatternFusionPass]) -> None:
+        self._author = _Author(cls)
+        config = getattr(self._author.owner, "matcher_config", None) or PatternMatcherConfig()
+        super().__init__(config.host_config)
+        self._by_pattern: dict[gehost.Pattern, tuple[Pattern, list[int]]] = {}
+
+    def end_compile(self) -> bool:
+        return False  # GE's pass objects live for one run
+
+    def Run(self, graph: gehost.Graph, context: CustomPassContext) -> Any:
+        self._author.context = PassContext(context)
+        return super().Run(graph, context)
+
+    def Patterns(self) -> Sequence[gehost.Pattern]:
+        owner = self._author.owner
+        with building_patterns():
+            if owner.pattern_methods:
+                listed = [self._traced(name) for name in owner.pattern_methods]
+            else:
+                listed = _as_patterns(owner.patterns())
+        self._by_pattern = {
+            pattern.host_pattern: (pattern, capture_constants(pattern)) for pattern in listed
+        }
+        return [pattern.host_pattern for pattern in listed]
+
+    def MeetRequirements(self, match: gehost.MatchResult) -> bool | Rejection:
+        token = _inputs.set(match.inputs)
+        try:
+            author = self._author
+            return author.refusal(author.call(author.owner.meet_requirements, self._result(match)))
+        finally:
+            _inputs.reset(token)
+
+    def Replacement(self, match: gehost.MatchResult) -> EsGraph:
+        token = _inputs.set(match.inputs)
+        try:
+            return self._replacement(match)
+        finally:
+            _inputs.reset(token)
+
+    def _replacement(self, match: gehost.MatchResult) -> EsGraph:
+        author, result = self._author, self._result(match)
+        method = author.owner.replacement
+        names = [name for name in passes.arguments_of(method) if name != "context"]
+        if names[:1] != ["inputs"]:
+            return _built(author.call(method, result))
+        if not author.owner.pattern_methods:
+            raise PatternError("replacement(self, inputs) goes with @pattern methods")
+        with es.written_at(origin_of(method.__func__)):
+            builder = GraphBuilder("replacement")
+        count = len(match.inputs)
+        inputs = PassInputs(builder, count)
+        returned = author.call(method, inputs, *([result] if len(names) > 1 else []))
+        outputs = _tensors(returned, "replacement")
+        for index in range(count):
+            _ = inputs[index]  # the host counts a replacement's inputs without a gap
+        return builder.build_and_reset(outputs).built
+
+    def _result(self, match: gehost.MatchResult) -> MatchResult:
+        pattern, constants = self._by_pattern[match.pattern]
+        return MatchResult(match, pattern, constants)
+
+    def _traced(self, name: str) -> Pattern:
+        owner = self._author.owner
+        method = getattr(owner, name)
+        where = origin_of(method.__func__)
+        with es.written_at(where):
+            builder = GraphBuilder(f"{type(owner).__name__}_{name}_pattern")
+        inputs = PassInputs(builder)
+        outputs = _tensors(method(inputs), name)
+        with es.written_at(where):
+            pattern = Pattern(builder.build_and_reset(outputs))
+        for index in sorted(inputs.made):
+            pattern.capture_tensor(inputs.made[index])
+        for tensor in outputs:
+            pattern.capture_tensor(tensor)
+        return pattern
+
+
+class DecomposeAdapter(gehost.DecomposePass):
+    """A ``ge.passes.DecomposePass``."""
+
+    def __init__(self, cls: type[passes.DecomposePass]) -> None:
+        self._author = _Author(cls)
+        super().__init__(list({onnx_name(op): None for op in cls.op_types}))
+        self._names = {onnx_name(op): op for op in cls.op_types}
+
+    def Run(self, graph: gehost.Graph, context: CustomPassContext) -> Any:
+        self._author.context = PassContext(context)
+        return super().Run(graph, context)
+
+    def MeetRequirements(self, node: Node) -> bool | Rejection:
+        author = self._author
+        return author.refusal(author.call(author.owner.meet_requirements, self._node(node)))
+
+    def Replacement(self, node: Node) -> EsGraph:
+        token = _inputs.set(list(node.inputs))
+        try:
+            return _built(self._author.call(self._author.owner.replacement, self._node(node)))
+        finally:
+            _inputs.reset(token)
+
+    def _node(self, node: Node) -> GeNode:
+        return GeNode(node, self._names.get(node.op, ""))
+
+
+class GraphAdapter(gehost.FusionBasePass):
+    """A ``ge.passes.FusionBasePass``, which runs once a compile on the whole graph."""
+
+    def __init__(self, cls: type[passes.FusionBasePass]) -> None:
+        self._author = _Author(cls)
+
+    def Run(self, graph: gehost.Graph, context: CustomPassContext) -> bool:
+        if graph.owner is not None:
+            return True  # the author's run reaches bodies by get_all_nodes
+        author = self._author
+        author.context = PassContext(context)
+        answer = author.owner.run(Graph(graph), author.context)
+        context.SetErrorMessage(author.context.get_error_message())
+        return answer is None or bool(answer)
+
+
+def onnx_name(op: str) -> str:
+    """Return the ONNX operator that GE's name stands for, the name itself if it has none."""
+    if op not in GE_FORMS or op in es.operator_names(""):
+        return op
+    return _SAME.get(op, op)
+
+
+_SAME = {
+    "BatchMatMul": "MatMul",
+    "BatchMatMulV2": "MatMul",
+    "BatchNorm": "BatchNormalization",
+    "BiasAdd": "Add",
+    "ConcatV2": "Concat",
+    "Conv2D": "Conv",
+    "MatMulV2": "MatMul",
+    "Maximum": "Max",
+    "Minimum": "Min",
+    "RealDiv": "Div",
+    "SoftmaxV2": "Softmax",
+    "TensorMove": "Identity",
+    "TopKV2": "TopK",
+}
+"""GE's names of single operators of ONNX."""
+
+
+def _as_patterns(returned: Any) -> list[Pattern]:
+    listed = items_of(returned)
+    if listed is None:
+        raise PatternError(f"patterns must return a list of patterns, got {returned!r}")
+    return [pattern if isinstance(pattern, Pattern) else Pattern(pattern) for pattern in listed]
+
+
+def _tensors(returned: Any, method: str) -> list[TensorHolder]:
+    listed = [returned] if isinstance(returned, TensorHolder) else items_of(returned)
+    if not listed or not all(isinstance(tensor, TensorHolder) for tensor in listed):
+        raise PatternError(f"{method} must return a tensor or a list of tensors, got {returned!r}")
+    return listed
+
+
+def _built(returned: Any) -> EsGraph:
+    if not isinstance(returned, Graph):
+        raise PatternError(
+            f"replacement must return the result of build_and_reset, got {returned!r}"
+        )
+    return returned.built
+
+
+_ADAPTERS: dict[str, Callable[[Any], Any]] = {
+    "pattern_fusion": PatternAdapter,
+    "decompose": DecomposeAdapter,
+    "fusion_base": GraphAdapter,
+}
+
+
+def spec_of(descriptor: PassDescriptor) -> PassSpec:
+    """Return a pass as the host registers it."""
+    adapter = _ADAPTERS[descriptor.kind]
+    return PassSpec(
+        name=descriptor.name,
+        stage=descriptor.stage.host_stage,
+        origin=str(descriptor.origin),
+        kind=descriptor.kind,
+        factory=lambda: adapter(descriptor.cls),
+        trusted=descriptor.kind != "fusion_base",
+    )

@@ -1,0 +1,1 @@
+"""The modules that pass files import; each gathers what GE documents there."""

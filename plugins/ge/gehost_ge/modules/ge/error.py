@@ -1,0 +1,5 @@
+"""``ge.error``."""
+
+from gehost_ge.errors import GeError
+
+__all__ = ["GeError"]

@@ -1,0 +1,5 @@
+"""``ge.es.nn``: operators by name."""
+
+from gehost_ge.operators import operator as __getattr__
+
+__all__ = ["__getattr__"]

@@ -1,0 +1,5 @@
+"""``ge.utils``."""
+
+from gehost_ge.utils import GeUtils
+
+__all__ = ["GeUtils"]

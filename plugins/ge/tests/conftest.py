@@ -1,0 +1,48 @@
+"""Models and hosts for passes of GE's Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+from gehost import Host, HostOptions, Report
+
+HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
+IMPORTS = """\
+from ge.error import GeError
+from ge.es import GraphBuilder, InputType, TensorHolder
+from ge.es.math import Add, Concat, Exp, MatMul, Max, Mul, Split
+from ge.es.nn import Relu
+from ge.graph import DataType, DumpFormat, Format, Shape, Tensor, TensorDesc
+from ge.passes import *
+from ge.utils import GeUtils
+"""
+
+Compiled = tuple[onnx.ModelProto, Report]
+
+
+def model(text: str) -> onnx.ModelProto:
+    return parser.parse_model(HEADER + text)
+
+
+@pytest.fixture
+def compile_with(tmp_path: Path) -> Callable[[str, onnx.ModelProto], Compiled]:
+    """Compile a model with a file of this source, compare numbers, return model and report."""
+
+    def compile_model(source: str, given: onnx.ModelProto) -> Compiled:
+        file = tmp_path / "passes.py"
+        file.write_text(IMPORTS + source)
+        host = Host(HostOptions(pass_paths=[file], verify=True))
+        onnx.save(given, tmp_path / "in.onnx")
+        report = host.compile(tmp_path / "in.onnx", tmp_path / "out.onnx")
+        return onnx.load(tmp_path / "out.onnx"), report
+
+    return compile_model
+
+
+def replaced(report: Report) -> dict[str, int]:
+    return {record.name: record.replaced for record in report.passes if record.matched}

@@ -1,0 +1,236 @@
+"""Mistakes of authors are one line with the file and the line, and the documented exception."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import onnx
+import pytest
+
+from gehost import GehostError, Host, HostOptions
+
+from .conftest import IMPORTS, model
+
+RELUS = "g (float[2] x) => (float[2] y) {\n  r = Relu(x)\n  y = Relu(r)\n}"
+MARK = '@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)\n'
+DECOMPOSE = "@register_decompose_pass(name='D', stage=PassStage.AFTER_INFER_SHAPE, op_types={})\n"
+PATTERN = "@pattern\ndef relu(self, inputs):\n    return Relu(Relu(inputs[0]))"
+REPLACEMENT = "def replacement(self, inputs):\n    return Relu(inputs[0])"
+NO_REPLACEMENT = "def replacement(self, match_result): pass"
+
+
+def of(*methods: str, mark: str = MARK, base: str = "PatternFusionPass") -> str:
+    body = "".join(textwrap.indent(method, "    ") + "\n" for method in methods)
+    return f"{mark}class P({base}):\n{body}"
+
+
+def traced(body: str) -> str:
+    return of(f"@pattern\ndef relu(self, inputs):\n    {body}", REPLACEMENT)
+
+
+def listed(*lines: str, replacement: str = NO_REPLACEMENT) -> str:
+    body = "".join(f"\n    {line}" for line in lines)
+    return of(f"def patterns(self):{body}", replacement)
+
+
+def asked(body: str, arguments: str = "self, match_result") -> str:
+    return of(PATTERN, REPLACEMENT, f"def meet_requirements({arguments}):\n    {body}")
+
+
+def replacing(body: str, arguments: str = "self, inputs") -> str:
+    return of(PATTERN, f"def replacement({arguments}):\n    {body}")
+
+
+def walking(body: str) -> str:
+    return of(f"def run(self, graph, context):\n    {body}", base="FusionBasePass")
+
+
+MISTAKES = {
+    "run is the host's": (
+        of(PATTERN, REPLACEMENT, "def run(self, graph, context): pass"),
+        "TypeError: P defines run",
+    ),
+    "patterns both ways": (
+        of(PATTERN, REPLACEMENT, "def patterns(self): return []"),
+        "TypeError: P has patterns and @pattern methods (relu); keep one form",
+    ),
+    "patterns with inputs": (
+        of("def patterns(self, inputs): return []", REPLACEMENT),
+        "TypeError: P.patterns takes self alone",
+    ),
+    "a stage of GE alone": (
+        of(
+            PATTERN,
+            REPLACEMENT,
+            mark=MARK.replace("AFTER_INFER_SHAPE", "AFTER_ASSIGN_LOGIC_STREAM"),
+        ),
+        "there is no stage AFTER_ASSIGN_LOGIC_STREAM; stages: BEFORE_INFER_SHAPE",
+    ),
+    "a stage as text": (
+        of(PATTERN, REPLACEMENT, mark=MARK.replace("PassStage.AFTER_INFER_SHAPE", "'AFTER'")),
+        "TypeError: P: stage is one of PassStage.BEFORE_INFER_SHAPE",
+    ),
+    "an empty name": (
+        of(PATTERN, REPLACEMENT, mark=MARK.replace('"P"', '""')),
+        "ValueError: a pass needs a name",
+    ),
+    "no name": (
+        of(PATTERN, REPLACEMENT, mark=MARK.replace('name="P", ', "")),
+        "missing 1 required keyword-only argument: 'name'",
+    ),
+    "a name that is a number": (
+        of(PATTERN, REPLACEMENT, mark=MARK.replace('"P"', "3")),
+        "TypeError: a pass has a name as text, got 3",
+    ),
+    "another kind": (
+        of(PATTERN, REPLACEMENT, mark=MARK.replace('name="P"', 'name="P", kind="fusion_base"')),
+        'ValueError: P: kind is "pattern_fusion"',
+    ),
+    "no base class": (
+        of(PATTERN, REPLACEMENT, base="object"),
+        "TypeError: P: a fusion pass derives from PatternFusionPass or FusionBasePass",
+    ),
+    "no replacement": (of(PATTERN), "TypeError: P does not define replacement"),
+    "no pattern": (of(REPLACEMENT), "TypeError: P does not define a @pattern method or patterns"),
+    "a misspelled method": (
+        of(PATTERN, REPLACEMENT, "def meet_requirement(self, match_result): return False"),
+        "P defines meet_requirement; did you mean meet_requirements?",
+    ),
+    "a name twice": (
+        of(PATTERN, REPLACEMENT) + of(PATTERN, REPLACEMENT),
+        "a pass called P is registered already at",
+    ),
+    "no run": (of("pass", base="FusionBasePass"), "TypeError: P does not define run"),
+    "an unknown operator": (
+        "from ge.es.nn import FlashThing\n",
+        "ImportError: cannot import name 'FlashThing' from 'ge.es.nn'",
+    ),
+    "a syntax error": ("def f(:\n", "SyntaxError: invalid syntax"),
+    "a pattern that returns nothing": (
+        traced("Relu(inputs[0])"),
+        "relu must return a tensor or a list of tensors, got None",
+    ),
+    "a pattern of no tensors": (traced("return []"), "relu must return a tensor"),
+    "a pattern without operator": (traced("return inputs[0]"), "pattern 'P_relu_pattern' has no"),
+    "inputs without a count": (
+        traced("a, b = inputs; return a + b"),
+        "TypeError: inputs have no end; write inputs[:3] for the first three",
+    ),
+    "inputs with a gap": (traced("return inputs[0] + inputs[2]"), "leave a gap"),
+    "an unknown attribute": (traced("return Relu(inputs[0], axis=1)"), "TypeError: Relu: got an"),
+    "an operator of numbers": (
+        traced("return Relu(3)"),
+        "TypeError: an operator needs a tensor among its inputs",
+    ),
+    "two builders": (
+        listed(
+            "a, b = GraphBuilder('a'), GraphBuilder('b')",
+            "return [b.build_and_reset([a.create_input(0) + b.create_input(0)])]",
+        ),
+        'belongs to builder "b", not to "a"',
+    ),
+    "a builder that is used up": (
+        listed(
+            "a = GraphBuilder('a')",
+            "graph = a.build_and_reset([Relu(a.create_input(0))])",
+            "a.create_input(1)",
+        ),
+        'RuntimeError: "a" is built already; make another GraphBuilder',
+    ),
+    "a pattern of a tensor": (
+        listed("a = GraphBuilder('a')", "return [create_pattern(Relu(a.create_input(0)))]"),
+        "TypeError: expected the result of build_and_reset, got <TensorHolder",
+    ),
+    "one pattern, no list": (
+        listed("a = GraphBuilder('a')", "return a.build_and_reset([Relu(a.create_input(0))])"),
+        "patterns must return a list of patterns, got <Graph a>",
+    ),
+    "a replacement that returns nothing": (
+        replacing("pass"),
+        "replacement must return a tensor or a list of tensors, got None",
+    ),
+    "a replacement of a number": (
+        replacing("return 1", "self, match_result"),
+        "replacement must return the result of build_and_reset, got 1",
+    ),
+    "an input too many": (
+        replacing("return Relu(inputs[1])"),
+        "IndexError: there is no input 1; the pattern has 1",
+    ),
+    "an output too many": (
+        replacing("return [Relu(inputs[0]), Relu(inputs[0])]"),
+        "the replacement has 2 outputs, the pattern 1",
+    ),
+    "an answer as text": (asked("return 'no'"), "meet_requirements must return True or False"),
+    "no answer": (asked("pass"), "meet_requirements must return True or False, got None"),
+    "a missing attribute": (
+        asked("return match_result.get_matched_nodes()[0].get_attr('axis')"),
+        'GeError: Relu "r" has no attribute "axis"',
+    ),
+    "a tensor that is not captured": (
+        asked("return match_result.get_captured_tensor(7)"),
+        "GeError: captured tensor 7: P_relu_pattern captured 2",
+    ),
+    "an unknown option": (
+        asked("return context.get_option_value('k')", "self, match_result, context"),
+        'GeError: option "k" is unknown',
+    ),
+    "a config that is not built": (
+        of(
+            "def __init__(self):\n    super().__init__(PatternMatcherConfigBuilder())",
+            PATTERN,
+            REPLACEMENT,
+        ),
+        "TypeError: expected the result of build(), got",
+    ),
+    "no operators to replace": (
+        of(NO_REPLACEMENT, mark=DECOMPOSE.format("[]"), base="DecomposePass"),
+        "ValueError: D: op_types names no operator",
+    ),
+    "operators to replace as text": (
+        of(NO_REPLACEMENT, mark=DECOMPOSE.format("'Relu'"), base="DecomposePass"),
+        "TypeError: D: op_types is a list of names, got 'Relu'",
+    ),
+    "an operator that does not exist": (
+        of(NO_REPLACEMENT, mark=DECOMPOSE.format("['Rellu']"), base="DecomposePass"),
+        "has an operator Rellu; did you mean Relu?",
+    ),
+    "a decompose pass that returns nothing": (
+        of(NO_REPLACEMENT, mark=DECOMPOSE.format("['Relu']"), base="DecomposePass"),
+        "replacement must return the result of build_and_reset, got None",
+    ),
+    "a run that fails": (
+        walking("context.set_error_message('no luck'); return 0"),
+        "Run: no luck",
+    ),
+    "a node that does not exist": (
+        walking("graph.find_node_by_name('absent')"),
+        'GeError: graph "g" has no node "absent"',
+    ),
+    "a wrong type in a boundary": (
+        walking("SubgraphBoundary().add_input(0, graph)"),
+        "TypeError: expected a SubgraphInput, got <Graph g>",
+    ),
+    "control edges": (
+        walking("graph.add_control_edge(graph, graph)"),
+        "GeError: Graph.add_control_edge: ONNX has no control edges",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_with_its_file_and_line(mistake: str, tmp_path: Path) -> None:
+    source, message = MISTAKES[mistake]
+    file = tmp_path / "passes.py"
+    file.write_text(IMPORTS + source)
+    onnx.save(model(RELUS), tmp_path / "m.onnx")
+    with pytest.raises(GehostError) as caught:
+        Host(HostOptions(pass_paths=[file])).compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    lines = [int(line) for line in re.findall(rf"{re.escape(str(file))}:(\d+)", text)]
+    assert lines
+    assert all(line > IMPORTS.count("\n") for line in lines)

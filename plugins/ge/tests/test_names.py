@@ -1,0 +1,201 @@
+"""Every name that GE publishes is there, or raises the documented error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gehost_ge
+
+PUBLISHED = {
+    "ge.passes": """
+        DecomposePass FusionBasePass MatchResult NodeIo PassContext PassStage Pattern
+        PatternFusionPass PatternMatcherConfig PatternMatcherConfigBuilder SubgraphBoundary
+        SubgraphInput SubgraphOutput SubgraphRewriter can_fuse capture_tensor
+        clear_registered_passes create_pattern create_replacement
+        get_registered_pass_by_descriptor_key get_registered_pass_dicts get_registered_passes
+        pattern register_decompose_pass register_fusion_pass report_fuse report_match""",
+    "ge.es": "GraphBuilder InputType TensorHolder attr_scope control_dependency_scope",
+    "ge.es.graph_builder": "GraphBuilder InputType TensorHolder",
+    "ge.es.math": """
+        Abs Add BatchMatMul BatchMatMulV2 Cast Concat ConcatV2 Div Equal Exp GEMM Log MatMul
+        MatMulV2 Max Maximum Min Minimum Mul Neg Pow RealDiv ReduceMax ReduceMean ReduceMeanD
+        ReduceSum ReduceSumD Rsqrt Split Sqrt Square Sub Tanh Transpose""",
+    "ge.es.nn": """
+        BatchNorm BiasAdd Conv Conv2D Gelu LeakyRelu Relu Sigmoid Softmax SoftmaxV2 TopK TopKV2""",
+    "ge.es.all": "Identity Reshape TensorMove Where",
+    "ge.graph": "DataType DumpFormat Format Graph Node Shape Tensor TensorDesc",
+    "ge.graph.types": "DataType DumpFormat Format",
+    "ge.graph.node": "Node",
+    "ge.utils": "GeUtils",
+    "ge.error": "GeError",
+}
+METHODS = {
+    ("ge.passes", "PassContext"): """
+        get_error_message get_option_value get_pass_name set_error_message set_pass_name""",
+    ("ge.passes", "MatchResult"): """
+        get_captured_tensor get_matched_nodes get_pattern_graph_name""",
+    ("ge.passes", "Pattern"): "capture_tensor get_captured_tensors",
+    ("ge.passes", "PatternFusionPass"): "meet_requirements patterns replacement",
+    ("ge.passes", "DecomposePass"): "meet_requirements replacement",
+    ("ge.passes", "FusionBasePass"): "run",
+    ("ge.passes", "PatternMatcherConfigBuilder"): """
+        build enable_const_value_match enable_ir_attr_match""",
+    ("ge.passes", "PatternMatcherConfig"): """
+        is_enable_const_value_match is_enable_ir_attr_match""",
+    ("ge.passes", "SubgraphInput"): "add_input",
+    ("ge.passes", "SubgraphOutput"): "set_output",
+    ("ge.passes", "SubgraphBoundary"): "add_input add_output",
+    ("ge.passes", "SubgraphRewriter"): "replace",
+    ("ge.passes", "PassStage"): """
+        AFTER_BUILTIN_FUSION_PASS AFTER_INFER_SHAPE AFTER_ORIGIN_GRAPH_OPTIMIZE
+        BEFORE_INFER_SHAPE""",
+    ("ge.es", "GraphBuilder"): """
+        add_control_dependency build_and_reset create_const_float create_const_int32
+        create_const_int64 create_const_uint32 create_const_uint64 create_input create_inputs
+        create_scalar_float create_scalar_int32 create_scalar_int64 create_scalar_uint32
+        create_scalar_uint64 create_variable create_vector_int64 set_graph_attr_bool
+        set_graph_attr_int64 set_graph_attr_string set_graph_output set_node_attr_bool
+        set_node_attr_int64 set_node_attr_string set_tensor_attr_bool set_tensor_attr_int64
+        set_tensor_attr_string""",
+    ("ge.es", "TensorHolder"): "add div mul name set_data_type set_format set_shape sub",
+    ("ge.graph", "Node"): """
+        get_attr get_in_data_nodes_and_port_indexes get_input_attr get_input_desc get_inputs_size
+        get_out_data_nodes_and_port_indexes get_output_attr get_output_desc get_outputs_size
+        has_attr name set_attr set_input_attr set_output_attr type update_input_desc
+        update_output_desc""",
+    ("ge.graph", "Graph"): """
+        add_control_edge add_data_edge add_subgraph dump_to_file dump_to_stream find_node_by_name
+        get_all_nodes get_all_subgraphs get_attr get_direct_nodes get_subgraph load_from_air name
+        remove_edge remove_node remove_subgraph save_to_air set_attr""",
+    ("ge.graph", "Tensor"): "data data_type get_data get_data_type get_format get_shape shape",
+    ("ge.graph", "Shape"): "get_shape_size is_unknown_shape",
+    ("ge.graph", "DumpFormat"): "kOnnx kReadable kTxt",
+    ("ge.utils", "GeUtils"): "check_node_support_on_aicore infer_shape",
+}
+NUMBERS = {
+    "DT_FLOAT": 0, "DT_FLOAT16": 1, "DT_INT8": 2, "DT_INT32": 3, "DT_UINT8": 4, "DT_INT16": 6,
+    "DT_UINT16": 7, "DT_UINT32": 8, "DT_INT64": 9, "DT_UINT64": 10, "DT_DOUBLE": 11,
+    "DT_BOOL": 12, "DT_STRING": 13, "DT_BF16": 27, "DT_UNDEFINED": 28, "DT_INT4": 29,
+}  # fmt: skip
+FORMATS = {"FORMAT_NCHW": 0, "FORMAT_NHWC": 1, "FORMAT_ND": 2, "FORMAT_NCDHW": 30}
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """Import ge as pass files do."""
+    path = gehost_ge.gehost_import_path()
+    sys.path.insert(0, path)
+    try:
+        yield
+    finally:
+        sys.path.remove(path)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "ge"]:
+            del sys.modules[name]
+
+
+def test_each_published_name_is_there() -> None:
+    with importable():
+        missing = [
+            f"{module}.{name}"
+            for module, names in PUBLISHED.items()
+            for name in names.split()
+            if not hasattr(import_module(module), name)
+        ]
+        missing += [
+            f"{module}.{cls}.{name}"
+            for (module, cls), names in METHODS.items()
+            for name in names.split()
+            if not hasattr(getattr(import_module(module), cls), name)
+            and not _is_set_by_constructor(cls, name)
+        ]
+    assert missing == []
+
+
+def _is_set_by_constructor(cls: str, name: str) -> bool:
+    return cls == "Tensor" and name == "data_type"
+
+
+def test_types_and_formats_have_ges_numbers() -> None:
+    with importable():
+        graph: Any = import_module("ge.graph")
+        assert {dtype.name: dtype.value for dtype in graph.DataType} == NUMBERS
+        assert {form.name: form.value for form in graph.Format} == FORMATS
+
+
+def test_shapes_and_tensors() -> None:
+    with importable():
+        graph: Any = import_module("ge.graph")
+        shape = graph.Shape([2, -1])
+        assert (shape.get_shape_size(), shape.is_unknown_shape()) == (-1, True)
+        assert graph.Shape([]).get_shape_size() == 0
+        assert graph.Shape([2, 3]).get_shape_size() == 6
+        assert graph.Shape([-2]).get_dim_num() == -1
+        tensor = graph.Tensor([[1, 2]], data_type=graph.DataType.DT_INT64)
+        assert (tensor.data, list(tensor.shape)) == ([[1, 2]], [1, 2])
+        assert tensor.array.dtype == np.int64
+        desc = graph.TensorDesc(graph.Shape([2]), data_type=graph.DataType.DT_BOOL)
+        desc.set_shape(graph.Shape([3]))
+        assert (list(desc.get_shape()), list(desc.origin_shape)) == ([3], [2])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda es: es.GraphBuilder().create_variable(0, "v"),
+        lambda es: es.GraphBuilder().add_control_dependency(None, []),
+        lambda es: es.GraphBuilder().set_graph_attr_int64("a", 1),
+        lambda es: es.attr_scope({"a": 1}).__enter__(),
+        lambda es: es.control_dependency_scope([]).__enter__(),
+    ],
+)
+def test_what_onnx_lacks_is_a_ge_error(call: Any) -> None:
+    with importable():
+        error = import_module("ge.error").GeError
+        with pytest.raises(error):
+            call(import_module("ge.es"))
+        assert issubclass(error, RuntimeError)
+
+
+def test_an_unknown_operator_is_an_import_error() -> None:
+    with importable(), pytest.raises(ImportError, match="FlashAttention"):
+        exec("from ge.es.nn import FlashAttention")
+
+
+def test_registered_passes_are_listed() -> None:
+    with importable():
+        passes: Any = import_module("ge.passes")
+        passes.clear_registered_passes()
+
+        @passes.register_fusion_pass(name="Listed", stage=passes.PassStage.AFTER_INFER_SHAPE)
+        class Listed(passes.PatternFusionPass):
+            @passes.pattern
+            def relu(self, inputs: Any) -> Any:
+                return inputs[0]
+
+            def replacement(self, inputs: Any) -> Any:
+                return inputs[0]
+
+        (found,) = passes.get_registered_passes()
+        assert found is Listed.__ge_pass_descriptor__
+        assert (found.name, found.kind) == ("Listed", "pattern_fusion")
+        assert passes.get_registered_pass_by_descriptor_key(f"{__name__}:Listed:Listed") is found
+        assert passes.get_registered_pass_dicts() == [
+            {
+                "name": "Listed",
+                "stage": "AFTER_INFER_SHAPE",
+                "kind": "pattern_fusion",
+                "module": __name__,
+                "class_name": "Listed",
+                "op_types": [],
+                "descriptor_key": found.key,
+            }
+        ]
+        passes.clear_registered_passes()
+        assert passes.get_registered_passes() == []

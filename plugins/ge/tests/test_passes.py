@@ -1,0 +1,296 @@
+"""Passes in GE's Python form run as written, and as their C++-named twins do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+
+from .conftest import model, replaced
+
+CHAIN = """
+g (float[2,3] a, float[3,4] b, float[2,4] c, float[2,4] d)
+    => (float[2,4] y, float[2,4] z, float[2,4] s, float[2,4] w) {
+  mm = MatMul(a, b)
+  y = Add(mm, c)
+  r = Relu(d)
+  z = Relu(r)
+  s = Add(c, d)
+  m = Relu(s)
+  w = LeakyRelu <alpha=0.2> (m)
+}"""
+
+PUBLISHED = (Path(__file__).parent / "published_style.py.txt").read_text()
+TWINS = """
+from gehost import CustomPassStage, DecomposePass, EsGraphBuilder, Pattern, PatternFusionPass
+from gehost import REG_DECOMPOSE_PASS, REG_FUSION_PASS, DataType, es
+
+@REG_FUSION_PASS(name="MatMulBiasToGemm", stage=CustomPassStage.kAfterInferShape)
+class MatMulBiasToGemm(PatternFusionPass):
+    def Patterns(self):
+        b = EsGraphBuilder()
+        x, y, z = b.CreateInputs(3)
+        out = es.MatMul(x, y) + z
+        return [Pattern(b.BuildAndReset(out)).CaptureTensor(out)]
+    def MeetRequirements(self, match):
+        value = match.GetCapturedTensor(0).value
+        return len(value.shape) == 2 and value.dtype == DataType.FLOAT
+    def Replacement(self, match):
+        b = EsGraphBuilder()
+        x, y, z = b.CreateInputs(3)
+        return b.BuildAndReset(es.GEMM(x, y, z, 1.0, 1.0))
+
+@REG_FUSION_PASS(name="DropReluOfRelu", stage=CustomPassStage.kAfterInferShape)
+class DropReluOfRelu(PatternFusionPass):
+    def Patterns(self):
+        b = EsGraphBuilder()
+        (x,) = b.CreateInputs(1)
+        return [Pattern(b.BuildAndReset(es.Relu(es.Relu(x))))]
+    def Replacement(self, match):
+        b = EsGraphBuilder()
+        (x,) = b.CreateInputs(1)
+        return b.BuildAndReset(es.Relu(x))
+
+@REG_FUSION_PASS(name="ReluOfSumToMax", stage=CustomPassStage.kBeforeInferShape)
+class ReluOfSumToMax(PatternFusionPass):
+    def Patterns(self):
+        b = EsGraphBuilder()
+        x, y = b.CreateInputs(2)
+        total = x + y
+        return [Pattern(b.BuildAndReset([total, es.Relu(total)]))]
+    def Replacement(self, match):
+        b = EsGraphBuilder()
+        x, y = b.CreateInputs(2)
+        total = x + y
+        return b.BuildAndReset([total, es.Max(total, 0.0)])
+
+@REG_DECOMPOSE_PASS(["LeakyRelu"], name="ExpandLeakyRelu", stage=CustomPassStage.kAfterInferShape)
+class ExpandLeakyRelu(DecomposePass):
+    def Replacement(self, node):
+        slope = node.attrs.get("alpha", 0.01)
+        b = EsGraphBuilder()
+        (x,) = b.CreateInputs(1)
+        return b.BuildAndReset(es.Relu(x) - es.Relu(x * -1.0) * slope)
+"""
+
+
+def test_published_form_fires_and_equals_its_twin(tmp_path: Path) -> None:
+    onnx.save(model(CHAIN), tmp_path / "m.onnx")
+    published = tmp_path / "published.py"
+    published.write_text(PUBLISHED)
+    twins = tmp_path / "twins.py"
+    twins.write_text(TWINS)
+    outputs: list[bytes] = []
+    for file in (published, twins):
+        host = Host(HostOptions(pass_paths=[file], verify=True))
+        report = host.compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
+        assert replaced(report) == dict.fromkeys(
+            ("MatMulBiasToGemm", "DropReluOfRelu", "ReluOfSumToMax", "ExpandLeakyRelu"), 1
+        )
+        compiled = onnx.load(tmp_path / "out.onnx")
+        for node in compiled.graph.node:
+            del node.metadata_props[:]  # the vendor is the directory of the file
+        outputs.append(compiled.SerializeToString(deterministic=True))
+    first, second = (onnx.printer.to_text(onnx.load_from_string(output)) for output in outputs)
+    assert first == second
+    assert outputs[0] == outputs[1]
+
+
+def test_a_vendor_file_uses_ge_too(tmp_path: Path) -> None:
+    home = tmp_path / "acme" / "custom_fusion_passes"
+    home.mkdir(parents=True)
+    (home / "passes.py").write_text(PUBLISHED)
+    host = Host(HostOptions(vendors=[tmp_path]))
+    assert {spec.vendor for spec in host.passes if spec.kind != "elementwise"} >= {"acme"}
+    onnx.save(model(CHAIN), tmp_path / "m.onnx")
+    report = host.compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
+    assert sum(replaced(report).values()) == 4
+
+
+def test_captured_tensors_are_the_inputs_then_the_results(compile_with: Any) -> None:
+    source = """
+seen = []
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def product(self, inputs):
+        left, right = inputs[:2]
+        return MatMul(left, right) + inputs[2]
+    def meet_requirements(self, match_result, context):
+        names = [(c.node.name, c.index) for c in map(match_result.get_captured_tensor, range(4))]
+        nodes = [node.type for node in match_result.get_matched_nodes()]
+        context.set_error_message(
+            f"{names} {nodes} {match_result.get_pattern_graph_name()} {context.get_pass_name()}")
+        return False
+    def replacement(self, inputs, match_result):
+        return Add(inputs[0], inputs[1])
+"""
+    _, report = compile_with(source, model(CHAIN))
+    (record,) = [record for record in report.passes if record.name == "P"]
+    assert list(record.rejected) == [
+        "[('a', 0), ('b', 0), ('c', 0), ('y', 0)] ['MatMul', 'Add'] P_product_pattern P"
+    ]
+
+
+def test_a_constant_of_a_pattern_is_any_constant_unless_values_count(compile_with: Any) -> None:
+    text = """
+g (float[2] x) => (float[2] y, float[2] z) <float k = {2.0}, float[1] v = {3.0}> {
+  y = Mul(x, k)
+  z = Mul(x, v)
+}"""
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    def __init__(self):
+        super().__init__(CONFIG.build())
+    @pattern
+    def scaled(self, inputs):
+        return inputs[0] * 2.0
+    def meet_requirements(self, match_result):
+        constant, node = match_result.get_matched_nodes()
+        tensor = constant.get_attr("value")
+        return (constant.type, node.type, tensor.data_type) == ("Const", "Mul", DataType.DT_FLOAT)
+    def replacement(self, inputs, match_result):
+        constant = match_result.get_matched_nodes()[0].get_attr("value")
+        return inputs[0] / (1.0 / constant.data) if constant.shape.get_dim_num() == 0 else (
+            inputs[0] / [1.0 / constant.data[0]])
+"""
+    for config, expected in (
+        ("PatternMatcherConfigBuilder()", 2),
+        ("PatternMatcherConfigBuilder().enable_const_value_match()", 1),
+    ):
+        compiled, report = compile_with(source.replace("CONFIG", config), model(text))
+        assert replaced(report) == {"P": expected}, config
+        assert sum(node.op_type == "Div" for node in compiled.graph.node) == expected
+
+
+def test_attributes_count_only_where_asked(compile_with: Any) -> None:
+    text = """
+g (float[2,3] x) => (float[2,3] y, float[2,3] z) {
+  y = Softmax <axis=0> (x)
+  z = Softmax <axis=1> (x)
+}"""
+    source = """
+from ge.es.nn import Softmax
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    def __init__(self):
+        super().__init__(CONFIG.build())
+    @pattern
+    def softmax(self, inputs):
+        return Softmax(inputs[0], axis=0)
+    def meet_requirements(self, match_result):
+        return match_result.get_captured_tensor(0).node.type == "Data"
+    def replacement(self, inputs, match_result):
+        axis = match_result.get_matched_nodes()[0].get_attr("axis")
+        return Softmax(Relu(inputs[0]) - Relu(inputs[0] * -1.0), axis)
+"""
+    for config, expected in (
+        ("PatternMatcherConfigBuilder()", 2),
+        ("PatternMatcherConfigBuilder().enable_ir_attr_match()", 1),
+    ):
+        _, report = compile_with(source.replace("CONFIG", config), model(text))
+        assert replaced(report)["P"] == expected, config
+
+
+def test_a_graph_pass_rewrites_by_boundary_and_by_hand(compile_with: Any) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(FusionBasePass):
+    def run(self, graph, context):
+        inner = next(n for n in graph.get_direct_nodes() if n.type == "Relu")
+        outer, slot = inner.get_out_data_nodes_and_port_indexes(0)[0]
+        assert (outer.type, slot) == ("Relu", 0)
+        assert can_fuse([inner, outer]).ok
+        assert not can_fuse([]).ok
+        boundary = SubgraphBoundary()
+        boundary.add_input(0, SubgraphInput([(inner, 0)]))
+        boundary.add_output(0, SubgraphOutput(outer, 0))
+        builder = GraphBuilder("one")
+        made = builder.build_and_reset([Relu(builder.create_input(0))])
+        assert SubgraphRewriter.replace(boundary, made, context=context) == 0
+        assert graph.find_node_by_name("y").type == "Add"
+"""
+    compiled, report = compile_with(source, model(CHAIN))
+    assert replaced(report) == {"P": 1}
+    assert [node.op_type for node in compiled.graph.node].count("Relu") == 2
+
+
+def test_a_refused_boundary_is_a_status_or_an_error(compile_with: Any) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(FusionBasePass):
+    def run(self, graph, context):
+        node = graph.find_node_by_name("y")
+        boundary = SubgraphBoundary()
+        boundary.add_output(0, SubgraphOutput(node, 0))
+        builder = GraphBuilder("one")
+        made = builder.build_and_reset([Relu(builder.create_input(0))])
+        assert SubgraphRewriter.replace(boundary, made) == 1
+        try:
+            SubgraphRewriter.replace(boundary, made, context=context)
+        except GeError:
+            return True
+        return False
+"""
+    _, report = compile_with(source, model(CHAIN))
+    assert replaced(report) == {}
+
+
+def test_forms_of_ge_become_operators_of_onnx(compile_with: Any) -> None:
+    text = """
+g (float[2,4] x, float[2,4] t) => (float[4,4] y) {
+  u = Transpose <perm=[1,0]> (x)
+  y = MatMul(u, t)
+}"""
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def product(self, inputs):
+        return MatMul(inputs[0], inputs[1], None, transpose_x1=True)
+    def meet_requirements(self, match_result):
+        return match_result.get_captured_tensor(0).node.type == "Data"
+    def replacement(self, inputs):
+        first, second = Split(1, inputs[0], 2, num_split=2)
+        both = Concat(1, [first, second], N=2)
+        return MatMul(both, inputs[1], transpose_x1=True)
+"""
+    compiled, report = compile_with(source, model(text))
+    assert replaced(report) == {"P": 1}
+    assert [node.op_type for node in compiled.graph.node] == [
+        "Split",
+        "Concat",
+        "Transpose",
+        "MatMul",
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_hosts_keep_a_real_ge_as_it_is(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module named ge that is installed is not ours, also after compiles."""
+    import sys
+
+    real = tmp_path / "site" / "ge"
+    real.mkdir(parents=True)
+    (real / "__init__.py").write_text("REAL = True\n")
+    (real / "passes.py").write_text("REAL = True\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    import ge.passes  # pyright: ignore[reportMissingImports]
+
+    before = sys.modules["ge.passes"]
+    file = tmp_path / "published.py"
+    file.write_text(PUBLISHED)
+    for _ in range(count):
+        host = Host(HostOptions(pass_paths=[file]))
+        assert len([spec for spec in host.passes if spec.default]) == 4
+    assert sys.modules["ge.passes"] is before
+    assert ge.passes.REAL
+    monkeypatch.delitem(sys.modules, "ge.passes")
+    monkeypatch.delitem(sys.modules, "ge")
