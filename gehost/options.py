@@ -63,6 +63,12 @@ class HostOptions:
     """What the file is for, as ``PROVIDER`` or ``PROVIDER:VERSION`` of the runtime (``cuda``,
     ``cpu:1.24``): passes use kernels that it has. "": the CPU.
     """
+    half: bool = False
+    """Convert the compiled model to float16; with ``verify``, compare that, too."""
+    keep_io_types: bool = False
+    """Keep inputs and outputs in float32 (with ``half``)."""
+    keep_float32: Sequence[str] = ()
+    """Nodes that stay in float32 (with ``half``), by name or operator."""
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
@@ -111,6 +117,7 @@ class HostOptions:
             "only",
             "assume",
             "ort_libraries",
+            "keep_float32",
         ):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
@@ -132,6 +139,9 @@ class HostOptions:
         unused = next((name for name, given in only_verify.items() if given), None)
         if unused is not None and not self.verify:
             raise UsageError(f"{unused} only used by verify; turn verify on")
+        if not self.half and (self.keep_io_types or self.keep_float32):
+            name = "keep_io_types" if self.keep_io_types else "keep_float32"
+            raise UsageError(f"{name}: only used by half; turn half on")
         if self.opset is not None and self.opset < 1:
             raise UsageError(f"opset {self.opset}: wanted a number from 1")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
@@ -150,6 +160,9 @@ class HostOptions:
             dump=None,
             compile_stat=None,
             verify=False,
+            half=False,
+            keep_io_types=False,
+            keep_float32=(),
             feeds=None,
             special_values=False,
             ort_libraries=(),

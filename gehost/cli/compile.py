@@ -50,6 +50,23 @@ if TYPE_CHECKING:
     help="1, 2: write fusion_result.json, how often each pass matched and replaced; 0: do not.",
 )
 @click.option(
+    "--half",
+    is_flag=True,
+    help=(
+        "Convert the compiled model to float16. Positions, masks, squares and epsilons keep "
+        "float32; with --verify, so do numbers out of range, and the numbers are compared."
+    ),
+)
+@click.option(
+    "--keep-io-types", is_flag=True, help="Keep inputs and outputs in float32 (with --half)."
+)
+@click.option(
+    "--keep-float32",
+    multiple=True,
+    metavar="NODE",
+    help="Keep a node, or an operator, in float32 (with --half); repeatable.",
+)
+@click.option(
     "--verify",
     is_flag=True,
     help=(

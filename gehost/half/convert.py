@@ -7,7 +7,7 @@ the other type gets a Cast. Nodes that keep float32 are those of ``reasons.py``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -300,11 +300,11 @@ class _Conversion:
                 copy.initializer.append(tensor)
                 continue
             if name in given:
-                copy.initializer.append(from_numpy(rounded(self._array(tensor)), name))
+                copy.initializer.append(from_numpy(rounded_array(self._array(tensor)), name))
                 continue
             half = scope.forms.get((name, _FLOAT16))
             if half is not None:
-                copy.initializer.append(from_numpy(rounded(self._array(tensor)), half))
+                copy.initializer.append(from_numpy(rounded_array(self._array(tensor)), half))
             if read[name] or half is None:
                 copy.initializer.append(tensor)
 
@@ -388,11 +388,11 @@ class _Conversion:
             clipped = name
             if half and name in scope.origins.fills and name not in scope.origins.infinite:
                 clipped = self._fresh(f"{name} (clipped)")
-                before += _clip(name, clipped, self._fresh)
+                before += bounded(name, clipped, self._fresh)
                 self.clipped.add(name)
             before.append(onnx.helper.make_node("Cast", [clipped], [form], form, to=kind))
         elif owner is None:
-            tensor = from_numpy(rounded(array), form)
+            tensor = from_numpy(rounded_array(array), form)
             before.append(onnx.helper.make_node("Constant", [], [form], value=tensor))
         (owner or scope).forms[name, kind] = form
         if array is not None:
@@ -411,7 +411,7 @@ class _Conversion:
             inner = self._fresh(f"{name} (float32)")
             _rename(nodes, name, inner)
             if array is not None:
-                tensor = from_numpy(rounded(array), name)
+                tensor = from_numpy(rounded_array(array), name)
                 casts.append(onnx.helper.make_node("Constant", [], [name], value=tensor))
             else:
                 casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=_FLOAT16))
@@ -483,13 +483,13 @@ class _Conversion:
         return name
 
 
-def rounded(array: Array) -> Array:
+def rounded_array(array: Array) -> Array:
     """Return an array in float16; finite numbers beyond its range become its largest."""
     finite = np.isfinite(array)
     return np.where(finite, np.clip(array, -LARGEST, LARGEST), array).astype(np.float16)
 
 
-def _clip(name: str, result: str, fresh: Any) -> list[onnx.NodeProto]:
+def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.NodeProto]:
     """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
     low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
     above = fresh(f"{name} (above)")
@@ -513,7 +513,7 @@ def _retype(node: onnx.NodeProto) -> None:
         )
     for entry in node.attribute:
         if entry.HasField("t") and entry.t.data_type == FLOAT:
-            entry.t.CopyFrom(from_numpy(rounded(onnx.numpy_helper.to_array(entry.t)), entry.t.name))
+            entry.t.CopyFrom(from_numpy(rounded_array(to_numpy(entry.t, None)), entry.t.name))
         elif entry.name in ("to", "dtype", "output_dtype") and entry.i == FLOAT:
             entry.i = _FLOAT16
 

@@ -417,8 +417,9 @@ class Host:
             difference = self._difference(lambda: self.original(path), compiled, report)
             if difference:
                 raise _refusal(compiled, path, target, report)
+            result = self._in_half(compiled, report)
             with report.timed("save"):
-                compiled.save(target)
+                result.save(target)
         return report
 
     @contextmanager
@@ -492,8 +493,8 @@ class Host:
             path = os.fspath(cast("str | os.PathLike[str]", model))
             report = Report(model=path, options=self.options.as_dict())
             with self.compiled(path, report) as compiled:
-                result = compiled.flush()
                 difference = self._difference(lambda: self.original(path), compiled, report)
+                result = self._in_half(compiled, report, differs=bool(difference)).flush()
                 load_external_data_for_model(result, compiled.base_dir or "")
             return self._finished(result, report, difference, path)
         if isinstance(model, onnx.ModelProto):
@@ -512,7 +513,6 @@ class Host:
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         with self._compiled(lambda: Model(copy), report) as compiled:
-            result = compiled.flush()
 
             def original() -> onnx.ModelProto:
                 if not self.options.dims:
@@ -522,6 +522,7 @@ class Host:
                 return _with_dims(Model(fixed), self.options.dims).flush()
 
             difference = self._difference(original, compiled, report)
+            result = self._in_half(compiled, report, differs=bool(difference)).flush()
         return self._finished(result, report, difference, compiled)
 
     def _finished(
@@ -612,6 +613,14 @@ class Host:
             )
             report.verify = found.as_dict()
         return "" if found.equal else found.summary()
+
+    def _in_half(self, compiled: Model, report: Report, *, differs: bool = False) -> Model:
+        """Return a compiled model in float16 where the options say so, else itself."""
+        if not self.options.half or differs:
+            return compiled
+        from gehost.host.in_half import in_half  # with the comparison of numbers behind it
+
+        return in_half(compiled, self.options, self._feeds, report)
 
     def _compile_again(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """Compile another form of a model with the same options, not verified."""

@@ -1,0 +1,158 @@
+"""Judge a conversion to float16 by runs of both models.
+
+Half weights are other numbers, so the conversion is compared with the float32 model that has the
+rounded weights: both compute in float32, and the rule of ``gehost.verify`` decides. A second run
+rounds behind each node, as a device does: it may have no new NaN or infinity, and its distance to
+the float32 model is stated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.half.convert import HalfConversion, bounded, rounded_array
+from gehost.half.reasons import FLOAT
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.verify.compare import Verification, compare
+from gehost.verify.retype import WIDER, graphs_of, retyped_bytes
+from gehost.verify.rounded import rounded
+from gehost.verify.run import Runner
+from gehost.verify.widen import widened
+
+_FLOAT16 = onnx.TensorProto.FLOAT16
+_LARGEST = 1 << 30
+"""Bytes of weights in float32 beyond which nothing is judged."""
+
+Array = np.ndarray[Any, Any]
+
+
+def judge(
+    model: onnx.ModelProto,
+    conversion: HalfConversion,
+    feeds: Sequence[Mapping[str, Array]],
+    base_dir: str | None = None,
+) -> Verification:
+    """Compare a model with its conversion.
+
+    Args:
+        model: of float32.
+        conversion: of it.
+        feeds: inputs of the model.
+        base_dir: of its external data.
+
+    Raises:
+        ModelError: the model does not run.
+        UsageError: the feeds do not fit.
+    """
+    size = retyped_bytes(conversion.model, WIDER)
+    if size > _LARGEST:
+        why = f"its weights are {size / 2**30:.1f} GiB in float32"
+        return Verification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)
+    reference = with_rounded_weights(model, conversion, base_dir)
+    wide = Runner(widened(conversion.model, base_dir), base_dir=base_dir)
+    found = compare(Runner(reference, base_dir=base_dir), wide, list(feeds))
+    if not found.equal:
+        return found
+    return _in_half(found, Runner(model, base_dir=base_dir), conversion.model, feeds, base_dir)
+
+
+def _in_half(
+    found: Verification,
+    original: Runner,
+    converted: onnx.ModelProto,
+    feeds: Sequence[Mapping[str, Array]],
+    base_dir: str | None,
+) -> Verification:
+    """Return ``found`` with what a run with half's roundings adds."""
+    half = Runner(rounded(converted, base_dir), base_dir=base_dir)
+    largest = 0.0
+    for number, feed in enumerate(feeds):
+        expected, actual = original.run(feed), half.run(feed)
+        for name, array in expected.items():
+            if array.dtype != np.float32:
+                continue
+            if bool((np.isfinite(array) & ~np.isfinite(actual[name])).any()):
+                error = f'output "{name}" of feed {number} is not finite in float16'
+                return dataclasses.replace(found, equal=False, error=error)
+            largest = max(largest, _distance(array, actual[name]))
+    return dataclasses.replace(
+        found, note=f"float16 is off by {largest:.2g} (relative, root mean square)"
+    )
+
+
+def _distance(expected: Array, actual: Array) -> float:
+    finite = np.isfinite(expected)
+    wide = expected[finite].astype(np.float64)
+    if not wide.any():
+        return 0.0
+    off = actual[finite].astype(np.float64) - wide
+    return float(np.sqrt(np.mean(off**2) / np.mean(wide**2)))
+
+
+def with_rounded_weights(
+    model: onnx.ModelProto, conversion: HalfConversion, base_dir: str | None = None
+) -> onnx.ModelProto:
+    """Return the float32 model with the constants and the bounded fills of its conversion."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    halves = dict(_constants(conversion.model.graph, _FLOAT16))
+    for graph, other in zip(graphs_of(copy), graphs_of(conversion.model), strict=True):
+        _round(graph, other, halves, base_dir)
+        _bound(graph, conversion.clipped)
+    for function, other in zip(copy.functions, conversion.model.functions, strict=True):
+        _round(function, other, dict(_constants(other, _FLOAT16)), base_dir)
+    return copy
+
+
+def _round(graph: Any, other: Any, halves: Mapping[str, Any], base_dir: str | None) -> None:
+    """Round the constants of a graph that are half in the other one."""
+    for name, tensor in list(_constants(graph, FLOAT, bodies=False)):
+        if name in halves:
+            array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
+            tensor.CopyFrom(from_numpy(array, tensor.name))
+            continue
+        forms = {form for form in halves if form.startswith(f"{name} (float16)")}
+        if not forms:
+            continue
+        array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
+        for form in forms:
+            readers = {node.output[0]: node for node in other.node if form in node.input}
+            constant = onnx.helper.make_node("Constant", [], [form], value=from_numpy(array, form))
+            graph.node.insert(0, constant)
+            for node in graph.node:
+                reader = readers.get(node.output[0])
+                if reader is not None:
+                    node.input[list(reader.input).index(form)] = form
+
+
+def _bound(graph: onnx.GraphProto, clipped: frozenset[str]) -> None:
+    """Bound values by half's range, behind their producers."""
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        nodes.append(copy)
+        for slot, name in enumerate(node.output):
+            if name in clipped:
+                copy.output[slot] = f"{name} (unbounded)"
+                nodes += bounded(copy.output[slot], name, str)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _constants(graph: Any, kind: int, *, bodies: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield the constants of a type in a graph or function by name."""
+    for tensor in getattr(graph, "initializer", ()):
+        if tensor.data_type == kind:
+            yield tensor.name, tensor
+    for node in graph.node:
+        for entry in node.attribute:
+            if node.op_type == "Constant" and entry.HasField("t") and entry.t.data_type == kind:
+                yield node.output[0], entry.t
+            elif bodies and entry.HasField("g"):
+                yield from _constants(entry.g, kind)

@@ -1,0 +1,81 @@
+"""The judge of a conversion: right ones are equal, planted faults are found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx.parser
+import pytest
+
+from gehost.half import judge, to_float16
+from gehost.verify import make_feeds
+
+MODELS = Path(__file__).parents[1] / "models"
+FLOAT16 = onnx.TensorProto.FLOAT16
+
+
+def epsilon(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        for entry in node.attribute:
+            if entry.name == "epsilon":
+                entry.f = 1e-3
+
+
+def weight(model: onnx.ModelProto) -> None:
+    tensor = next(each for each in model.graph.initializer if len(each.dims) == 2)
+    array = onnx.numpy_helper.to_array(tensor).copy()
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array * np.float16(1.01), tensor.name))
+
+
+def negated(model: onnx.ModelProto) -> None:
+    node = next(each for each in model.graph.node if each.op_type == "Add")
+    node.op_type = "Sub"
+
+
+@pytest.mark.parametrize("name", ["bert.raw18", "gpt2.ts17", "llama.ts17", "if"])
+def test_exports_are_equal(name: str) -> None:
+    model = onnx.load(MODELS / f"{name}.onnx")
+    feeds = [make_feeds(model)]
+    found = judge(model, to_float16(model, feeds=feeds), feeds)
+    assert found.equal, found.summary()
+    assert not found.unjudged
+    assert "float16 is off by" in found.summary()
+
+
+@pytest.mark.parametrize("fault", [epsilon, weight, negated])
+def test_planted_faults_are_found(fault: Callable[[onnx.ModelProto], None]) -> None:
+    model = onnx.load(MODELS / "vit.dyn20.onnx")
+    feeds = [make_feeds(model)]
+    conversion = to_float16(model)
+    assert judge(model, conversion, feeds).equal
+    broken = onnx.ModelProto()
+    broken.CopyFrom(conversion.model)
+    fault(broken)
+    assert not judge(model, dataclasses.replace(conversion, model=broken), feeds).equal
+
+
+def test_an_infinity_of_float16_is_found() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 4] x) => (float[N, 4] y) <float w = {1000}> { a = Mul (x, w) y = Div (a, w) }"""
+    )
+    feeds = [{"x": np.full((1, 4), 90.0, np.float32)}]
+    assert judge(model, to_float16(model, feeds=feeds), feeds).equal
+    found = judge(model, to_float16(model), feeds)
+    assert found.summary() == 'differ: output "y" of feed 0 is not finite in float16'
+
+
+def test_a_constant_of_both_types_is_rounded_for_its_half_readers() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 4] x) => (float[N, 4] y) <float w = {0.1}>
+        { a = Mul (x, w) b = Tanh (a) y = Mul (b, w) }"""
+    )
+    model.graph.node[2].name = "last"
+    feeds = [{"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)}]
+    assert judge(model, to_float16(model, keep_float32=["last"]), feeds).equal
