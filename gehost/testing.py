@@ -302,6 +302,7 @@ def _contents(roots: tuple[str, ...]) -> _Contents:
         for root in roots
         for directory in vendor_directories(root, [])
         for file in sorted(directory.rglob("*.py"))
+        if file.exists()  # a broken link is reported where it is loaded
     )
     return tuple((os.fspath(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 

@@ -36,7 +36,13 @@ from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry, PassSpec
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
-from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
+from gehost.host.vendors import (
+    VendorFile,
+    VendorModules,
+    broken_links,
+    fault_of,
+    find_vendor_files,
+)
 from gehost.infer.again import drop_false_types
 from gehost.infer.declared import declare_widths
 from gehost.infer.findings import type_findings
@@ -324,6 +330,7 @@ class Host:
         """Load the vendor files; returns those that have hooks."""
         found = find_vendor_files(self.options.vendors, self.options.pass_paths)
         files, self.skipped = found.files, found.skipped
+        self.notes.extend(broken_links(found.skipped))
         self._vendors, self._unexpected = found.vendors, found.unexpected
         self._used: list[VendorFile] = []
         loaded: list[tuple[str, ModuleType]] = []

@@ -178,7 +178,10 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
         )
     if not root.is_dir():
         beside = [entry.name for entry in _directories(root.parent)]
-        raise UsageError(f"no such directory of vendors{hint(root.name, beside)}", where=root)
+        raise UsageError(
+            broken_link(root) or f"no such directory of vendors{hint(root.name, beside)}",
+            where=root,
+        )
     if (root / PASSES_DIR).is_dir():
         raise UsageError(
             "this is one vendor's directory",
@@ -194,9 +197,17 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
             )
     vendors: list[str] = []
     for entry in sorted(os.listdir(root)):
-        if not (root / entry).is_dir():
+        hidden = entry.startswith(("_", "."))
+        broken = [
+            f"{link}: {lost}"
+            for link in (root / entry, root / entry / PASSES_DIR)
+            if not hidden and (lost := broken_link(link))
+        ]
+        if broken:
+            skipped.extend(broken)
+        elif not (root / entry).is_dir():
             continue
-        if entry.startswith(("_", ".")):
+        elif hidden:
             skipped.append(f"{root / entry}: {_HIDDEN} {entry[0]}")
         elif not (root / entry / PASSES_DIR).is_dir():
             near = [
@@ -215,6 +226,21 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
             hint=f"give the directory that holds them: {' or '.join(map(str, below))}",
         )
     return vendors
+
+
+_BROKEN = "a link to "
+
+
+def broken_link(path: Path) -> str:
+    """Return what is wrong with a link to nothing; "" for all other paths."""
+    if path.exists() or not path.is_symlink():
+        return ""
+    return f"{_BROKEN}{os.readlink(path)}, which does not exist"
+
+
+def broken_links(skipped: Sequence[str]) -> list[str]:
+    """Return the lines about links to nothing, which are always a mistake."""
+    return [line for line in skipped if f": {_BROKEN}" in line]
 
 
 def _directories(path: Path) -> list[Path]:
@@ -251,8 +277,9 @@ def _loadable(path: Path) -> tuple[Path, str]:
         return path, f"{_HIDDEN} {path.name[0]}"
     if path.is_dir():
         init = path / "__init__.py"
-        return init, "" if init.exists() else "a directory without __init__.py"
-    return path, "" if path.suffix == ".py" else "no Python file"
+        return init, "" if os.path.lexists(init) else "a directory without __init__.py"
+    # what a broken link stands for is unknown, so that loading it fails
+    return path, "" if path.suffix == ".py" or broken_link(path) else "no Python file"
 
 
 class VendorModules:
@@ -328,6 +355,8 @@ class VendorModules:
                     hint="rename one",
                 )
             return known
+        if broken := broken_link(file.path):
+            raise VendorError(broken, where=file.path, hint="remove it, or make it point to a file")
         if file.path.exists() and not file.path.is_file():
             raise VendorError("not a regular file", where=file.path)
         _make_packages(file)

@@ -53,6 +53,7 @@ class LoweredPattern:
         self._variants: dict[str, list[str]] = {}
         """Further names of the custom operators in the model."""
         self._tensors: list[TensorPattern] = []
+        self._others: dict[EsInput | EsConst | EsChoice, int | None] = {}
         self._by_key: dict[tuple[int, int], TensorPattern] = {}
         self._fits_of: dict[EsNode, list[_Fit]] = {}
         reason: NotApplicable | None = None
@@ -106,6 +107,7 @@ class LoweredPattern:
             names={name: self._captured(tensor) for name, tensor in pattern.names.items()},
             origin=graph.origin,
             nodes=tuple(self._nodes),
+            others=self._others,
             has_choices=any(tensor.options for tensor in self._tensors),
         )
 
@@ -126,6 +128,8 @@ class LoweredPattern:
                 tensor, len(self._tensors), node_index, self._config, options
             )
             self._tensors.append(found)
+            if not isinstance(tensor.producer, EsNode):
+                self._others[tensor.producer] = found.index
         return found
 
     def _op(self, node: EsNode, fits: Sequence[_Fit], index: int) -> OpPattern:

@@ -151,12 +151,19 @@ class MatchResult:
 
     # Any: the type is checked below, with an error of ours; mypyc would check a declared type first
     def has(self, node: EsNode | EsTensor | Any) -> bool:
-        """Whether this match's alternative has an operator of the pattern."""
+        """Whether this match has a part of the pattern.
+
+        That is an operator, a placeholder, a constant, or a choice by ``Alternatives``,
+        ``Optional`` or ``AnyOf``.
+        """
         producer = node.producer if isinstance(node, EsTensor) else node
         if not isinstance(producer, EsNode | EsInput | EsConst | EsChoice):
             raise PatternError(f"match.has needs a tensor of the pattern, got {node!r}")
-        nodes = self._source.nodes
-        return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
+        if isinstance(producer, EsNode):
+            nodes = self._source.nodes
+            return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
+        index = self._source.others.get(producer)
+        return index is not None and self._binding.values[index] is not None
 
     def GetMatchedNodes(self) -> list[Node]:
         """Return the matched nodes in topological order, without constants."""

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gehost.es.graph import EsNode, in_dtype
+from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, in_dtype
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 from gehost.location import SourceLocation
@@ -145,6 +145,8 @@ class SourcePattern(Struct, frozen=True, eq=False):
     origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their op patterns."""
+    others: dict[EsInput | EsConst | EsChoice, int | None] = {}
+    """The author's placeholders, constants and choices; None as for captures."""
     has_choices: bool = False
     """Whether a tensor has options; a variant has none."""
 
@@ -271,6 +273,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
             names={name: known(index) for name, index in self.names.items()},
             origin=self.origin,
             nodes=tuple([self.nodes[index] for index in reached]),
+            others={other: known(index) for other, index in self.others.items()},
         )
 
     def variants(self) -> Iterator[SourcePattern]:

@@ -384,7 +384,7 @@ def test_a_link_to_nowhere_and_a_pipe_are_errors_and_no_hang(vendors: Any) -> No
     host = vendors.host(keep_going=True)
     assert host.passes.names() == ["Good"]
     assert [problem.partition(": ")[0] for problem in host.problems] == [
-        f"{passes / 'gone.py'}:1",
+        f"{passes / 'gone.py'}",
         f"{passes / 'pipe.py'}",
     ]
 
@@ -472,3 +472,30 @@ def test_what_a_pass_prints_goes_to_stderr_too(
     vendors.host().run(parse(MODEL))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")
+
+
+@pytest.mark.parametrize("link", ["d.py", "pack", "pack2/__init__.py"])
+def test_a_link_to_nothing_among_the_passes_is_one_line(vendors: Any, link: str) -> None:
+    directory = vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs")).parent
+    path = directory / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("nowhere")
+    told = f"{path}: a link to nowhere, which does not exist; remove it, or make it point to a file"
+    with pytest.raises(VendorError) as caught:
+        vendors.host()
+    assert str(caught.value) == told
+    host = Host(HostOptions(vendors=[vendors.root], plugins=False, keep_going=True))
+    assert (host.problems, host.passes.names()) == ([told], ["One"])
+
+
+@pytest.mark.parametrize("link", ["gone", "zeta/custom_fusion_passes"])
+def test_a_link_to_nothing_in_place_of_a_directory_is_one_note(vendors: Any, link: str) -> None:
+    vendors.write("acme/a.py", vendors.swap("One", "Neg", "Abs"))
+    path = vendors.root / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("nowhere", target_is_directory=True)
+    host = vendors.host()
+    assert host.notes[0] == f"{path}: a link to nowhere, which does not exist"
+    assert host.passes.names() == ["One"]
+    with pytest.raises(UsageError, match="a link to nowhere, which does not exist$"):
+        Host(HostOptions(vendors=[path], plugins=False))

@@ -127,6 +127,29 @@ def test_what_a_match_shows_of_its_variant(find):
         first.GetMatchedNode(neg)
 
 
+def test_a_match_has_what_its_variant_reads(find):
+    builder = EsGraphBuilder("open")
+    x, other = builder.CreateInput(0), builder.CreateInput(1)
+    one, two = builder.CreateScalar(1.0), builder.CreateScalar(2.0)
+    inner = es.Alternatives(es.Mul(x, one), x)
+    outer = es.Alternatives(es.Relu(inner), es.Add(other, two))
+    pattern = Pattern(builder.BuildAndReset(es.Exp(outer)))
+    parts = [outer, inner, x, one, other, two]
+    text = """g (float[2] x) => (float[2] a, float[2] b, float[2] c) <float one = {1.0}> {
+    p = Relu(x) a = Exp(p)
+    q = Add(x, one) b = Exp(q)
+    m = Mul(x, one) r = Relu(m) c = Exp(r)
+}"""
+    found = [
+        [match.has(part) for part in parts] for match in PatternMatcher(pattern, find.load(text))
+    ]
+    assert found == [
+        [True, True, True, False, False, False],
+        [True, False, False, False, True, True],
+        [True, True, True, True, False, False],
+    ]
+
+
 def test_variants_that_the_opset_lacks_are_left_out(find):
     assert find.outputs(TEXT, lambda x: es.Exp(es.Alternatives(es.Gelu(x), es.Neg(x)))) == [["b"]]
     with pytest.raises(NotApplicable, match="Gelu needs opset 20"):
