@@ -58,7 +58,12 @@ if TYPE_CHECKING:
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.match import MatchResult, PatternMatcher
-    from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
+    from gehost.pattern.pattern import (
+        Pattern,
+        PatternMatcherConfig,
+        PatternMatcherConfigBuilder,
+        VariadicPattern,
+    )
     from gehost.settings import PassOption
     from gehost.shipped import shipped_directory
     from gehost.stages import CustomPassStage
@@ -116,7 +121,12 @@ _MODULES = {
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.match": ("MatchResult", "PatternMatcher"),
-    "pattern.pattern": ("Pattern", "PatternMatcherConfig", "PatternMatcherConfigBuilder"),
+    "pattern.pattern": (
+        "Pattern",
+        "PatternMatcherConfig",
+        "PatternMatcherConfigBuilder",
+        "VariadicPattern",
+    ),
     "settings": ("PassOption",),
     "shipped": ("shipped_directory",),
     "stages": ("CustomPassStage",),
@@ -199,6 +209,7 @@ __all__ = [
     "TensorType",
     "UsageError",
     "Value",
+    "VariadicPattern",
     "VendorError",
     "es",
     "expressions",

@@ -15,7 +15,7 @@ from gehost.passes.author_errors import author_errors
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage, mark_of
 from gehost.pattern.match import MatchResult
-from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
 from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest_functions
 from gehost.stages import CustomPassStage
@@ -99,7 +99,7 @@ class PatternFusionPass(FusionBasePass):
         """The strictness with which the patterns match."""
         return self._config
 
-    def Patterns(self) -> Sequence[Pattern]:
+    def Patterns(self) -> Sequence[Pattern | VariadicPattern]:
         """Return the patterns, tried in this order; called once per pass object."""
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ from gehost.passes.context import CustomPassContext
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult
 from gehost.pattern.matcher import CompiledPattern
-from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.replace import Replaced
 
@@ -76,10 +76,56 @@ class _Rule:
         return self._compiled
 
 
+class _VariadicRule:
+    """A variadic pattern at some opsets: a rule for each number that occurs in a graph."""
+
+    def __init__(
+        self,
+        pattern: VariadicPattern,
+        config: PatternMatcherConfig,
+        model: Model,
+        registry: OpRegistry,
+        all_names: frozenset[str],
+    ) -> None:
+        """Lower the smallest one; raises as ``LoweredPattern`` does."""
+        self.pattern = pattern
+        self.all_names = all_names
+        self._config = config
+        self._registry = registry
+        self._rules: dict[int, _Rule] = {}
+        self.lowered = self.of(pattern.least, model).lowered
+
+    def of(self, number: int, model: Model) -> _Rule:
+        """Return the rule for a number."""
+        found = self._rules.get(number)
+        if found is None:
+            pattern = self.pattern.of(number)
+            lowered = LoweredPattern(pattern, self._config, model, self._registry)
+            found = self._rules[number] = _Rule(pattern, lowered, self.all_names)
+        return found
+
+    def nodes(self, graph: Graph) -> list[Node]:
+        """Return the nodes of a graph that have any number of inputs or outputs."""
+        name = self.pattern.op
+        names = [
+            each
+            for node, op in zip(self.lowered.source.nodes, self.lowered.source.ops, strict=True)
+            if name in node.ops
+            for each in op.ops
+        ]
+        return graph.nodes_of(*dict.fromkeys(names))
+
+    def numbers(self, node: Node) -> set[int]:
+        """Return the numbers for which a node may be in a match."""
+        count = len(node.outputs if self.pattern.counts_outputs else node.inputs)
+        found = {count - extra for extra in self.pattern.extra}
+        return {number for number in found if number >= self.pattern.least}
+
+
 class LoweredRules(NamedTuple):
     """The patterns of a pass at some opsets."""
 
-    rules: list[_Rule]
+    rules: list[_Rule | _VariadicRule]
     """The patterns that the opsets can express."""
     reasons: list[str]
     """Why the others are not applicable."""
@@ -94,13 +140,7 @@ class PassPatterns:
     def __init__(self, owner: _PatternAuthor) -> None:
         """Call ``Patterns``; raises ``PatternError`` if it returns nonsense."""
         returned = owner.Patterns()
-        if isinstance(returned, Pattern):
-            listed = [returned]
-        else:
-            listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
-        if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
-            raise PatternError(f"it must return a list of Pattern, got {returned!r}")
-        self._patterns: list[Pattern] = listed
+        self._patterns = listed_patterns(returned)
         self._lowered: dict[frozenset[tuple[str, int]], LoweredRules] = {}
         """By opsets, the last used at the end."""
 
@@ -111,11 +151,18 @@ class PassPatterns:
         opsets = frozenset(model.opsets.items())
         lowered = self._lowered.pop(opsets, None)
         if lowered is None or not all(rule.lowered.holds_for(model) for rule in lowered.rules):
-            rules: list[_Rule] = []
-            names = frozenset(name for pattern in self._patterns for name in pattern.names)
+            rules: list[_Rule | _VariadicRule] = []
+            smallest = [
+                pattern.of(pattern.least) if isinstance(pattern, VariadicPattern) else pattern
+                for pattern in self._patterns
+            ]
+            names = frozenset(name for pattern in smallest for name in pattern.names)
             reasons: dict[str, None] = {}
             for pattern in self._patterns:
                 try:
+                    if isinstance(pattern, VariadicPattern):
+                        rules.append(_VariadicRule(pattern, config, model, registry, names))
+                        continue
                     lowered_pattern = LoweredPattern(pattern, config, model, registry)
                     rules.append(_Rule(pattern, lowered_pattern, names))
                 except NotApplicable as error:
@@ -133,7 +180,12 @@ class PatternRules:
     def __init__(
         self, owner: _PatternAuthor, lowered: LoweredRules, context: CustomPassContext
     ) -> None:
-        self._runners = [_RuleRunner(owner, rule, context) for rule in lowered.rules]
+        self._runners = [
+            _RuleRunner(owner, rule, context)
+            if isinstance(rule, _Rule)
+            else _VariadicRunner(owner, rule, context)
+            for rule in lowered.rules
+        ]
         message = "; ".join(lowered.reasons)
         context.record.message = (
             f"some of its patterns are not applicable: {message}"
@@ -155,6 +207,16 @@ class PatternRules:
         for runner in self._runners:
             count += runner.apply(graph, limit)
         return count
+
+
+def listed_patterns(returned: Any) -> list[Pattern | VariadicPattern]:
+    """Return what ``Patterns`` returned as a list; raises ``PatternError`` if it is no patterns."""
+    if isinstance(returned, Pattern | VariadicPattern):
+        return [returned]
+    listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
+    if not listed or not all(isinstance(each, Pattern | VariadicPattern) for each in listed):
+        raise PatternError(f"it must return a list of Pattern, got {returned!r}")
+    return listed
 
 
 def _listed(returned: Any, kind: str) -> list[Any]:
@@ -328,6 +390,38 @@ class _RuleRunner:
                     for waiting in blocked.pop(value):
                         worklist.add(waiting)
         return count
+
+
+class _VariadicRunner:
+    """A variadic pattern of a pass: one number after the other, smaller ones first."""
+
+    def __init__(
+        self, owner: _PatternAuthor, rule: _VariadicRule, context: CustomPassContext
+    ) -> None:
+        self._owner = owner
+        self._rule = rule
+        self._context = context
+
+    def apply(self, graph: Graph, growth: _GrowthLimit) -> int:
+        context, count = self._context, 0
+        seen: set[Node] = set()
+        waiting: set[int] = set()
+        while True:
+            # also the nodes that a rewrite has added since
+            for node in self._rule.nodes(graph):
+                if node not in seen:
+                    seen.add(node)
+                    waiting |= self._rule.numbers(node)
+            if not waiting:
+                return count
+            number = min(waiting)
+            waiting.remove(number)
+            try:
+                with author_errors(context, "Patterns"):
+                    rule = self._rule.of(number, context.model)
+            except NotApplicable:  # the opset takes fewer
+                continue
+            count += _RuleRunner(self._owner, rule, context).apply(graph, growth)
 
 
 def _region_of_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:

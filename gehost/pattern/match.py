@@ -66,6 +66,11 @@ class MatchResult:
         return self._pattern
 
     @property
+    def number(self) -> int | None:
+        """The number for which a ``VariadicPattern`` built the pattern; None of others."""
+        return self._pattern.number
+
+    @property
     def inputs(self) -> list[Value]:
         """The tensors at the pattern's inputs by index, None for unused ones."""
         values: list[Any] = self._binding.values
@@ -260,7 +265,10 @@ class PatternMatcher:
         config: PatternMatcherConfig | None = None,
         registry: OpRegistry | None = None,
     ) -> None:
-        """Lower the pattern; raises ``NotApplicable`` if the model's opset lacks an operator."""
+        """Lower the pattern; raises ``NotApplicable`` if the model's opset lacks an operator.
+
+        Of a ``VariadicPattern``, give the pattern for one number: ``variadic.of(3)``.
+        """
         if isinstance(graph, Model):
             graph = graph.graph
         self._graph = graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -65,6 +65,8 @@ class Pattern:
             )
         check_pattern(graph)
         self.graph = graph
+        self.number: int | None = None
+        """The number for which a ``VariadicPattern`` built it."""
         self._read = _operands(graph)
         self.choices = [
             producer
@@ -118,6 +120,76 @@ class Pattern:
             self._name(name, captured)
         self.captures.append(captured)
         return self
+
+
+class VariadicPattern:
+    """A pattern in which an operator has any number of inputs or outputs.
+
+    It is a pattern for each number, and matches what one of them matches.
+
+    Args:
+        op: the operator, as in ``es.op``: ``Concat``, ``Split``, ``acme::Stack``.
+        build: returns the pattern for a number. In it, ``op`` has an input (or else an output) more
+            for each 1 more.
+        least: the smallest number.
+    """
+
+    # Any: the types are checked here, with an error of ours
+    def __init__(
+        self, op: str | Any, build: Callable[[int], Pattern] | Any, *, least: int = 1
+    ) -> None:
+        """Build the two smallest patterns.
+
+        Raises:
+            PatternError: ``op`` does not grow with the number, or what ``build`` returns is no
+                pattern.
+        """
+        self.op = op
+        self.least = least
+        self.origin = author_origin()
+        self._build = build
+        self._patterns: dict[int, Pattern] = {}
+        first, second = self.of(least), self.of(least + 1)
+        self.counts_outputs = False
+        extra = self._extra(first, least) & self._extra(second, least + 1)
+        if not extra:
+            self.counts_outputs = True
+            extra = self._extra(first, least) & self._extra(second, least + 1)
+        if not extra:
+            raise PatternError(
+                f"pattern {first.graph.name!r} for {least + 1} has no {op} with one input or "
+                f"output more than for {least}",
+                where=self.origin,
+                subject="VariadicPattern",
+            )
+        self.extra = extra
+        """How many more than the number ``op`` has, for each of its places in the pattern."""
+
+    def of(self, number: int) -> Pattern:
+        """Return the pattern for a number.
+
+        Raises:
+            PatternError: ``build`` returns something else.
+        """
+        found = self._patterns.get(number)
+        if found is None:
+            found = self._build(number)
+            if not isinstance(found, Pattern):
+                raise PatternError(
+                    f"the pattern for {number} is {found!r}, not a Pattern",
+                    where=self.origin,
+                    subject="VariadicPattern",
+                )
+            found.number = number
+            self._patterns[number] = found
+        return found
+
+    def _extra(self, pattern: Pattern, number: int) -> set[int]:
+        return {
+            (node.count if self.counts_outputs else len(node.inputs)) - number
+            for node in pattern.graph.nodes
+            if self.op in node.ops
+        }
 
 
 def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:

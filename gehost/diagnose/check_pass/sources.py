@@ -21,8 +21,9 @@ from gehost.host.registry import PassSpec
 from gehost.ir.graph import split_op
 from gehost.ops import OpRegistry
 from gehost.passes.base import DecomposePass, PatternFusionPass
+from gehost.passes.driver import listed_patterns
 from gehost.pattern.lower import LoweredPattern
-from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
 from gehost.pattern.source import SourcePattern
 
 _MOST_VARIANTS = 64
@@ -65,6 +66,10 @@ def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
     return offered
 
 
+_NUMBERS = (1, 2, 3, 5)
+"""For which a variadic pattern is checked."""
+
+
 def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:
     """Return the variants of each pattern at an opset.
 
@@ -74,28 +79,32 @@ def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePatter
     """
     with host.vendor_code():
         owner: Any = spec.factory()
+        patterns: Sequence[Pattern | VariadicPattern]
         if isinstance(owner, DecomposePass):
-            patterns, config = (
-                list(_single_operators(owner.replaced_ops, host.ops)),
-                PatternMatcherConfig(),
-            )
+            patterns = list(_single_operators(owner.replaced_ops, host.ops))
+            config = PatternMatcherConfig()
         else:
             assert isinstance(owner, PatternFusionPass)
-            made: Any = owner.Patterns()
-            patterns, config = (
-                [made] if isinstance(made, Pattern) else list(made),
-                owner.matcher_config,
-            )
+            patterns, config = listed_patterns(owner.Patterns()), owner.matcher_config
         found: list[list[SourcePattern]] = []
         for pattern in patterns:
-            try:
-                source = LoweredPattern(pattern, config, empty_model(opset), host.ops).source
-            except NotApplicable:
-                found.append([])
-                continue
-            variants = source.variants() if source.has_choices else (source,)
-            found.append(list(islice(variants, _MOST_VARIANTS)))
+            variants: list[SourcePattern] = []
+            for each in _expanded(pattern):
+                try:
+                    source = LoweredPattern(each, config, empty_model(opset), host.ops).source
+                except NotApplicable:
+                    continue
+                several = source.variants() if source.has_choices else (source,)
+                variants.extend(islice(several, _MOST_VARIANTS))
+            found.append(variants)
         return found
+
+
+def _expanded(pattern: Pattern | VariadicPattern) -> list[Pattern]:
+    """Return the pattern, or a variadic one for some numbers."""
+    if isinstance(pattern, Pattern):
+        return [pattern]
+    return [pattern.of(number) for number in _NUMBERS if number >= pattern.least]
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import onnx
 
-from gehost import CustomPassStage, es
+from gehost import CustomPassStage, VariadicPattern, es
 from gehost_drr.patterns import DrrPatternContext, attr
 from gehost_drr.rule import DrrRule
 
@@ -30,6 +32,8 @@ def rule(
     shape_proven: bool = False,
     default: bool = True,
     instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
+    any_number_of: str = "",
+    least: int = 1,
 ) -> Callable[[Callable[..., Any]], DrrRule]:
     """Define a rule by a function of source and result pattern.
 
@@ -46,30 +50,45 @@ def rule(
         default: False for a rule that runs only where ``--enable`` or a switch file names it.
         instances: gives models that the rule rewrites, for ``check-pass`` to check besides those
             that it draws.
+        any_number_of: an operator of the source with any number of inputs or outputs. The function
+            is then called for each number that a graph has, as a third argument.
+        least: the smallest number.
 
     Raises:
         PatternError: the rule is not well-formed; names the file and line at fault.
     """
 
     def define(function: Callable[..., Any]) -> DrrRule:
-        context = DrrPatternContext()
-        pattern = context.SourcePattern()
-        function(pattern, pattern.ResultPattern())
         code = function.__code__
-        made = DrrRule.defined(
-            name or function.__name__,
-            es.Origin(code.co_filename, code.co_firstlineno),
-            function.__module__,
-            context,
-            benefit=benefit,
-            labels=labels,
-            stage=stage,
-            min_opset=min_opset,
-            max_opset=max_opset,
-            shape_proven=shape_proven,
-            default=default,
-            instances=instances,
-        )
+
+        def of(*number: int) -> DrrRule:
+            context = DrrPatternContext()
+            pattern = context.SourcePattern()
+            function(pattern, pattern.ResultPattern(), *number)
+            return DrrRule.defined(
+                name or function.__name__,
+                es.Origin(code.co_filename, code.co_firstlineno),
+                function.__module__,
+                context,
+                benefit=benefit,
+                labels=labels,
+                stage=stage,
+                min_opset=min_opset,
+                max_opset=max_opset,
+                shape_proven=shape_proven,
+                default=default,
+                instances=instances,
+            )
+
+        if any_number_of:
+            by_number = cache(of)
+            with es.written_at(es.Origin(code.co_filename, code.co_firstlineno)):
+                variadic = VariadicPattern(
+                    any_number_of, lambda number: by_number(number).pattern, least=least
+                )
+            made = replace(by_number(least), of=by_number, variadic=variadic)
+        else:
+            made = of()
         if function.__qualname__ == function.__name__:
             function.__globals__.setdefault(DEFINED, []).append((function.__name__, made))
         return made

@@ -18,6 +18,7 @@ from gehost import (
     PatternError,
     PatternFusionPass,
     Status,
+    VariadicPattern,
     VendorError,
     es,
 )
@@ -235,8 +236,8 @@ class RunningRules(RunningPass, PatternFusionPass):
         self.subject.forget_compile()
         return self._only_rules
 
-    def Patterns(self) -> Sequence[Pattern]:
-        return [rule.pattern for rule in self._rules_listed()]
+    def Patterns(self) -> Sequence[Pattern | VariadicPattern]:
+        return [rule.searched for rule in self._rules_listed()]
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
         """The models that the pass and its rules offer to ``check-pass``."""

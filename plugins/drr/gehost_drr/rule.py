@@ -23,6 +23,7 @@ from gehost import (
     PatternError,
     PatternFusionPass,
     Rejection,
+    VariadicPattern,
     es,
     expressions,
 )
@@ -61,6 +62,15 @@ class DrrRule:
     default: bool = True
     instances: Callable[[], Iterable[onnx.ModelProto]] | None = None
     """Gives models that the rule rewrites, for ``check-pass``."""
+    of: Callable[[int], DrrRule] | None = None
+    """The rule for another number of operands; this one is for the least."""
+    variadic: VariadicPattern | None = None
+    """The patterns for all numbers, where there is ``of``."""
+
+    @property
+    def searched(self) -> Pattern | VariadicPattern:
+        """The pattern for which a pass searches."""
+        return self.pattern if self.variadic is None else self.variadic
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
@@ -260,19 +270,19 @@ class DrrPass(PatternFusionPass):
         self._asked: tuple[MatchResult, MatchContext] | None = None
         """The match of the last query, which is mostly the one to be replaced."""
 
-    def Patterns(self) -> Sequence[Pattern]:
-        return [self.rule.pattern]
+    def Patterns(self) -> Sequence[Pattern | VariadicPattern]:
+        return [self.rule.searched]
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
         """The models that the rule offers to ``check-pass``."""
         return () if self.rule.instances is None else self.rule.instances()
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
-        refusal = self.rule.refusal(self._context(match))
+        refusal = self._rule_of(match).refusal(self._context(match))
         return True if refusal is None else refusal
 
     def Replacement(self, match: MatchResult) -> EsGraph:
-        return self.rule.replacement(self._context(match))
+        return self._rule_of(match).replacement(self._context(match))
 
     def end_compile(self) -> bool:
         """Keep the lowered pattern for the next compile: it depends on the rule alone."""
@@ -282,8 +292,13 @@ class DrrPass(PatternFusionPass):
 
     def _context(self, match: MatchResult) -> MatchContext:
         if self._asked is None or self._asked[0] is not match:
-            self._asked = match, MatchContext(match, self.rule.tensors, self.rule.variables)
+            rule = self._rule_of(match)
+            self._asked = match, MatchContext(match, rule.tensors, rule.variables)
         return self._asked[1]
+
+    def _rule_of(self, match: MatchResult) -> DrrRule:
+        of, number = self.rule.of, match.number
+        return self.rule if of is None or number is None else of(number)
 
 
 CLASSES = "__gehost_drr_classes__"

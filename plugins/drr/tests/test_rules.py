@@ -572,3 +572,27 @@ def test_an_operator_without_inputs_is_written(apply: Apply) -> None:
 
     body = "(float[2] x) => (float[2] z) { y = Relu(x) z = Abs(y) }"
     assert apply(add_noise, body).ops == ["RandomUniform", "Sub", "Abs"]
+
+
+# -- any number of operands -----------------------------------------------------------------------------------------
+
+
+@drr.rule(any_number_of="Concat", least=2)
+def relu_after_concat(pat: Any, res: Any, number: int) -> None:
+    names = [f"x{place}" for place in range(number)]
+    pat.y = pat.Concat(axis=attr.axis)(*[pat.Relu(pat.Tensor(name)) for name in names])
+    pat.where(pat.x0.rank == pat.Tensor(names[-1]).rank, "rank: differs")
+    res.y = res.Relu(res.Concat(axis=attr.axis)(*[res.Tensor(name) for name in names]))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+def test_a_rule_for_any_number_of_operands(apply: Apply, number: int) -> None:
+    places = range(number)
+    inputs = ", ".join(f"float[2] x{place}" for place in places)
+    relus = " ".join(f"r{place} = Relu(x{place})" for place in places)
+    listed = ", ".join(f"r{place}" for place in places)
+    text = f"({inputs}) => (float[{2 * number}] y) {{ {relus} y = Concat<axis = 0>({listed}) }}"
+    done = apply(relu_after_concat, text)
+    assert done.record.replaced == (number > 1)
+    assert number == 1 or done.ops == ["Concat", "Relu"]
+    assert number in [len(node.input) for node in done.model.graph.node]
