@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         UsageError,
         VendorError,
         one_line,
+        outcome,
         printable,
     )
     from gehost.es.graph import EsGraph, EsGraphBuilder, EsTensor
@@ -93,6 +94,7 @@ _MODULES = {
         "UsageError",
         "VendorError",
         "one_line",
+        "outcome",
         "printable",
     ),
     "es.graph": ("EsGraph", "EsGraphBuilder", "EsTensor"),
@@ -223,6 +225,7 @@ __all__ = [
     "ops",
     "optimize",
     "optimizing",
+    "outcome",
     "print_json",
     "print_line",
     "print_notes",

@@ -14,6 +14,7 @@ GehostError                      1
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import traceback
@@ -138,6 +139,24 @@ class NumbersDifferError(GehostError):
     model: Any = None
 
 
+_BLAMED = (1, ModelError.exit_code, VendorError.exit_code, NumbersDifferError.exit_code)
+_LACKS = {
+    errno.ENOMEM: "memory",
+    errno.EMFILE: "file descriptors",
+    errno.ENFILE: "file descriptors",
+    errno.EAGAIN: "processes",
+    errno.ENOSPC: "space on disk",
+    errno.EDQUOT: "space on disk",
+}
+_LACKS_BY_TEXT = {
+    "memory": r"(bad_alloc|bad allocation|annot allocate memory"
+    r"|failed to map segment from shared object)$|Failed to allocate memory for requested buffer",
+    "file descriptors": r"(Too many open files|cannot open shared object file: Error 24)$",
+    "threads": r"can't start new thread$",
+}
+"""Of the loader, C++ and ONNX Runtime, whose errors have other types."""
+
+
 def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
     """Find ``error``'s deepest frame in a file, or below a directory."""
     below = os.path.join(inside, "")
@@ -148,6 +167,36 @@ def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
         if frame.filename == inside or frame.filename.startswith(below)
     ]
     return lines[-1] if lines else None
+
+
+def outcome(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the line of an error that ends a command.
+
+    What the machine lacks is the fault of no model, vendor or plugin, and no internal error.
+    """
+    if isinstance(error, GehostError):
+        lack = _shortage(error) if error.exit_code in _BLAMED else None
+        return (2, f"not enough {lack[0]}: {error}") if lack else (error.exit_code, str(error))
+    lack = _shortage(error)
+    if lack is None:
+        return 1, f"internal error: {described(error)}"
+    return 2, f"not enough {lack[0]}: {described(lack[1])}"
+
+
+def _shortage(error: BaseException) -> tuple[str, BaseException] | None:
+    """Return what the machine lacks and the error that shows it: this one or one of its causes."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, MemoryError):
+            return "memory", each
+        if isinstance(each, OSError) and each.errno in _LACKS:
+            return _LACKS[each.errno], each
+        text = "" if isinstance(each, GehostError) else str(each).strip()
+        for lack, pattern in _LACKS_BY_TEXT.items():
+            if re.search(pattern, text):
+                return lack, each
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return None
 
 
 def described(error: BaseException, known: object | None = None) -> str:

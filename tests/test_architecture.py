@@ -20,7 +20,7 @@ ROOT = Path(gehost.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
 
 LAYERS = [
-    ["location", "native", "products", "spelling"],
+    ["activity", "location", "native", "products", "spelling"],
     ["errors"],
     ["quoting", "shipped"],
     ["stages", "status", "options", "settings", "sizes"],

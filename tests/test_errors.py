@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 from gehost import errors
 from gehost.errors import (
     GehostError,
+    ModelError,
+    NumbersDifferError,
     PassError,
     PluginError,
     VendorError,
     deepest_line,
     described,
     one_line,
+    outcome,
 )
 from gehost.location import SourceLocation
 
@@ -111,3 +115,53 @@ def test_errors_of_others_are_told_with_their_type(error: BaseException, told: s
 
 def test_one_line_keeps_letters_and_spells_out_controls() -> None:
     assert one_line(" a\n b\t\x1b[31mé\udcff\u202e ") == "a b \\x1b[31mé\\udcff\\u202e"
+
+
+NO_FILES = OSError(errno.EMFILE, "Too many open files", "f")
+LOADER = ImportError("libx.so: failed to map segment from shared object")
+RUNTIME = RuntimeError(
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Load model from m failed:std::bad_alloc"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError(), "not enough memory: MemoryError"),
+        (LOADER, "not enough memory: ImportError: libx.so: failed to map segment from shared object"),
+        (NO_FILES, "not enough file descriptors: OSError: [Errno 24] Too many open files: 'f'"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "not enough file descriptors: "),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory: OSError"),
+        (OSError(errno.ENOSPC, "No space left on device"), "not enough space on disk: OSError"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily"), "not enough processes: Block"),
+        (RuntimeError("can't start new thread"), "not enough threads: RuntimeError"),
+        (ImportError("libpython3.so: cannot open shared object file: Error 24"), "not enough file d"),
+    ],
+    ids=lambda case: type(case).__name__ if isinstance(case, Exception) else "",
+)  # fmt: skip
+def test_what_the_machine_lacks_is_no_internal_error(error: Exception, line: str) -> None:
+    code, text = outcome(error)
+    assert (code, text.startswith(line)) == (2, True), text
+
+
+@pytest.mark.parametrize("cause", [MemoryError(), LOADER, RUNTIME, NO_FILES], ids=repr)
+@pytest.mark.parametrize("error", [ModelError, PluginError, VendorError, NumbersDifferError])
+def test_nobody_is_blamed_for_what_the_machine_lacks(
+    error: type[GehostError], cause: Exception
+) -> None:
+    failed = error("it failed", where="m.onnx")
+    failed.__cause__ = cause
+    code, text = outcome(failed)
+    assert code == 2
+    assert text.startswith("not enough ")
+    assert text.endswith(": m.onnx: it failed")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), OSError(errno.EIO, "Input/output error"), ValueError("bad_alloc of x")]
+)  # fmt: skip
+def test_other_errors_stay_internal(error: Exception) -> None:
+    assert outcome(error) == (1, f"internal error: {described(error)}")
+    failed = ModelError("it failed")
+    failed.__cause__ = error
+    assert outcome(failed) == (3, "it failed")

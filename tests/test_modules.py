@@ -78,7 +78,7 @@ BY_ANOTHER = {
         "host/new_pass_styles.py", "scaffold/decompose.py", "scaffold/place.py", "scaffold/styles.py",
         "scaffold/write.py",
     ],
-    "cli/test_crash.py": ["verify/activity.py"],
+    "cli/test_crash.py": ["activity.py"],
     "verify/test_compare.py": ["verify/difference.py", "verify/search.py"],
     "verify/test_forms.py": [
         "verify/constants.py",

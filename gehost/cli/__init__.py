@@ -30,7 +30,7 @@ from gehost.cli.passes import passes
 from gehost.cli.show import show
 from gehost.cli.tune import tune
 from gehost.cli.verify import verify
-from gehost.errors import GehostError, UsageError, VendorError, one_line
+from gehost.errors import UsageError, VendorError, one_line, outcome
 from gehost.options import leave_telemetry_off, let_idle_threads_sleep
 from gehost.products import how_to_get
 from gehost.spelling import hint
@@ -38,9 +38,10 @@ from gehost.spelling import hint
 __all__ = ["cli", "main", "run"]
 
 _EXIT_CODES = """
-Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault,
-4 a vendor or plugin file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
-model or of a zoo died or exceeded a limit, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 internal error, 2 wrong usage, unwritable output, or not enough memory or
+file descriptors, 3 the model is at fault, 4 a vendor or plugin file is at fault, 5 a pass failed,
+6 numbers differ, 7 a process of a split model or of a zoo died or exceeded a limit, 130
+interrupted, 143 terminated.
 """
 
 _IR = Path(__file__).parents[1] / "ir"
@@ -191,8 +192,6 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         code = _with_plugin_commands().main(
             arguments, prog_name="gehost", standalone_mode=False, obj=own_process
         )
-    except GehostError as error:
-        return _fail(str(error), error.exit_code, error if show_traceback else None)
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
         message = error.format_message()
@@ -203,11 +202,10 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
     except Exception as error:  # noqa: BLE001 - the last resort: a user gets one line, not a traceback
-        message = (
-            f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and "
-            "report it)"
-        )
-        return _fail(message, 1, error if show_traceback else None)
+        code, message = outcome(error)
+        if code == 1:
+            message += " (run `gehost --traceback …` and report it)"
+        return _fail(message, code, error if show_traceback else None)
     return code if isinstance(code, int) else 0
 
 

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from gehost.activity import reporting_to
 from gehost.cli.output import print_notes
 
 _ALWAYS = frozenset(("optimize", "verify", "bisect", "tune", "check-pass"))
@@ -33,10 +34,11 @@ def run_in_child(run: Callable[[], int]) -> int:
     if not hasattr(os, "fork"):
         return run()
     shared = mmap.mmap(-1, _SIZE)
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:  # no memory or no processes: a crash would have no line of its own
+        return run()
     if child == 0:
-        from gehost.verify.activity import reporting_to
-
         _end_with_parent()
         with reporting_to(lambda text: _write(shared, text)):
             return run()

@@ -23,6 +23,8 @@ from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
 from gehost.ir.types import ValueType
 
+_PARSED = 4
+"""Bytes that parsing takes at most for a byte of a file, roughly."""
 _IR_OF_DEVICES = 11
 """The version that introduced device configurations; they name one of the model's."""
 
@@ -135,6 +137,7 @@ class Model:
         try:
             proto.ParseFromString(content)
         except (DecodeError, RecursionError) as error:
+            _ = bytearray(_PARSED * len(content))  # MemoryError: that was the cause
             raise ModelError(
                 "not an ONNX model: the protobuf cannot be parsed", where=path
             ) from error

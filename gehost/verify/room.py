@@ -43,6 +43,13 @@ def available_memory() -> int | None:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 free.append(int(line.split()[1]) * 1024)
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        if limit != resource.RLIM_INFINITY:
+            free.append(max(limit - pages * resource.getpagesize(), 0))
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text(encoding="ascii").strip()

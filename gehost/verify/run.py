@@ -19,9 +19,9 @@ import onnx
 import onnx.external_data_helper
 from google.protobuf.message import EncodeError
 
+from gehost.activity import running
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.ir.files.external import external_tensors, locate, map_data
-from gehost.verify.activity import running
 from gehost.verify.onnx_runtime import onnx_runtime
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
 

@@ -69,7 +69,7 @@ def test_the_signal_and_the_model_decide(
     program = f"""
 import os, signal, sys
 from gehost.cli.crash import run_in_child
-from gehost.verify.activity import running
+from gehost.activity import running
 def run():
     if {role!r}:
         with running({role!r}, "m"):

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gehost.cli.crash import run_in_child
 from gehost.testing import parse
 from tests.hostile.conftest import DEFAULT_VENDORS
 
@@ -420,3 +421,52 @@ def test_two_hosts_may_share_a_directory_of_dumps_and_an_output() -> None:
     assert len(os.listdir("dumps")) == 6
     for path in (*Path("dumps").iterdir(), Path("out.onnx")):
         onnx.checker.check_model(onnx.load(path))
+
+
+# -- what the machine lacks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("show", "m.onnx"), ("verify", "m.onnx", "m.onnx")])
+@pytest.mark.parametrize("megabytes", [40, 56])
+def test_libraries_that_do_not_fit_into_memory(arguments: tuple[str, ...], megabytes: int) -> None:
+    code, out, err = process(
+        *arguments,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20,) * 2),
+    )
+    assert (code, out) == (2, ""), err
+    assert err.startswith("gehost: not enough memory: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [5, 6])
+def test_a_limit_of_file_descriptors(number: int) -> None:
+    code, _, err = process(
+        *COMPILE,
+        "--verify",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number)),
+    )
+    assert code in (0, 2), err
+    assert code == 0 or "Too many open files" in err
+    assert "internal error" not in err
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EAGAIN])
+def test_without_a_process_for_it_the_command_runs_here(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert run_in_child(lambda: 7) == 7
+
+
+def test_a_file_that_memory_is_too_small_to_parse(
+    gehost_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser has one error for both."""
+    Path("bad.onnx").write_bytes(b"no model")
+    assert gehost_run("show", "bad.onnx")[0] == 3
+    monkeypatch.setattr("gehost.ir.model._PARSED", 1 << 50)
+    code, _, err = gehost_run("show", "bad.onnx")
+    assert (code, err) == (2, "gehost: not enough memory: MemoryError\n")

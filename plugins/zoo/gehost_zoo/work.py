@@ -28,6 +28,7 @@ from gehost import (
     Report,
     RewriteRecorder,
     hookimpl,
+    outcome,
     verify,
     write_report,
 )
@@ -150,14 +151,15 @@ def compile_model(task: Task) -> Record:
     except NumbersDifferError as differ:
         _raise_if_full(differ)  # the refused model was not kept
         status, code, error, report = "differs", differ.exit_code, str(differ), differ.report
-    except (GehostError, OSError) as failure:
+    except OSError as failure:
         _raise_if_full(failure)
-        status, code, error = "failed", getattr(failure, "exit_code", 2), str(failure)
+        status, code, error = "failed", OutputError.exit_code, str(failure)
         report = watcher.report
     except (Exception, KeyboardInterrupt, SystemExit) as failure:  # noqa: BLE001 - see below
         # a fault of gehost, or an author's exit, ends this model alone; Ctrl-C is not sent here
-        status, code, report = "failed", 1, watcher.report
-        error = f"internal error: {type(failure).__name__}: {failure}"
+        _raise_if_full(failure)
+        status, report = "failed", watcher.report
+        code, error = outcome(failure)
     measured: Record = {
         "seconds": round(time.perf_counter() - start, 6),
         "cpu": round(time.process_time() - cpu, 6),
