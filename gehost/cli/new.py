@@ -38,8 +38,8 @@ from gehost.errors import UsageError
     show_default=True,
     metavar="STYLE",
     help=(
-        "With --from: class, decompose (of one node), or a style of an installed plugin: those of "
-        "gehost are declarative rules and traced functions."
+        "class, ge (GE's Python interface); with --from: class, decompose (of one node), or a "
+        "style of an installed plugin: those of gehost are declarative rules and traced functions."
     ),
 )
 @click.option(
@@ -67,7 +67,7 @@ def new(
         raise UsageError("--from MODEL and --nodes A,B,C go together")
     notes: list[str] = []
     if model is None or nodes is None:
-        paths = write_pass(name, vendors)
+        paths = write_pass(name, vendors, style)
     else:
         listed = [each.strip() for each in nodes.split(",") if each.strip()]
         if not listed:

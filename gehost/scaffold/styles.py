@@ -19,6 +19,7 @@ from gehost.host.plugins import Plugins, installed_plugins
 from gehost.ir.graph import split_op
 from gehost.ir.schemas import history
 from gehost.scaffold.place import Operator, Place
+from gehost.spelling import hint
 
 DECOMPOSE = "decompose"
 """The style of one node."""
@@ -60,10 +61,24 @@ def installed_styles() -> StyleRegistry:
         VendorError: a plugin cannot be loaded, or takes a name that is taken.
     """
     registry = StyleRegistry()
-    for name in ("class", DECOMPOSE):
-        registry.add(name, _template(f"place_{name}.py.jinja"))
+    registry.add("class", _template("place_class.py.jinja"), first=_template("pass.py.txt"))
+    registry.add(DECOMPOSE, _template(f"place_{DECOMPOSE}.py.jinja"))
     Plugins(installed_plugins()).call("gehost_register_styles", registry=registry)
     return registry
+
+
+def style_of(name: str) -> Style:
+    """Return an installed style.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    styles = installed_styles()
+    style = styles.get(name)
+    if style is None:
+        meant = hint(name, styles) or f"; there are {', '.join(styles)}"
+        raise UsageError(f"there is no style {name}{meant}", where="--style")
+    return style
 
 
 def written(style: Style, place: Place, names: Names, replaced: Replaced | None) -> tuple[str, str]:

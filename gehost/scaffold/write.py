@@ -22,8 +22,7 @@ from gehost.options import HostOptions
 from gehost.quoting import in_docstring
 from gehost.scaffold.decompose import decomposed
 from gehost.scaffold.place import Place, chosen_nodes, place_of
-from gehost.scaffold.styles import DECOMPOSE, Names, Replaced, installed_styles, written
-from gehost.spelling import hint
+from gehost.scaffold.styles import DECOMPOSE, Names, Replaced, style_of, written
 
 _SUFFIX = "_pass"
 
@@ -69,19 +68,24 @@ class Target:
         )
 
 
-def write_pass(name: str, root: str) -> list[Path]:
+def write_pass(name: str, root: str, style: str = "class") -> list[Path]:
     """Write ``<root>/<vendor>/custom_fusion_passes/<pass>.py`` and its test; return the files.
 
     Raises:
-        UsageError: ``name`` is not ``vendor/pass`` in lower-case Python names, or a file exists
-            already.
+        UsageError: ``name`` is not ``vendor/pass`` in lower-case Python names, a file exists
+            already, or the style writes no first pass.
         OutputError: a file or directory cannot be written.
     """
     target = Target.of(name, root)
-    texts = [
-        Template((files("gehost") / "templates" / template).read_text(encoding="utf-8"))
-        for template in ("pass.py.txt", "test_pass.py.txt")
-    ]
+    first = style_of(style).first
+    if not first:
+        raise UsageError(
+            f"style {style} takes its pattern from a model",
+            where="--style",
+            hint="give --from MODEL and --nodes A,B,C",
+        )
+    test = (files("gehost") / "templates" / "test_pass.py.txt").read_text(encoding="utf-8")
+    texts = [Template(first), Template(test)]
     return _write(
         {
             path: text.safe_substitute(pass_name=f"{target.camel}Pass").encode()
@@ -121,11 +125,13 @@ def write_pass_from(
     """
     target = Target.of(name, root)
     _check_free(target.files)
-    styles = installed_styles()
-    chosen = styles.get(style)
-    if chosen is None:
-        meant = hint(style, styles) or f"; there are {', '.join(styles)}"
-        raise UsageError(f"there is no style {style}{meant}", where="--style")
+    chosen = style_of(style)
+    if not chosen.template:
+        raise UsageError(
+            f"style {style} writes a first pass",
+            where="--style",
+            hint="leave --from and --nodes out",
+        )
     options = HostOptions()
     place, replaced, notes = at_stage(
         model, options, stage, lambda seen: _describe(seen, nodes, style)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gehost import hookimpl
 
 if TYPE_CHECKING:  # the command line loads plugins before it knows whether it needs them at all
-    from gehost import PassRegistry
+    from gehost import PassRegistry, StyleRegistry
 
 
 @hookimpl
@@ -33,6 +33,15 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
         registry.add(spec_of(descriptor))
     for cls in pass_classes(module):
         registry.suspect(cls, _MARK)
+
+
+@hookimpl
+def gehost_register_styles(registry: StyleRegistry) -> None:
+    """Let ``gehost new`` write a first pass in this style."""
+    from importlib.resources import files
+
+    first = files(__name__) / "first_pass.py.txt"
+    registry.add("ge", "", first=first.read_text(encoding="utf-8"))
 
 
 _MARK = "put @register_fusion_pass or @register_decompose_pass above it"

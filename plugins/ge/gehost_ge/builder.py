@@ -111,6 +111,8 @@ class GraphBuilder:
         self.name = checked(name or "graph", str, "a name as text")
         with es.written_at(origin()):
             self.built = EsGraphBuilder(self.name)
+        self.types: dict[Any, str] = {}
+        """The names by which the author calls operators, by producer."""
         self._outputs: dict[int, TensorHolder] = {}
         self._is_used = False
 
@@ -249,7 +251,8 @@ class GraphBuilder:
             self.own(tensor)
         self._is_used = True
         with es.written_at(origin()):
-            return Graph(self.built.BuildAndReset([tensor.tensor for tensor in listed]))
+            tensors = [tensor.tensor for tensor in listed]
+            return Graph(self.built.BuildAndReset(tensors), self.types)
 
     def check_open(self) -> None:
         """Raises ``RuntimeError`` if the builder is used up."""

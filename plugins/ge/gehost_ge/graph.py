@@ -5,7 +5,7 @@ Source: the documented Python interface of GE (Node, Graph).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,8 +166,12 @@ def _agrees(value: Value, desc: TensorDesc) -> None:
 class Graph:
     """A graph of a model, or one that ``GraphBuilder`` built."""
 
-    def __init__(self, inner: gehost.Graph | es.EsGraph) -> None:
+    def __init__(
+        self, inner: gehost.Graph | es.EsGraph, types: Mapping[Any, str] | None = None
+    ) -> None:
+        """Wrap a graph of the host; ``types`` are a builder's names of operators."""
         self._inner = inner
+        self.types: Mapping[Any, str] = types or {}
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}>"

@@ -57,7 +57,18 @@ class Operator:
                 raise TypeError(f"{self.__name__}: {error}") from None
             for name, value in call.arguments.items():
                 call.arguments[name] = _operand(builder, value)
-            return _holders(builder, self._form(*call.args, **call.kwargs))
+            return self._holders(builder, self._form(*call.args, **call.kwargs))
+
+    def _holders(self, builder: GraphBuilder, result: Any) -> Any:
+        if isinstance(result, EsTensor):
+            return self._holder(builder, result)
+        if isinstance(result, list):
+            return [self._holder(builder, tensor) for tensor in cast("list[EsTensor]", result)]
+        return Outputs({name: self._holder(builder, tensor) for name, tensor in result.items()})
+
+    def _holder(self, builder: GraphBuilder, tensor: EsTensor) -> TensorHolder:
+        builder.types[tensor.producer] = self.__name__
+        return builder.holder(tensor)
 
 
 def _operand(builder: GraphBuilder, value: Any) -> Any:
@@ -68,14 +79,6 @@ def _operand(builder: GraphBuilder, value: Any) -> Any:
     if items is None or TensorHolder not in map(type, items):
         return value
     return [builder.operand(item) for item in items]
-
-
-def _holders(builder: GraphBuilder, result: Any) -> Any:
-    if isinstance(result, EsTensor):
-        return builder.holder(result)
-    if isinstance(result, list):
-        return [builder.holder(tensor) for tensor in cast("list[EsTensor]", result)]
-    return Outputs({name: builder.holder(tensor) for name, tensor in result.items()})
 
 
 class Outputs(tuple[TensorHolder, ...]):

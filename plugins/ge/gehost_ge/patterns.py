@@ -69,6 +69,8 @@ class Pattern:
         built = checked(graph, Graph, "the result of build_and_reset").built
         with es.written_at(origin()):
             self.host_pattern = gehost.Pattern(built)
+        self.types = graph.types
+        """The names by which the author calls the pattern's operators."""
         self._captures: list[Any] = []
 
     def __repr__(self) -> str:
@@ -190,7 +192,7 @@ class MatchResult:
                     nodes[self.host_match.GetCapturedTensor(next(numbers)).node] = None
             matched = self.host_match.GetMatchedNode(node)
             nodes[matched] = None
-            names[matched] = node.GetType()
+            names[matched] = self._pattern.types.get(node, node.GetType())
         return [Node(node, names.get(node, "")) for node in nodes]
 
 
