@@ -23,6 +23,8 @@ _NARROWEST = 20
 def print_report(report: Report, output: str) -> None:
     """Print op counts before and after, then a row for each pass."""
     print_text(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n\n")
+    if off := sum(record.status == "disabled" for record in report.passes):
+        print_line(f"off: {counted(off, 'pass', 'passes')}; `gehost passes` lists them")
     for problem in report.problems:
         print_line(f"problem: {one_line(problem)}")
     if report.needs:
@@ -60,10 +62,12 @@ def _op_table(report: Report) -> str:
 def _pass_table(report: Report) -> str:
     rows: list[Sequence[str]] = []
     for record in report.passes:
+        if record.status == "disabled":
+            continue
         refused = ", ".join(
             f"{reason}: {count}" for reason, count in sorted(record.rejected.items())
         )
-        if record.status in ("failed", "not applicable", "disabled"):
+        if record.status in ("failed", "not applicable"):
             refused = f"{record.status}: {record.message}" if record.message else record.status
         elif record.message:
             refused = f"{refused}; {record.message}" if refused else record.message

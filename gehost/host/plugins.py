@@ -256,6 +256,12 @@ def _did_you_mean(plugin: Any) -> str:
     return f"; did you mean {' and '.join(near)}?" if near else ""
 
 
+_REINSTALL = (
+    "its files have moved or are gone; install the package again, in a clone by "
+    "`rm .venv/installed; make .venv/installed`"
+)
+
+
 def installed_plugins() -> list[tuple[str, Any]]:
     """Return the plugins of the entry point group ``gehost``, by name.
 
@@ -269,8 +275,10 @@ def installed_plugins() -> list[tuple[str, Any]]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            moved = isinstance(error, ModuleNotFoundError) and error.name == entry.module
             raise VendorError(
-                f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
+                f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}",
+                hint=_REINSTALL if moved else "",
             ) from error
     return found
 

@@ -45,7 +45,6 @@ class SwitchFile:
             if there is not None and there != here.get(name)
         ]
 
-
     def unknown(self, names: Sequence[str], path: str) -> list[str]:
         """Return a line about switches of passes that are not among ``names``, or none."""
         others = [name for name in self.passes if name not in names and name != "ALL"]

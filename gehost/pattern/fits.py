@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -172,6 +172,21 @@ def is_constrained(tensor: TensorPattern) -> bool:
     return any(part is not None for part in (tensor.constant, *tensor.constraints))
 
 
+Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
+"""An operand: its index among the values, or -1; its producer if that must not be bound yet, or -1;
+its tensor; whether a value is checked against it. A tuple, which machine code unpacks fast.
+"""
+
+
+def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
+    """Return the constraints of a tensor as an operand."""
+    if tensor is None or tensor is ANY:
+        return -1, -1, tensor, True
+    # with choices, an output that was absent when its producer was bound fits no operand
+    producer = tensor.producer if source.has_choices and tensor.producer is not None else -1
+    return tensor.index, producer, tensor, is_constrained(tensor)
+
+
 def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
     """Return the check that a node has only the pattern's inputs.
 
@@ -225,6 +240,18 @@ def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
             key = tensor.constraints
         found.append(firsts.setdefault((type(key), key), position))
     return found
+
+
+def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
+    """Return operators that may fit the same nodes, by operators' names."""
+    by_name: dict[str, list[int]] = {}
+    for op in source.ops:
+        for name in op.ops:
+            by_name.setdefault(name, []).append(op.index)
+    return {
+        names: sorted({index for name in names for index in by_name[name]})
+        for names in {frozenset(op.ops) for op in source.ops}
+    }
 
 
 def slots_to_try(

@@ -16,23 +16,24 @@ from gehost.ir.effective import OF_SHAPES
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.native import mypyc_attr
 from gehost.pattern.fits import (
+    Operand,
     counted_ops,
     cyclic_region,
     equal_operands,
     has_other_attributes,
-    is_constrained,
     is_output,
     no_more_inputs,
     operand_fits,
+    operand_of,
     output_fits,
     outside_readers,
     parameter_holds,
     required_operands,
+    rivals_of,
     slots_to_try,
 )
 from gehost.pattern.roots import Roots
 from gehost.pattern.source import (
-    ANY,
     Kind,
     Link,
     OpPattern,
@@ -669,33 +670,6 @@ def _would_cycle(binding: Binding) -> bool:
         return False
     nodes = [node for node in binding.nodes if node is not None]
     return cyclic_region(source, binding.graph, nodes, binding.values) is not None
-
-
-def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
-    """Return operators that may fit the same nodes, by operators' names."""
-    by_name: dict[str, list[int]] = {}
-    for op in source.ops:
-        for name in op.ops:
-            by_name.setdefault(name, []).append(op.index)
-    return {
-        names: sorted({index for name in names for index in by_name[name]})
-        for names in {frozenset(op.ops) for op in source.ops}
-    }
-
-
-Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
-"""An operand: its index among the values, or -1; its producer if that must not be bound yet, or -1;
-its tensor; whether a value is checked against it. A tuple, which machine code unpacks fast.
-"""
-
-
-def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
-    """Return the constraints of a tensor as an operand."""
-    if tensor is None or tensor is ANY:
-        return -1, -1, tensor, True
-    # with choices, an output that was absent when its producer was bound fits no operand
-    producer = tensor.producer if source.has_choices and tensor.producer is not None else -1
-    return tensor.index, producer, tensor, is_constrained(tensor)
 
 
 def bind_operand(operand: Operand, value: Value | None, binding: Binding) -> bool:

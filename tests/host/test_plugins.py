@@ -265,8 +265,11 @@ def test_an_installed_plugin_that_cannot_be_loaded_is_named(
     site: Any, value: str, code: str, told: str
 ) -> None:
     site.install("broken", {"bad": value}, gehost_test_p=code)
-    with pytest.raises(VendorError, match=rf"^plugin bad \({value}\) cannot be loaded: {told}"):
+    with pytest.raises(
+        VendorError, match=rf"^plugin bad \({value}\) cannot be loaded: {told}"
+    ) as caught:
         Host()
+    assert ("make .venv/installed" in str(caught.value)) == (value == "gehost_test_absent")
     assert Host(HostOptions(plugins=False)).passes.names() == []
 
 
