@@ -11,6 +11,7 @@ check() {  # python, name, requirements
     "build/versions/$name/bin/python" -m pip install --quiet --disable-pip-version-check . $PROGRAMS "$@"
     echo "== $name"
     "build/versions/$name/bin/python" -m pytest -n auto
+    "build/versions/$name/bin/python" -m tools.runtime.kernels  # the CPU's column of the table, for this runtime
 }
 
 for minor in 11 12 13 14; do

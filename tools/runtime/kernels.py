@@ -1,12 +1,14 @@
-"""``make kernels``: the CPU's column of the table of kernels, by sessions of the installed runtime.
+"""``make kernels``: a column of the table of kernels, by sessions of the installed runtime.
 
 Each operator of the table gets a model of one node in each type, which is loaded without optimizations; the graph
 that the runtime then has shows whether a kernel of the type, casts or the function's body run. Exit code 1 where
-a row differs. An operator without a row for the CPU must not load.
+a row differs. An operator without a row for the provider must not load. ``--provider cuda`` checks the column of a GPU:
+fallback to the CPU is off there, so that a node without a kernel does not load, and ``parts`` reads as ``own`` of the parts.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +21,7 @@ from gehost import DataType, kernels
 
 X, W = (2, 4, 16), (16,)
 TYPES = {"float32": 1, "float16": 10, "bfloat16": 16, "float64": 11}
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 NUMBERS = {**TYPES, "int32": 6, "int64": 7, "uint8": 2}
 """ONNX's numbers of types."""
 
@@ -81,7 +84,7 @@ CALLS = {
 }
 
 
-def found(operator: str, call: _Call, dtype: str, directory: str) -> str:
+def found(operator: str, call: _Call, dtype: str, directory: str, provider: str = "cpu") -> str:
     """``own``, ``casts`` or ``parts``, as in the table; "" where the model does not load."""
     domain, _, name = operator.rpartition("::")
     values: list[onnx.ValueInfoProto] = []
@@ -105,9 +108,11 @@ def found(operator: str, call: _Call, dtype: str, directory: str) -> str:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.optimized_model_filepath = str(Path(directory, "loaded.onnx"))
+    if provider != "cpu":
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
         onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            model.SerializeToString(), options, providers=[PROVIDERS[provider]]
         )
     except Exception:  # noqa: BLE001 - the runtime's errors have no common class
         return ""
@@ -117,15 +122,15 @@ def found(operator: str, call: _Call, dtype: str, directory: str) -> str:
     return "casts" if "Cast" in loaded else "own"
 
 
-def differences(version: str) -> list[str]:
-    """How the runtime differs from the rows of its release."""
+def differences(version: str, provider: str = "cpu") -> list[str]:
+    """How the runtime differs from a provider's rows of its release."""
     rows = kernels.kernels()
     missing = sorted({row.operator for row in rows} - set(CALLS))
     lines = [f"{operator}: this program has no call of it" for operator in missing]
     with tempfile.TemporaryDirectory() as directory:
         for operator, call in CALLS.items():
             known = [
-                row.since for row in rows if row.operator == operator and row.provider == "cpu"
+                row.since for row in rows if row.operator == operator and row.provider == provider
             ]
             if known and all(map(kernels.release(version).__lt__, map(kernels.release, known))):
                 continue  # the passes use no release so old
@@ -134,12 +139,12 @@ def differences(version: str) -> list[str]:
                     operator,
                     DataType(TYPES[dtype]),
                     runtime="onnxruntime",
-                    provider="cpu",
+                    provider=provider,
                     version=version,
                 )
                 wanted, got = (
                     "" if row is None else row.types[dtype],
-                    found(operator, call, dtype, directory),
+                    found(operator, call, dtype, directory, provider),
                 )
                 if got != wanted:
                     stated = wanted or "no row"
@@ -150,11 +155,21 @@ def differences(version: str) -> list[str]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--provider", choices=PROVIDERS, default="cpu")
+    provider: str = parser.parse_args().provider
+    if PROVIDERS[provider] not in onnxruntime.get_available_providers():
+        print(
+            f"no {PROVIDERS[provider]}: this onnxruntime has {onnxruntime.get_available_providers()}"
+        )
+        return 2
     version = onnxruntime.__version__
-    lines = differences(version)
+    lines = differences(version, provider)
     for line in lines:
         print(line)
-    print(f"onnxruntime {version}: {len(CALLS)} operators, {len(lines)} differences from the table")
+    print(
+        f"onnxruntime {version}, {provider}: {len(CALLS)} operators, {len(lines)} differences from the table"
+    )
     return bool(lines)
 
 
