@@ -6,7 +6,8 @@
 3. ``CastLike(c, x)`` with a constant c if the element type of x is known.
 Keeps: the name of each result, which becomes an initializer (below IR version 4, and where it is a
 graph output or a body of another operator reads it, a ``Constant``).
-Refused: results that a kernel declines, or that contradict the model's types; growth. A result
+Refused: results that a kernel declines, or that contradict the model's types; a second copy of an
+embedding that a Gather reads (tied weights, above 4 KiB); growth. A result
 grows the model by its bytes less those of constants without other users. All growth together is at
 most ``growth_limit``; results that grow it by more than 4 KiB wait until everything else is done.
 Nothing is computed before it is known to fit. At most 64 MiB of external data are read, as results
@@ -95,6 +96,8 @@ class Folder:
             return ()
         results = [value for value in node.outputs if value is not None and value.readers]
         if any(value.name in self._state.protected for value in results):
+            return ()
+        if known is None and any(_is_tied(value, node) for value in operands):
             return ()
         owner = node.graph.owner
         if owner is not None and any(owner.graph.find(value.name) is not None for value in results):
@@ -239,6 +242,18 @@ class Folder:
         self._state.counts.folded += 1
         reap(self._state, lost)
         return list(results)
+
+
+def _is_tied(value: Value, node: Node) -> bool:
+    """Whether a large constant stays for a look-up of its rows when the node goes."""
+    return (stored_bytes(value) or 0) > EAGER_LIMIT and any(
+        isinstance(reader, Node)
+        and reader is not node
+        and reader.op.rpartition("::")[2].startswith("Gather")
+        and slot == 0
+        and not all(other is None or other.is_constant for other in reader.inputs)
+        for reader, slot in value.uses
+    )
 
 
 def _declared_outputs(value: Value) -> list[onnx.TypeProto]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.helper
+import onnx.numpy_helper
+import onnx.parser
 import pytest
 
 from gehost.infer import Inferrer, infer_model
@@ -30,6 +32,28 @@ def test_a_chain_becomes_one_initializer_of_its_name(clean: Any) -> None:
     )
     assert cleaned.counts == {"folded": 2, "dead_nodes": 1, "dead_initializers": 1}
     assert cleaned.result.grown == 0
+
+
+def test_a_tied_embedding_gets_no_second_copy(clean: Any) -> None:
+    body = (
+        "g (int64[2] i) => (float[2, 64] y) {{ w = ConstantOfShape(s)  {}  t = Transpose <perm = [1, 0]> (w)  "
+        "y = MatMul(r, t) }}"
+    )
+    array = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+
+    def operators(rows: str) -> list[str]:
+        made = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {body.format(rows)}')
+        del made.graph.node[0]
+        made.graph.initializer.append(onnx.numpy_helper.from_array(array, "w"))
+        model = Model(made)
+        inferrer = Inferrer(model, OpRegistry())
+        infer_model(model, inferrer)
+        clean_up(model, OpRegistry(), inferrer)
+        return [node.op for node in model.graph.nodes]
+
+    assert operators("r = Gather(w, i)") == ["Gather", "Transpose", "MatMul"]
+    # rows that are constants leave the table
+    assert operators("k = Constant <value_ints = [3, 5]> ()  r = Gather(w, k)") == ["MatMul"]
 
 
 def test_a_graph_output_becomes_a_constant_node(clean: Any) -> None:
