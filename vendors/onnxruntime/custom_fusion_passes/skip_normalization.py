@@ -23,7 +23,7 @@ passes equal: bert.ts 238 nodes → 190, 0.86 (0.82, 0.89) of the speed; of widt
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -173,6 +173,8 @@ class OrtSkipNormPass(FusionBasePass):
         for node in graph.nodes_of("LayerNormalization", "ReduceMean", "gehost::RMSNormalization"):
             norm = _found(node)
             if norm is None:
+                if island := _island(node):
+                    context.refuse(node, island)
                 continue
             problem = _problem(norm, sizes) or self._no_kernel(context, norm)
             if problem:
@@ -267,6 +269,8 @@ class OrtRmsNormPass(FusionBasePass):
         sizes = GraphSizes(graph)
         for node in graph.nodes_of("ReduceMean"):
             norm = _found(node)
+            if norm is None and (island := _island(node)):
+                context.refuse(node, island)
             if norm is None or not norm.by_reciprocal:
                 continue
             problem = _problem(norm, sizes)
@@ -316,8 +320,45 @@ def _found(node: Node) -> _Norm | None:
     return _Norm(x, gamma, beta, epsilon, node, [node], widened=widened)
 
 
+class _Quotient(NamedTuple):
+    """``x / √(mean(x²) + ε)``."""
+
+    x: Value
+    epsilon: float
+    nodes: list[Node]
+    """In their order, so that the last one's output is the quotient."""
+    by_reciprocal: bool
+
+    @property
+    def in_float32(self) -> bool:
+        """Whether it is an island: its input and its result are cast, as in half models."""
+        before, after = self.x.producer, _only_reader(self.nodes[-1], "Cast")
+        return before is not None and before.op == "Cast" and after is not None
+
+
 def _by_parts(mean: Node) -> _Norm | None:
     """``x / √(mean(x²) + ε) · scale`` around its mean."""
+    found = _quotient(mean)
+    last = None if found is None else _only_reader(found.nodes[-1], "Mul")
+    if found is None or last is None:
+        return None
+    made = found.nodes[-1].outputs[0]
+    gamma = next((one for one in last.inputs if one is not made), None)
+    if gamma is None:
+        return None
+    nodes, by_reciprocal = [*found.nodes, last], found.by_reciprocal
+    return _Norm(found.x, gamma, None, found.epsilon, last, nodes, by_reciprocal=by_reciprocal)
+
+
+def _island(node: Node) -> str:
+    """Why a mean is that of a normalization which these passes do not take, or ""."""
+    found = _quotient(node) if node.op == "ReduceMean" else None
+    if found is None or not found.in_float32:
+        return ""
+    return "dtype: float32, cast to half and back; RMSNormalizationFusionPass makes it one node"
+
+
+def _quotient(mean: Node) -> _Quotient | None:
     axes = mean.attrs.get("axes") if len(mean.inputs) < 2 else _integers(mean.inputs[1])
     square = None if mean.inputs[0] is None else mean.inputs[0].producer
     if axes != [-1] or not mean.attrs.get("keepdims", 1) or square is None:
@@ -350,23 +391,10 @@ def _by_parts(mean: Node) -> _Norm | None:
         if product is None or x not in product.inputs:
             return None
         normalized = product
-        nodes.append(product)
-    last = _only_reader(normalized, "Mul")
-    if last is None:
-        return None
-    made = normalized.outputs[0]
-    gamma = next((one for one in last.inputs if one is not made), None)
-    if gamma is None:
-        return None
-    return _Norm(
-        x,
-        gamma,
-        None,
-        float(epsilon.reshape(-1)[0]),
-        last,
-        [*nodes, last],
-        by_reciprocal=inverse.op == "Reciprocal",
-    )
+    if normalized not in nodes:
+        nodes.append(normalized)
+    number = float(epsilon.reshape(-1)[0])
+    return _Quotient(x, number, nodes, inverse.op == "Reciprocal")
 
 
 def _only_reader(node: Node, op: str) -> Node | None:
