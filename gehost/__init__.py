@@ -80,6 +80,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+try:
+    # of the distribution gehost-native
+    from gehost.machine_code import VERSION  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+except ModuleNotFoundError:
+    pass
+else:
+    if __version__ != VERSION:
+        raise ImportError(
+            f"gehost-native {VERSION} is for gehost {VERSION}, this is {__version__}: "
+            "install that of this version, or uninstall it"
+        )
+
 _MODULES = {
     "cli.output": ("print_json", "print_line", "print_notes", "print_text"),
     "diagnose.report.file": ("write_report",),

@@ -1,4 +1,4 @@
-"""Attributes of classes for mypyc, which ``make compiled`` runs."""
+"""Attributes of classes for mypyc, which compiles gehost-native (tools/native)."""
 
 from __future__ import annotations
 

@@ -16,12 +16,13 @@ PRODUCTS = sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))
 
 def test_each_product_has_the_same_hook_and_licence() -> None:
     for name, original in (("hatch_build.py", PRODUCTS[0]), ("LICENSE", ROOT)):
-        texts = {product.name: (product / name).read_bytes() for product in PRODUCTS}
+        folders = [*PRODUCTS, ROOT / "tools" / "native"]
+        texts = {folder.name: (folder / name).read_bytes() for folder in folders}
         assert [key for key, text in texts.items() if text != (original / name).read_bytes()] == []
     assert [product.name for product in PRODUCTS] == ["hlo", "linalg", "sharding", "zoo"]
 
 
-@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("product", [*PRODUCTS, ROOT / "tools" / "native"], ids=lambda product: product.name)
 def test_a_product_has_gehosts_version_in_a_clone_and_in_an_sdist(
     product: Path, tmp_path: Path
 ) -> None:

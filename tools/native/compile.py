@@ -1,8 +1,8 @@
-"""Build hook: compile the hot modules with mypyc and a C compiler.
+"""Compile the hot modules of gehost with mypyc and a C compiler, for the distribution gehost-native.
 
-Off by default. ``HATCH_BUILD_HOOKS_ENABLE=true pip install .`` turns it on, and so does ``make
-wheel``; pyproject.toml lists the modules. ``make compiled`` runs this file and puts the machine
-code beside the sources. ``gehost --version`` shows which form runs.
+pyproject.toml lists the modules. ``pip install . ./tools/native`` puts the machine code beside the
+sources that gehost installed; ``make compiled`` runs this file and puts it beside those of a clone.
+``gehost --version`` shows which form runs.
 
 Machine code gives the same outputs in less time (tools/benchmarks/README.md). It differs in these
 points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from
@@ -18,25 +18,37 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-ROOT = Path(__file__).parent
+HERE = Path(__file__).parent
+ROOT = HERE if (HERE / "gehost").is_dir() else HERE.parents[1]
+"""The folder that has gehost/: an sdist, or the clone."""
 
 
 class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
-    """Add the compiled modules to the wheel, beside their sources."""
+    """Fill the wheel with the compiled modules, and with the version that they belong to."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile into a temporary directory; an editable install keeps the sources alone."""
+        """Compile into a temporary directory.
+
+        Raises:
+            RuntimeError: an editable install, which has no place for machine code.
+        """
         if version == "editable":
-            return
-        self._made = TemporaryDirectory()
-        built = Path(self._made.name, "lib")
-        compile_into(self._made.name)
+            raise RuntimeError("gehost-native has no editable form: run `make compiled` in the clone")
+        self._directory = TemporaryDirectory()
+        built = Path(self._directory.name, "lib")
+        compile_into(self._directory.name)
+        (built / "gehost" / "machine_code.py").write_text(
+            f'"""The version that gehost-native was compiled of."""\n\n'
+            f'VERSION = "{self.metadata.version}"\n',
+            encoding="utf-8",
+        )
         files = [file for file in built.rglob("*") if file.is_file()]
         build_data["force_include"].update(
             {str(file): str(file.relative_to(built)) for file in files}
@@ -46,13 +58,12 @@ class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary directory."""
         del version, build_data, artifact_path
-        if hasattr(self, "_made"):
-            self._made.cleanup()
+        self._directory.cleanup()
 
 
 def hot_modules() -> list[str]:
     """Return the files that the hook's ``include`` and ``exclude`` patterns select."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     excluded = {path for pattern in hook["exclude"] for path in ROOT.glob(pattern)}
     included = {path for pattern in hook["include"] for path in ROOT.glob(pattern)}
@@ -68,15 +79,17 @@ def compile_into(directory: str | None) -> None:
     if directory is not None:
         where = ["--build-lib", f"{directory}/lib", "--build-temp", f"{directory}/temp"]
         options.append(f"--cache-dir={directory}/cache")
-    sources = hot_modules()
-    extensions = mypycify([*options, *sources], target_dir=directory or "build")
-    add_docstrings(sources, {Path(file) for extension in extensions for file in extension.sources})
-    setup(
-        name="gehost",
-        packages=[],
-        ext_modules=extensions,
-        script_args=["--quiet", "build_ext", *where, "--force"],
-    )
+    with chdir(ROOT):
+        sources = hot_modules()
+        extensions = mypycify([*options, *sources], target_dir=directory or "build")
+        c_files = {Path(file) for extension in extensions for file in extension.sources}
+        add_docstrings(sources, c_files)
+        setup(
+            name="gehost",
+            packages=[],
+            ext_modules=extensions,
+            script_args=["--quiet", "build_ext", *where, "--force"],
+        )
 
 
 _TEXT = r"PyDoc_STR\((?:\"[^\"]*(?P<end>\")|(?P<none>NULL))\)"

@@ -1,14 +1,17 @@
-"""Docstrings reach machine code: help() shows the same texts."""
+"""The distribution gehost-native: docstrings reach machine code, other versions are refused."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("hatchling")
-ROOT = Path(__file__).parents[1]
+import gehost
+
 SOURCE = '''
 class Plain:
     """A class."""
@@ -45,13 +48,38 @@ PyTypeObject CPyType_m___Bare_template_ = { .tp_name = "Bare", .tp_doc = PyDoc_S
 def test_docstrings_are_written_into_the_c_of_mypyc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.chdir(tmp_path)
-    import hatch_build
+    pytest.importorskip("hatchling")
+    from tools.native.compile import add_docstrings
 
+    monkeypatch.chdir(tmp_path)
     Path("m.py").write_text(SOURCE, encoding="utf-8")
     file = Path("m.c")
     file.write_text(C, encoding="utf-8")
-    hatch_build.add_docstrings(["m.py"], [file])
+    add_docstrings(["m.py"], [file])
     assert file.read_text(encoding="utf-8") == DOCUMENTED
-    sys.modules.pop("hatch_build")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (gehost.__version__, ""),
+        ("9.9", "gehost-native 9.9 is for gehost 9.9, this is " + gehost.__version__),
+    ],
+)
+def test_machine_code_of_another_version_is_refused(
+    tmp_path: Path, version: str, expected: str
+) -> None:
+    package = Path(gehost.__file__).parent
+    (tmp_path / "gehost").mkdir()
+    shutil.copy(package / "__init__.py", tmp_path / "gehost")
+    (tmp_path / "gehost" / "machine_code.py").write_text(f'VERSION = "{version}"\n')
+    done = subprocess.run(
+        [sys.executable, "-c", "import gehost"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == bool(expected)
+    assert expected in done.stderr
