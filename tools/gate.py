@@ -61,11 +61,11 @@ def main() -> int:
             ["git", "worktree", "add", "--quiet", "--detach", tree, base], cwd=ROOT, check=True
         )
         try:
-            # Installed, so that the entry points of the base's own plugins are found first.
+            # Installed, so that the entry points of the base's own plugins and products are found first.
             subprocess.run(
                 [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-                + ["--disable-pip-version-check", "--target", installed, tree],
-                env={**os.environ, "HATCH_BUILD_NO_HOOKS": "true"},
+                + ["--disable-pip-version-check", "--target", installed, tree]
+                + [file.parent for file in tree.glob("plugins/*/pyproject.toml")],
                 check=True,
             )
             before = compile_all(tree, [installed], Path(made, "before"))
