@@ -38,7 +38,8 @@ BY_ANOTHER = {
     "half/test_convert.py": ["half/reasons.py"],
     "host/test_dumper.py": ["host/readable.py", "ir/files/skeleton.py"],
     "host/test_leftovers.py": ["ir/usage.py"],
-    "host/test_vendors.py": ["host/ge_style.py"],
+    "host/test_host.py": ["host/preparations.py"],
+    "host/test_vendors.py": ["host/ge_style.py", "host/loaded.py"],
     "infer/test_local.py": ["infer/calls.py"],
     "infer/test_doubts.py": ["infer/doubtful_sizes.py"],
     "ir/test_graph.py": [
@@ -72,7 +73,7 @@ BY_ANOTHER = {
         "cli/compile.py", "cli/new.py", "cli/options.py", "cli/output.py", "cli/passes.py",
         "cli/recording.py", "cli/verify.py",
     ],
-    "test_copies.py": ["ir/copies.py", "native.py"],
+    "test_copies.py": ["ir/copies.py"],
     "test_errors.py": ["location.py"],
     "test_scaffold.py": [
         "host/new_pass_styles.py", "scaffold/decompose.py", "scaffold/place.py", "scaffold/styles.py",

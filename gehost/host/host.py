@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import onnx
@@ -23,59 +22,36 @@ from gehost.errors import (
     VendorError,
     described,
 )
-from gehost.host import ge_style
-from gehost.host.compile_stat import CompileStat
-from gehost.host.containment import contained, exclusive, process_state_restored
+from gehost.host.containment import contained, exclusive
 from gehost.host.context import CompileContext
-from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
 from gehost.host.kinds import KindRegistry
+from gehost.host.loaded import Loaded, load
 from gehost.host.pipeline import PIPELINE
-from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
-from gehost.host.registry import PassRegistry, PassSpec
+from gehost.host.preparations import PREPARATIONS, with_dims
+from gehost.host.registry import PassRegistry, PassSpec, Unregistered
 from gehost.host.report import Report, op_counts
-from gehost.host.switches import disabled_passes, read_switch_file
-from gehost.host.vendors import (
-    VendorFile,
-    VendorModules,
-    broken_links,
-    fault_of,
-    find_vendor_files,
-)
+from gehost.host.switches import disabled_passes
 from gehost.infer.again import drop_false_types
 from gehost.infer.declared import declare_widths
-from gehost.infer.findings import type_findings
-from gehost.infer.local import Inferrer
-from gehost.infer.whole import infer_model
-from gehost.ir.dims import contradictions, fix_dims, refuse_contradiction
 from gehost.ir.files.validate import checker_finding, deprecated_operators, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
-from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
 from gehost.kernels import Target, older_note, runtimes
-from gehost.ops import OpRegistry, declared_in, declares_operators
-from gehost.opset import raise_opset
+from gehost.ops import OpRegistry, declared_in
 from gehost.options import HostOptions
-from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup import remove_leftovers
 from gehost.passes.context import PassRecord
-from gehost.rewrite.functions import check_body, inferrer_of
+from gehost.rewrite.functions import inferrer_of
 from gehost.settings import PassOption, check_assumptions, check_settings
-from gehost.spelling import counted
 
 if TYPE_CHECKING:
     from gehost.verify import Runner
 
 IrModel = TypeVar("IrModel")
 """An ``onnx_ir.Model``."""
-
-REGISTERS_NOTHING = (
-    "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
-    "install the plugin that claims its style"
-)
-"""The reason for skipping a vendor file that registers nothing."""
 
 _LOADING = ("vendors", "pass_paths", "plugins", "dump", "compile_stat", "fusion_switch_file")
 """First letters of the options that decide what a host loads."""
@@ -102,6 +78,7 @@ class Host:
         plugins: Sequence[tuple[str, Any]] = (),
         *,
         own_process: bool = False,
+        loaded: Loaded | None = None,
     ) -> None:
         """Load vendors and plugins.
 
@@ -111,6 +88,7 @@ class Host:
             own_process: the process serves this host alone. Python's cyclic garbage collector
                 then ignores all objects imported so far, which saves a tenth of the time of a
                 small compile.
+            loaded: of another host, in place of loading.
 
         Raises:
             UsageError: a directory of vendors, a pass named by a switch or an option named by a
@@ -118,47 +96,53 @@ class Host:
             VendorError: a vendor file or plugin cannot be loaded.
         """
         self.options = options or HostOptions()
-        self._given = plugins
-        self.passes = PassRegistry()
-        self.ops = OpRegistry()
-        self.importers = ImporterRegistry()
-        self.skipped: list[str] = []
-        """Files below the vendors' directories that are not passes, and why."""
-        self.problems: list[str] = []
-        """Vendor files that could not be loaded (with ``keep_going``)."""
-        self.notes: list[str] = []
-        """Likely mistakes: classes that are not registered, no passes, skipped files."""
-        self._own_process = own_process
-        # otherwise the frozen heap would keep files open that another host's vendors left open
-        if own_process and gc_unfrozen():
-            gc.freeze()
-        own = [*plugins, *self._own_plugins()]
-        collectors = Plugins(own)
-        self._modules = VendorModules(self._import_paths(collectors))
-        with self._modules.installed():
-            hooked = self._load_vendors(collectors)
-            self._plugins = Plugins([*own, *hooked]) if hooked else collectors
-            self._register("gehost_register_ops", self.ops)
-            self._register_passes()
-            self._register("gehost_register_importers", self.importers)
-            self.unregistered = self.passes.unregistered()
-            """Classes that look like passes and are not registered."""
-        self.notes.extend(map(str, self.unregistered))
-        self.notes.extend(self._summary())
-        if self.options.fusion_switch_file is not None:
-            switches = os.fspath(self.options.fusion_switch_file)
-            switch_file = read_switch_file(switches)
-            self.notes.extend(
-                f"warning: {switches}: {line}; run gehost tune again"
-                for line in switch_file.foreign()
-            )
-            self.notes.extend(switch_file.unknown(self.passes.names(), switches))
-        self._reusable: dict[str, PatternFusionPass] = {}
+        self._extra_plugins, self._own_process = plugins, own_process
+        if loaded is None:
+            # otherwise the frozen heap would keep files open that another host's vendors left open
+            if own_process and gc_unfrozen():
+                gc.freeze()
+            loaded = load(self.options, plugins)
+        self._loaded = loaded
         self._apply_options()
+
+    @property
+    def passes(self) -> PassRegistry:
+        """The passes of plugins and vendor files."""
+        return self._loaded.passes
+
+    @property
+    def ops(self) -> OpRegistry:
+        """The custom operators."""
+        return self._loaded.ops
+
+    @property
+    def importers(self) -> ImporterRegistry:
+        """The readers of other formats."""
+        return self._loaded.importers
+
+    @property
+    def unregistered(self) -> list[Unregistered]:
+        """Classes that look like passes and are not registered."""
+        return self._loaded.unregistered
+
+    @property
+    def skipped(self) -> list[str]:
+        """Files below the vendors' directories that are not passes, and why."""
+        return self._loaded.skipped
+
+    @property
+    def problems(self) -> list[str]:
+        """Vendor files that could not be loaded (with ``keep_going``)."""
+        return self._loaded.problems
+
+    @property
+    def notes(self) -> list[str]:
+        """Likely mistakes: classes that are not registered, no passes, skipped files."""
+        return self._loaded.notes
 
     def __reduce__(self) -> Any:
         """Copying loads the same vendors and plugins again."""
-        return Host, (self.options, self._given)
+        return Host, (self.options, self._extra_plugins)
 
     def declared_options(self) -> dict[str, Sequence[PassOption]]:
         """Return the options of each pass and importer, by name.
@@ -166,15 +150,7 @@ class Host:
         Raises:
             VendorError: a pass and an importer have the same name.
         """
-        found = {spec.name: spec.options for spec in self.passes}
-        for name, options in self.importers.options.items():
-            if name in found:
-                raise VendorError(
-                    f"importer {name}: a pass of this name is registered",
-                    hint="rename the importer",
-                )
-            found[name] = options
-        return found
+        return self._loaded.declared_options()
 
     def tune_kinds(self) -> KindRegistry:
         """Return the groups of passes that are measured as one.
@@ -185,8 +161,8 @@ class Host:
             VendorError: a hook fails, or names a pass that does not exist.
         """
         kinds = KindRegistry(spec.name for spec in self.passes)
-        with self._modules.installed():
-            for hook in self._plugins.each("gehost_tune_kinds"):
+        with self._loaded.modules.installed():
+            for hook in self._loaded.plugins.each("gehost_tune_kinds"):
                 with contained(hook):
                     hook(registry=kinds)
         return kinds
@@ -202,8 +178,8 @@ class Host:
             UsageError: such a field is given, or the new options are not valid.
         """
         # patterns may depend on settings and assumptions
-        reusable = {} if "settings" in changes or "assume" in changes else self._reusable
-        return self._with(changes, self.passes, self.ops, reusable)
+        is_fresh = "settings" in changes or "assume" in changes
+        return self._with(changes, self._loaded.with_new_instances() if is_fresh else self._loaded)
 
     def with_pass_alone(self, spec: PassSpec, namespace: Mapping[str, Any], **changes: Any) -> Host:
         """Return this host with one more pass, and all its own passes off.
@@ -217,10 +193,8 @@ class Host:
             UsageError: as for ``with_options``.
             VendorError: a pass of this name is loaded, or an operator is declared differently.
         """
-        passes, ops = self.passes.copy(), self.ops.copy()
-        passes.add(spec)
-        ops.add_marked(namespace)
-        return self._with({**changes, "disable": self.passes.names()}, passes, ops, {})
+        changes |= {"disable": self.passes.names()}
+        return self._with(changes, self._loaded.with_pass(spec, namespace))
 
     def watched(self, spec: PassSpec, name: str, plugin: Any, **changes: Any) -> Host:
         """Return this host with one of its passes only, and one plugin's hooks only.
@@ -236,29 +210,19 @@ class Host:
         Raises:
             UsageError: as for ``with_options``.
         """
-        passes = self.passes.copy()
-        passes.keep_only(spec)
         changes |= {"enable": [spec.name], "disable": [], "only": []}
-        return self._with(changes, passes, self.ops, {}, Plugins([(name, plugin)]))
+        return self._with(changes, self._loaded.only(spec, name, plugin))
 
-    def _with(
-        self,
-        changes: dict[str, Any],
-        passes: PassRegistry,
-        ops: OpRegistry,
-        reusable: dict[str, PatternFusionPass],
-        plugins: Plugins | None = None,
-    ) -> Host:
-        loaded = sorted(name for name in changes if name.startswith(_LOADING))
-        if loaded:
-            raise UsageError(f"{', '.join(loaded)}: only a new Host can change this")
-        other = object.__new__(Host)
-        vars(other).update(vars(self))
-        other.options = replace(self.options, **changes)
-        other.passes, other.ops, other._reusable = passes, ops, reusable
-        other._plugins = plugins or self._plugins
-        other._apply_options()
-        return other
+    def _with(self, changes: dict[str, Any], loaded: Loaded) -> Host:
+        refused = sorted(name for name in changes if name.startswith(_LOADING))
+        if refused:
+            raise UsageError(f"{', '.join(refused)}: only a new Host can change this")
+        return Host(
+            replace(self.options, **changes),
+            self._extra_plugins,
+            own_process=self._own_process,
+            loaded=loaded,
+        )
 
     def _apply_options(self) -> None:
         """Validate the options that affect no loading, and read the feeds."""
@@ -278,127 +242,10 @@ class Host:
 
             self._feeds = [load_feeds(self.options.feeds)]
 
-    @staticmethod
-    def _import_paths(plugins: Plugins) -> list[str]:
-        """Return the directories from which vendor files import plugins' modules."""
-        paths: list[str] = []
-        for hook in plugins.each("gehost_import_path"):
-            with contained(hook):
-                path: str | None = hook()
-            if path is not None:
-                paths.append(path)
-        return paths
-
-    def _own_plugins(self) -> list[tuple[str, Any]]:
-        options = self.options
-        found: list[tuple[str, Any]] = [("ge_style", ge_style)]
-        if options.dump is not None:
-            found.append(("dumper", Dumper(os.fspath(options.dump), options)))
-        if options.compile_stat is not None:
-            found.append(("compile_stat", CompileStat(os.fspath(options.compile_stat))))
-        return [*found, *installed_plugins()] if options.plugins else found
-
-    def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
-        for hook in self._plugins.each(name):
-            try:
-                with contained(hook):
-                    known = len(self.ops)
-                    hook(registry=registry)
-                    for definition in list(self.ops)[known:]:
-                        check_body(definition)
-            except VendorError as error:
-                self._go_on_or_raise(error)
-
-    def _register_passes(self) -> None:
-        """Let each plugin add its passes; its name is their vendor."""
-        for hook in self._plugins.each("gehost_register_passes"):
-            try:
-                with (
-                    contained(hook),
-                    self.passes.loading(hook.plugin.partition("/")[0], from_plugin=True),
-                ):
-                    hook(registry=self.passes)
-            except VendorError as error:
-                self._go_on_or_raise(error)
-
-    def _go_on_or_raise(self, error: VendorError) -> None:
-        if not self.options.keep_going:
-            raise error
-        self.problems.append(str(error))
-
-    def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
-        """Load the vendor files; returns those that have hooks."""
-        found = find_vendor_files(self.options.vendors, self.options.pass_paths)
-        files, self.skipped = found.files, found.skipped
-        self.notes.extend(broken_links(found.skipped))
-        self._vendors, self._unexpected = found.vendors, found.unexpected
-        self._used: list[VendorFile] = []
-        loaded: list[tuple[str, ModuleType]] = []
-        hooked: list[tuple[str, ModuleType]] = []
-        for file in files:
-            try:
-                with self.passes.loading(file.vendor), process_state_restored():
-                    plugin = (file.plugin_name, self._modules.load(file))
-                    # validates the hooks while the file can still be skipped
-                    hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
-                    passes, ops = len(self.passes), len(self.ops)
-                    self._collect_passes(plugin[1], collectors)
-                    self._add_ops([*loaded, plugin])
-                    for definition in list(self.ops)[ops:]:
-                        check_body(definition)
-                is_library = bool(hooks) or declares_operators(vars(plugin[1]))
-                if not is_library and passes == len(self.passes):
-                    self.skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
-                    self._unexpected += 1
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - inspecting a module may raise anything
-                self._add_ops(loaded)
-                self._go_on_or_raise(fault_of(error, file))
-            else:
-                loaded.append(plugin)
-                if is_library:
-                    self._used.append(file)
-                if hooks:
-                    hooked.append(plugin)
-        return hooked
-
-    def _summary(self) -> list[str]:
-        """Return a line if there are unexpectedly few passes."""
-        passes = [spec for spec in self.passes if spec.default or not spec.from_plugin]
-        if not self.options.vendors and not passes:
-            return ["0 passes: no vendors given, so only the clean-up runs; name some (--vendors)"]
-        used = {spec.vendor for spec in passes} | {file.vendor for file in self._used}
-        idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
-        if not idle and not self._unexpected and passes:
-            return []
-        line = (
-            f"{counted(len(passes), 'pass', 'passes')} of {counted(len(self._vendors), 'vendor')}"
-        )
-        if idle and used:
-            line += f", none of {', '.join(idle)}"
-        if self.skipped:
-            line += f"; {counted(len(self.skipped), 'file')} skipped (-v lists them)"
-        return [line]
-
-    def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
-        batches: list[list[str]] = []
-        for collect in collectors.each("gehost_collect_passes"):
-            before = len(self.passes)
-            with collect.blamed():
-                collect(module=module, registry=self.passes)
-            batches.append(self.passes.names()[before:])
-        self.passes.arrange(batches)
-
-    def _add_ops(self, modules: Sequence[tuple[str, ModuleType]]) -> None:
-        self.ops = OpRegistry()
-        for _, module in modules:
-            self.ops.add_marked(vars(module))
-
     @contextmanager
     def vendor_code(self) -> Generator[None]:
         """Install vendors' modules and operators as during a compile."""
-        with self._modules.installed(), declared_in(self.ops):
+        with self._loaded.modules.installed(), declared_in(self.ops):
             yield
 
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
@@ -467,7 +314,7 @@ class Host:
         if not dims:
             return Runner(self.importers.original(path, settings), libraries=chosen)
         model = self.importers.load(path, settings)
-        fixed = _with_dims(model, dims).flush()
+        fixed = with_dims(model, dims).flush()
         return Runner(fixed, base_dir=model.base_dir, libraries=chosen)
 
     @overload
@@ -526,7 +373,7 @@ class Host:
                     return model
                 fixed = onnx.ModelProto()
                 fixed.CopyFrom(model)
-                return _with_dims(Model(fixed), self.options.dims).flush()
+                return with_dims(Model(fixed), self.options.dims).flush()
 
             difference = self._difference(original, compiled, report)
             result = self._in_half(compiled, report, differs=bool(difference)).flush()
@@ -549,7 +396,7 @@ class Host:
         """Yield a model after all stages, closed when the block ends."""
         with ExitStack() as stack:
             stack.enter_context(exclusive())
-            with self._modules.installed():
+            with self._loaded.modules.installed():
                 spare = stack.enter_context(gc_frozen_models(own_process=self._own_process))
                 with report.timed("load"):
                     model = load()
@@ -557,18 +404,11 @@ class Host:
                 with report.timed("check"):
                     validate(model)
                 used = Usage.of(model)
-                if self.options.inline_functions and model.functions:
-                    with report.timed("inline"):
-                        model = _inlined(model, report)
-                    spare(model)
-                if self.options.dims:
-                    with report.timed("dims"):
-                        model = _with_dims(model, self.options.dims)
-                    spare(model)
-                if self.options.opset is not None:
-                    with report.timed("opset"):
-                        model = _with_opset(model, self.options.opset)
-                    spare(model)
+                for step in PREPARATIONS:
+                    if step.applies(self.options, model):
+                        with report.timed(step.label):
+                            model = step.run(model, self.options, report)
+                        spare(model)
                 stack.callback(model.close)
                 self._compile(model, report, used)
             yield model
@@ -655,7 +495,10 @@ class Host:
         context = CompileContext(
             model, self.options, self.ops, inferrer_of(model, self.ops), report
         )
-        executor = Executor(context, self._plugins, self.passes, self._disabled, self._reusable)
+        loaded = self._loaded
+        executor = Executor(
+            context, loaded.plugins, loaded.passes, self._disabled, loaded.instances
+        )
         start = model.mark()
         executor.notify("gehost_compile_started", context=context)
         for row in PIPELINE:
@@ -695,62 +538,6 @@ class Host:
         )
         if executor.seconds_notifying:
             report.seconds["hooks"] = executor.seconds_notifying
-
-
-def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
-    """Return the model with sizes for some of its open dimensions.
-
-    Raises:
-        UsageError: a name or size does not fit the model.
-    """
-    before = _type_findings(model)
-    model.close()
-    try:
-        fix_dims(model.proto, dims)
-        # ONNX's inference ends at an operator that it does not know, this one does not
-        after = _type_findings(Model(model.proto))
-        refuse_contradiction(dims, before, after)
-    except UsageError as error:
-        raise UsageError(str(error), where=model) from error
-    return Model(model.proto, path=model.path)
-
-
-def _type_findings(model: Model) -> list[str]:
-    inferrer = Inferrer(model, OpRegistry())
-    infer_model(model, inferrer)
-    return type_findings(model, inferrer)
-
-
-def _with_opset(model: Model, version: int) -> Model:
-    """Return the model at a newer opset, itself if already there.
-
-    Raises:
-        UsageError: the opset is older than the model's, or onnx does not know it.
-        ModelError: the model cannot be converted, or is not valid afterwards.
-    """
-    if version == model.opset():
-        return model
-    before = contradictions(model.proto)
-    try:
-        raise_opset(model, version)
-    except UsageError as error:
-        raise UsageError(f"--opset {version}: {error}", where=model) from error
-    except ModelError as error:
-        raise ModelError(f"--opset {version}: {error}", where=model) from error
-    model.close()
-    try:
-        converted = Model(model.proto, path=model.path)
-        validate(converted)
-        if not before:
-            for finding in contradictions(converted.proto):
-                raise ModelError(finding)
-    except ModelError as error:
-        raise ModelError(
-            f"--opset {version}: the converted model is not valid: "
-            f"{str(error).removeprefix(f'{model}: ')}",
-            where=model,
-        ) from error
-    return converted
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
@@ -793,33 +580,6 @@ def _path(given: Any, what: str) -> str:
             f"Host.compile wants the path of a file as {what}, got {type(given).__name__}{advice}"
         )
     return os.fspath(cast("str | os.PathLike[str]", given))
-
-
-def _inlined(model: Model, report: Report) -> Model:
-    """Return the model with its functions inlined.
-
-    ONNX's inliner may leave some of them.
-
-    Raises:
-        ModelError: the inlined model is not valid.
-    """
-    model.close()
-    try:
-        inlined = Model(inline_functions(model.proto), path=model.path)
-        validate(inlined)
-    except (ModelError, RuntimeError) as error:
-        message = str(error).removeprefix(f"{model}: ")
-        raise ModelError(
-            f"its functions cannot be inlined: {message}",
-            where=model,
-            hint="compile without inline_functions",
-        ) from error
-    if inlined.functions:
-        left = ", ".join(inlined.functions)
-        report.problems.append(
-            f"not inlined, as operators in them are others at the model's opset: {left}"
-        )
-    return inlined
 
 
 def _final_check(model: Model, report: Report) -> None:

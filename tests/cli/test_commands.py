@@ -60,10 +60,10 @@ def test_only_refuses_unknown_names_and_other_switches(vendors: Any) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_no_plugins_leaves_their_passes_out(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gehost.host import host
+    from gehost.host import loaded
 
     asked: list[bool] = []
-    monkeypatch.setattr(host, "installed_plugins", lambda: asked.append(True) or [])
+    monkeypatch.setattr(loaded, "installed_plugins", lambda: asked.append(True) or [])
     assert answer("compile", "m.onnx", "-o", "o.onnx", "--no-plugins")[0] == 0
     assert asked == []
     assert answer("compile", "m.onnx", "-o", "o.onnx")[0] == 0

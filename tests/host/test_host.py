@@ -291,7 +291,7 @@ def test_a_conversion_that_changes_numbers_is_named_where_no_pass_rewrote(
         model.proto.opset_import[0].version = version
         next(node for node in model.proto.graph.node if node.op_type == "Neg").op_type = "Abs"
 
-    monkeypatch.setattr("gehost.host.host.raise_opset", wrong)
+    monkeypatch.setattr("gehost.host.preparations.raise_opset", wrong)
     options = HostOptions(verify=True, opset=23, plugins=False)
     with pytest.raises(
         NumbersDifferError, match="no pass rewrote anything: the conversion to opset 23 or"

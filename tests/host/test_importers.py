@@ -166,7 +166,7 @@ def read_op(path: str, options: Any) -> onnx.ModelProto:
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed plugin with an importer, and a file for it."""
     plugin = Reads(".ops", read_op, options=OPTIONS, command="gehost ops import")
-    for module in ("plugins", "model_files", "host"):
+    for module in ("plugins", "model_files", "loaded"):
         monkeypatch.setattr(f"gehost.host.{module}.installed_plugins", lambda: [("reads", plugin)])
     path = tmp_path / "m.ops"
     path.write_text("text")

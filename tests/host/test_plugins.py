@@ -243,12 +243,12 @@ def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(
     assert [name for name, _ in of_tests(installed_plugins())] == ["a", "z"]
     vendors.write("acme/hooks.py", ANSWER)
     host = vendors.host(plugins=[("mine", Says("mine"))])
-    assert host._plugins.call("gehost_check_node_support", node=None) == [
+    assert host._loaded.plugins.call("gehost_check_node_support", node=None) == [
         "mine",
         "gehost_vendors.acme.hooks",
     ]
     host = Host(HostOptions(vendors=[vendors.root]), plugins=[("mine", Says("mine"))])
-    answers = host._plugins.call("gehost_check_node_support", node=None)
+    answers = host._loaded.plugins.call("gehost_check_node_support", node=None)
     assert answers == ["mine", "gehost_test_a", "gehost_test_z", "gehost_vendors.acme.hooks"]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gehost import Host, HostOptions, UsageError, VendorError
-from gehost.host.host import REGISTERS_NOTHING
+from gehost.host.loaded import REGISTERS_NOTHING
 from gehost.host.vendors import find_vendor_files
 from gehost.testing import parse
 

@@ -121,7 +121,7 @@ def test_a_wrong_conversion_is_found(monkeypatch: pytest.MonkeyPatch):
         raise_opset(model, version)
         nodes_of(model.proto.graph)["y"].op_type = "Neg"
 
-    monkeypatch.setattr("gehost.host.host.raise_opset", wrong)
+    monkeypatch.setattr("gehost.host.preparations.raise_opset", wrong)
     model = onnx.parser.parse_model(SOFTMAX)
     with pytest.raises(Exception, match="other numbers"):
         Host(HostOptions(opset=23, verify=True, plugins=False)).run(model)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from gehost.diagnose.check_pass.trial import BY_RULE, Comparing, Trial
 from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
 from gehost.errors import UsageError
-from gehost.host.host import REGISTERS_NOTHING, Host
+from gehost.host.host import Host
+from gehost.host.loaded import REGISTERS_NOTHING
 from gehost.host.registry import Unregistered
 from gehost.host.vendors import PASSES_DIR
 from gehost.location import SourceLocation
