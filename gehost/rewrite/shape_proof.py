@@ -22,7 +22,7 @@ from gehost.es.functions import COMMUTATIVE
 from gehost.infer.calls import body_nodes, constant_of, opsets_of
 from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
 from gehost.ir.graph import Node, Value, op_name
-from gehost.ir.types import Dim, TensorType, ValueType
+from gehost.ir.types import Dim, TensorType, ValueType, is_invented
 from gehost.rewrite.lower import Refused
 
 _WINDOWS = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
@@ -113,7 +113,7 @@ class TypeProof:
             raise Refused(
                 f"unproven: the dtype of {where} is unknown, the replacement would have {new_type}"
             )
-        shape = self._shape(old_type.shape, new_type.shape, before, after, where)
+        shape = self._shape(old_type.shape, new_type.shape, before, after, old, new)
         return TensorType(old_type.dtype or new_type.dtype, shape)
 
     def _shape(
@@ -122,9 +122,11 @@ class TypeProof:
         new: tuple[Dim, ...] | None,
         before: ValueType | None,
         after: ValueType | None,
-        where: str,
+        old_value: Value,
+        new_value: Value,
     ) -> tuple[Dim, ...] | None:
         """Return the agreed shape; ``before`` and ``after`` have names for unknown sizes."""
+        where = f'"{old_value.name}"'
         if new is None:
             return old
         if old is None:
@@ -138,14 +140,21 @@ class TypeProof:
         named_old = _dims(before, len(old))
         named_new = _dims(after, len(new))
         return tuple(
-            self._dim(a, b, p, q, f"dimension {position} of {where}")
-            for position, (a, b, p, q) in enumerate(
-                zip(old, new, named_old, named_new, strict=True)
-            )
+            self._dim(place, old_value, new_value, (a, b), (p, q))
+            for place, (a, b, p, q) in enumerate(zip(old, new, named_old, named_new, strict=True))
         )
 
-    def _dim(self, old: Dim, new: Dim, before: Dim, after: Dim, where: str) -> Dim:
-        """Return the agreed size; ``before`` and ``after`` are sizes or their given names."""
+    def _dim(
+        self,
+        place: int,
+        old_value: Value,
+        new_value: Value,
+        sizes: tuple[Dim, Dim],
+        names: tuple[Dim, Dim],
+    ) -> Dim:
+        """Return the agreed size at a place of both values; names are sizes or given ones."""
+        (old, new), (before, after) = sizes, names
+        where = f'dimension {place} of "{old_value.name}"'
         if isinstance(old, int):
             if isinstance(new, int) and new != old:
                 raise Refused(f"shape: {where} was {old}, would be {new}")
@@ -155,14 +164,21 @@ class TypeProof:
                 and before != after
                 and not self._shape_proven
             ):
-                raise Refused(
-                    f"unproven: {where} was {old}, would be that of an input, {new or 'unknown'}"
-                )
+                would = self._would_be(new, place, new_value)
+                raise Refused(f"unproven: {where} was {old}, would be that of an input, {would}")
             return old
         equal = (old is not None and old == new) or (before is not None and before == after)
         if not equal and not self._shape_proven:
-            raise Refused(f"unproven: {where} was {old or 'unknown'}, would be {new or 'unknown'}")
+            was = self._was(old, place, old_value)
+            would = self._would_be(new, place, new_value)
+            raise Refused(f"unproven: {where} was {was}, would be {would}")
         return old if old is not None else new
+
+    def _was(self, size: Dim, place: int, old: Value) -> str:
+        return _with_origin(size, place, old, self._before, "")
+
+    def _would_be(self, size: Dim, place: int, new: Value) -> str:
+        return _with_origin(size, place, new, self._after, "the replacement's ")
 
     def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
         """Return both sides' types, inferred from inputs whose unknown sizes have names."""
@@ -264,6 +280,33 @@ class ValueNumbering:
             dims = [f"~{name}.{place}" if d is None else d for place, d in enumerate(known.shape)]
             known = TensorType(known.dtype, tuple(dims))
         return NumberedTensor(known, None, number)
+
+
+def _with_origin(size: Dim, place: int, value: Value, side: Sequence[NodeState], whose: str) -> str:
+    """Return a size; one that inference named with the tensor that has it first.
+
+    Args:
+        size: of ``value`` at ``place``.
+        side: the nodes of one side of the rewrite, ``whose`` operators these are.
+    """
+    if not is_invented(size):
+        return "unknown" if size is None else str(size)
+    states = {made: state for state in side for made in state.outputs}
+    while True:
+        state, node = states.get(value), value.producer
+        operands = () if node is None else node.inputs
+        if state is not None:
+            node, operands = state.node, state.inputs
+        above = [each for each in operands if each is not None and size in (each.shape or ())]
+        if not above:
+            break
+        value = above[0]
+        place = (value.shape or ()).index(size)
+    if node is None:
+        return f'{size} (dimension {place} of "{value.name}")'
+    if state is not None and whose:
+        return f"{size} (dimension {place} of {whose}{node.op})"
+    return f'{size} (dimension {place} of "{value.name}", made by {node.op} "{node.label}")'
 
 
 def is_input_size(dim: Dim) -> bool:

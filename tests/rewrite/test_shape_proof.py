@@ -126,9 +126,12 @@ def test_a_symbol_and_nothing_are_not_one_size(replace):
     text = "g (float[N] x, float[?] z) => (float[N] y, float t) { u = Neg(z) t = ReduceSum(u) y = Relu(x) }"
     swap = (lambda x, z: [es.Relu(x), es.Neg(z)], lambda x, z: [es.Relu(z), es.Neg(x)], 2)
     refused, _ = replace(text, *swap)
-    assert refused == 'unproven: dimension 0 of "y" was N, would be ?1'
+    assert refused == 'unproven: dimension 0 of "y" was N, would be ?1 (dimension 0 of "z")'
     other = "g (float[?] x, float[N] z) => (float[?] y, float[N] t) { t = Neg(z) y = Relu(x) }"
-    assert replace(other, *swap)[0] == 'unproven: dimension 0 of "y" was ?1, would be N'
+    assert (
+        replace(other, *swap)[0]
+        == 'unproven: dimension 0 of "y" was ?1 (dimension 0 of "x"), would be N'
+    )
 
 
 # -- sizes without a name -------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def test_one_input_s_unknown_size_that_goes_through_unchanged_is_one_size(replac
     twice = lambda x: es.Transpose(es.Transpose(x))  # noqa: E731
     assert replace(transposed, twice, lambda x: x)[0] == ""
     assert replace(transposed, twice, lambda x: es.Transpose(x))[0].startswith(
-        'unproven: dimension 0 of "y" was ?1, would be ?2'
+        'unproven: dimension 0 of "y" was ?1 (dimension 0 of "x"), would be ?2 (dimension 1 of "x")'
     )
     assert replace(transposed, twice, lambda x: es.Transpose(x), proven=True)[0] == ""
 
@@ -153,8 +156,10 @@ def test_one_input_s_unknown_size_that_goes_through_unchanged_is_one_size(replac
 def test_two_unknown_sizes_are_not_equal_for_being_unknown(replace):
     text = "g (float[?, 3] x, float[3, ?] w, float[?] b) => (float[?, ?] y) { t = MatMul(x, w) y = Add(t, b) }"
     refused, _ = replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)
-    assert refused == 'unproven: dimension 1 of "y" was ?4, would be ?2', (
-        "b may be what widens the product"
+    # b may be what widens the product
+    assert refused == (
+        'unproven: dimension 1 of "y" was ?4 (dimension 1 of "y", made by Add "y"), '
+        'would be ?2 (dimension 1 of "w")'
     )
     assert replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3, proven=True)[0] == ""
     known = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")

@@ -12,8 +12,8 @@ from gehost.ir.types import is_invented
 from gehost.pattern.explain.messages import named
 
 _SIZES = re.compile(
-    r"unproven: dimension \d+ of \"(?P<tensor>.*)\" was (?P<old>.+), "
-    r"would be (?:that of an input, )?(?P<new>.+)"
+    r"unproven: dimension \d+ of \"(?P<tensor>.*)\" was (?P<old>.+?)(?: \(dimension .*\))?, "
+    r"would be (?:that of an input, )?(?P<new>.+?)(?: \(dimension .*\))?$"
 )
 _MOST_NAMED = 3
 

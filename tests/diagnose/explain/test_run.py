@@ -639,6 +639,7 @@ def test_an_unproven_size_comes_with_its_source_and_both_ways_out(vendors: Any) 
     wider = Pass("es.Mul(x, y)", 2, "es.Expand(x, es.Shape(y))").code()
     (refused,) = told(vendors, wider, body).findings
     assert refused.reason.startswith('at commit: unproven: dimension 0 of "y" was ')
+    assert '?1 (dimension 0 of "y", made by Mul "y")' in refused.reason
     assert '?1 is computed by the match from "a" [n] and "c" [m]' in refused.advice[0]
     body = '(float["n"] a, float["m"] b) => (float["m"] y) { c = Abs(b) y = Neg(c) }'
     (refused,) = told(vendors, Pass("-x", replacement="es.Reshape(x, [2])").code(), body).findings
