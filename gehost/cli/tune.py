@@ -88,6 +88,8 @@ def tune(
         if found.original_differs:
             problem = one_line(found.original_differs)
             print_line(f"the original with ONNX Runtime's optimizations: {problem}")
+        if found.placement:
+            print_line(found.placement)
         if found.short:
             print_line(one_line(found.short))
         passes = sum(found.passes.values())

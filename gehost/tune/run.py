@@ -36,7 +36,7 @@ from gehost.tune.measure import (
 )
 from gehost.tune.sessions import Runtime, onnxruntime, optimized_bytes, outputs_of
 from gehost.verify import Baseline, compare_outputs, load_feeds, make_feeds
-from gehost.verify.device import CPU, check_provider
+from gehost.verify.device import CPU, check_provider, run_on_device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,6 +107,8 @@ class Tuning:
     """What to do if the budget was too short for all comparisons; "" if it was not."""
     original_differs: str = ""
     """How the runtime's optimizations change the original's numbers; "" if they do not."""
+    placement: str = ""
+    """Where the nodes of the chosen file ran, on another provider than the CPU."""
 
     @property
     def pays(self) -> bool:
@@ -443,6 +445,11 @@ class _Tuner:
         found.runtime = kept.runtime
         found.passes = {name: name in kept.passes for name in self._passes}
         found.requires = _requires(kept.path) if kept.passes else ()
+        provider = kept.runtime.provider
+        if provider != CPU:
+            libraries = [os.fspath(each) for each in kept.runtime.libraries]
+            _, placed = run_on_device(Path(kept.path), None, provider, [self._feeds], libraries)
+            found.placement = f"on {provider}: {placed}"
 
 
 def _unmeasured(name: str, passes: tuple[str, ...]) -> Trial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -466,6 +467,7 @@ def test_on_a_device_a_cuda_graph_is_tried_and_the_file_names_the_provider(
     assert trials["Wrong"].reason.startswith("numbers differ: y[")
     written = found.as_dict()
     assert written["Switch"]["Runtime"]["provider"] == "cuda"
+    assert re.fullmatch(r"on cuda: (all )?\d+ .*", found.placement)
     assert written["Evidence"]["clock"] == "wall time"
     runtime = sessions.Runtime.of({"provider": "cuda", "cuda_graph": True}, "s.json")
     settings = {"enable_cuda_graph": "1"}

@@ -102,6 +102,7 @@ def main() -> int:
     for family in export.FAMILIES:
         if family.name == "convnet":
             continue
+        np.savez(out / f"{family.name}.npz", **family.feed((2, 13), 1, False))
         for attention in ("eager", "sdpa"):
             for exporter in ("dyn", "ts"):
                 stem = f"{family.name}.{attention}.{exporter}"
@@ -116,7 +117,6 @@ def main() -> int:
                         copy = onnx.ModelProto()
                         copy.CopyFrom(twin)
                         attempt(f"{stem}.{form}", partial(convert, copy), out)
-        np.savez(out / f"{family.name}.npz", **family.feed((2, 13), 1, False))
     scratch.unlink(missing_ok=True)
     return 0
 
