@@ -118,13 +118,16 @@ def test_a_root_mean_square_whose_step_is_an_output_stays(
     assert (record.status, record.replaced) == ("not changed", 0)
 
 
-def test_an_island_of_float32_in_a_half_model_is_a_candidate_with_a_reason(host: Host) -> None:
+@pytest.mark.parametrize("kind", ["float16", "float"])
+def test_an_island_of_float32_in_a_half_model_is_a_candidate_with_a_reason(
+    host: Host, kind: str
+) -> None:
     island = by_parts().replace("g, n", "g, h").replace("y =", "h = Cast <to = 10> (n) y =")
     given = parse(
         f"""<ir_version: 8, opset_import: ["" : 17]>
-    main (float16[B, S, 8] x, float16[B, S, 8] z) => (float16[B, S, 8] y)
+    main ({kind}[B, S, 8] x, {kind}[B, S, 8] z) => (float16[B, S, 8] y)
     <float two = {{2}}, float eps = {{1e-5}}, float16[8] g = {{1, 2, 3, 4, 5, 6, 7, 8}}>
-    {{ t = Add (x, z) s = Cast <to = 1> (t) {island} }}"""
+    {{ t = Add (x, z) s = {"Cast <to = 1>" if kind == "float16" else "Neg"} (t) {island} }}"""
     )
     _, report = host.run(given)
     rejected = {record.name: record.rejected["dtype"] for record in report.passes}

@@ -329,12 +329,6 @@ class _Quotient(NamedTuple):
     """In their order, so that the last one's output is the quotient."""
     by_reciprocal: bool
 
-    @property
-    def in_float32(self) -> bool:
-        """Whether it is an island: its input and its result are cast, as in half models."""
-        before, after = self.x.producer, _only_reader(self.nodes[-1], "Cast")
-        return before is not None and before.op == "Cast" and after is not None
-
 
 def _by_parts(mean: Node) -> _Norm | None:
     """``x / √(mean(x²) + ε) · scale`` around its mean."""
@@ -353,8 +347,11 @@ def _by_parts(mean: Node) -> _Norm | None:
 def _island(node: Node) -> str:
     """Why a mean is that of a normalization which these passes do not take, or ""."""
     found = _quotient(node) if node.op == "ReduceMean" else None
-    if found is None or not found.in_float32:
+    if found is None or _only_reader(found.nodes[-1], "Cast") is None:
         return ""
+    before = found.x.producer
+    if before is None or before.op != "Cast":
+        return f"dtype: {dtype_name(found.x.dtype)}, cast before the scale"
     return "dtype: float32, cast to half and back; RMSNormalizationFusionPass makes it one node"
 
 
