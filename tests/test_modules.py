@@ -69,6 +69,9 @@ BY_ANOTHER = {
     "sizes/test_scope.py": [
         "sizes/minima.py", "sizes/proofs.py", "sizes/quotients.py", "sizes/size.py",
     ],
+    "ir/test_integers.py": [
+        "sizes/values.py",
+    ],
     "test_cli.py": [
         "cli/compile.py", "cli/new.py", "cli/options.py", "cli/output.py", "cli/passes.py",
         "cli/recording.py", "cli/verify.py",

@@ -15,14 +15,13 @@ from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt, Statement, believed
 from gehost.infer.limits import grows_too_much, miscounts_outputs
 from gehost.infer.onnx_workarounds import checked, spelled_out
-from gehost.infer.shape_values import REFINED, is_complete, merge_types, refine, refine_sizes
+from gehost.infer.refined import REFINED, is_complete, merge_types, refine, refine_sizes
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import declared_schema_at
-from gehost.ir.sizes import names_in
 from gehost.ir.types import (
     DataType,
     Dim,
@@ -208,7 +207,7 @@ class Inferrer:
 
         The name is that of ``declared`` if no other size has it, or a new one.
         """
-        taken = self._taken
+        taken, scope = self._taken, self._model.sizes
         if (
             taken is None
             or not isinstance(known, TensorType)
@@ -223,18 +222,21 @@ class Inferrer:
         for dim, name in zip(known.shape, offered, strict=True):
             if dim is not None:
                 dims.append(dim)
-            elif isinstance(name, str) and (is_invented(name) or taken.isdisjoint(names_in(name))):
-                taken.update(names_in(name))
+            elif isinstance(name, str) and (
+                is_invented(name) or taken.isdisjoint(scope.names_in(name))
+            ):
+                taken.update(scope.names_in(name))
                 dims.append(name)
             else:
-                dims.append(self._model.new_size())
+                dims.append(scope.unnamed())
         return TensorType(known.dtype, tuple(dims))
 
     def take_names(self, known: ValueType | None) -> None:
         """Record the names of sizes in the type of an input."""
         if self._taken is not None and isinstance(known, TensorType):
             for dim in known.shape or ():
-                self._taken.update(names_in(dim))
+                if isinstance(dim, str):
+                    self._taken.update(self._model.sizes.names_in(dim))
 
     def body(self, op: str) -> onnx.FunctionProto | None:
         """Return the body of an operator, or None."""
@@ -290,7 +292,7 @@ class Inferrer:
             certain = believed(doubts, version or 0, statement)
             if certain is not stated:  # doubtful sizes are not computed either
                 return tuple(certain)
-        return tuple(refine_sizes(op, proto, types, stated))
+        return tuple(refine_sizes(self._model.sizes, op, proto, types, stated))
 
     def _through_body(
         self,
@@ -338,6 +340,7 @@ class Inferrer:
         """Infer a call as a model, with bodies and computed shapes."""
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
+        model.sizes = self._model.sizes
         inferrer = Inferrer(model, self._registry, self._doubts)
         inferrer._known, inferrer._bodies, inferrer._inside = (
             self._known,

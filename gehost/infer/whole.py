@@ -3,7 +3,7 @@
 The result goes into the index, never into the file.
 
 ONNX's inference functions infer single nodes (``local``), once for all nodes with equal operator,
-attributes and input types; computed shapes are traced back from their uses (``shape_values``). So
+attributes and input types; computed shapes are traced back from their uses (``refined``). So
 the cost depends on the number of different nodes, no weight is read, and large tensors are never
 written out.
 """
@@ -199,7 +199,7 @@ def _in_repeated(
             if not proven:
                 for value, stated in kept:
                     value.known_type = stated
-                body.model.elements.forget()
+                body.model.integers.forget()
         states = left if len(left) == len(begin) else vague
     _in_body(body, [*before, *vague, *behind], inferrer)
     return [value.type for value in body.outputs[skipped:]]

@@ -14,14 +14,15 @@ from google.protobuf.message import DecodeError
 from gehost.errors import GehostError, ModelError
 from gehost.ir.check import check_graph
 from gehost.ir.edits import Journal, Names, set_metadata
-from gehost.ir.elements import ElementsOfModel
 from gehost.ir.files.save import save_model, write_pieces_atomic
 from gehost.ir.files.utf8 import check_utf8
 from gehost.ir.flush import arrange, flush_tables
 from gehost.ir.gc_policy import LARGE, gc_disabled
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
-from gehost.ir.types import ValueType
+from gehost.ir.integers import IntegersOfModel
+from gehost.ir.types import TensorType, ValueType
+from gehost.sizes import Scope
 
 _PARSED = 4
 """Bytes that parsing takes at most for a byte of a file, roughly."""
@@ -78,9 +79,7 @@ class Model:
         """Operators of a runtime whose calls need several bodies, so that none is written."""
         self.journal = Journal()
         self.names = Names(self, self.journal)
-        self.elements = ElementsOfModel()
-        self._sizes = 0
-        """Number of sizes that were named so far."""
+        self.integers = IntegersOfModel()
         self.renumbered = 0
         self.body_ops: set[str] = set()
         """Operators with a node that has, or had, a body."""
@@ -211,10 +210,14 @@ class Model:
             proto.device_configurations for graph in self.graphs for proto in graph.proto.node
         )
 
-    def new_size(self) -> str:
-        """Return a name for an unknown size, new in the model."""
-        self._sizes += 1
-        return f"?{self._sizes}"
+    @cached_property
+    def sizes(self) -> Scope:
+        """The sizes of the model's tensors; each text in a type is one of them."""
+        scope = Scope()
+        scope.declare(
+            dim for value in self.graph.inputs for dim in value.shape or () if isinstance(dim, str)
+        )
+        return scope
 
     def fresh_name(self, stem: str) -> str:
         """Return ``<stem>_<k>`` with the first k unused in model and bodies."""
@@ -408,6 +411,8 @@ def _restored(
     for graph, known in zip(model.graphs, types, strict=True):
         for name, stated in known.items():
             graph.values[name].known_type = stated
+            if isinstance(stated, TensorType):
+                model.sizes.parse_all(stated.shape or ())  # so that no new size gets such a name
     return model
 
 

@@ -150,7 +150,10 @@ class Value:
         are traced back to their inputs: for ``Concat(Shape(x)[:2], [12, 64])`` the elements may be
         ``("batch", "?3", 12, 64)``.
         """
-        return self.graph.model.elements.of(self)
+        vector = self.graph.model.integers.vector(self)
+        if vector is None:
+            return None
+        return tuple([dim if dim is None or isinstance(dim, int) else str(dim) for dim in vector])
 
     @property
     def is_constant(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.local import InferenceFailed, array_type
-from gehost.infer.shape_values import REFINED
+from gehost.infer.refined import REFINED
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
-from gehost.infer.shape_values import is_complete
+from gehost.infer.refined import is_complete
 from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region

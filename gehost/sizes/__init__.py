@@ -3,7 +3,8 @@
 Other modules ask a ``Scope``; they neither compute with sizes nor compare their texts.
 """
 
+from gehost.sizes import lengths
 from gehost.sizes.scope import Scope
 from gehost.sizes.size import Answer, Dim, Known, Origin, Size
 
-__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size"]
+__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size", "lengths"]

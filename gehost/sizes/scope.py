@@ -7,7 +7,7 @@ would decide whether equal sizes look equal.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from math import inf
 
 from gehost.sizes import facts, minima, proofs, quotients, texts
@@ -101,15 +101,17 @@ class Scope:
     def unnamed(self) -> str:
         """Return a new name that is not the model's."""
         while True:
-            name = f"?{self._unnamed}"
             self._unnamed += 1
+            name = f"?{self._unnamed}"
             if name not in self._symbols and name not in self._texts:
                 return name
 
     def named(self, name: str) -> Known | None:
         """Return the size of a name in use, None if it is in none."""
         size = self._symbols.get(name)
-        return self._texts.get(name) if size is None and name.startswith("?") else size
+        if size is None and name.startswith("?"):  # of this scope, or of the one that it copies
+            return self.parse(name)
+        return size
 
     def symbols(self) -> Mapping[str, Known]:
         """Return the names of the model and their sizes."""
@@ -357,6 +359,23 @@ class Scope:
                 size = self.symbol(text, origin)
             self._texts[text] = size
         return size
+
+    def parse_all(self, shape: Iterable[int | str | None]) -> list[Dim]:
+        """Return the sizes of a shape of texts."""
+        return [self.parse(dim) if isinstance(dim, str) else dim for dim in shape]
+
+    def declare(self, names: Iterable[str]) -> None:
+        """Make names of inputs known: first those that are no expressions."""
+        waiting = list(names)
+        for name in [name for name in waiting if texts.is_name(name)]:
+            self.symbol(name)
+        for text in waiting:
+            self.parse(text)
+
+    def names_in(self, text: str) -> frozenset[str]:
+        """Return the names of the symbols in the text of a size."""
+        size = self.parse(text)
+        return frozenset(atom.name for atom in texts.symbols_in(self, size))
 
     def described(self, size: Dim) -> str:
         """Return a size's text, and where its unnamed sizes come from, for a message."""

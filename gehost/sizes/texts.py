@@ -130,13 +130,13 @@ def described(scope: Scope, size: Dim) -> str:
         return str(atom.origin)
     origins = [
         f"{atom.name} is {atom.origin}"
-        for atom in _symbols_in(scope, size)
+        for atom in symbols_in(scope, size)
         if atom.origin is not None and atom.name.startswith("?")
     ]
     return f"{size}" + (f", where {' and '.join(origins)}" if origins else "")
 
 
-def _symbols_in(scope: Scope, size: Known) -> list[Atom]:
+def symbols_in(scope: Scope, size: Known) -> list[Atom]:
     """The symbols of a size, those inside functions included, each once."""
     symbols = dict[int, Atom]()
     waiting = [size]
@@ -150,6 +150,11 @@ def _symbols_in(scope: Scope, size: Known) -> list[Atom]:
 
 
 # reading
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a name without operators."""
+    return _NAME.fullmatch(text) is not None
 
 
 def parsed(text: str, scope: Scope) -> Known | None:

@@ -12,7 +12,7 @@ from gehost.errors import PatternError, VendorError
 from gehost.infer import Inferrer, infer_model, local
 from gehost.infer.doubts import Doubt
 from gehost.infer.local import InferenceFailed, array_type, small_array
-from gehost.infer.shape_values import is_complete
+from gehost.infer.refined import is_complete
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry

@@ -218,7 +218,7 @@ def says_no_less(ours: ValueType | None, theirs: ValueType | None) -> bool:
         other is None
         or one == other
         or isinstance(one, int)
-        or str(one).startswith(f"or({other}, ")  # where it is 0, Reshape copies another size
+        or str(one).startswith(f"either({other}, ")  # where it is 0, Reshape copies another size
         for one, other in zip(ours.shape, theirs.shape, strict=True)
     )
 

@@ -88,7 +88,7 @@ def test_one_text_is_not_two_sizes() -> None:
 
 def test_names_of_the_model_and_invented_ones_differ() -> None:
     scope = Scope()
-    of_model = scope.symbol("?0")
+    of_model = scope.symbol("?1")
     assert str(scope.keyed("a")) != str(of_model)
     assert scope.parse(f"{scope.keyed('a')} + 1") is scope.keyed("a") + 1
 
@@ -96,5 +96,5 @@ def test_names_of_the_model_and_invented_ones_differ() -> None:
 def test_a_long_text_is_an_invented_name() -> None:
     scope = Scope()
     size = scope.symbol("a" * 300) + 1
-    assert str(size) == "?0"
-    assert scope.parse("?0") is size
+    assert str(size) == "?1"
+    assert scope.parse("?1") is size

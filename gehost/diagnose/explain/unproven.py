@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from gehost.ir.graph import Graph, Value
 from gehost.ir.region import Region
-from gehost.ir.sizes import names_in
 from gehost.ir.types import is_invented
 from gehost.pattern.explain.messages import named
 
@@ -76,8 +75,14 @@ def _upstream(values: Iterable[Value]) -> Iterator[Value]:
 
 def _make_known(sizes: Iterable[str], graph: Graph) -> str:
     """Name the open sizes of the model's inputs that can be fixed."""
-    root = graph.model.graph
-    given = {name for value in root.inputs for dim in value.shape or () for name in names_in(dim)}
+    root, names_in = graph.model.graph, graph.model.sizes.names_in
+    given = {
+        name
+        for value in root.inputs
+        for dim in value.shape or ()
+        if isinstance(dim, str)
+        for name in names_in(dim)
+    }
     open_names = sorted(name for name in given if not is_invented(name))
     meant = [name for name in open_names if any(name in names_in(size) for size in sizes)]
     later = "register the pass at a later stage, where computed shapes are constants"

@@ -15,10 +15,10 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import clean_up
 
-# ONNX's own inference does not see through Less: the size of e is known once they are folded.
+# Inference does not see through floats: the size of e is known once they are folded.
 EXPAND = (
     "g (float[2, 1] x) => (float[P, Q] y) <int64[2] wanted = {-1, 4}> "
-    "{ s = Shape(x)  z = Shape(s)  o = ConstantOfShape <value = int64[1] {1}> (z)  c = Less(wanted, o)  "
+    "{ s = Shape(x)  z = Shape(s)  o = ConstantOfShape <value = float[1] {1}> (z)  f = Cast <to = 1> (wanted)  c = Less(f, o)  "
     "t = Where(c, s, wanted)  e = Expand(x, t)  n = Shape(e)  k = Cast <to = 1> (n)  "
     "q = ReduceMax <keepdims = 0> (k)  y = Mul(e, q) }"
 )
