@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS := build/docs-venv
-DEMO_MODEL := tests/models/vit.ts13.onnx
+DEMO_MODEL := tests/models/bert.ts17.onnx
 PRODUCTS := linalg hlo sharding zoo
 # make test PART=vendors: tests/vendors, plugins/vendors/tests or tests/test_vendors.py, else -k
 PATHS = $(if $(PART),$(or $(wildcard tests/$(PART) plugins/$(PART)/tests tests/test_$(PART).py),-k $(PART)))
@@ -14,9 +14,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint types tests install smoke docs clean help
 
-demo: $(VENV)/installed  ## compile a vision transformer with the shipped rules, compare numbers
-	@mkdir -p build/demo
-	$(BIN)/gehost compile $(DEMO_MODEL) -o build/demo/fused.onnx --vendors vendors --enable FlattenBatchMatMulAddPass --dump build/demo/dumps --report build/demo/report.html --verify
+demo: build/demo/installed  ## optimize a small BERT of this repository, in an environment of its own
+	build/demo/venv/bin/gehost optimize $(DEMO_MODEL) -o build/demo/bert.opt.onnx --budget 20s --report build/demo/report.html
+
+build/demo/installed: pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'gehost needs Python 3.11 or newer')"
+	$(PYTHON) -m venv build/demo/venv
+	build/demo/venv/bin/python $(PIP) --editable '.[verify]'
+	@touch $@
 
 # basedpyright has one process: beside the tests it costs half of its time
 test: $(VENV)/installed  ## ruff, pyright, pytest; PART=pattern: the tests of one part

@@ -66,6 +66,9 @@ def _sizes(
 )
 @opset_option
 @click.option("--budget", default="60s", show_default=True, help="Time for all, as 90s or 2m.")
+@click.option(
+    "--half", is_flag=True, help="Convert to float16; inputs and outputs keep their types."
+)
 @click.option("--no-measure", is_flag=True, help="Keep all fusions of the target, unmeasured.")
 @click.option("--keep-metadata", is_flag=True, help="Keep the notes of exporters on nodes.")
 @click.option(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError, PassError
+from gehost.half import to_float16
 from gehost.host.host import Host
 from gehost.host.report import Report
 from gehost.ir.files.external import external_tensors, file_names
@@ -19,11 +21,18 @@ from gehost.ir.files.save import save_model
 from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
+from gehost.kernels import Target as KernelTarget
 from gehost.optimizing.facts import Facts, facts_of, foreign_nodes
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
 from gehost.options import HostOptions
+from gehost.passes.cleanup.cleaner import GROWN, GROWTH_LIMIT
 from gehost.rewrite.provenance import PASS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Feeds = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,7 @@ class Builder:
         options: HostOptions,
         *,
         keep_metadata: bool = False,
+        half: bool = False,
     ) -> None:
         """Read and prepare the model.
 
@@ -76,12 +86,17 @@ class Builder:
             target: what to build for.
             options: vendors, switches and settings.
             keep_metadata: keep the notes of exporters.
+            half: convert candidates to float16; inputs and outputs keep their types.
 
         Raises:
             ModelError: it cannot be read, or is not valid.
             UsageError: an option does not fit the model.
         """
         self._place, self._target, self._keep_metadata = place, target, keep_metadata
+        self._half = half
+        self.feeds: Sequence[Feeds] = ()
+        """Inputs on which numbers out of half's range are looked for."""
+        self.half_notes: tuple[str, ...] = ()
         self.host = Host(replace(options, dims={}, enable=(), disable=(), only=()))
         self._names = [spec.name for spec in self.host.passes]
         reader = self.host.with_options(dims=options.dims)
@@ -104,6 +119,10 @@ class Builder:
         self.failed: dict[str, str] = {}
         self.foreign: set[str] = set()
         self._built: dict[frozenset[str], Candidate] = {}
+        self._files = 0
+        self._may_not_grow = False
+        self._grown = ""
+        """What the original states about its growth."""
 
     def _prepare(self, path: str) -> str:
         """Inline the model's functions, but those that the runtime has kernels for."""
@@ -129,7 +148,11 @@ class Builder:
         chosen = frozenset(passes).difference(self.failed, self.foreign)
         while chosen not in self._built:
             try:
-                self._built[chosen] = self._compile(chosen)
+                candidate = self._compile(chosen)
+                if candidate.facts.size > self.original.facts.size and not self._may_not_grow:
+                    self._stop_growth()
+                    candidate = self._compile(chosen)
+                self._built[chosen] = candidate
             except PassError as error:
                 name = next((each for each in chosen if each in str(error)), "")
                 if not name:
@@ -141,8 +164,21 @@ class Builder:
                 chosen -= error.passes
         return self._built[chosen]
 
+    def _stop_growth(self) -> None:
+        """Let folding make no constants that are larger than what they replace."""
+        directory = os.path.dirname(os.path.abspath(self._prepared))
+        model = onnx.ModelProto.FromString(Path(self._prepared).read_bytes())
+        stated = {entry.key: entry.value for entry in model.metadata_props}
+        self._grown = stated.get(GROWN, "")
+        _set_grown(model, str(GROWTH_LIMIT))
+        self._prepared = f"{self._place}as_small.onnx"
+        save_model(model, self._prepared, directory)
+        self._built.clear()
+        self._may_not_grow = True
+
     def _compile(self, passes: frozenset[str]) -> Candidate:
-        path = f"{self._place}{len(self._built)}.onnx"
+        path = f"{self._place}{self._files}.onnx"
+        self._files += 1
         off = [name for name in self._names if name not in passes]
         host = self.host.with_options(enable=sorted(passes), disable=off)
         report = Report(model=self.original.path, options=host.options.as_dict())
@@ -150,10 +186,39 @@ class Builder:
             proto = model.flush()
             if self._target.standard:
                 _refuse_foreign(proto)
+            if self._may_not_grow:
+                _set_grown(proto, self._grown)
+            if self._half:
+                proto = self._converted(proto, model.base_dir)
             if not self._keep_metadata:
                 shrink(proto)
             save_model(proto, path, model.base_dir)
         return Candidate(path, passes, facts_of(path), report)
+
+    def _converted(self, model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
+        """Return a model in float16 inside."""
+        found = to_float16(
+            model,
+            keep_io=True,
+            feeds=self.feeds,
+            base_dir=base_dir,
+            target=KernelTarget.of(self._target.kernels),
+        )
+        self.half_notes = found.notes
+        return found.model
+
+    def reference(self) -> Candidate:
+        """Return what candidates are compared with: with ``half``, the original in float16.
+
+        A fusion is right where it computes what the conversion alone does.
+        """
+        if not self._half:
+            return self.original
+        path = f"{self._place}half.onnx"
+        directory = os.path.dirname(os.path.abspath(self.original.path))
+        model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
+        save_model(self._converted(model, directory), path, directory)
+        return Candidate(path, frozenset(), facts_of(path))
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled."""
@@ -191,6 +256,15 @@ def _refuse_foreign(model: onnx.ModelProto) -> None:
     }
     if makers:
         raise _ForeignError(makers)
+
+
+def _set_grown(model: onnx.ModelProto, value: str) -> None:
+    """State by how many bytes folding has grown a model; "" removes that."""
+    others = [entry for entry in model.metadata_props if entry.key != GROWN]
+    del model.metadata_props[:]
+    model.metadata_props.extend(others)
+    if value:
+        model.metadata_props.add(key=GROWN, value=value)
 
 
 def weight_files(model: str) -> list[str]:

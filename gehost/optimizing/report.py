@@ -82,7 +82,10 @@ class OptimizeReport:
             wrote = {"original": "the model without its notes"}.get(
                 self.result, f"the {self.result} model"
             )
-            found.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
+            if self.result == "optimized":
+                found.append(f"as fast as the original here ({low:.2f}–{high:.2f} ×)")
+            else:
+                found.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
         if self.written:
             found.append(f"wrote {one_line(self.written)}: {self._loads()}")
         found += self._reasons()

@@ -40,6 +40,8 @@ _LONG = 1 / 5
 """A run longer than this share of the budget is compared once, and nothing is searched."""
 _NOISE = 1.005
 """Gains below it are noise, also where the model was not measured against itself."""
+_PAIRS, _RUNS = 9, 15
+"""Pairs of sessions of a comparison, and runs of each, where the time allows."""
 _SWITCH_PAYS = 1.02
 _FINAL = 3
 """Shares of the time of a comparison that the last one takes."""
@@ -75,6 +77,8 @@ class OptimizeOptions:
     """Sizes to measure with, by symbol or ``INPUT:AXIS``; they change nothing in the file."""
     feeds: str | os.PathLike[str] | Mapping[str, Any] | None = None
     keep_metadata: bool = False
+    half: bool = False
+    """Convert to float16; inputs and outputs keep their types."""
     libraries: Sequence[str | os.PathLike[str]] = ()
     progress: Callable[[str], None] = lambda _: None
     clock: Callable[[], float] | None = None
@@ -98,6 +102,7 @@ def optimize(
     budget: float = 60.0,
     threads: int = 1,
     keep_metadata: bool = False,
+    half: bool = False,
     libraries: Sequence[str | os.PathLike[str]] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Optimized:
@@ -119,6 +124,7 @@ def optimize(
         budget: seconds for all.
         threads: of an operator while measuring.
         keep_metadata: keep the notes of exporters on nodes.
+        half: convert to float16 after the fusions; inputs and outputs keep their types.
         libraries: shared libraries of custom operators.
         progress: called with a line for each step.
 
@@ -133,7 +139,7 @@ def optimize(
     )  # fmt: skip
     options = OptimizeOptions(
         target=target, measured=measured, budget=budget, threads=threads, measure=measure or {},
-        feeds=feeds, keep_metadata=keep_metadata, libraries=libraries, progress=progress,
+        feeds=feeds, keep_metadata=keep_metadata, half=half, libraries=libraries, progress=progress,
     )  # fmt: skip
     if isinstance(model, str | os.PathLike):
         path = os.fspath(cast("str | os.PathLike[str]", model))
@@ -218,9 +224,16 @@ class _Run:
         self._shares = 1
         """Comparisons that share the time that is left."""
         self._dead_zone = _NOISE
+        self._pair_takes = 0.0
+        """Seconds of two new sessions with enough runs of each."""
         self._show("read")
         self._builder = Builder(
-            path, place, target, host_options, keep_metadata=options.keep_metadata
+            path,
+            place,
+            target,
+            host_options,
+            keep_metadata=options.keep_metadata,
+            half=options.half,
         )
 
     def steps(self) -> tuple[OptimizeReport, Switch | None]:
@@ -234,6 +247,7 @@ class _Run:
         self._load_original()
         inputs = self._inputs()
         report.notes += inputs.notes
+        builder.feeds = [inputs.smallest]
         self._done("read")
 
         checker = self._checker(inputs)
@@ -283,13 +297,14 @@ class _Run:
 
     def _checker(self, inputs: Inputs) -> Checker:
         self._show("run the original")
+        reference = self._builder.reference()
         baseline = Baseline.of(
-            self._builder.host.original(self._builder.original.path, self._libraries),
+            self._builder.host.original(reference.path, self._libraries),
             [inputs.smallest],
             provider=self._target.provider,
             generated=True,  # several sequences, some of them padded: kernels differ there
         )
-        return Checker(baseline, self._target, self._builder.original)
+        return Checker(baseline, self._target, reference)
 
     def _cleaned(self, checker: Checker, best: Candidate) -> Candidate:
         """Return the file without fusions: what is written where none pays."""
@@ -391,13 +406,13 @@ class _Run:
         seconds: float,
     ) -> Comparison:
         def decided(comparison: Comparison) -> bool:
-            return verdict_of(comparison, _NOISE) != "noise" and len(comparison.ratios) >= 5
+            return verdict_of(comparison, _NOISE) != "noise"
 
         return measure_pairs(
             first,
             second,
             seconds=seconds,
-            pairs=FEWEST_PAIRS,
+            pairs=max(FEWEST_PAIRS, min(_PAIRS, int(seconds / max(self._pair_takes, 1e-3)))),
             decided=decided,
             threads=self._options.threads,
             clock=self._options.clock or self._target.clock(self._options.threads),
@@ -416,10 +431,13 @@ class _Run:
 
     def _run_once(self, candidate: Candidate, inputs: Inputs) -> float:
         """Return the seconds of a run."""
+        began = time.perf_counter()
         run = self._runner(candidate, inputs.largest)()
         started = time.perf_counter()
         run()
-        return time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        self._pair_takes = 2 * (started - began + _RUNS * seconds)
+        return seconds
 
     # -- write and load
 
@@ -451,6 +469,9 @@ class _Run:
         found = checker.results.get(best.path)
         worst = max((each.max_abs for each in found.outputs), default=0.0) if found else 0.0
         report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
+        if self._options.half and best.report is not None:
+            report.numbers += ", beside the original in float16"
+            report.notes += self._builder.half_notes
         report.fused = _fused(report)
         report.refused = dict(refusals(best.report))
         report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}

@@ -172,7 +172,7 @@ class _Signature:
             symbol = name if name in self.roles else places.get(name)
             if symbol is None:
                 raise UsageError(
-                    f"--measure {name}: the model has no such open size"
+                    f"size of {name}: the model has no such open size"
                     + (hint(name, self.roles) or f"; there are {', '.join(self.roles) or 'none'}")
                 )
             found.append(symbol)

@@ -23,9 +23,9 @@ import onnx
 from gehost.errors import GehostError, PassError, UsageError, one_line
 from gehost.host.host import Host
 from gehost.host.switches import disabled_passes, machine
-from gehost.ir.dims import fix_dims
 from gehost.options import HostOptions
 from gehost.spelling import counted
+from gehost.tune.inputs import realistic_inputs
 from gehost.tune.measure import (
     FEWEST_PAIRS,
     FEWEST_RUNS,
@@ -35,7 +35,7 @@ from gehost.tune.measure import (
     verdict_of,
 )
 from gehost.tune.sessions import Runtime, onnxruntime, optimized_bytes, outputs_of
-from gehost.verify import Baseline, compare_outputs, load_feeds, make_feeds
+from gehost.verify import Baseline, compare_outputs, load_feeds
 from gehost.verify.device import CPU, check_provider, run_on_device
 
 if TYPE_CHECKING:
@@ -241,10 +241,9 @@ class _Tuner:
         if feeds is not None:
             self._feeds = load_feeds(feeds)
         else:
-            proto = onnx.ModelProto.FromString(Path(original).read_bytes())
-            if options.dims:
-                fix_dims(proto, options.dims)
-            self._feeds = make_feeds(proto)
+            sizes = {name: (size,) for name, size in options.dims.items()}
+            runner = host.original(model, runtime.libraries)
+            self._feeds = realistic_inputs(runner, sizes).largest
         rtol, atol = tolerances
         self._baseline = Baseline.of(
             host.original(model, runtime.libraries),

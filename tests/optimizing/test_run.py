@@ -195,6 +195,19 @@ def test_a_file_is_never_larger_than_the_input(tmp_path: Path) -> None:
     onnx.save(parse(text), path)
     found = gehost.optimize(path, "cpu", measured=False)
     assert Path(found.model).stat().st_size <= path.stat().st_size
+    assert found.report.result == "cleaned"
+    assert not onnx.load(found.model).metadata_props
+
+
+def test_half_keeps_the_interface_and_halves_the_weights(tmp_path: Path) -> None:
+    original = onnx.load(BERT)
+    found = gehost.optimize(original, "cpu", half=True, measured=False, disable=["OrtSkipNormPass"])
+    assert [v.SerializeToString() for v in found.model.graph.output] == [
+        v.SerializeToString() for v in original.graph.output
+    ]
+    kinds = [t.data_type for t in found.model.graph.initializer if len(t.raw_data) > 1000]
+    assert set(kinds) == {onnx.TensorProto.FLOAT16}
+    assert found.report.numbers.endswith("beside the original in float16")
 
 
 def test_weights_in_another_file_are_linked_and_kept(tmp_path: Path) -> None:

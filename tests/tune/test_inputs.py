@@ -78,7 +78,7 @@ def test_a_size_that_does_not_run_is_replaced_and_noted() -> None:
 def test_measure_sets_sizes_and_refuses_what_is_not_there() -> None:
     text = "(float[batch, seq] x) => (float[batch, seq] y) { y = Relu(x) }"
     assert sizes_of(text, seq=(256, 8), batch=(4,)) == ["x 4 × 8", "x 4 × 256"]
-    with pytest.raises(UsageError, match="--measure sqe: the model has no such open size; .*seq"):
+    with pytest.raises(UsageError, match="size of sqe: the model has no such open size; .*seq"):
         sizes_of(text, sqe=(3,))
     with pytest.raises(UsageError, match="does not run at the sizes to measure with"):
         sizes_of(TABLE, seq=(64,))

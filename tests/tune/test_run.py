@@ -367,13 +367,13 @@ def test_a_budget_begins_with_loading(
 ) -> None:
     vendors.write("acme/a.py", vendors.swap("A", "Abs", "Relu"))
     now = takes(monkeypatch, 10.0, lambda *_: SAME)
-    make_feeds = tuning.make_feeds
+    realistic_inputs = tuning.realistic_inputs
 
-    def slowly(proto: onnx.ModelProto) -> Any:
+    def slowly(*given: Any) -> Any:
         now[0] += 6
-        return make_feeds(proto)
+        return realistic_inputs(*given)
 
-    monkeypatch.setattr(tuning, "make_feeds", slowly)
+    monkeypatch.setattr(tuning, "realistic_inputs", slowly)
     monkeypatch.setattr(tuning, "_SWITCHES", ())
     with pytest.raises(UsageError, match="budget of 35 s: no time for 1 of 3 comparisons"):
         tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
