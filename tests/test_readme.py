@@ -13,7 +13,10 @@ import pytest
 import gehost_drr
 from gehost import Host, HostOptions
 from gehost.cli import run
+from gehost.optimizing import run as optimizing
+from gehost.optimizing.search import Gain
 from gehost.testing import parse
+from gehost.tune import Comparison
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,21 +53,27 @@ def test_the_figures_of_the_example_are_those_of_the_compile(tmp_path: Path) -> 
     assert counts == [int(before), int(after)]
 
 
-def test_explain_prints_what_is_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_first_command_prints_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    shown = re.search(r"```text\n\$ gehost (explain .*)\n((?:.*\n)*?)…\n```", README)
+    """But for times, which are those of one machine."""
+
+    def compare(_run: Any, _inputs: Any, _first: Any, _second: Any, what: str, **_: Any) -> Gain:
+        ratio = {"without residual normalization": 0.9, "the model against itself": 1.0}.get(what, 1.2)
+        comparison = Comparison((ratio, ratio, ratio), 8e-5, 6e-5)
+        return Gain(comparison, comparison if "whole" in what else None)
+
+    monkeypatch.setattr(optimizing._Run, "_compare", compare)
+    monkeypatch.setattr(optimizing._Run, "_switch", lambda *_: None)
+    pytest.importorskip("onnxruntime")
+    shown = re.search(r"```console\n\$ gehost (optimize .*) -o (\S+)\n(.*?)```", README, re.DOTALL)
     assert shown is not None
-    monkeypatch.chdir(ROOT)
-    assert run(shown[1].split()) == 0
-    assert capsys.readouterr().out.startswith(shown[2])
-
-
-def test_the_commands_are_two() -> None:
-    console = re.search(r"```console\n(.*?)```", README, re.DOTALL)
-    assert console is not None
-    commands = [line.split("#")[0].strip() for line in console[1].splitlines()]
-    assert commands == ["$ make demo", "$ make test"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    assert run([*shown[1].split(), "-o", shown[2]]) == 0
+    printed = capsys.readouterr().out
+    times = r"\d+ µs|\d\.\d\d|ONNX Runtime [\d.]+|\(largest difference [^)]*\)| +(?=  $)"
+    assert re.sub(times, "T", printed) == re.sub(times, "T", shown[3])
 
 
 def test_the_demo_model_is_in_the_repository() -> None:

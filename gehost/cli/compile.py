@@ -108,7 +108,7 @@ if TYPE_CHECKING:
 def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
     """Compile MODEL with the vendors' passes and write the result.
 
-    The passes run at their stages.
+    The passes run at their stages. For authors of passes; who only has a model: gehost optimize.
 
     With --keep-going the exit code is that of the first failure; 6 if --verify refuses the output.
     """

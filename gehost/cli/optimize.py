@@ -15,6 +15,7 @@ from gehost.cli.options import (
     enable_option,
     library_option,
     opset_option,
+    settings_option,
 )
 from gehost.cli.output import print_json, print_line, writing_output
 from gehost.cli.recording import check_report
@@ -79,6 +80,7 @@ def _sizes(
 )
 @enable_option
 @disable_option
+@settings_option
 @assume_option
 @library_option
 @click.option(
@@ -125,6 +127,7 @@ def optimize(
         enable=given.pop("enable"),
         disable=given.pop("disable"),
         assume=given.pop("assume"),
+        settings=given.pop("settings"),
         dims=given.pop("dims"),
         opset=given.pop("opset"),
     )

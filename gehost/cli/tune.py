@@ -50,7 +50,7 @@ def tune(
 ) -> None:
     """Measure on this machine which kinds of fusion make MODEL faster.
 
-    Writes the switches.
+    Writes the switches. For authors of passes; who only has a model: gehost optimize.
 
     Kinds that make the model faster are on in the file, all others off. Compile with
     --fusion-switch-file FILE, and run with gehost.runtime_options(FILE). --dim gives the sizes of

@@ -135,6 +135,27 @@ def zoo_command(compile_: click.Command) -> click.Command:
             callback=_seconds,
             help="End a model that takes longer.",
         ),
+        click.Option(
+            ["--optimize"],
+            is_flag=True,
+            help="Write the best file of each model for a runtime, as gehost optimize does.",
+        ),
+        click.Option(
+            ["--for", "target"],
+            default="",
+            metavar="TARGET",
+            help="With --optimize: cpu, cuda, openvino or any; default: what is installed.",
+        ),
+        click.Option(
+            ["--budget"],
+            callback=_budget,
+            default="60s",
+            show_default=True,
+            help="With --optimize: time for each model, as 90s or 2m.",
+        ),
+        click.Option(
+            ["--no-measure"], is_flag=True, help="With --optimize: keep all fusions, unmeasured."
+        ),
     ]
     return _command(
         "zoo",
@@ -152,7 +173,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     for package in ("pebble", "psutil", "distributed"):
         if find_spec(package) is None:
             raise UsageError(f"gehost zoo needs {package}: pip install pebble psutil distributed")
-    from gehost import Host, from_environment
+    from gehost import Host, from_environment, optimizing
     from gehost_zoo.engine import Limits
     from gehost_zoo.manifest import find_models
     from gehost_zoo.progress import Progress
@@ -168,8 +189,11 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     own = {name: given.pop(name) for name in ("jobs", "dask", "send", "report", "against")}
     resume = given.pop("resume")
     limits = Limits(given.pop("timeout"), given.pop("memory"))
+    optimize = _optimize_options(given)
     given["cleanup"] = not given.pop("no_cleanup")
     _check_arguments(output, own)
+    if optimize is not None:  # the target's vendors stand in for those of the environment
+        given["vendors"] = [*optimizing.find_target(optimize["target"]).vendors, *given["vendors"]]
     options = replace(from_environment(given, note=_note), dump=None)  # models would share it
     earlier = read_results(own["against"]) if own["against"] else None
     results: dict[str, Record] = {}
@@ -196,7 +220,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     )
     check_directory(output, zoo.entries, results)
     paged = own["report"] is not None
-    tasks = Tasks(output, options, paged=paged)
+    tasks = Tasks(output, options, paged=paged, optimize=optimize)
     kept, left = split_done(zoo.entries, tasks, results, limits, paged=paged)
     progress = Progress(len(zoo.entries), len(left))
     for line in zoo.invalid:
@@ -223,6 +247,28 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
             raise
     _show(output, [done[entry.name] for entry in zoo.entries], zoo.invalid, earlier, own)
     return exit_code(zoo.entries, done, zoo.invalid)
+
+
+def _optimize_options(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return target, budget and whether to measure; None to compile.
+
+    Raises:
+        UsageError: an option has no effect, or the target is not installed.
+    """
+    from gehost import optimizing
+
+    is_on, target = given.pop("optimize"), given.pop("target")
+    budget, measured = given.pop("budget"), not given.pop("no_measure")
+    if not is_on:
+        if target or not measured:
+            raise UsageError("--for and --no-measure are for --optimize")
+        return None
+    unused = [name for name in ("verify", "only", "fusion_switch_file") if given[name]]
+    if unused:
+        option = unused[0].replace("_", "-")
+        raise UsageError(f"--{option} is for compiles; leave it out with --optimize")
+    name = optimizing.find_target(target).name
+    return {"target": name, "budget": budget, "measured": measured}
 
 
 def _check_arguments(output: str, own: dict[str, Any]) -> None:

@@ -20,7 +20,15 @@ from gehost_zoo.work import Record, Task
 class Tasks:
     """Makes the tasks of a run: options of the run and of the entry, and hashes."""
 
-    def __init__(self, directory: str, options: HostOptions, *, paged: bool) -> None:
+    def __init__(
+        self,
+        directory: str,
+        options: HostOptions,
+        *,
+        paged: bool,
+        optimize: Record | None = None,
+    ) -> None:
+        self._optimize = "" if optimize is None else json.dumps(optimize, sort_keys=True)
         self._directory = os.path.abspath(directory)
         self._paged = paged
         given = options.as_dict()
@@ -40,12 +48,14 @@ class Tasks:
         """The task of an entry; reads the model's bytes for their hash."""
         options: Record = {**self._options, **entry.options, "dims": {}, "feeds": None}
         dims = {**self._options["dims"], **entry.dims}
-        feeds = entry.feeds if options["verify"] else None
+        feeds = entry.feeds if options["verify"] or self._optimize else None
         if not options["verify"]:
             options |= {"special_values": False, "rtol": None, "atol": None, "provider": "cpu"}
         feeds = None if feeds is None else os.path.abspath(feeds)
         text = json.dumps(options, sort_keys=True)
         known = [gehost_version, text, json.dumps(dims, sort_keys=True), self._files]
+        if self._optimize:
+            known.append(self._optimize)
         if feeds is not None:
             known.append(hash_files([("feeds", feeds)]))
         path = os.path.abspath(entry.path)
@@ -63,6 +73,7 @@ class Tasks:
                 "vendors": self._vendors,
                 "options": hash_text("\n".join(known)),
             },
+            self._optimize,
         )
 
 

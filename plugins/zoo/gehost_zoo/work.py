@@ -28,6 +28,7 @@ from gehost import (
     Report,
     RewriteRecorder,
     hookimpl,
+    optimizing,
     outcome,
     verify,
     write_report,
@@ -55,6 +56,8 @@ class Task:
     dims: dict[str, int]
     feeds: str | None
     hashes: dict[str, str]
+    optimize: str = ""
+    """Target, budget and whether to measure, as JSON; "": compile."""
 
     def record(self, status: str, exit_code: int, error: str) -> Record:
         """The beginning of this model's result."""
@@ -66,6 +69,8 @@ class Task:
     def replay(self) -> str:
         """The command line that compiles this model alone."""
         options = json.loads(self.options)
+        if self.optimize:
+            return self._replay_of_optimize(options, json.loads(self.optimize))
         words = ["gehost", "compile", self.path, "-o", "out.onnx"]
         for flag in ("vendors", "enable", "disable", "only", "assume"):
             words += [word for given in options[flag] for word in (f"--{flag}", given)]
@@ -82,6 +87,17 @@ class Task:
         words += [] if options["cleanup"] else ["--no-cleanup"]
         words += ["--feeds", self.feeds] if self.feeds else []
         words += [word for given in options["ort_libraries"] for word in ("--ort-library", given)]
+        return shlex.join(words)
+
+
+    def _replay_of_optimize(self, options: Record, chosen: Record) -> str:
+        words = ["gehost", "optimize", self.path, "-o", "out.onnx", "--for", chosen["target"]]
+        words += ["--budget", f"{chosen['budget']:g}s"] if chosen["measured"] else ["--no-measure"]
+        for flag in ("vendors", "enable", "disable", "assume"):
+            words += [word for given in options[flag] for word in (f"--{flag}", given)]
+        words += [w for k, v in options["settings"].items() for w in ("--set", f"{k}={v}")]
+        words += [w for name, size in self.dims.items() for w in ("--dim", f"{name}={size}")]
+        words += [] if options["opset"] is None else ["--opset", str(options["opset"])]
         return shlex.join(words)
 
 
@@ -117,7 +133,7 @@ def _host(options: str, vendors: str, *, recorded: bool) -> tuple[Host, _Watcher
 
 def warm_up(task: Task) -> int:
     """Import and load everything that a run needs; returns the id of the process."""
-    if json.loads(task.options)["verify"]:
+    if json.loads(task.options)["verify"] or task.optimize:
         with suppress(ImportError):
             verify.onnx_runtime()
     with suppress(GehostError):  # the first model reports it
@@ -133,6 +149,7 @@ def compile_model(task: Task) -> Record:
     """
     output = Path(task.directory, "models", task.output)
     report: Report | None = None
+    optimized: optimizing.OptimizeReport | None = None
     status, code, error = "done", 0, ""
     watcher = _Watcher()
     first = next(_compiled) == 0
@@ -140,12 +157,16 @@ def compile_model(task: Task) -> Record:
     start, cpu = time.perf_counter(), time.process_time()
     try:
         _clear(output)
-        host, watcher = _host(
-            task.options, task.hashes["vendors"], recorded=task.report is not None
-        )
-        watcher.report = None
-        start, cpu = time.perf_counter(), time.process_time()
-        report = host.with_options(dims=task.dims, feeds=task.feeds).compile(task.path, output)
+        if task.optimize:
+            optimized = _optimized(task, output)
+            report = optimized.compile or Report(model=task.path)
+        else:
+            host, watcher = _host(
+                task.options, task.hashes["vendors"], recorded=task.report is not None
+            )
+            watcher.report = None
+            start, cpu = time.perf_counter(), time.process_time()
+            report = host.with_options(dims=task.dims, feeds=task.feeds).compile(task.path, output)
         if report.exit_code:
             status, code, error = "failed", report.exit_code, report.problems[0]
     except NumbersDifferError as differ:
@@ -172,6 +193,14 @@ def compile_model(task: Task) -> Record:
     if report is not None:
         found |= _facts(report)
         measured["phases"] = {name: round(value, 6) for name, value in report.seconds.items()}
+    if optimized is not None:
+        found |= {
+            "nodes_before": optimized.before.nodes,
+            "nodes_after": optimized.after.nodes,
+            "numbers": {"equal": True, "feeds": 1, "summary": optimized.numbers},
+        }
+        if optimized.gain is not None:
+            measured["gain"] = round(optimized.gain.large.median, 4)
     if status != "differs" and output.exists():
         found |= _file_facts(output)
     if task.report is not None:
@@ -179,6 +208,25 @@ def compile_model(task: Task) -> Record:
         _write_page(Path(task.directory, "reports", task.report), shown, error if code else "")
         found["report"] = task.report
     return {**found, "measured": measured}
+
+
+def _optimized(task: Task, output: Path) -> optimizing.OptimizeReport:
+    """Optimize a model instead of compiling it."""
+    chosen, options = json.loads(task.optimize), json.loads(task.options)
+    return optimizing.optimize_file(
+        task.path,
+        optimizing.OptimizeOptions(
+            target=chosen["target"],
+            output=os.fspath(output),
+            measured=chosen["measured"],
+            budget=chosen["budget"],
+            feeds=task.feeds,
+        ),
+        HostOptions(**{name: options[name] for name in _OPTIMIZED}, dims=task.dims),
+    )[0]
+
+
+_OPTIMIZED = ("vendors", "enable", "disable", "assume", "settings", "opset")
 
 
 def _facts(report: Report) -> Record:

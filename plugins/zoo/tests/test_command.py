@@ -40,6 +40,30 @@ def test_a_model_that_takes_too_long(place: Any) -> None:
     )
 
 
+def test_models_are_optimized_and_resumed(place: Any) -> None:
+    for name in ("a", "b"):
+        place.model(f"{name}.onnx")
+    Path("models/bad.onnx").write_bytes(b"no model")
+    arguments = ["models", "-o", "out", "--jobs", "1", "--optimize", "--for", "any", "--no-measure"]
+    assert place.zoo(*arguments) == 3
+    results = place.results()
+    assert results["models/a.onnx"]["status"] == "done"
+    assert results["models/a.onnx"]["numbers"]["summary"].startswith("equal")
+    assert Path("out/models/models/b.onnx").exists()
+    words = shlex.split(results["models/bad.onnx"]["replay"])
+    assert words[:2] + words[4:8] == ["gehost", "optimize", "out.onnx", "--for", "any", "--no-measure"]
+    assert place.zoo(*arguments, "--resume") == 3
+    assert place.results()["models/a.onnx"] == results["models/a.onnx"]
+
+
+def test_options_of_optimize_want_it(place: Any) -> None:
+    place.model("a.onnx")
+    assert place.zoo("models", "-o", "out", "--for", "any") == 2
+    assert "--for and --no-measure are for --optimize" in place.capsys.readouterr().err
+    assert place.zoo("models", "-o", "out", "--optimize", "--verify") == 2
+    assert "--verify is for compiles" in place.capsys.readouterr().err
+
+
 def test_each_model_ends_by_itself(place: Any) -> None:
     for name in ("a", "kept", "wrong", "raise", "crash", "hog", "sub/z"):
         place.model(f"{name}.onnx")

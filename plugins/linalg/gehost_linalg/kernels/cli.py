@@ -55,7 +55,10 @@ def command(
     *,
     check: bool,
 ) -> None:
-    """Build a library of kernels for the fused nodes of MODEL, which ONNX Runtime loads."""
+    """Build a library of kernels for the fused nodes of MODEL, which ONNX Runtime loads.
+
+    For who ships a library beside the file; who only has a model: gehost optimize.
+    """
     from gehost_linalg.kernels.library import check_lines, summary, write_library
 
     if check:
