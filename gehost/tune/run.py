@@ -222,6 +222,8 @@ class _Tuner:
         self._model, self._options, self._threads = model, options, threads
         self._directory, self._progress = directory, progress
         host = Host(replace(options, dims={}))
+        for each in host.unregistered:
+            progress(str(each))
         off = disabled_passes(options, {spec.name: spec.default for spec in host.passes})
         self._passes = [spec.name for spec in host.passes]
         kinds = host.tune_kinds()

@@ -91,6 +91,19 @@ def test_what_pays_is_kept(monkeypatch: Any, model: Path, equal_vendors: Any) ->
     assert scales.compared == [[], ["A"], ["A"]]
 
 
+def test_a_class_that_is_not_registered_is_a_note(
+    monkeypatch: Any, model: Path, vendors: Any
+) -> None:
+    marked = vendors.swap("Bad", "Abs", "Relu")
+    assert "@REG_FUSION_PASS" in marked
+    bare = "\n".join(line for line in marked.splitlines() if not line.startswith("@"))
+    vendors.write("acme/a.py", vendors.swap("A", "Abs", "Relu"), bare)
+    monkeypatch.setattr(tuning._Tuner, "_measure", Scales().measure)
+    notes: list[str] = []
+    tune(model, HostOptions(vendors=[vendors.root], plugins=False), progress=notes.append)
+    assert sum("Bad is not registered" in note for note in notes) == 1
+
+
 def test_a_kind_that_changes_numbers_is_excluded_with_the_reason(
     monkeypatch: Any, model: Path, equal_vendors: Any
 ) -> None:

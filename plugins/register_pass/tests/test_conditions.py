@@ -335,7 +335,7 @@ def test_operands_that_do_not_commute_are_not_exchanged(run) -> None:
     }
 
 
-@pytest.mark.parametrize("spec", [InputSpec([2, 3]), ParamAttr()])
+@pytest.mark.parametrize("spec", [InputSpec([2, 3]), ParamAttr(), ParamAttr("z")])
 def test_what_an_argument_asks_holds_in_every_order_of_the_operands(run, spec: Any) -> None:
     """``c`` alone may be x."""
 
