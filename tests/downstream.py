@@ -9,20 +9,22 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, quantize_dynamic, quantize_static
 
 from gehost import Host, HostOptions
-from gehost.verify import load_feeds
+from gehost.verify import load_feeds, make_feeds
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -45,7 +47,8 @@ def static(source: Path, target: Path, feeds: Mapping[str, np.ndarray]) -> None:
 
 
 def slim(source: Path, target: Path, _feeds: Mapping[str, np.ndarray]) -> None:
-    importlib.import_module("onnxslim").slim(str(source), str(target))
+    with redirect_stdout(io.StringIO()):  # a table
+        importlib.import_module("onnxslim").slim(str(source), str(target))
 
 
 def is_installed(tool: str) -> bool:
@@ -78,16 +81,23 @@ def hosts() -> dict[str, Host]:
     return {"default": Host(), "passes for ONNX Runtime": shipped.with_options(enable=runtime)}
 
 
-def new_failures(tool: str, model: Path, feeds: Path, directory: Path) -> Iterator[str]:
+def feeds_of(model: Path) -> Mapping[str, np.ndarray]:
+    """Feeds that lie beside a model of the corpus, else generated ones."""
+    stored = model.parents[1] / "feeds" / f"{model.stem}.A.npz"
+    return load_feeds(stored) if stored.exists() else make_feeds(onnx.load(model))
+
+
+def new_failures(
+    tool: str, model: Path, feeds: Mapping[str, np.ndarray], directory: Path
+) -> Iterator[str]:
     """Yield how a tool fails at outputs of a model that it takes."""
     logging.disable(logging.ERROR)  # the tools log to the root
     try:
         for name, host in hosts().items():
             output, target = directory / "output.onnx", directory / "target.onnx"
             host.compile(model, output)
-            data: Any = load_feeds(feeds)
-            after = failure(tool, output, target, data)
-            if after and not failure(tool, model, target, data):
+            after = failure(tool, output, target, feeds)
+            if after and not failure(tool, model, target, feeds):
                 yield f"{model.stem}, {name}, {tool}: {after}"
     finally:
         logging.disable(logging.NOTSET)
@@ -100,12 +110,12 @@ def main() -> int:
     given = parser.parse_args()
     count = failed = 0
     for path in sorted(CORPUS.glob(f"models/{given.models}.onnx")):
-        feeds = CORPUS / "feeds" / f"{path.stem}.A.npz"
+        feeds = feeds_of(path)
         for tool in filter(is_installed, given.tools):
             with tempfile.TemporaryDirectory() as directory:
                 for line in new_failures(tool, path, feeds, Path(directory)):
                     failed += 1
-                    print(line[:500])
+                    print(line[:500], flush=True)
             count += 1
     print(f"{failed} failures in {count} runs of tools on models")
     return 1 if failed or not count else 0

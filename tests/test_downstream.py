@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
+from gehost.verify import load_feeds
 from tests.downstream import TOOLS, failure, is_installed, new_failures
 
 MODELS = Path(__file__).parent / "models"
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of the tools
 @pytest.mark.parametrize("tool", list(filter(is_installed, TOOLS)))
 @pytest.mark.parametrize("name", ["bert.ts17", "convnet.ts17", "llama.ts17"])
 def test_a_tool_takes_the_output_of_a_model(name: str, tool: str, tmp_path: Path) -> None:
-    feeds = MODELS / "feeds" / f"{name}.A.npz"
+    feeds = load_feeds(MODELS / "feeds" / f"{name}.A.npz")
     assert not list(new_failures(tool, MODELS / f"{name}.onnx", feeds, tmp_path))
 
 

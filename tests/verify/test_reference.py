@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+import numpy as np
 import pytest
 
 from gehost.testing import parse
+from gehost.verify import compare
 from gehost.verify.reference import reference_faults
 from gehost.verify.reference_table import TABLE, VERSIONS
 from tools.reference.__main__ import condition
@@ -44,6 +46,26 @@ def test_batch_normalization_of_opset_9_is_computed_from_the_statistics_of_the_b
         g (float[2,3] x, float[3] a, float[3] b, float[3] m, float[3] v) => (float[2,3] y)
         {{ y = BatchNormalization (x, a, b, m, v) }}""")
     assert reference_faults(model) == ["BatchNormalization of opset 9"] * wrong
+
+
+def test_numbers_of_a_wrong_operator_accuse_nobody() -> None:
+    text = """<ir_version: 7, opset_import: ["": 11]>
+        g (double[2,3] x, double[3] a, double[3] b, double[3] m, double[3] v) => (double[2,3] y)
+        { y = BatchNormalization <epsilon = 0.0> (x, a, b, m, v) }"""
+    folded = text.replace(
+        "y = BatchNormalization <epsilon = 0.0> (x, a, b, m, v)",
+        "d = Sub (x, m) s = Sqrt (v) q = Div (d, s) w = Mul (q, a) y = Add (w, b)",
+    )
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.random((2, 3)), **{name: rng.random(3) + 0.5 for name in "abmv"}}
+    found = compare(parse(text), parse(folded), feeds=[feeds], engine="reference")
+    assert found.equal
+    assert found.unjudged == "onnx.reference is wrong for BatchNormalization of opset 9"
+    assert found.summary().startswith("not judged: onnx.reference is wrong for Batch")
+    found = compare(
+        parse(folded), parse(folded.replace("Add", "Sub")), feeds=[feeds], engine="reference"
+    )
+    assert not found.equal
 
 
 def test_a_fault_in_a_body_or_a_function_counts_and_its_attribute_decides() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import mmap
 import os
 import re
 import stat
@@ -154,6 +155,8 @@ def _target(path: str | os.PathLike[str]) -> str:
 
 
 _HASH = "[0-9a-f]{32}"
+_NO_MODEL = re.compile(rf"\.{_HASH}\.data$|^\.gehost-.*\.tmp$")
+"""Weights, and files that are not complete."""
 
 
 def _check_data_name(target: str) -> None:
@@ -182,12 +185,26 @@ def _data_target(target: str, data: io.FileIO) -> str:
 
 
 def _other_data(target: str) -> set[str]:
-    """Return the weights beside a model that compiles wrote for it."""
+    """Return the weights beside a model that compiles wrote for it, and no copy of it reads."""
     directory, name = os.path.split(target)
     other = re.compile(rf"{re.escape(name)}\.{_HASH}\.data")
-    return {
-        os.path.join(directory, each) for each in os.listdir(directory) if other.fullmatch(each)
-    }
+    found = {each for each in os.listdir(directory) if other.fullmatch(each)}
+    for each in os.listdir(directory) if found else ():
+        path = os.path.join(directory, each)
+        if each != name and not _NO_MODEL.search(each) and os.path.isfile(path):
+            found = {data for data in found if not _holds(path, os.fsencode(data))}
+    return {os.path.join(directory, data) for data in found}
+
+
+def _holds(path: str, text: bytes) -> bool:
+    """Whether a file has a text, or cannot be read."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(text) >= 0
+    except ValueError:  # an empty file
+        return False
+    except OSError:
+        return True
 
 
 def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:

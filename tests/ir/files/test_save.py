@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -545,6 +546,18 @@ def test_the_weights_of_an_earlier_compile_go_and_all_else_stays(source, out):
         save_model(model_with_weights(source, "w.bin", seed=seed), out / "m.onnx", str(source))
     own = external.file_names(external.external_tensors(read(out / "m.onnx")))
     assert {*os.listdir(out)} == {"m.onnx", *own, *others}
+
+
+def test_the_weights_of_an_earlier_compile_stay_where_a_copy_of_it_reads_them(source, out):
+    save_model(model_with_weights(source, "w.bin", seed=1), out / "m.onnx", str(source))
+    (first,) = external.file_names(external.external_tensors(read(out / "m.onnx")))
+    shutil.copy(out / "m.onnx", out / "best")
+    (out / "empty").write_bytes(b"")
+    for seed in (2, 3):
+        save_model(model_with_weights(source, "w.bin", seed=seed), out / "m.onnx", str(source))
+    (last,) = external.file_names(external.external_tensors(read(out / "m.onnx")))
+    assert {*os.listdir(out)} == {"m.onnx", "best", "empty", first, last}
+    onnx.load(out / "best")
 
 
 def test_weights_of_such_a_name_that_the_model_itself_reads_stay(source):
