@@ -70,14 +70,14 @@ class IntegersOfModel:
             shape = _numbers(value.shape)
             if shape is not None and math.prod(shape) <= _MOST:
                 array = np.full(shape, None, object)
-        is_known = array is not None and any(element is not None for element in array.flat)
+        is_known = array is not None and any(element is not None for element in _listed(array))
         (self._known if is_known else self._unknown)[value] = array
         return array
 
     def vector(self, value: Value | None) -> tuple[Dim, ...] | None:
         """Return the elements of a scalar or vector."""
         array = self.of(value)
-        return None if array is None or array.ndim > 1 else tuple(array.flat)
+        return None if array is None or array.ndim > 1 else tuple(_listed(array))
 
 
 class _Walk:
@@ -138,7 +138,7 @@ class _Walk:
             bits = 8  # holds 0 and 1
         results = [
             elementwise(self._scope, node.op, row, bits=bits)
-            for row in zip(*[array.flat for array in rows], strict=True)
+            for row in zip(*map(_listed, rows), strict=True)
         ]
         return _array(results, rows[0].shape)
 
@@ -150,10 +150,10 @@ class _Walk:
         if array is None or value.dtype not in _BITS:
             return None
         if value.dtype is DataType.BOOL and (source is None or source.dtype is not DataType.BOOL):
-            return _array([None if x is None else _truth(x) for x in array.flat], array.shape)
+            return _array([_truth(x) for x in _listed(array)], array.shape)
         if value.dtype is DataType.INT64:
             return array
-        return _array([_whole(x) if isinstance(x, int) else x for x in array.flat], array.shape)
+        return _array([_whole(x) if isinstance(x, int) else x for x in _listed(array)], array.shape)
 
     def reshaped(self, node: Node) -> Integers | None:
         array, shape = self._of(node.input(0)), _numbers(self._value.shape)
@@ -197,12 +197,14 @@ class _Walk:
         axis = node.attrs.get("axis", 0)
         count = array.shape[axis]
         if array.ndim > 1 or axis not in (0, -1):
-            places = [index for index in indices.flat if isinstance(index, int)]
+            places = [index for index in _listed(indices) if isinstance(index, int)]
             if len(places) < indices.size:
                 return None
             return np.take(array, np.array(places, np.int64).reshape(indices.shape), axis)
         inside = range(-count, count)
-        results = [array[i] if isinstance(i, int) and i in inside else None for i in indices.flat]
+        results = [
+            array[i] if isinstance(i, int) and i in inside else None for i in _listed(indices)
+        ]
         return _array(results, indices.shape)
 
     def split(self, node: Node) -> Integers | None:
@@ -270,12 +272,12 @@ class _Walk:
             return None
         if value.dtype is not DataType.INT64:
             return None
-        return _array([product(self._scope, array.flat)], (1,) * value.rank)
+        return _array([product(self._scope, _listed(array))], (1,) * value.rank)
 
     def _integers_of(self, node: Node, slot: int) -> tuple[Dim, ...] | None:
         """The elements of a vector or scalar that an operator reads."""
         array = self._of(node.input(slot))
-        return None if array is None or array.ndim > 1 else tuple(array.flat)
+        return None if array is None or array.ndim > 1 else tuple(_listed(array))
 
 
 _FUNCTIONS: Mapping[str, Callable[[_Walk, Node], Integers | None]] = MappingProxyType(
@@ -299,6 +301,10 @@ _FUNCTIONS: Mapping[str, Callable[[_Walk, Node], Integers | None]] = MappingProx
         "Unsqueeze": _Walk.reshaped,
     }
 )
+
+
+def _listed(array: Integers) -> list[Dim]:
+    return array.ravel().tolist()
 
 
 def _array(elements: Sequence[Dim], shape: tuple[int, ...] | None = None) -> Integers:
@@ -335,7 +341,7 @@ def _constant(value: Value, kinds: str) -> Integers | None:
         return None
     if kinds == "f" and not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
         return None
-    return _array([int(element) for element in array.flat], array.shape)
+    return _array(list(map(int, array.ravel().tolist())), array.shape)
 
 
 def _whole(number: int) -> Dim:

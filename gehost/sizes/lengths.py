@@ -38,12 +38,16 @@ def total(scope: Scope, sizes: Iterable[Dim]) -> Dim:
 
 def is_size(scope: Scope, dim: Dim) -> bool:
     """Whether an element is proven to be no negative number."""
-    return dim is not None and scope.nonnegative(dim) is Answer.YES
+    if dim is None or isinstance(dim, int):
+        return dim is not None and dim >= 0
+    return scope.bounds(dim)[0] >= 0 or scope.nonnegative(dim) is Answer.YES
 
 
 def is_positive(scope: Scope, dim: Dim) -> bool:
     """Whether an element is proven to be at least 1."""
-    return dim is not None and scope.nonnegative(scope.sub(dim, 1)) is Answer.YES
+    if dim is None or isinstance(dim, int):
+        return dim is not None and dim >= 1
+    return scope.bounds(dim)[0] >= 1 or scope.nonnegative(scope.sub(dim, 1)) is Answer.YES
 
 
 def size_or_none(scope: Scope, dim: Dim) -> Dim:

@@ -55,6 +55,7 @@ class Scope:
         self.budget = 0
         self.facts = facts.Facts()
         self._answers: dict[Size, Answer] = {}
+        self._signs: dict[Size, Answer] = {}
         self._atoms: dict[tuple[Kind, Hashable], Size] = {}
         self._sizes: dict[Terms, Size] = {}
         self._symbols: dict[str, Known] = {}
@@ -320,7 +321,14 @@ class Scope:
 
     def nonnegative(self, size: Known) -> Answer:
         """Return whether a size is at least 0."""
-        return proofs.nonnegative(self, size)
+        if isinstance(size, int):
+            return Answer.NO if size < 0 else Answer.YES
+        answer = self._signs.get(size)
+        if answer is None:
+            answer = proofs.nonnegative(self, size)
+            if answer is not Answer.UNKNOWN or self.budget >= 0:
+                self._signs[size] = answer
+        return answer
 
     def divides(self, part: Known, total: Known) -> Answer:
         """Return whether ``total`` is a multiple of ``part``; unknown for the number 0."""
