@@ -23,7 +23,7 @@ from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 from gehost.location import SourceLocation, author_origin
 from gehost.native import mypyc_attr
-from gehost.ops import declared
+from gehost.ops import OpDef, declared
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
@@ -286,6 +286,8 @@ class EsGraph:
         """The index after the last placeholder."""
         self.captures: dict[str, EsTensor] = {}
         """Tensors named with ``es.Name``, for patterns."""
+        self.definitions: dict[str, OpDef] = {}
+        """What operators that no vendor registers compute here, by name."""
         self._inputs: dict[int, EsTensor] = {}
         self._in_order: list[EsTensor] | None = None
 
@@ -381,6 +383,7 @@ class EsGraph:
             self._inputs,
         )
         found.outputs = list(outputs)
+        found.definitions = self.definitions
         return found
 
     def reachable(

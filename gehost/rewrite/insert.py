@@ -20,7 +20,13 @@ from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.rewrite.cache import LoweredOp, LoweredReplacement, OpInput
-from gehost.rewrite.functions import add_function, function_of_region, op_with_body, region_key
+from gehost.rewrite.functions import (
+    FunctionCache,
+    add_function,
+    function_of_region,
+    op_with_body,
+    region_key,
+)
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
 from gehost.rewrite.provenance import HISTORY, provenance
 from gehost.rewrite.session import RewriteSession
@@ -154,6 +160,14 @@ class Lowering:
         self._replacement = replacement
         self._before = before
         self.insertion = insertion
+        self._registry, self._functions = session.registry, session.functions
+        if replacement.definitions:
+            self._registry = session.registry.copy()
+            for name, definition in replacement.definitions.items():
+                if self._registry.get(name) is None:
+                    self._registry.add(definition)
+            # its bodies are this replacement's alone
+            self._functions = FunctionCache(session.model)
         self.ops: list[LoweredOp] = []
         self.from_match = False
         self.cacheable = True
@@ -178,7 +192,7 @@ class Lowering:
             PassError: the replacement reads a tensor that it does not compute.
         """
         session, insertion = self._session, self.insertion
-        model, registry, inferrer = session.model, session.registry, session.inferrer
+        model, registry, inferrer = session.model, self._registry, session.inferrer
         for node in self._replacement.reachable():
             lowered = lower_node(node, model, registry, self._type_of)
             op_inputs = [self._op_input(operand) for operand in lowered.inputs]
@@ -274,12 +288,12 @@ class Lowering:
         """
         op, attributes = lowered.op, lowered.attributes
         session, region = self._session, self._region
-        model, functions = session.model, session.functions
+        model, functions = session.model, self._functions
         if op.startswith("ai.onnx.") or "::" not in op:
             return op
         present = [value is not None for value in inputs]
         name = op_with_body(
-            op, types, attributes, model, session.registry, session.inferrer, present, functions
+            op, types, attributes, model, self._registry, session.inferrer, present, functions
         )
         is_original = op in model.original_ops or (
             op in model.functions and op not in model.new_functions

@@ -73,7 +73,8 @@ def replace_region(
         before: Sequence[NodeState] | None = None
         sources: Sequence[Value] = region.outputs
 
-        key = None if retained else cache_key(region, replacement)
+        is_plain = not retained and not replacement.definitions
+        key = cache_key(region, replacement) if is_plain else None
         cached = session.cache.get(key, region, replacement)
         if cached is not None:
             insertion.insert_cached(cached)  # leaves the matched nodes as they are
