@@ -1,0 +1,53 @@
+"""Passes by meaning: attention is found by what it computes, not by an exporter's operators.
+
+Everything is imported when it is first used: the command line loads plugins before it knows whether
+it needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gehost_semantic.atoms import Operand, Refused
+    from gehost_semantic.attention import Attention, Cache, Limit, MaskMeaning, Role
+    from gehost_semantic.call import FEATURES, AttentionCall
+    from gehost_semantic.finder import AttentionFinder
+    from gehost_semantic.passes import AttentionFusionPass
+    from gehost_semantic.view import Term, View
+    from gehost_semantic.views import Views
+
+_HOMES = {
+    "atoms": ("Operand", "Refused"),
+    "attention": ("Attention", "Cache", "Limit", "MaskMeaning", "Role"),
+    "finder": ("AttentionFinder",),
+    "call": ("FEATURES", "AttentionCall"),
+    "passes": ("AttentionFusionPass",),
+    "view": ("Term", "View"),
+    "views": ("Views",),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "FEATURES",
+    "Attention",
+    "AttentionCall",
+    "AttentionFinder",
+    "AttentionFusionPass",
+    "Cache",
+    "Limit",
+    "MaskMeaning",
+    "Operand",
+    "Refused",
+    "Role",
+    "Term",
+    "View",
+    "Views",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'gehost_semantic' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"gehost_semantic.{_MODULE_OF[name]}"), name)

@@ -1,0 +1,153 @@
+"""Equalities of sizes that a graph's operators prove: each would fail without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gehost import Graph, Node
+from gehost_semantic import shape_values
+from gehost_semantic.extents import total
+from gehost_semantic.view import Unknown
+
+if TYPE_CHECKING:
+    from gehost_semantic.views import Views
+
+
+def learn(views: Views) -> bool:
+    """Note the equalities that the operators prove; return whether one is new."""
+    is_new = False
+    for node in _live(views.graph):
+        rule = _PROVING.get(node.op)
+        if rule is not None:
+            try:
+                is_new |= rule(views, node)
+            except Unknown:
+                continue
+    return is_new
+
+
+def _live(graph: Graph) -> list[Node]:
+    """Return the nodes that the graph's outputs depend on: a runtime drops the others."""
+    seen: set[Node] = set()
+    todo = [value.producer for value in graph.outputs if value.graph is graph]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        read = [value for value in node.inputs if value is not None]
+        for body in node.bodies:
+            read.extend(value for _, _, value in body.captured())
+        todo.extend(value.producer for value in read if value.graph is graph)
+    return [node for node in graph.nodes if node in seen]
+
+
+def _matmul_fact(views: Views, node: Node) -> bool:
+    left, right = views.shape(node.input(0)), views.shape(node.input(1))
+    if left is None or right is None or len(left) < 1 or len(right) < 2:
+        return False
+    return views.extents.learn(left[-1], right[-2]) | _shape_fact(views, node)
+
+
+def _concat_fact(views: Views, node: Node) -> bool:
+    shapes = [views.shape(value) for value in node.inputs]
+    first, is_new = shapes[0], False
+    if first is None:
+        return False
+    axis: int = node.attrs["axis"] % max(1, len(first))
+    for shape in shapes[1:]:
+        if shape is not None and len(shape) == len(first):
+            for place, (a, b) in enumerate(zip(first, shape, strict=True)):
+                if place != axis and a != b:
+                    is_new |= views.extents.learn(b, a)
+    return is_new
+
+
+def _reshape_fact(views: Views, node: Node) -> bool:
+    source = views.shape(node.input(0))
+    result = views.shape(node.outputs[0])
+    if source is None or result is None:
+        return False
+    is_new = False
+    target = views.elements(node.input(1))
+    output = node.outputs[0]
+    inferred = None if output is None else views.extents.of_shape(output)
+    if target is not None and inferred is not None and len(target) == len(inferred):
+        for size, wanted in zip(inferred, target, strict=True):
+            if wanted not in (None, 0, -1, size):
+                is_new |= views.extents.learn(size, wanted)
+    if target is not None and -1 not in target and None not in target:
+        is_new |= views.extents.learn_product(total(result), total(source))
+    return is_new | _layout_fact(views, node)
+
+
+def _layout_fact(views: Views, node: Node) -> bool:
+    """Compare the sizes of a view with those that inference found."""
+    is_new = False
+    for value in node.outputs:
+        view = views.of(value)
+        if value is None or view is None or view.base is value:
+            continue
+        inferred = views.extents.of_shape(value)
+        if inferred is not None and len(inferred) == len(view.dims):
+            for size, other in zip(view.shape, inferred, strict=True):
+                if size != other:
+                    is_new |= views.extents.learn(other, size)
+    return is_new
+
+
+def _window_fact(views: Views, node: Node) -> bool:
+    """Compute the sizes of a convolution that inference left open."""
+    source, weights = views.shape(node.input(0)), views.shape(node.input(1))
+    result = views.shape(node.outputs[0])
+    if source is None or weights is None or result is None:
+        return False
+    attrs, count, is_new = node.attrs, len(source) - 2, False
+    if attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return False
+    pads = attrs.get("pads", [0] * 2 * count)
+    strides = attrs.get("strides", [1] * count)
+    dilations = attrs.get("dilations", [1] * count)
+    for place in range(count):
+        padded = source[2 + place] + pads[place] + pads[count + place]
+        reach = dilations[place] * (weights[2 + place] - 1) + 1
+        size = views.extents.scope.floordiv(padded - reach, strides[place]) + 1
+        if result[2 + place] != size:
+            is_new |= views.extents.learn(result[2 + place], size)
+    return is_new
+
+
+def _shape_fact(views: Views, node: Node) -> bool:
+    """Name the sizes that inference left open by those of the operands."""
+    output = node.outputs[0]
+    if output is None or output.shape is None:
+        return False
+    if not any(is_open(dim) for dim in output.shape):
+        return False
+    inferred, shape = views.extents.of_shape(output), shape_values.shape(views, output)
+    is_new = False
+    for size, other in zip(inferred or (), shape or (), strict=False):
+        is_new |= size != other and views.extents.learn(size, other)
+    return is_new
+
+
+def is_open(dim: int | str | None) -> bool:
+    """Whether a size has a part that inference has no name for."""
+    return dim is None or (isinstance(dim, str) and "?" in dim)
+
+
+_PROVING: Mapping[str, Callable[[Views, Node], bool]] = {
+    "Conv": _window_fact,
+    "Einsum": _shape_fact,
+    "MatMul": _matmul_fact,
+    "Concat": _concat_fact,
+    "Reshape": _reshape_fact,
+    "Expand": _layout_fact,
+    "Slice": _layout_fact,
+    "Split": _layout_fact,
+    "Squeeze": _layout_fact,
+    "Flatten": _layout_fact,
+    "Gather": _layout_fact,
+    **dict.fromkeys(shape_values.BROADCAST, _shape_fact),
+}

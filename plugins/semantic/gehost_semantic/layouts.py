@@ -1,0 +1,167 @@
+"""Layouts of tensors in atoms: find the tensor that has one, or make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from gehost import EsTensor, Node, Value, es
+from gehost_semantic.atoms import Atom, Operand, Refused
+from gehost_semantic.extents import Extent, exact_int, total
+from gehost_semantic.view import Term, View, coalesced
+from gehost_semantic.views import Views
+
+Layout: TypeAlias = Sequence[Sequence[Atom]]
+"""The atoms of each axis, outermost first."""
+
+
+def way_up(views: Views, operand: Operand) -> list[Value]:
+    """Return an operand and the tensors that layout operators make it of, up to the base."""
+    found = [operand.value]
+    while found[-1] is not operand.base:
+        node = found[-1].producer
+        value = None if node is None else next(iter(_data_inputs(views, node, operand.base)), None)
+        if value is None:
+            break
+        found.append(value)
+    return found
+
+
+def _data_inputs(views: Views, node: Node, base: Value) -> list[Value]:
+    found: list[Value] = []
+    for value in node.inputs:
+        view = views.of(value)
+        if value is not None and view is not None and view.base is base:
+            found.append(value)
+    return found
+
+
+def has_layout(view: View, operand: Operand, layout: Layout, sizes: Mapping[Atom, Extent]) -> bool:
+    """Whether a view of the operand's base has exactly a layout."""
+    terms = {
+        index.atom: Term(sizes[index.atom], index.axis, index.stride)
+        for dim in operand.dims
+        for index in dim
+    }
+    wanted = tuple(coalesced([terms[atom] for atom in axis]) for axis in layout)
+    return view.dims == wanted and view.offsets == operand.offsets
+
+
+def relaid(
+    tensor: EsTensor, source: Layout, target: Layout, sizes: Mapping[Atom, Extent]
+) -> EsTensor:
+    """Return a tensor with its axes in another order and grouping.
+
+    Raises:
+        Refused: a size can be computed neither from numbers nor from the tensor's sizes.
+    """
+    source, target = [list(axis) for axis in source], [list(axis) for axis in target]
+    if source == target:
+        return tensor
+    order = [atom for axis in source for atom in axis]
+    wanted = [atom for axis in target for atom in axis]
+    if sorted(order) != sorted(wanted):
+        raise Refused("layout: the tensor lacks an axis, or repeats one")
+    sizes = dict(sizes)
+    for first, second in _neighbours(source) & _neighbours(target):
+        # what stays together is one atom
+        whole = -len(sizes)
+        sizes[whole] = sizes[first] * sizes[second]
+        source, target = (
+            [_with_pair(axis, first, second, whole) for axis in axes] for axes in (source, target)
+        )
+        return relaid(tensor, source, target, sizes)
+    if order == wanted:
+        return _reshaped(tensor, source, target, sizes)
+    single = [[atom] for atom in order]
+    if source != single:
+        tensor = _reshaped(tensor, source, single, sizes)
+    places = [order.index(atom) for atom in wanted]
+    tensor = es.Transpose(tensor, perm=places)
+    moved = [[atom] for atom in wanted]
+    return tensor if moved == target else _reshaped(tensor, moved, target, sizes)
+
+
+def _neighbours(layout: Layout) -> set[tuple[Atom, Atom]]:
+    return {pair for axis in layout for pair in pairwise(axis)}
+
+
+def _with_pair(axis: Sequence[Atom], first: Atom, second: Atom, whole: Atom) -> list[Atom]:
+    return [whole if atom == first else atom for atom in axis if atom != second]
+
+
+def _reshaped(
+    tensor: EsTensor,
+    source: Sequence[Sequence[Atom]],
+    target: Sequence[Sequence[Atom]],
+    sizes: Mapping[Atom, Extent],
+) -> EsTensor:
+    """Reshape to axes whose atoms come in the same order."""
+    entries: list[int | EsTensor] = []
+    left_over = 0
+    for place, axis in enumerate(target):
+        size = total(sizes[atom] for atom in axis)
+        if isinstance(size, int):
+            entries.append(size)
+        elif place < len(source) and list(source[place]) == list(axis):
+            entries.append(0)
+        else:
+            entries.append(-1)
+            left_over += 1
+    if left_over > 1 or (left_over and 0 in entries):
+        # -1 fails beside a copied size that is 0
+        entries = [
+            _size(tensor, source, target[place], sizes) if entry in (0, -1) else entry
+            for place, entry in enumerate(entries)
+        ]
+    if all(isinstance(entry, int) for entry in entries):
+        return es.Reshape(tensor, [entry for entry in entries if isinstance(entry, int)])
+    parts = [[entry] if isinstance(entry, int) else entry for entry in entries]
+    return es.Reshape(tensor, es.Concat(*parts, axis=0))
+
+
+def is_readable(axis: Sequence[Atom], source: Layout, sizes: Mapping[Atom, Extent]) -> bool:
+    """Whether the size of an axis is a number, or follows from those of a tensor."""
+    if isinstance(total(sizes[atom] for atom in axis), int):
+        return True
+    for own in source:
+        rest = [sizes[atom] for atom in own if atom not in axis]
+        if set(axis) <= set(own) and isinstance(total(rest), int):
+            return True
+    return len(axis) > 1 and all(is_readable([atom], source, sizes) for atom in axis)
+
+
+def _size(
+    tensor: EsTensor,
+    source: Sequence[Sequence[Atom]],
+    axis: Sequence[Atom],
+    sizes: Mapping[Atom, Extent],
+) -> EsTensor:
+    """Return the size of an axis as a vector, from those of the tensor's axes."""
+    for place, own in enumerate(source):
+        if list(own) == list(axis):
+            return es.Slice(es.Shape(tensor), starts=[place], ends=[place + 1], axes=[0])
+    for place, own in enumerate(source):
+        if set(axis) <= set(own):
+            rest = exact_int(total(sizes[atom] for atom in own if atom not in axis))
+            if rest is not None:
+                whole = es.Slice(es.Shape(tensor), starts=[place], ends=[place + 1], axes=[0])
+                return es.Div(whole, [rest])
+    product: EsTensor | None = None
+    for atom in axis:
+        size = exact_int(sizes[atom])
+        if size is None and len(axis) == 1:
+            raise Refused("layout: a size of it cannot be read from the tensor")
+        part: EsTensor | list[int] = (
+            [size] if size is not None else _size(tensor, source, [atom], sizes)
+        )
+        product = es.Mul(part, product) if product is not None else _vector(tensor, part)
+    assert product is not None
+    return product
+
+
+def _vector(tensor: EsTensor, part: EsTensor | list[int]) -> EsTensor:
+    if isinstance(part, EsTensor):
+        return part
+    return tensor.graph.add_node(("Identity",), [part], {})[0]

@@ -1,0 +1,117 @@
+"""The views of all tensors of a graph, computed on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gehost import Graph, Node, Value
+from gehost_semantic import facts, shape_values
+from gehost_semantic.constants import Numbers
+from gehost_semantic.extents import Extent, Extents
+from gehost_semantic.layout_rules import LAYOUTS
+from gehost_semantic.view import Term, Unknown, View, coalesced
+
+_MOST_ROUNDS = 4
+"""Rounds of facts: each may make sizes equal that prove further ones."""
+
+
+class Views:
+    """The views of a graph's tensors, computed on demand.
+
+    ``facts`` are found first: equalities of sizes that the graph's operators prove.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.extents = Extents()
+        self.numbers = Numbers()
+        self._views: dict[Value, View | None] = {}
+        for _ in range(_MOST_ROUNDS):
+            self._views.clear()
+            if not facts.learn(self):
+                break
+
+    # reading
+
+    def of(self, value: Value | None) -> View | None:
+        """Return a tensor's view; None without a known rank."""
+        if value is None:
+            return None
+        if value not in self._views:
+            # iterative: chains of layout operators may be long
+            chain = [value]
+            while chain:
+                last = chain[-1]
+                waiting = [v for v in self._sources(last) if v not in self._views]
+                if waiting and len(chain) < 10_000:
+                    chain.extend(waiting)
+                else:
+                    chain.pop()
+                    self._views[last] = self._find(last)
+        return self._views[value]
+
+    def shape(self, value: Value | None) -> tuple[Extent, ...] | None:
+        view = self.of(value)
+        return None if view is None else view.shape
+
+    def axes(self, node: Node, slot: int = 1) -> list[int] | None:
+        """Return the axes of an operator, an attribute or an input; None if it has none.
+
+        Raises:
+            Unknown: the input is no constant.
+        """
+        if "axes" in node.attrs:
+            return list(node.attrs["axes"])
+        if node.input(slot) is None:
+            return None
+        elements = self.elements(node.input(slot))
+        axes = [axis for axis in elements or () if isinstance(axis, int)]
+        if elements is None or len(axes) < len(elements):
+            raise Unknown
+        return axes
+
+    def elements(self, value: Value | None) -> list[Extent | None] | None:
+        """Return the elements of an integer vector or scalar; None where one is unknown."""
+        return shape_values.elements(self, value)
+
+    def _sources(self, value: Value) -> Sequence[Value]:
+        """Return the tensors whose views a tensor's view is made of."""
+        node = value.producer
+        if node is None or node.op not in LAYOUTS:
+            return [v for v in node.inputs if v is not None] if node and value.rank is None else ()
+        if node.op == "If":
+            branch = self.branch(node)
+            return () if branch is None else [branch.outputs[value.index]]
+        slots = (0, 1) if node.op in ("Mul", "Div") else (0,)
+        return [v for slot in slots if (v := node.input(slot)) is not None]
+
+    def _find(self, value: Value) -> View | None:
+        node = value.producer
+        if node is not None and not value.is_constant:
+            rule = LAYOUTS.get(node.op)
+            if rule is not None:
+                try:
+                    found = rule(self, node, value)
+                except Unknown:
+                    found = None
+                if found is not None:
+                    return found
+        return self._base(value)
+
+    def _base(self, value: Value) -> View | None:
+        sizes = self.extents.of_shape(value)
+        if sizes is None:
+            sizes = shape_values.shape(self, value)
+        if sizes is None:
+            return None
+        dims = tuple(coalesced([Term(size, axis, 1)]) for axis, size in enumerate(sizes))
+        return View(value, dims, (0,) * len(sizes))
+
+    def branch(self, node: Node) -> Graph | None:
+        """Return the branch that an If takes, where sizes decide."""
+        condition = self.numbers.fill(node.input(0), self)
+        if condition is None or len(node.bodies) != 2:
+            return None
+        name = "then_branch" if condition else "else_branch"
+        order = [entry.name for entry in node.proto.attribute if entry.name.endswith("_branch")]
+        return node.bodies[order.index(name)] if name in order else None

@@ -1,0 +1,210 @@
+"""Attention of real exports and of small graphs; each description recomputed in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import infer_model
+from gehost.ir.model import Model
+from gehost.testing import parse
+from gehost_semantic import Attention, AttentionFinder, Refused, Views
+from gehost_semantic.attention import Add, Role
+from tools.semantic.__main__ import facts_of
+from tools.semantic.check import differences, random_feed
+from tools.semantic.fuzz import trial
+
+REPOSITORY = Path(__file__).parents[3]
+MODELS = {
+    **{f"tests/models/{name}.onnx": 2 for name in (
+        "bert.dyn20", "bert.raw18", "bert.ts13", "bert.ts17", "gpt2.dyn20", "gpt2.ts13", "gpt2.ts17",
+        "llama.ts17", "vit.dyn20", "vit.ts13", "vit.ts17",
+    )},
+    "plugins/semantic/tests/models/gemma3_past.dyn.eager.onnx": 2,
+    "plugins/semantic/tests/models/torchenc.ts.sdpa.onnx": 2,
+    "plugins/semantic/tests/models/vae_attn.ts.eager.onnx": 1,
+    "plugins/semantic/tests/models/yolo_psa.ts.onnx": 1,
+}  # fmt: skip
+RUNS = [
+    {"batch": 3, "seq": 9, "past": 5, "height": 32, "width": 64},
+    {"batch": 1, "seq": 4, "past": 3},
+]
+
+
+def described(proto: onnx.ModelProto) -> tuple[Views, list[Attention], list[str]]:
+    model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
+    infer_model(model)
+    views = Views(model.graph)
+    found, refusals = list[Attention](), list[str]()
+    for softmax in model.graph.nodes_of("Softmax"):
+        try:
+            found.append(AttentionFinder(views).find(softmax))
+        except Refused as refusal:
+            refusals.append(str(refusal))
+    return views, found, refusals
+
+
+@pytest.mark.parametrize("path", MODELS)
+def test_every_layer_is_described_and_right(path: str) -> None:
+    proto = onnx.load(REPOSITORY / path)
+    views, found, refusals = described(proto)
+    assert (len(found), refusals) == (MODELS[path], [])
+    for seed, sizes in enumerate(RUNS):
+        feed = random_feed(views.graph, {**sizes, **facts_of(views)}, np.random.default_rng(seed))
+        assert max(differences(proto, views, found, feed)) < 1e-5
+
+
+def attention(body: str, inputs: str, opset: int = 18) -> Attention | str:
+    """The description of a graph's only Softmax, recomputed; or the refusal."""
+    head = f'<ir_version: 9, opset_import: ["" : {opset}]> g '
+    proto = parse(f"{head}({inputs}) => (float[?] y) {{ {body} }}")
+    views, found, refusals = described(proto)
+    if refusals:
+        return refusals[0]
+    feed = random_feed(views.graph, {"s": 5, "t": 7, "b": 3}, np.random.default_rng(0))
+    assert max(differences(proto, views, found, feed)) < 1e-5
+    return found[0]
+
+
+QKV = "float[b, 4, s, 8] q, float[b, 4, t, 8] k, float[b, 4, t, 6] v"
+PLAIN = """
+kt = Transpose <perm = [0, 1, 3, 2]> (k)
+scores = MatMul (q, kt)
+scale = Constant <value = float {0.25}> ()
+scaled = Mul (scores, scale)
+"""
+REST = "\np = Softmax <axis = -1> (%s)\ny = MatMul (p, v)"
+
+
+def test_plain_attention() -> None:
+    found = attention(PLAIN + REST % "scaled", QKV)
+    assert isinstance(found, Attention)
+    assert (found.heads, found.head_size, found.value_size, found.scale) == (4, 8, 6, 0.25)
+    assert found.layout(found.k) == "b h t d"
+    assert found.result_layout() == "b h s v"
+    assert found.groups == 1
+
+
+def test_softcap_mask_and_bias_keep_their_order() -> None:
+    body = (
+        PLAIN
+        + """
+cap = Constant <value = float {2.0}> ()
+tanh = Tanh (scaled)
+capped = Mul (tanh, cap)
+biased = Add (capped, bias)
+low = Constant <value = float {-3.4028234663852886e38}> ()
+masked = Where (mask, biased, low)
+"""
+    )
+    found = attention(body + REST % "masked", f"{QKV}, float[4, s, t] bias, bool[b, 1, 1, t] mask")
+    assert isinstance(found, Attention)
+    assert found.softcap == 2
+    assert found.mask.rest == (
+        ("bias", frozenset({Role.HEAD, Role.QUERY, Role.KEY})),
+        ("keep", frozenset({Role.BATCH, Role.KEY})),
+    )
+
+
+def test_a_factor_after_a_bias_scales_it() -> None:
+    body = (
+        PLAIN.replace("Mul (scores", "Add (scores").replace("scale)", "bias)")
+        + """
+half = Constant <value = float {0.5}> ()
+all = Mul (scaled, half)
+"""
+    )
+    found = attention(body + REST % "all", f"{QKV}, float[s, t] bias")
+    assert isinstance(found, Attention)
+    assert found.scale == 0.5
+    assert isinstance(found.after[0], Add)
+    assert found.after[0].factor == 0.5
+
+
+def test_a_causal_mask_is_proven_with_its_past() -> None:
+    body = (
+        PLAIN
+        + """
+zero = Constant <value_int = 0> ()
+one = Constant <value_int = 1> ()
+s = Shape <start = 2, end = 3> (q)
+t = Shape <start = 2, end = 3> (k)
+first = Sub (t, s)
+empty = Constant <value_ints = [0]> ()
+start = Squeeze (first, empty)
+end = Squeeze (t, empty)
+keys = Range (zero, end, one)
+queries = Range (start, end, one)
+column = Unsqueeze (queries, last)
+last = Constant <value_ints = [1]> ()
+kept = LessOrEqual (keys, column)
+low = Constant <value = float {-3.4028234663852886e38}> ()
+masked = Where (kept, scaled, low)
+"""
+    )
+    lines = body.replace("last = Constant <value_ints = [1]> ()\n", "")
+    lines = lines.replace("column =", "last = Constant <value_ints = [1]> ()\ncolumn =")
+    found = attention(lines + REST % "masked", QKV)
+    assert isinstance(found, Attention)
+    assert [str(limit) for limit in found.mask.limits] == ["causal (t - s <= -s + t)"]
+    assert not found.mask.rest
+
+
+def test_one_head_of_keys_for_all_heads() -> None:
+    inputs = QKV.replace("float[b, 4, t", "float[b, 1, t")
+    found = attention(PLAIN + REST % "scaled", inputs)
+    assert isinstance(found, Attention)
+    assert (found.heads, found.key_heads, found.groups) == (4, 1, 4)
+
+
+def test_q_and_k_of_one_tensor_are_no_diagonal() -> None:
+    body = PLAIN.replace("(k)", "(q)") + REST % "scaled"
+    found = attention(body, "float[b, 4, s, 8] q, float[b, 4, s, 6] v")
+    assert isinstance(found, Attention)
+    assert len(found.atoms(Role.QUERY)) == len(found.atoms(Role.KEY)) == 1
+
+
+REFUSALS = {
+    "softmax over queries": (
+        PLAIN + REST.replace("-1", "2") % "scaled",
+        QKV,
+        "values: their product sums other axes than the Softmax",
+    ),
+    "no product below": (
+        PLAIN + "p = Softmax <axis = -1> (scaled)\ny = Neg (p)",
+        QKV,
+        "probabilities: no product reads them",
+    ),
+    "no product above": ("p = Softmax (q)\ny = MatMul (p, v)", QKV.replace("t, 6]", "8, 6]"), ""),
+    "negative scale": (
+        PLAIN.replace("0.25", "-0.25") + REST % "scaled", QKV, "scale: it is not positive"
+    ),
+    "scaled by a tensor after a mask": (
+        PLAIN + "m = Add (scaled, mask)\nall = Mul (m, mask)" + REST % "all",
+        f"{QKV}, float[s, t] mask",
+        "scale: a tensor, after a mask or a softcap",
+    ),
+    "sigmoid": (PLAIN + "all = Sigmoid (scaled)" + REST % "all", QKV, "scores: no product"),
+    "a mask that widens": (
+        PLAIN + "all = Add (scaled, mask)" + REST % "all",
+        f"{QKV.replace('[b,', '[1,')}, float[3, 4, s, t] mask",
+        'scores: "scaled" widens them',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_near_miss_is_refused_with_the_steps_sentence(name: str) -> None:
+    body, inputs, reason = REFUSALS[name]
+    found = attention(body, inputs)
+    assert isinstance(found, str), found.summary()
+    assert reason in found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_attentions_are_described_and_replaced_right(seed: int) -> None:
+    outcome, reason = trial(seed)
+    assert not outcome.startswith(("wrong", "missed")), reason

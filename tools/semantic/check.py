@@ -1,0 +1,120 @@
+"""Descriptions against numbers: a graph's tensors from ONNX Runtime, and what they are said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from gehost import Graph, Value
+from gehost_semantic.attention import Attention
+from gehost_semantic.recompute import Recomputed, bases, difference, sizes_of_run
+from gehost_semantic.views import Views
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def differences(
+    proto: onnx.ModelProto,
+    views: Views,
+    attentions: Sequence[Attention],
+    feed: Mapping[str, Array],
+) -> list[float]:
+    """Run a model; return the difference of each description to the graph's own result.
+
+    Raises:
+        AssertionError: a mask has no numbers that fit its causal or window limit.
+    """
+    graph = views.graph
+    wanted = [value for attention in attentions for value in bases(attention)]
+    wanted += [value for value, _ in views.extents.sources.values()]
+    arrays = tensors(proto, graph, wanted, feed)
+    sizes = sizes_of_run(views.extents, arrays)
+    found: list[float] = []
+    for attention in attentions:
+        again = Recomputed(attention, views.extents, arrays, sizes)
+        found.append(difference(again.expected(), again.result()))
+        claims = again.false_claims()
+        assert not claims, f"{attention.softmax.label}: {claims[0]}"
+    return found
+
+
+def tensors(
+    proto: onnx.ModelProto, graph: Graph, values: Sequence[Value], feed: Mapping[str, Array]
+) -> dict[Value, Array]:
+    """Return the numbers of tensors in a run without optimizations."""
+    proto = onnx.ModelProto.FromString(proto.SerializeToString())
+    del proto.graph.value_info[:]
+    inputs = {value.name for value in graph.inputs}
+    found = {value: feed[value.name] for value in values if value.name in feed}
+    computed: dict[str, Value] = {}
+    for value in values:
+        if value.graph is not graph or value in found:
+            continue
+        if value.is_constant and value.array is not None:
+            found[value] = value.array
+        elif value.producer is not None:
+            computed[value.name] = value
+    have = {output.name for output in proto.graph.output}
+    proto.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in computed if name not in have
+    )
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    given = {name: array for name, array in feed.items() if name in inputs}
+    results: Sequence[Any] = session.run(list(computed), given) if computed else []
+    return found | {computed[name]: array for name, array in zip(computed, results, strict=True)}
+
+
+def random_feed(
+    graph: Graph, sizes: Mapping[str, int], generator: np.random.Generator
+) -> dict[str, Array]:
+    """Return inputs by their name: masks, positions, identifiers, numbers.
+
+    ``sizes``: of names that contain a key; all others are 2.
+    """
+    shapes = {value.name: _shape(value, sizes) for value in graph.inputs if not value.is_constant}
+    past = next((shape for name, shape in shapes.items() if name.startswith("past")), None)
+    mask, ids = shapes.get("attention_mask"), shapes.get("input_ids")
+    if mask is not None and ids is not None and len(mask) == len(ids) == 2:
+        mask[1] = ids[1] + (past[2] if past is not None else 0)
+        mask[0] = ids[0]
+    found: dict[str, Array] = {}
+    for value in graph.inputs:
+        if value.is_constant or value.dtype is None:
+            continue
+        shape, name = shapes[value.name], value.name
+        if "mask" in name or value.dtype.name == "BOOL":
+            kept = generator.random(shape) < 0.7
+            if kept.size and kept.ndim:
+                kept[..., 0] = kept[..., -1] = True
+            array = ~kept if "pad" in name else kept
+        elif value.dtype.is_float:
+            array = generator.standard_normal(shape)
+        elif "position" in name:
+            array = np.broadcast_to(np.arange(shape[-1]), shape)
+        elif "type" in name:
+            array = np.zeros(shape)
+        elif "bbox" in name:
+            array = np.sort(generator.integers(0, 60, shape), axis=-1)
+        else:
+            array = generator.integers(3, 30, shape)
+        found[name] = np.asarray(array).astype(value.dtype.numpy)
+    return found
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> list[int]:
+    found: list[int] = []
+    for dim in value.shape or ():
+        named = next(
+            (size for key, size in sizes.items() if isinstance(dim, str) and key in dim), 2
+        )
+        found.append(dim if isinstance(dim, int) else named)
+    return found

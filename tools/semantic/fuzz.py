@@ -1,0 +1,116 @@
+"""Random attentions: each description recomputed, each rewrite's numbers compared.
+
+    python -m tools.semantic.fuzz [--count 10000] [--seed 0]
+
+Exit status 1 if a number is wrong, or an attention without a near miss is not described.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, es, infer_model
+from gehost.ir.model import Model
+from gehost.testing import run_pass
+from gehost_semantic import (
+    Attention,
+    AttentionCall,
+    AttentionFinder,
+    AttentionFusionPass,
+    Refused,
+    Views,
+)
+from tools.semantic.check import differences, random_feed
+from tools.semantic.graphs import attention
+
+RUNS = [{"b": 3, "s": 6, "t": 7}, {"b": 1, "s": 1, "t": 5}]
+LARGEST = 1e-4
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class InventedKernel(AttentionFusionPass):
+    """An attention ==> npu::FlashAttention, with the description's formula as its body."""
+
+    takes = ("mask", "softcap")
+
+    def Replacement(self, attention: AttentionCall) -> EsTensor:
+        kernel = es.op("npu::FlashAttention")
+        return kernel(attention.q, attention.k, attention.v, attention.mask)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    problems = 0
+    for seed in range(options.seed, options.seed + options.count):
+        outcome, reason = trial(seed)
+        counts[outcome] += 1
+        reasons[reason] += bool(reason)
+        if outcome.startswith(("wrong", "missed")):
+            problems += 1
+            print(f"seed {seed}: {outcome} {reason}", flush=True)
+    print(dict(counts))
+    for reason, count in reasons.most_common(12):
+        print(count, reason)
+    return int(problems > 0)
+
+
+def trial(seed: int) -> tuple[str, str]:
+    """Describe and replace one random attention; return the outcome, and why it was refused."""
+    proto, near_miss = attention(seed)
+    model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
+    infer_model(model)
+    views = Views(model.graph)
+    try:
+        (softmax,) = model.graph.nodes_of("Softmax")
+        found = AttentionFinder(views).find(softmax)
+    except Refused as refusal:
+        return ("refused" if near_miss else "missed"), f"{near_miss}: {refusal}"
+    wrong = _wrong_description(proto, views, found, seed)
+    if wrong:
+        return "wrong description", wrong
+    compiled, record = run_pass(proto, InventedKernel)
+    if not record.replaced:
+        return f"described {near_miss}".strip(), f"not replaced: {next(iter(record.rejected), '')}"
+    for number, sizes in enumerate(RUNS):
+        feed = random_feed(model.graph, sizes, np.random.default_rng(seed + number))
+        before, after = (_run(each, feed) for each in (proto, compiled))
+        if before.shape != after.shape or not np.allclose(
+            before, after, 1e-4, 1e-5, equal_nan=True
+        ):
+            return "wrong rewrite", near_miss
+    return f"replaced {near_miss}".strip(), ""
+
+
+def _wrong_description(proto: onnx.ModelProto, views: Views, found: Attention, seed: int) -> str:
+    for sizes in RUNS:
+        feed = random_feed(views.graph, sizes, np.random.default_rng(seed))
+        (difference,) = differences(proto, views, [found], feed)
+        if not difference <= LARGEST:
+            return f"{difference} at {sizes}: {found.summary()}"
+    return ""
+
+
+def _run(proto: onnx.ModelProto, feed: Mapping[str, Any]) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, dict(feed))[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
