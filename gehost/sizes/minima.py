@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gehost.sizes.scope import Scope
 
 _MOST_OPERANDS = 4
-_MOST_NESTED = 2
+MOST_NESTED = 2
 """Minima inside the operands of a flat one. Beyond both, a min is a symbol of its own."""
 
 
@@ -24,21 +24,21 @@ def least(scope: Scope, sizes: Sequence[Known]) -> Known:
         return min(numbers)
     ordered = in_order(dict.fromkeys(sizes))
     flat = [part for size in ordered for part in parts_of_min(scope, size)]
-    if len(flat) > 2 * _MOST_OPERANDS or _nested(scope, flat) > 2 * _MOST_NESTED:
+    if len(flat) > 2 * _MOST_OPERANDS or minima_in(scope, flat) > 2 * MOST_NESTED:
         return _opaque(scope, ordered)
     operands = _undominated(scope, flat)
     if len(operands) == 1:
         return operands[0]
-    nested = _nested(scope, operands)
+    nested = minima_in(scope, operands)
     if nested:
         # min(3 - x, 0), where x is a min, is (3 - x) + min(0, x - 3), which is flat
         for base in operands:
             shifted = [
                 part for size in operands for part in parts_of_min(scope, scope.sub(size, base))
             ]
-            if _nested(scope, shifted) < nested:
+            if minima_in(scope, shifted) < nested:
                 return scope.add(base, scope.min(*shifted))
-    if len(operands) > _MOST_OPERANDS or nested > _MOST_NESTED:
+    if len(operands) > _MOST_OPERANDS or nested > MOST_NESTED:
         return _opaque(scope, ordered)
     # min(a, b) = a + min(0, b - a): one of the operands is chosen as the base
     spelled = [([scope.sub(size, base) for size in operands], base) for base in operands]
@@ -80,7 +80,7 @@ def _undominated(scope: Scope, sizes: Sequence[Known]) -> list[Known]:
     return operands
 
 
-def _nested(scope: Scope, sizes: Sequence[Known]) -> int:
+def minima_in(scope: Scope, sizes: Sequence[Known]) -> int:
     """The number of minima in some sizes."""
     return sum(scope.atoms[i].kind == "min" for size in sizes for m, _ in terms_of(size) for i in m)
 

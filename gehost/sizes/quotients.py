@@ -6,7 +6,7 @@ from math import gcd, inf
 from typing import TYPE_CHECKING
 
 from gehost.sizes import proofs
-from gehost.sizes.minima import parts_of_min
+from gehost.sizes.minima import MOST_NESTED, minima_in, parts_of_min
 from gehost.sizes.size import (
     Known,
     Size,
@@ -28,7 +28,10 @@ def quotient(scope: Scope, a: Known, b: Known) -> Known:
     is_positive = scope.bounds(b)[0] >= 0
     whole, rest = scope.division(a, b)
     if is_positive and rest != 0 and isinstance(a, Size):
-        for sign in (1, -1):  # rounding down is monotone: it goes into min and max
+        # a sum of n minima would become a minimum of 2**n quotients
+        for sign in (
+            (1, -1) if minima_in(scope, [a]) <= MOST_NESTED else ()
+        ):  # rounding down is monotone: it goes into min and max
             parts = parts_of_min(scope, scope.mul(a, sign))
             if len(parts) > 1:
                 quotients = [scope.floordiv(scope.mul(part, sign), b) for part in parts]

@@ -93,6 +93,26 @@ def test_names_of_the_model_and_invented_ones_differ() -> None:
     assert scope.parse(f"{scope.keyed('a')} + 1") is scope.keyed("a") + 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "min(" * 20 + "v0" + "".join(f", v{i % 8}*v{(i + 3) % 8} - v{i % 7})" for i in range(20)),
+        "v0" + "".join(f" // v{i % 8} + v{(i + 5) % 8}" for i in range(60)),
+        " + ".join(f"min(v{i % 8}, v{(i + 1) % 8}*{i + 1})" for i in range(40)),
+        "*".join(f"min(v{i % 8}, v{(i + 1) % 8}*{i + 1})" for i in range(20)),
+        f"({' + '.join(f'min(v{i}, v{(i + 1) % 8}*{i + 2})' for i in range(8))}) // (v0 + 1)",
+        f"min({', '.join(f'max(v{i}, v{(i + 1) % 8}*{i + 2}, 7)' for i in range(8))}) // 3",
+    ],
+    ids=["nested minima", "quotients", "a sum", "a product", "a quotient of minima", "maxima"],
+)
+def test_a_construction_takes_a_counted_number_of_steps(text: str) -> None:
+    scope = Scope()
+    scope.declare([f"v{i}" for i in range(8)])
+    size = scope.parse(text)
+    assert scope.parse(str(size)) is size
+    assert scope.steps <= 4096
+
+
 def test_a_long_text_is_an_invented_name() -> None:
     scope = Scope()
     size = scope.symbol("a" * 300) + 1
