@@ -144,7 +144,7 @@ class _Conversion:
             name
             for nodes in node_lists(model)
             for node in nodes
-            for name in (*node.input, *node.output)
+            for name in (node.name, *node.input, *node.output)
         }
         self._names.update(tensor.name for tensor in model.graph.initializer)
         self._weights: dict[str, _Scope] = {}
@@ -492,7 +492,7 @@ def rounded_array(array: Array) -> Array:
 def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.NodeProto]:
     """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
     low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
-    above = fresh(f"{name} (above)")
+    above, inside = fresh(f"{name} (above)"), fresh(f"{name} (inside)")
     return [
         *(
             onnx.helper.make_node(
@@ -501,7 +501,7 @@ def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.No
             for each, number in ((low, -LARGEST), (high, LARGEST))
         ),
         onnx.helper.make_node("Max", [name, low], [above], above),
-        onnx.helper.make_node("Min", [above, high], [result], result),
+        onnx.helper.make_node("Min", [above, high], [result], inside),
     ]
 
 

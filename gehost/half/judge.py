@@ -152,7 +152,7 @@ def _constants(graph: Any, kind: int, *, bodies: bool = True) -> Iterator[tuple[
             yield tensor.name, tensor
     for node in graph.node:
         for entry in node.attribute:
-            if node.op_type == "Constant" and entry.HasField("t") and entry.t.data_type == kind:
+            if entry.HasField("t") and entry.t.data_type == kind:
                 yield node.output[0], entry.t
             elif bodies and entry.HasField("g"):
                 yield from _constants(entry.g, kind)

@@ -9,12 +9,17 @@ import numpy as np
 import onnx
 import onnx.helper
 
-from gehost.half.reasons import FILL, FLOAT, LARGEST, SMALLEST_NORMAL
-from gehost.ir.tensors import from_numpy
-from gehost.verify.retype import element_types
+from gehost.half.reasons import FLOAT, LARGEST, SMALLEST_NORMAL, constant_of, is_fill
+from gehost.ir.files.external import element_count
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.verify.retype import element_types, graphs_of
 from gehost.verify.run import Runner
 
 _LARGEST_OF = "gehost largest of "
+_LIMIT = 1e30
+"""Numbers from here on are fills, whatever constants the model has."""
+_MOST = 1 << 16
+"""Elements of a constant that may be a fill."""
 
 
 def ranges(
@@ -43,7 +48,7 @@ def ranges(
     producer = {name: node for node in model.graph.node for name in node.output}
     names = [name for name in producer if name and types.get(name) == FLOAT]
     names += [info.name for info in model.graph.input if types.get(info.name) == FLOAT]
-    _measure(measured.graph, names)
+    _measure(measured.graph, names, _fills(model, base_dir))
     runner = Runner(measured, base_dir=base_dir)
     largest = dict.fromkeys(names, 0.0)
     for feed in feeds:
@@ -64,22 +69,48 @@ def ranges(
     return outside, lines
 
 
-def _measure(graph: onnx.GraphProto, names: Sequence[str]) -> None:
-    """Replace the outputs of a graph by the largest number of each value."""
+def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
+    """Return the sizes of the constants that stand for infinity."""
+    found: set[float] = set()
+    for graph in graphs_of(model):
+        arrays = [constant_of(node) for node in graph.node]
+        arrays += [
+            to_numpy(tensor, base_dir)
+            for tensor in graph.initializer
+            if tensor.data_type == FLOAT and element_count(tensor) <= _MOST
+        ]
+        for array in arrays:
+            if array is not None and is_fill(array):
+                found.add(float(np.nan_to_num(np.abs(array), posinf=0.0).max()))
+    return sorted(found)
+
+
+def _measure(graph: onnx.GraphProto, names: Sequence[str], fills: Sequence[float]) -> None:
+    """Replace the outputs of a graph by the largest number of each value, but for fills."""
     del graph.output[:]
-    zero, limit = f"{_LARGEST_OF}(zero)", f"{_LARGEST_OF}(limit)"
-    for name, number in ((zero, 0.0), (limit, FILL)):
-        graph.initializer.append(from_numpy(np.array(number, np.float32), name))
+    numbers = {"zero": 0.0, "limit": _LIMIT}
+    for place, fill in enumerate(each for each in fills if each < _LIMIT):
+        numbers |= {f"fill {place}": fill, f"near {place}": fill * 1e-3}
+    for name, number in numbers.items():
+        array = np.array(number, np.float32)
+        graph.initializer.append(from_numpy(array, f"{_LARGEST_OF}({name})"))
+
+    def add(op: str, inputs: Sequence[str], result: str, **attributes: Any) -> str:
+        names = [each if each in made else f"{_LARGEST_OF}({each})" for each in inputs]
+        graph.node.append(onnx.helper.make_node(op, names, [result], **attributes))
+        made.add(result)
+        return result
+
     for name in names:
-        size, fits, kept, result = (f"{_LARGEST_OF}{part}{name}" for part in ("|", "<", "=", ""))
-        flat = f"{_LARGEST_OF}~{name}"
-        graph.node.extend(
-            (
-                onnx.helper.make_node("Abs", [name], [size]),
-                onnx.helper.make_node("Less", [size, limit], [fits]),
-                onnx.helper.make_node("Where", [fits, size, zero], [kept]),
-                onnx.helper.make_node("ReduceMax", [kept], [flat], keepdims=0),
-                onnx.helper.make_node("Identity", [flat], [result]),
-            )
-        )
+        made = {name}
+        size = add("Abs", [name], f"{_LARGEST_OF}|{name}")
+        fits = add("Less", [size, "limit"], f"{_LARGEST_OF}<{name}")
+        kept = add("Where", [fits, size, "zero"], f"{_LARGEST_OF}={name}")
+        for place in range((len(numbers) - 2) // 2):
+            stem = f"{_LARGEST_OF}{place} {name}"
+            off = add("Sub", [kept, f"fill {place}"], f"{stem}-")
+            distance = add("Abs", [off], f"{stem}|")
+            near = add("Less", [distance, f"near {place}"], f"{stem}<")
+            kept = add("Where", [near, "zero", kept], f"{stem}=")
+        result = add("ReduceMax", [kept], f"{_LARGEST_OF}{name}", keepdims=0)
         graph.output.append(onnx.helper.make_tensor_value_info(result, FLOAT, []))

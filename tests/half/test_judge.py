@@ -79,3 +79,28 @@ def test_a_constant_of_both_types_is_rounded_for_its_half_readers() -> None:
     model.graph.node[2].name = "last"
     feeds = [{"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)}]
     assert judge(model, to_float16(model, keep_float32=["last"]), feeds).equal
+
+
+def test_a_bounded_mask_keeps_the_names_of_its_node() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 4] x, bool[N, 4] keep) => (float[N, 4] y)
+        <float zero = {0}, float low = {-3.4028235e38}>
+        { mask = Where (keep, zero, low) s = Add (x, mask) y = Softmax (s) }"""
+    )
+    for node in model.graph.node:
+        node.name = node.output[0]
+    x = np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)
+    feeds = [{"x": x, "keep": np.array([[True, False, True, True], [True, True, False, False]])}]
+    found = judge(model, to_float16(model, feeds=feeds), feeds)
+    assert found.equal, found.summary()
+
+
+def test_a_weight_that_a_node_makes_is_rounded() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 4] x) => (float[N, 4] y) <int64[1] size = {4}>
+        { w = ConstantOfShape <value = float[1] {0.1}> (size) y = Mul (x, w) }"""
+    )
+    feeds = [{"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)}]
+    assert judge(model, to_float16(model), feeds).equal

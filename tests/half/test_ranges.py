@@ -44,3 +44,14 @@ def test_without_feeds_nothing_runs() -> None:
         ),
         [],
     ) == (set(), [])
+
+
+def test_large_values_beside_a_fill_are_named() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N] x, bool[N] keep) => (float[N] y) <float big = {1e10}, float low = {-1e9}>
+        { a = Mul (x, big) m = Where (keep, x, low) s = Add (m, x) y = Add (s, a) }"""
+    )
+    feed = {"x": np.array([3, 2], np.float32), "keep": np.array([True, False])}
+    outside, _ = ranges(model, [feed])
+    assert outside == {"a", "y"}
