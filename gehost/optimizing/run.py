@@ -478,7 +478,7 @@ class _Run:
         report.dropped |= dict.fromkeys(
             sorted(self._builder.foreign), "writes operators that are not ONNX's at this opset"
         )
-        report.written = self._options.output
+        report.written, report.next = self._options.output, self._target.next
         if switch is not None:
             report.python = switch.python.format(path=repr(self._options.output))
 

@@ -49,6 +49,9 @@ class Target:
     standard: bool = False
     """Whether the file has ONNX's own operators alone: no functions, no other domains."""
 
+    next: str = ""
+    """What a user may try next, for the last line."""
+
     def missing(self) -> str:
         """Return how to install what is missing, "" if the target can run."""
         raise NotImplementedError

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import pytest
 
 import gehost
@@ -106,6 +108,25 @@ def test_what_any_writes_loads_in_openvino_and_computes_the_same(name: str, tmp_
     assert actual is not None
     for output, array in expected.items():
         np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bert.ts17", "vit.ts17"])
+def test_the_usual_next_tools_take_what_any_writes(name: str, tmp_path: Path) -> None:
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    result, quantized = tmp_path / "r.onnx", tmp_path / "q.onnx"
+    gehost.optimize(MODELS / f"{name}.onnx", "any", measured=False, output=result)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantization.quantize_dynamic(result, quantized)
+    assert "MatMulInteger" in {node.op_type for node in onnx.load(quantized).graph.node}
+    gehost.verify.Runner(quantized)
+    assert onnx.version_converter.convert_version(onnx.load(result), 21)
+    again = gehost.optimize(quantized, "cpu", measured=False).model
+    kernels = [
+        [node.op_type for node in onnx.load(path).graph.node].count("MatMulInteger")
+        for path in (quantized, again)
+    ]
+    assert kernels[0] == kernels[1]
 
 
 @needs_openvino

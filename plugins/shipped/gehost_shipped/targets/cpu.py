@@ -11,6 +11,7 @@ class Cpu(OnnxRuntimeTarget):
 
     name = "cpu"
     kernels = "cpu"
+    next = "--for any for other runtimes; on a GPU --for cuda --half"
     passes = (
         "OrtConvBatchNormPass",
         "OrtSizesPass",

@@ -10,6 +10,7 @@ class Cuda(OnnxRuntimeTarget):
 
     name = "cuda"
     kernels = "cuda"
+    next = "gehost tune --provider cuda tries a CUDA graph"
     provider = "cuda"
     least = "CUDAExecutionProvider"
     package = "onnxruntime-gpu>=1.21.1"

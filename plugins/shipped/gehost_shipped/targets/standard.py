@@ -12,3 +12,4 @@ class Any(OnnxRuntimeTarget):
     vendors = ("gehost:onnx",)
     domains = ()
     standard = True
+    next = "--for cpu or --for cuda uses ONNX Runtime's own kernels"
