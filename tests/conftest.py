@@ -49,9 +49,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: Counter[str] = Counter()
     for item in items:
         file, _, rest = item.nodeid.partition("::")
-        test = rest.partition("[")[0]
-        every = SHARES.get(file, {}).get(test, 1)
-        if every == 0 or cases[item.nodeid.partition("[")[0]] % every:
+        test, _, case = rest.removesuffix("]").partition("[")
+        share = SHARES.get(file, {}).get(test, 1)
+        if isinstance(share, tuple):
+            is_everyday = case in share
+        else:
+            is_everyday = share > 0 and cases[item.nodeid.partition("[")[0]] % share == 0
+        if not is_everyday:
             item.add_marker(pytest.mark.nightly)
         cases[item.nodeid.partition("[")[0]] += 1
 

@@ -187,7 +187,6 @@ SENSELESS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
     "an operator that ONNX has not": (_set(_first, op_type="NoSuchOp"), "No Op registered for NoSuchOp"),
     "a domain that is not imported": (_set(_first, domain="acme"), "No opset import for domain 'acme'"),
     "an operator that is newer": (lambda m: _add(m, helper.make_node("Gelu", ["x"], ["n"])), "No Op registered for Gelu"),
-    "an operator that is gone": (lambda m: _add(m, helper.make_node("Upsample", ["x", "x"], ["n"])), "Upsample is deprecated"),
     "too many inputs": (_set(_first, input=["x", "w", "w"]), "input size 3"),
     "too few inputs": (_set(_first, input=["x"]), "input size 1"),
     "too many outputs": (_set(_first, output=["a", "b"]), "output size 2"),
