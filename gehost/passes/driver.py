@@ -405,7 +405,8 @@ class _VariadicRunner:
     def apply(self, graph: Graph, growth: _GrowthLimit) -> int:
         context, count = self._context, 0
         seen: set[Node] = set()
-        waiting: set[int] = set()
+        # the smallest also where no node has a number, so that observers see the pattern
+        waiting = {self._rule.pattern.least}
         while True:
             # also the nodes that a rewrite has added since
             for node in self._rule.nodes(graph):

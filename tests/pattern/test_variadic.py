@@ -12,12 +12,17 @@ from gehost import (
     CustomPassStage,
     EsGraphBuilder,
     EsTensor,
+    Host,
+    HostOptions,
     Pattern,
     PatternError,
     PatternFusionPass,
     VariadicPattern,
     es,
+    hookimpl,
 )
+from gehost.host.ge_style import pass_spec
+from gehost.passes.registration import mark_of
 from gehost.testing import assert_equal_numbers, assert_refuses, check_pass, parse, run_pass
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> main '
@@ -152,6 +157,20 @@ def test_check_pass_draws_several_numbers(checked: Any) -> None:
     result = check_pass(checked, instances=8, mutations=6)
     assert result.patterns == (1, 1)
     assert result.tried
+
+
+def test_explain_says_that_the_operator_is_missing() -> None:
+    seen: list[str] = []
+
+    class Watch:
+        @hookimpl
+        def gehost_before_rule(self, source: Any) -> None:
+            seen.append(source.name)
+
+    host = Host(HostOptions(plugins=False), plugins=[("watch", Watch())])
+    host.passes.add(pass_spec(ReluAfterConcatPass, mark_of(ReluAfterConcatPass)))
+    host.run(parse(HEAD + "(float[2] a) => (float[2] y) { y = Relu(a) }"))
+    assert seen == ["g"]
 
 
 def test_the_operator_must_grow_with_the_number() -> None:
