@@ -39,6 +39,19 @@ def reference_faults(model: onnx.ModelProto) -> list[str]:
     return list(found)
 
 
+ENOUGH = 20
+"""Equal cases of an operator's version from which on its numbers count as equal."""
+
+
+def equals_runtime(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether ``onnx.reference`` computed the operator as ONNX Runtime did, in enough cases."""
+    versions, schema = TABLE.get(node.op_type), schema_at("", node.op_type, opset)
+    if versions is None or schema is None:
+        return False
+    compared = versions.get(schema.since_version)
+    return compared is not None and compared.equal >= ENOUGH and not _fault(node, opset)
+
+
 def _fault(node: onnx.NodeProto, opset: int) -> str:
     """Return the operator that is computed wrongly; "" if nothing is known against it."""
     versions = TABLE.get(node.op_type) if node.domain in ("", "ai.onnx") else None

@@ -230,33 +230,22 @@ def test_what_no_pass_touches_comes_out_byte_for_byte(vendors: Any, tmp_path: Pa
     assert (tmp_path / "out.onnx").read_bytes() == path.read_bytes()
 
 
-def test_folding_goes_on_from_where_an_earlier_compile_stopped() -> None:
-    """Else each compile would have the whole limit again, and the output would grow each time."""
+def test_a_second_compile_folds_no_more() -> None:
+    """The first one filled the room that it had freed; the second one frees none."""
     sizes = (150_000, 125_000, 100_000)
     shapes = ", ".join(f"int64[1] s{n} = {{{size}}}" for n, size in enumerate(sizes))
     fills = " ".join(
-        f"c{n} = ConstantOfShape(s{n}) r{n} = ReduceMax<keepdims = 0>(c{n})" for n in range(3)
+        f"c{n} = ConstantOfShape(s{n}) d{n} = Mul(x, c{n}) r{n} = ReduceMax<keepdims = 0>(d{n})"
+        for n in range(3)
     )
     text = f"""<ir_version: 8, opset_import: ["" : 17]>
     g (float x) => (float y) <{shapes}> {{ {fills} y = Sum(x, r0, r1, r2) }}"""
+    model = parse(text)
+    model.graph.initializer.add(name="unused", data_type=2, dims=[10**6], raw_data=bytes(10**6))
     host = Host(HostOptions(plugins=False))
-    result, report = host.run(parse(text))
+    result, report = host.run(model)
     assert report.cleanup["folded"] == 2
-    assert [(entry.key, entry.value) for entry in result.metadata_props] == [
-        ("gehost.grown", str(report.cleanup["grown"]))
-    ]
+    assert result.ByteSize() <= model.ByteSize()
     again, report = host.run(result)
     assert report.cleanup["folded"] == 0
     assert again.SerializeToString() == result.SerializeToString()
-
-
-@pytest.mark.parametrize("text", ["", "many", "-1", "1e3", "²", "9" * 400])
-def test_a_number_of_grown_bytes_that_is_none_counts_as_none(text: str) -> None:
-    model = parse(
-        """<ir_version: 8, opset_import: ["" : 17]>
-    g (float x) => (float[1000] y) <int64[1] s = {1000}> { c = ConstantOfShape(s) y = Add(x, c) }"""
-    )
-    model.metadata_props.add(key="gehost.grown", value=text)
-    result, report = Host(HostOptions(plugins=False)).run(model)
-    assert report.cleanup["folded"] == (0 if text.startswith("9") else 1)
-    assert result.metadata_props == model.metadata_props

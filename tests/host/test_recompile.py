@@ -62,11 +62,6 @@ MATCHES_A_LATER_RESULT = {
         CLEANED,
         """(float[3, 4] x) => (float[3, 4] y) { z = Sub(row, row) a = ge.AddCustom(x, z) y = Neg(a) }""",
     ),
-    "RemoveTransposePairPass": (
-        CLEANED,
-        """(float[3, 4] x) => (float[3, 4] y) {
-            a = Transpose(x) b = Identity(a) c = Transpose(b) y = Neg(c) }""",
-    ),
     "GeluFusionPass": (
         CLEANED,
         """(float[3, 4] x) => (float[3, 4] y) {
@@ -91,16 +86,6 @@ MATCHES_A_LATER_RESULT = {
         """(float[3, 4] x) => (float[3, 4] y) {
             q = Mul(x, x) i = Identity(q) v = ReduceMean<axes = [-1]>(i) e = Add(v, epsilon)
             r = Sqrt(e) n = Div(x, r) y = Mul(n, row) }""",
-    ),
-    "remove_redundant_ops_pass": (
-        CLEANED,
-        """(float[3, 4] x) => (float[3, 4] y) {
-            a = Cast<to = 11>(x) b = Identity(a) c = Cast<to = 1>(b) y = Neg(c) }""",
-    ),
-    "simplify_inference": (
-        CLEANED,
-        """(float[3, 4] x) => (float[3, 4] y) {
-            a = Unsqueeze(x, axis) b = Identity(a) c = Squeeze(b, axis) y = Neg(c) }""",
     ),
 }
 """Passes that may rewrite an output again, why, and a model.

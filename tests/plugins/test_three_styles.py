@@ -162,7 +162,9 @@ def test_they_are_the_same_rule_inside(rule: str) -> None:
 @pytest.mark.parametrize("perms", [("<perm = [1, 0]>", ""), ("", "<perm = [1, 0]>"), ("", "")])
 def test_they_see_the_axes_that_a_transpose_leaves_out(perms: tuple[str, str]) -> None:
     first, second = perms
-    text = f"(float[2, 3] x) => (float[2, 3] y) {{ t = Transpose{first}(x) y = Transpose{second}(t) }}"
+    text = (
+        f"(float[2, 3] x) => (float[2, 3] y) {{ t = Transpose{first}(x) y = Transpose{second}(t) }}"
+    )
     results = [compiled("transposes", style, model_of(text)) for style in STYLES]
     assert [record.replaced for _, record in results] == [1, 1, 1]
     assert len({result for result, _ in results}) == 1

@@ -76,6 +76,18 @@ def _div(call: Call) -> list[Array]:
     return [np.asarray(quotient + ((left % right != 0) & ((left < 0) != (right < 0))))]
 
 
+def _mod(call: Call) -> list[Array]:
+    left, right = call.same_type()
+    truncates = bool(call.attribute("fmod", 0))
+    if left.dtype not in _INTEGERS and not (truncates and left.dtype in _FLOATS):
+        raise DeclinedError
+    call.claim(np.broadcast_shapes(left.shape, right.shape), left)
+    if not right.all():
+        raise DeclinedError
+    # without fmod the result has the divisor's sign, as in numpy
+    return [_decline_nan(np.fmod(left, right) if truncates else np.mod(left, right))]
+
+
 def _pow(call: Call) -> list[Array]:
     base, exponent = call.array(0), call.array(1)
     if base.dtype != _FLOAT or exponent.dtype.kind not in "fi" or not (exponent == 2).all():
@@ -209,6 +221,7 @@ ARITHMETIC: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "LessOrEqual": (12, _compare(np.less_equal, *_FLOATS, *_SIGNED)),
         "Max": (8, _extreme(np.maximum)),
         "Min": (8, _extreme(np.minimum)),
+        "Mod": (10, _mod),
         "Mul": (7, _arithmetic(np.multiply)),
         "Neg": (6, _unary(np.negative, *_FLOATS, *_SIGNED)),
         "Not": (1, _unary(np.logical_not, _BOOL)),

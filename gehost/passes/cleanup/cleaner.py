@@ -7,22 +7,19 @@ from dataclasses import asdict, dataclass
 
 from gehost.infer.local import Inferrer
 from gehost.ir.gc_policy import gc_disabled
-from gehost.ir.graph import Node
+from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import dead
 from gehost.passes.cleanup.branch import Branches
-from gehost.passes.cleanup.fold import Folded, Folder
+from gehost.passes.cleanup.fold import Folder
 from gehost.passes.cleanup.identity import eliminate
 from gehost.passes.cleanup.merge import Merger
+from gehost.passes.cleanup.pairs import merge_with_first
 from gehost.passes.cleanup.refine import refine
 from gehost.passes.cleanup.shapes import KnownShapes
 from gehost.passes.cleanup.state import State
 from gehost.passes.cleanup.transpose import keep_leading_axes
-
-GROWTH_LIMIT = 1 << 20
-GROWN = "gehost.grown"
-"""Metadata key of a model: bytes by which folding has grown it, if the limit stopped it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class CleanUpResult:
     folded: int = 0
     merged: int = 0
     grown: int = 0
-    """Bytes of constants that folding added to the model, of ``growth_limit``."""
+    """Bytes of constants that folding added to the model, of those that the clean-up freed."""
 
     @property
     def total(self) -> int:
@@ -52,7 +49,6 @@ def clean_up(
     model: Model,
     registry: OpRegistry,
     inferrer: Inferrer,
-    growth_limit: int = GROWTH_LIMIT,
     *,
     is_edited: bool = False,
 ) -> CleanUpResult:
@@ -67,8 +63,6 @@ def clean_up(
         model: its values have inferred types.
         registry: has the traits of custom operators (stateful, random).
         inferrer: infers types that become known on the way.
-        growth_limit: bytes by which folding may grow the model, over all clean-ups: if it stops
-            folding, the growth so far is stored in the model's metadata.
         is_edited: edits since inference may make more types known, so incomplete types are
             inferred again.
     """
@@ -79,7 +73,7 @@ def clean_up(
         dead.sweep(state)
         if is_edited:
             state.stale.update(state.initial)
-        _Cleaner(state, growth_limit).run()
+        _Cleaner(state).run()
     return CleanUpResult(**asdict(state.counts))
 
 
@@ -102,9 +96,15 @@ def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> 
         merger = Merger(state)
         merger.merge_initializers()
         for node in state.initial:
-            if state.alive(node) and state.is_pure(node) and not eliminate(state, node):
+            if state.alive(node) and state.is_pure(node) and not _simplify(state, node):
                 merger.merge(node)
+            merger.merge_added()
     return CleanUpResult(**asdict(state.counts))
+
+
+def _simplify(state: State, node: Node) -> bool:
+    """Remove a node, or merge it with those before it; returns False if it stays as it is."""
+    return eliminate(state, node) or merge_with_first(state, node) or keep_leading_axes(state, node)
 
 
 def _is_trained(model: Model) -> bool:
@@ -115,11 +115,9 @@ def _is_trained(model: Model) -> bool:
 
 
 class _Cleaner:
-    def __init__(self, state: State, growth_limit: int) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        grown = state.model.metadata(GROWN) or ""
-        self._grown = int(grown) if grown.isascii() and grown.isdecimal() else 0
-        self._folder = Folder(state, growth_limit, self._grown)
+        self._folder = Folder(state)
         self._merger = Merger(state)
         self._branches = Branches(state)
         self._shapes = KnownShapes(state)
@@ -135,13 +133,10 @@ class _Cleaner:
             if made is None:
                 break
             self._unify(made)
-        if self._folder.is_starved and self._state.counts.grown:
-            self._state.model.set_metadata(GROWN, str(self._grown + self._state.counts.grown))
 
-    def _unify(self, made: Sequence[Folded]) -> None:
-        for folded in made:
-            if self._merger.merge_result(folded.value):
-                self._folder.give_back(folded)
+    def _unify(self, made: Sequence[Value]) -> None:
+        for value in made:
+            self._merger.merge_result(value)
 
     def _visit(self, node: Node) -> None:
         state = self._state
@@ -155,11 +150,11 @@ class _Cleaner:
         if node in state.stale:
             state.stale.discard(node)
             refine(state, node)
-        if eliminate(state, node) or keep_leading_axes(state, node):
+        if _simplify(state, node):
+            self._merger.merge_added()
             return
-        constant = self._shapes.use(node)
-        if constant is not None:
-            self._merger.merge_constant(constant)
+        self._shapes.use(node)
+        self._merger.merge_added()
         made = self._folder.fold(node)
         if made:
             self._unify(made)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gehost.ir.constants import stored_bytes
 from gehost.ir.graph import Node, Value
 from gehost.passes.cleanup.purity import Trust
 from gehost.passes.cleanup.state import State
@@ -78,6 +79,7 @@ def _remove(state: State, node: Node) -> list[Value]:
         for graph in inside:
             lost += [value for each in graph.nodes for value in each.inputs if value is not None]
             lost += graph.outputs
+    state.freed += state.node_bytes(node)
     node.graph.remove_node(node)
     return [value for value in dict.fromkeys(lost) if value.graph in state.open]
 
@@ -91,5 +93,6 @@ def _remove_initializer(state: State, value: Value) -> None:
     ):
         return
     if value.graph.values.get(value.name) is value:
+        state.freed += stored_bytes(value) or 0
         value.graph.remove_initializer(value)
         state.counts.dead_initializers += value not in state.made

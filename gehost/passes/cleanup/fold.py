@@ -4,21 +4,24 @@
 2. ``Shape(x)`` and ``Size(x)`` if the needed dimensions are known, for any x;
    ``Gather(Shape(x), i)`` likewise.
 3. ``CastLike(c, x)`` with a constant c if the element type of x is known.
+4. Any other deterministic operator on constants, by ``reference``. Its floats may differ from a
+   runtime's in the last bit, which no clean-up of another kind does.
 Keeps: the name of each result, which becomes an initializer (below IR version 4, and where it is a
 graph output or a body of another operator reads it, a ``Constant``).
 Refused: results that a kernel declines, or that contradict the model's types; a second copy of an
-embedding that a Gather reads (tied weights, above 4 KiB); growth. A result
-grows the model by its bytes less those of constants without other users. All growth together is at
-most ``growth_limit``; results that grow it by more than 4 KiB wait until everything else is done.
-Nothing is computed before it is known to fit. At most 64 MiB of external data are read, as results
-are stored in the model file.
+embedding that a Gather reads (tied weights, above 4 KiB); growth. A result grows the model by its
+bytes less those of the nodes and constants that go with it. One that adds more than a shape is
+held: those that are computed from it may be smaller. Held results are stored at the end, the
+smallest first, as far as the clean-up has freed their bytes, so that no model grows. Nothing is
+computed before it is known to fit. At most 64 MiB of external data are read, as results are stored
+in the model file.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -26,116 +29,229 @@ import onnx
 from gehost.errors import ModelError
 from gehost.infer.findings import contradicts
 from gehost.ir import tensors
-from gehost.ir.constants import Array, bytes_for, bytes_of, elements, external_bytes, stored_bytes
+from gehost.ir.constants import (
+    SMALL,
+    Array,
+    bytes_for,
+    bytes_of,
+    elements,
+    external_bytes,
+    stored_bytes,
+)
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.types import DataType, Dim, TensorType
+from gehost.passes.cleanup import reference
 from gehost.passes.cleanup.arithmetic import ARITHMETIC, convert
 from gehost.passes.cleanup.call import Call, DeclinedError, TooLargeError
 from gehost.passes.cleanup.dead import reap
 from gehost.passes.cleanup.movement import MOVEMENT, Kernel
 from gehost.passes.cleanup.state import ContradictionError, State, join
 
-EAGER_LIMIT = 4096
+EAGER_LIMIT = 128
+"""Growth in bytes of results that are stored at once: numbers and shapes."""
 EXTERNAL_LIMIT = 64 << 20
+HELD_LIMIT = 16 << 20
+"""Bytes of results that are held in memory."""
+COSTLY = "gehost.costly"
+"""Metadata key of a node that stays as its expression takes too many operations."""
 
+_INITIALIZER_BYTES = 16
+"""Bytes of an initializer beside its elements and name."""
+_CONSTANT_BYTES = 48
+"""The same for a ``Constant`` node."""
 _READ_DIMENSIONS = frozenset({"Gather", "Shape", "Size"})
 _KERNELS: Mapping[str, tuple[int, Kernel]] = MappingProxyType({**MOVEMENT, **ARITHMETIC})
 
 
-class Folded(NamedTuple):
-    """A constant that replaced a result, and the model's growth in bytes."""
-
-    value: Value
-    growth: int
-
-
 class Folder:
-    """Folds nodes within one budget for growth."""
+    """Folds the nodes of one model, which never grows by it."""
 
-    def __init__(self, state: State, growth_limit: int, grown: int = 0) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
         self._version = state.model.opset() or 0
-        self._growth_limit = growth_limit
-        self._growth_left = max(0, growth_limit - grown)
         self._external_left = EXTERNAL_LIMIT
-        self._waiting: dict[Node, None] = {}
-        """Nodes whose results would grow the model by more than a little."""
-        self._starved: dict[Node, None] = {}
-        """Nodes that would fit the whole limit, but not the rest of it."""
+        self._held: dict[Node, list[Array]] = {}
+        """Results that would grow the model."""
+        self._arrays: dict[Value, Array] = {}
+        """The same by their values."""
+        self._held_left = HELD_LIMIT
+        self._waiting: list[tuple[int, int, Node]] = []
+        """A heap of held nodes by their growth."""
+        self._shared: dict[Value, None] = {}
+        """Constants that held nodes read beside others."""
+        self._operations: dict[Value, int] = {}
+        """Operations that the reference evaluator took for a constant."""
+        self._operations_left = reference.ALL_OPERATIONS
 
-    def fold(self, node: Node) -> Sequence[Folded]:
+    def fold(self, node: Node) -> Sequence[Value]:
         """Replace a node by its results, returned (empty if it stays)."""
-        return self._fold(node, min(EAGER_LIMIT, self._growth_left))
-
-    def fold_waiting(self) -> Sequence[Folded] | None:
-        """Fold the next node that waited for its size, None without one."""
-        while self._waiting:
-            node = next(iter(self._waiting))
-            del self._waiting[node]
-            if self._state.alive(node):
-                made = self._fold(node, self._growth_left)
-                if self._waiting.pop(node, self) is None:
-                    self._starved[node] = None
-                return made
-        return None
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether a node stays only because earlier folding exhausted the limit."""
-        return any(map(self._state.alive, self._starved))
-
-    def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
         if not self._state.purity.is_builtin(node.op):
             return ()
+        results = _results_of(node)
+        arrays = self._held.get(node)
+        if arrays is None:
+            arrays = self._results(node, results)
+            if arrays is None:
+                return ()
+        growth = self._growth(node, results, arrays)
+        if growth <= EAGER_LIMIT:
+            return self._store(node, results, arrays, growth)
+        self._hold(node, results, arrays, growth)
+        return ()
+
+    def fold_waiting(self) -> Sequence[Value] | None:
+        """Fold the smallest held node for which there is room, None without one."""
+        while self._waiting:
+            _, _, node = heapq.heappop(self._waiting)
+            arrays = self._held.get(node)
+            if arrays is None or not self._state.alive(node):
+                continue
+            results = _results_of(node)
+            growth = self._growth(node, results, arrays)
+            if growth <= self._state.freed:
+                return self._store(node, results, arrays, growth)
+        return self._fold_readers()
+
+    def _fold_readers(self) -> Sequence[Value] | None:
+        """Fold all readers of a constant, such as slices, which free it together."""
+        while self._shared:
+            constant, _ = self._shared.popitem()
+            readers = [reader for reader in constant.readers if isinstance(reader, Node)]
+            if len(readers) != len(constant.readers) or not all(
+                reader in self._held and self._state.alive(reader) for reader in readers
+            ):
+                continue
+            growth = -(stored_bytes(constant) or 0)
+            for reader in readers:
+                results = _results_of(reader)
+                growth += self._growth(reader, results, self._held[reader])
+            if growth > self._state.freed:
+                continue
+            made: list[Value] = []
+            for reader in readers:
+                arrays = self._held[reader]
+                made += self._store(reader, _results_of(reader), arrays, 0)
+            self._state.counts.grown += max(0, growth)
+            return made
+        return None
+
+    def _hold(self, node: Node, results: Sequence[Value], arrays: list[Array], growth: int) -> None:
+        """Let the readers of a result compute with it, and wait for room."""
+        if node not in self._held:
+            size = sum(map(bytes_of, arrays))
+            if size > self._held_left:
+                return
+            self._held_left -= size
+            self._held[node] = arrays
+            for value, array in zip(results, arrays, strict=True):
+                self._arrays[value] = array
+                self._state.touch_readers(value, stale=False)
+            for value in _inputs(node):
+                if value.initializer is not None and not value.is_input and len(value.readers) > 1:
+                    self._shared[value] = None
+        heapq.heappush(self._waiting, (growth, len(self._waiting), node))
+
+    def _store(
+        self, node: Node, results: Sequence[Value], arrays: Sequence[Array], growth: int
+    ) -> list[Value]:
+        """Replace a node by its results."""
+        state = self._state
+        if self._held.pop(node, None) is not None:
+            self._held_left += sum(map(bytes_of, arrays))
+            for value in results:
+                del self._arrays[value]
+        spent = sum(self._operations.get(value, 0) for value in _inputs(node))
+        spent += self._operations.pop(node.outputs[0], 0) if node.outputs[0] is not None else 0
+        movable = all(map(state.may_leave, results))
+        state.freed += state.node_bytes(node) - self._added(results, arrays, movable=movable)
+        state.counts.grown += max(0, growth)
+        replace = self._replace if movable else self._replace_in_place
+        made = replace(node, results, arrays)
+        if spent:
+            self._operations.update(dict.fromkeys(made, spent))
+        return made
+
+    def _growth(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> int:
+        """Return the bytes by which the model grows if results take a node's place."""
+        movable = all(map(self._state.may_leave, results))
+        return self._added(results, arrays, movable=movable) - self._freed_with(node)
+
+    def _added(self, results: Sequence[Value], arrays: Sequence[Array], *, movable: bool) -> int:
+        beside = _INITIALIZER_BYTES if movable else _CONSTANT_BYTES
+        return sum(
+            bytes_of(array) + beside + len(value.name)
+            for value, array in zip(results, arrays, strict=True)
+        )
+
+    def _freed_with(self, node: Node) -> int:
+        """Return the bytes of a node, and of the constants and held nodes that it alone reads."""
+        state, gone, counted = self._state, {node}, set[Value]()
+        waiting, freed = [node], 0
+        while waiting:
+            each = waiting.pop()
+            freed += state.node_bytes(each)
+            for value in _inputs(each):
+                if (
+                    value in counted
+                    or value.is_input
+                    or value.name in state.protected
+                    or value.graph not in state.open
+                    or not all(reader in gone for reader in value.readers)
+                ):
+                    continue
+                producer = value.producer
+                if value.is_constant:
+                    counted.add(value)
+                    freed += (stored_bytes(value) or 0) + _INITIALIZER_BYTES + len(value.name)
+                elif producer is not None and producer in self._held and producer not in gone:
+                    outputs = [each for each in producer.outputs if each is not None]
+                    if all(reader in gone for each in outputs for reader in each.readers):
+                        counted.update(outputs)
+                        gone.add(producer)
+                        waiting.append(producer)
+        return freed
+
+    def _results(self, node: Node, results: Sequence[Value]) -> list[Array] | None:
+        """Compute the results of a node that can be replaced; None if it stays."""
+        state = self._state
         try:
             known = _from_dimensions(node, self._version)
         except (TypeError, OverflowError):
-            return ()
+            return None
         operands = self._operands(node) if known is None else []
-        if operands is None:
-            return ()
-        results = [value for value in node.outputs if value is not None and value.readers]
-        if any(value.name in self._state.protected for value in results):
-            return ()
-        if known is None and any(_is_tied(value, node) for value in operands):
-            return ()
+        if operands is None or any(value.name in state.protected for value in results):
+            return None
+        if any(_is_tied(value, node) for value in operands):
+            return None
         owner = node.graph.owner
         if owner is not None and any(owner.graph.find(value.name) is not None for value in results):
-            return ()  # no new value can have a name that an enclosing graph uses
-        if not self._state.purity.is_well_formed(node):
-            return ()
-        movable = all(map(self._state.may_leave, results))
-        freed = sum(
-            stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node)
-        )
+            return None  # no new value can have a name that an enclosing graph uses
+        if not state.purity.is_well_formed(node):
+            return None
         external = sum(map(external_bytes, operands))
         if external > self._external_left:
-            return ()
-        room = freed + allowance
-        size = sum(map(_declared_bytes, results))
+            return None
+        movable = all(map(state.may_leave, results))
+        room = self._freed_with(node) + self._held_left
         try:
-            if size > room:
-                raise TooLargeError
+            if sum(map(_declared_bytes, results)) > room:
+                return None
             with np.errstate(all="ignore"):
                 outputs = [known] if known is not None else self._compute(node, room)
             arrays = [outputs[value.index] for value in results]
             takes = node.graph.takes_constant if movable else node.graph.takes_constant_node
             if not all(takes(array.dtype) for array in arrays):
-                return ()
-            size = sum(map(bytes_of, arrays))
-            if size > room:
-                raise TooLargeError
+                return None
+            if sum(map(bytes_of, arrays)) > room:
+                return None
             for value, array in zip(results, arrays, strict=True):
                 result = TensorType(DataType(tensors.elem_type(array.dtype)), array.shape)
                 join(value.type, result)
                 if any(contradicts(declared, result) for declared in _declared_outputs(value)):
-                    raise ContradictionError
-        except TooLargeError:
-            if size <= freed + self._growth_limit:
-                self._waiting[node] = None
-            return ()
+                    return None
         except (
             DeclinedError,
+            TooLargeError,
             ContradictionError,
             ModelError,
             ValueError,
@@ -143,41 +259,42 @@ class Folder:
             TypeError,
             ArithmeticError,
         ):
-            return ()
-        growth = max(0, size - freed)
-        self._grow(growth)
+            return None
         self._external_left -= external
-        replace = self._replace if movable else self._replace_in_place
-        made: list[Folded] = []
-        for value, array in zip(replace(node, results, arrays), arrays, strict=True):
-            made.append(Folded(value, min(growth, bytes_of(array))))
-            growth -= made[-1].growth
-        return made
-
-    def give_back(self, folded: Folded) -> None:
-        """Return a result's growth to the budget, since an equal constant existed."""
-        self._grow(-folded.growth)
-
-    def _grow(self, growth: int) -> None:
-        self._growth_left -= growth
-        self._state.counts.grown += growth
+        return arrays
 
     def _operands(self, node: Node) -> list[Value] | None:
-        """Return the constants that the kernel reads, None if not foldable."""
+        """Return the constants that a kernel reads, None if not foldable."""
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
             return (
                 [source]
-                if source is not None and source.is_constant and like is not None and like.dtype
+                if source is not None and self._is_known(source) and like is not None and like.dtype
                 else None
             )
-        first, _ = _KERNELS.get(node.op, (None, None))
-        if first is None or first > self._version:
-            return None
         for value in node.inputs:
-            if value is not None and not value.is_constant:
+            if value is not None and not self._is_known(value):
                 return None
-        return _inputs(node) or None
+        operands = _inputs(node)
+        if not operands or not (
+            self._has_kernel(node) or reference.can_compute(node, self._version)
+        ):
+            return None
+        return operands
+
+    def _is_known(self, value: Value) -> bool:
+        return value.is_constant or value in self._arrays
+
+    def _has_kernel(self, node: Node) -> bool:
+        first, _ = _KERNELS.get(node.op, (None, None))
+        return first is not None and first <= self._version
+
+    def _elements(self, value: Value) -> Array:
+        held = self._arrays.get(value)
+        array = elements(value) if held is None else held
+        if array is None:
+            raise DeclinedError
+        return array
 
     def _compute(self, node: Node, room: int) -> list[Array]:
         if node.op == "CastLike":
@@ -185,26 +302,41 @@ class Folder:
             assert source is not None
             assert like is not None
             assert like.dtype is not None
-            call = Call(node, self._version, [elements(source)], room)
+            call = Call(node, self._version, [self._elements(source)], room)
             return [convert(call, call.array(0), like.dtype)]
-        arrays = [None if value is None else elements(value) for value in node.inputs]
-        if any(
-            value is not None and array is None
-            for value, array in zip(node.inputs, arrays, strict=True)
-        ):
-            raise DeclinedError
-        return _KERNELS[node.op][1](Call(node, self._version, arrays, room))
+        arrays = [None if value is None else self._elements(value) for value in node.inputs]
+        call = Call(node, self._version, arrays, room)
+        if not self._has_kernel(node):
+            return self._by_reference(call)
+        try:
+            return _KERNELS[node.op][1](call)
+        except DeclinedError:
+            # integers and what moves elements have one right result, which the kernel returns
+            if node.op in MOVEMENT or not any(
+                array is not None and array.dtype.kind not in "iub" for array in arrays
+            ):
+                raise
+            return self._by_reference(call)
 
-    def _goes_with(self, value: Value, node: Node) -> bool:
-        """Whether a constant becomes unused when the node goes."""
-        if (
-            not value.is_constant
-            or value.is_input
-            or value.name in self._state.protected
-            or value.graph not in self._state.open
-        ):
-            return False
-        return all(reader is node for reader in value.readers)
+    def _by_reference(self, call: Call) -> list[Array]:
+        """Compute a node with the reference evaluator, within the limits of operations."""
+        node = call.node
+        if not reference.can_compute(node, self._version) or COSTLY in node.metadata:
+            raise DeclinedError
+        own = reference.operations(node)
+        before = sum(self._operations.get(value, 0) for value in _inputs(node))
+        if own > reference.OPERATIONS:
+            raise DeclinedError
+        if own + before > reference.OPERATIONS or own > self._operations_left:
+            # the next compile, which cannot see what was spent, must not go on here
+            node.graph.set_metadata(node, COSTLY, "1")
+            raise DeclinedError
+        self._operations_left -= own
+        outputs = reference.evaluate(call)
+        for value in node.outputs:
+            if value is not None:
+                self._operations[value] = own + before
+        return outputs
 
     def _replace(
         self, node: Node, results: Sequence[Value], arrays: Sequence[Array]
@@ -246,7 +378,7 @@ class Folder:
 
 def _is_tied(value: Value, node: Node) -> bool:
     """Whether a large constant stays for a look-up of its rows when the node goes."""
-    return (stored_bytes(value) or 0) > EAGER_LIMIT and any(
+    return (stored_bytes(value) or 0) > SMALL and any(
         isinstance(reader, Node)
         and reader is not node
         and reader.op.rpartition("::")[2].startswith("Gather")
@@ -261,6 +393,11 @@ def _declared_outputs(value: Value) -> list[onnx.TypeProto]:
     return [
         reader.proto.output[slot].type for reader, slot in value.uses if isinstance(reader, Graph)
     ]
+
+
+def _results_of(node: Node) -> list[Value]:
+    """Return the results of a node that something reads."""
+    return [value for value in node.outputs if value is not None and value.readers]
 
 
 def _inputs(node: Node) -> list[Value]:

@@ -7,9 +7,12 @@
    ``allowzero``) or the known size, or the only -1 beside known, positive sizes   ==>   x
 5. ``Expand(x, s)``: s has no more entries than x dimensions, each 1 or the known size   ==>   x
 6. ``Dropout(x)`` in inference mode, its mask unused ==>   x
-7. ``Concat(x)``                                     ==>   x
+7. ``Concat(x)``, also Max, Mean, Min, Sum of one    ==>   x
 8. ``Reshape``, ``Expand``, ``Slice`` with steps of 1: the result has the shape of x, by names that
    inference proves equal                            ==>   x
+9. ``Flatten(x)`` of two axes, ``Pad(x)`` by nothing, ``Split(x)`` in one part, ``Tile(x)`` once
+                                                     ==>   x
+10. arithmetic with a neutral constant: ``neutral``  ==>   x
 Keeps: the known type of the output, which x then has.
 Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or
 the types of x and the result contradict each other.
@@ -25,6 +28,7 @@ from gehost.infer.local import InferenceFailed
 from gehost.ir.constants import SMALL, elements, stored_bytes
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import TensorType
+from gehost.passes.cleanup import neutral
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
 
@@ -36,15 +40,27 @@ def eliminate(state: State, node: Node) -> bool:
     """
     gives_back = _FORMS.get(node.op)
     if (
-        gives_back is None
+        (gives_back is None and node.op not in neutral.OPERATORS)
         or not state.purity.is_builtin(node.op)
         or not state.purity.is_well_formed(node)
     ):
         return False
-    source, result = node.input(0), node.outputs[0] if node.outputs else None
-    if source is None or result is None or not gives_back(state, node, source):
-        return False
-    if any(
+    if gives_back is None:
+        source = neutral.unchanged_operand(state, node)
+    else:
+        source = node.input(0)
+        if source is not None and not gives_back(state, node, source):
+            return False
+    return source is not None and forward_operand(state, node, source)
+
+
+def forward_operand(state: State, node: Node, source: Value) -> bool:
+    """Let the readers of a node's first result read an equal value; the node goes.
+
+    Returns False if it must stay.
+    """
+    result = node.outputs[0] if node.outputs else None
+    if result is None or any(
         value is not None and (value.readers or value.name in state.protected)
         for value in node.outputs[1:]
     ):
@@ -132,6 +148,27 @@ def _widens_nothing(state: State, node: Node, source: Value) -> bool:
     return _has_the_shape_of(state, node, source)
 
 
+def _pads_nothing(state: State, node: Node, _source: Value) -> bool:
+    if (state.model.opset() or 0) < 11:
+        pads = node.attrs.get("pads")
+        return pads is not None and not any(pads)
+    amounts = _target(node.input(1))
+    return amounts is not None and not any(amounts)
+
+
+def _repeats_once(state: State, node: Node, _source: Value) -> bool:
+    repeats = _target(node.input(1))
+    return (state.model.opset() or 0) >= 6 and repeats is not None and {*repeats} <= {1}
+
+
+def _flattens_nothing(_state: State, node: Node, source: Value) -> bool:
+    return source.rank == 2 and node.attrs.get("axis", 1) in (1, -1)
+
+
+def _has_one_input(state: State, node: Node, _source: Value) -> bool:
+    return len(node.inputs) == 1 and (node.op == "Concat" or (state.model.opset() or 0) >= 8)
+
+
 def _target(shape: Value | None) -> list[int] | None:
     """Return the entries of a constant shape, or None."""
     if shape is None or not shape.is_constant or (stored_bytes(shape) or 0) > SMALL:
@@ -153,7 +190,13 @@ _FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
         "Reshape": _keeps_shape,
         "Expand": _widens_nothing,
         "Dropout": lambda state, node, _source: state.purity.drops_nothing(node),
-        "Concat": lambda _state, node, _source: len(node.inputs) == 1,
+        "Flatten": _flattens_nothing,
+        "Pad": _pads_nothing,
+        "Split": lambda state, node, x: (
+            len(node.outputs) == 1 and _has_the_shape_of(state, node, x)
+        ),
+        "Tile": _repeats_once,
+        **dict.fromkeys(("Concat", "Max", "Mean", "Min", "Sum"), _has_one_input),
         "Slice": _keeps_all,
     }
 )

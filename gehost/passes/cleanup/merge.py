@@ -3,7 +3,9 @@
 1. Two nodes of one graph with the same operator, attributes and inputs: the users of the second
    read the first, which comes before it. Constants of at most 4 KiB with equal contents count as
    the same input.
-2. Two constants of one graph, at most 4 KiB, with the same content: one stays.
+2. Two constants of one graph with the same content: one stays. Of floats only scalars, and
+   weights above 4 KiB of two axes or more in the model's file. A vector that two nodes read keeps
+   runtimes from fusing it into either: OpenVINO's Conv takes no bias that another Conv reads.
 Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second
 whose output is a graph output (which keeps its name), constants that are graph inputs.
 """
@@ -11,9 +13,10 @@ whose output is a graph output (which keeps its name), constants that are graph 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from gehost.ir.constants import content
+from gehost.ir.constants import SMALL, content, elements, stored_bytes, tensor_of
+from gehost.ir.files.external import is_external
 from gehost.ir.graph import Node, Value
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
@@ -47,15 +50,22 @@ class Merger:
         self._contents.pop(value, None)
         return self.merge_constant(value)
 
+    def merge_added(self) -> None:
+        """Merge the constants that edits added."""
+        while self._state.added:
+            self.merge_constant(self._state.added.pop())
+
     def merge_constant(self, value: Value) -> bool:
         """Merge an initializer or a ``Constant``'s output with its graph's equal one."""
-        known = self._content(value)
+        known = self._shared_content(value)
         if known is value or value.is_input or value.graph.values.get(value.name) is not value:
             return False
         key = (value.graph, known)
         other = self._constants.get(key)
         if other is None or other is value or other.graph.values.get(other.name) is not other:
             self._constants[key] = value
+            return False
+        if isinstance(known, _Start) and not _are_equal(value, other):
             return False
         # initializers stay rather than nodes, then the earlier constant, which has more users
         pairs = [(other, value), (value, other)]
@@ -72,6 +82,7 @@ class Merger:
         if dropped.producer is not None:
             retire(self._state, dropped.producer)
         else:
+            self._state.freed += stored_bytes(dropped) or 0
             dropped.graph.remove_initializer(dropped)
         return True
 
@@ -125,9 +136,39 @@ class Merger:
             known = self._contents[value] = (content(value) if value.is_constant else None) or value
         return known
 
+    def _shared_content(self, value: Value) -> Hashable:
+        """Return a key for a constant that may be shared; the value itself for another."""
+        dtype = value.dtype
+        if dtype is None or not dtype.is_float or value.rank == 0:
+            return self._content(value)
+        tensor = tensor_of(value) if len(value.shape or ()) >= 2 else None
+        if tensor is None or is_external(tensor) or (stored_bytes(value) or 0) <= SMALL:
+            return value
+        return _Start(tensor.data_type, tuple(tensor.dims[:]), tensor.raw_data[:_START])
+
     def _still(self, node: Node, key: _Key) -> bool:
         """Whether a node still exists, with the same inputs."""
         return self._state.alive(node) and self._key(node) == key
+
+
+_START = 256
+"""Bytes by which large constants are told apart before they are compared."""
+
+
+class _Start(NamedTuple):
+    """A key of large constants that may be equal."""
+
+    dtype: int
+    dims: tuple[int, ...]
+    raw: bytes
+
+
+def _are_equal(left: Value, right: Value) -> bool:
+    """Whether two constants of one type and shape have the same bits."""
+    arrays = [elements(value) for value in (left, right)]
+    if arrays[0] is None or arrays[1] is None:
+        return False
+    return arrays[0].tobytes() == arrays[1].tobytes()
 
 
 def _precedes_readers(constant: Value, other: Value) -> bool:

@@ -40,17 +40,16 @@ class KnownShapes:
                 if isinstance(dim, str):
                     self._origins.setdefault(dim, (value, axis))
 
-    def use(self, node: Node) -> Value | None:
-        """Simplify the shape that a node reads; return its new constant."""
+    def use(self, node: Node) -> None:
+        """Simplify the shape that a node reads."""
         if not self._state.purity.is_builtin(node.op):
-            return None
+            return
         if node.op == "Reshape":
-            return self._with_constant(node)
-        if node.op == "Gather":
-            return self._read_from_input(node)
-        return None
+            self._with_constant(node)
+        elif node.op == "Gather":
+            self._read_from_input(node)
 
-    def _with_constant(self, node: Node) -> Value | None:
+    def _with_constant(self, node: Node) -> None:
         state, source, target = self._state, node.input(0), node.input(1)
         if (
             source is None
@@ -59,28 +58,24 @@ class KnownShapes:
             or (state.model.opset() or 0) < 5
             or not node.graph.takes_constant(np.dtype(np.int64))
         ):
-            return None
+            return
         elements = target.elements
         if elements is None:
-            return None
+            return
         allow_zero = bool(node.attrs.get("allowzero", 0))
-        entries = _entries(elements, source.shape, allow_zero=allow_zero)
-        if entries is None:
-            return None
-        constant = node.graph.add_initializer(
-            np.array(entries, np.int64), state.model.fresh_name("cleanup_shape")
-        )
-        if allow_zero and 0 in entries:
+        sizes = entries(elements, source.shape, allow_zero=allow_zero)
+        if sizes is None:
+            return
+        constant = state.add_integers(node.graph, sizes, "shape")
+        if allow_zero and 0 in sizes:
             node.graph.set_attribute(node, "allowzero", 0)
         node.graph.set_input(node, 1, constant)
         state.counts.folded += 1
-        state.made.add(constant)
         state.stale.add(node)
         state.push(node)
         reap(state, [target])
-        return constant
 
-    def _read_from_input(self, node: Node) -> Value | None:
+    def _read_from_input(self, node: Node) -> None:
         graph, read, indices = node.graph, node.input(0), node.input(1)
         shape = None if read is None else read.producer
         if (
@@ -96,23 +91,20 @@ class KnownShapes:
             or node.outputs[0] is None
             or not all(isinstance(each, Node) and each.op == "Gather" for each in read.readers)
         ):
-            return None
+            return
         source, elements = shape.input(0), node.outputs[0].elements
         if source is None or source.is_input or elements is None or len(elements) != 1:
-            return None
+            return
         origin = self._origins.get(str(elements[0]))
         if origin is None or not graph.takes_constant(np.dtype(np.int64)):
-            return None
+            return
         value, axis = origin
-        array = np.full((1,) * (indices.rank or 0), axis, np.int64)
-        place = graph.add_initializer(array, self._state.model.fresh_name("cleanup_axis"))
+        place = self._state.add_integers(graph, [axis], "axis", rank=indices.rank or 0)
         graph.set_input(node, 0, self._shape_of(value))
         graph.set_input(node, 1, place)
         self._state.counts.merged += 1
-        self._state.made.add(place)
         self._state.push(node)
         reap(self._state, [read, indices])
-        return place
 
     def _shape_of(self, value: Value) -> Value:
         """Return the ``Shape`` of an input, the first node of the graph."""
@@ -129,7 +121,7 @@ class KnownShapes:
         return found
 
 
-def _entries(
+def entries(
     elements: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
 ) -> list[int] | None:
     """Return a constant target equivalent to computed entries, or None; its 0 copies a size.

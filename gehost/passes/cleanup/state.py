@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from gehost.infer.local import Inferrer
 from gehost.ir.graph import Graph, Node, Value
@@ -41,6 +44,8 @@ class State:
         self.inferrer = inferrer
         self.purity = Purity(model, registry)
         self.counts = Counts()
+        self.freed = 0
+        """Bytes of removed nodes and constants, less those of constants that folding stored."""
         self.open: set[Graph] = set()
         self.graphs: list[Graph] = []
         nodes = list(self.open_graph(model.graph))
@@ -51,6 +56,8 @@ class State:
         self._queued: set[Node] = set()
         self.made: set[Value] = set()
         """Constants that replaced folded nodes; their later changes are not counted."""
+        self.added: list[Value] = []
+        """Constants that edits added, which may equal others."""
         self.stale: set[Node] = set()
         """Nodes whose input types were refined since their outputs were inferred."""
 
@@ -98,6 +105,9 @@ class State:
                 if stale:
                     self.stale.add(reader)
 
+    def node_bytes(self, node: Node) -> int:
+        return node.proto.ByteSize()
+
     # conditions
 
     def is_pure(self, node: Node) -> bool:
@@ -110,6 +120,14 @@ class State:
         """
         return value.name not in self.protected and all(
             isinstance(reader, Node) and reader.graph in self.open for reader in value.readers
+        )
+
+    def is_only_reader(self, node: Node, value: Value) -> bool:
+        """Whether nothing but one input of ``node`` refers to a value."""
+        return (
+            len(value.readers) == 1
+            and value.name not in self.protected
+            and sum(read is value for read in node.inputs) == 1
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
@@ -141,6 +159,43 @@ class State:
         better = joined != before or (new.is_constant and not old.is_constant)
         self.touch_readers(old, stale=better)
         old.graph.redirect(old, new)
+
+    def replace(
+        self,
+        node: Node,
+        op: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> list[Value]:
+        """Let another operator compute the result of a node with one output, which goes.
+
+        Returns the values that lost a user.
+        """
+        made = node.graph.add_node(
+            op,
+            inputs,
+            node.outputs,
+            attributes or {},
+            name=node.name,
+            after=node,
+            metadata=node.metadata,
+        )
+        self.freed += self.node_bytes(node) - self.node_bytes(made)
+        lost = [value for value in dict.fromkeys(node.inputs) if value is not None]
+        node.graph.remove_node(node)
+        self.push(made)
+        return lost
+
+    def add_integers(
+        self, graph: Graph, numbers: Sequence[int], name: str, *, rank: int = 1
+    ) -> Value:
+        """Add a list of int64, or of rank 0 one number; the graph takes such constants."""
+        array = np.array(numbers, np.int64).reshape((-1,) * rank)
+        constant = graph.add_initializer(array, self.model.fresh_name(f"cleanup_{name}"))
+        self.freed -= array.nbytes + len(constant.name)
+        self.made.add(constant)
+        self.added.append(constant)
+        return constant
 
 
 def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:

@@ -74,8 +74,7 @@ def _only_producer(state: State, node: Node, op: str) -> Node | None:
         or producer is None
         or producer.op != op
         or producer.graph is not node.graph
-        or len(value.readers) != 1
-        or value.name in state.protected
+        or not state.is_only_reader(node, value)
         or not all(map(state.purity.is_builtin, (node.op, op)))
         or not all(map(state.purity.is_well_formed, (node, producer)))
     ):

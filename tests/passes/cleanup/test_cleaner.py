@@ -16,7 +16,6 @@ from gehost.infer import Inferrer, infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import CleanUpResult, clean_up
-from gehost.passes.cleanup.cleaner import GROWTH_LIMIT
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "tests" / "models"
@@ -29,8 +28,8 @@ def load(path: Path) -> Model:
     return model
 
 
-def clean_once(model: Model, growth_limit: int = GROWTH_LIMIT) -> CleanUpResult:
-    return clean_up(model, OpRegistry(), Inferrer(model, OpRegistry()), growth_limit)
+def clean_once(model: Model) -> CleanUpResult:
+    return clean_up(model, OpRegistry(), Inferrer(model, OpRegistry()))
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, Any], base_dir: Path) -> list[Any]:
@@ -70,7 +69,7 @@ def assert_cleaned(path: Path, *, numbers: bool = True) -> CleanUpResult:
     mark = model.mark()
     result = clean_once(model)
     model.check()
-    assert clean_once(model, GROWTH_LIMIT - result.grown).total == 0
+    assert clean_once(model).total == 0
     model.undo(mark)
     model.check()
     assert model.flush().SerializeToString() == original.SerializeToString()

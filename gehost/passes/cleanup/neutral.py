@@ -1,0 +1,95 @@
+"""Find operands that an operator with a neutral constant returns unchanged.
+
+1. ``Mul(x, 1)``, ``Div(x, 1)``, ``Pow(x, 1)``                                  ==>   x
+2. ``Add(x, -0.0)``, ``Sub(x, 0.0)``; of integers any 0                         ==>   x
+3. ``And(x, true)``, ``Or(x, false)``                                           ==>   x
+4. ``Where(c, x, x)``; ``Where(c, x, y)`` with a constant c that is true (false)  ==>   x (y)
+Keeps: every bit. ``x + 0.0`` is another number where x is -0.0, and stays.
+Refused: a constant, condition or other operand that widens x, or may; constants above 4 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from gehost.ir.constants import SMALL, Array, elements, stored_bytes
+from gehost.ir.graph import Node, Value
+from gehost.ir.shapes import broadcasts_into
+from gehost.passes.cleanup.state import State
+
+_SINCE = 7
+"""The first opset whose arithmetic broadcasts without an attribute."""
+
+
+def unchanged_operand(state: State, node: Node) -> Value | None:
+    """Return the operand that a node's result always equals, None if there is none."""
+    if (state.model.opset() or 0) < _SINCE:
+        return None
+    if node.op == "Where":
+        return _choice(node)
+    slots, is_neutral = _NEUTRAL[node.op]
+    for slot in slots:
+        constant, operand = node.input(slot), node.input(1 - slot)
+        if constant is None or operand is None or not _leaves_shape(constant, operand):
+            continue
+        array = _small(constant)
+        if array is not None and array.size and is_neutral(array):
+            return operand
+    return None
+
+
+def _choice(node: Node) -> Value | None:
+    """Return the operand that a ``Where`` always takes."""
+    condition, left, right = (node.input(slot) for slot in range(3))
+    if condition is None or left is None or right is None:
+        return None
+    choice = left if left is right else None
+    if choice is None:
+        array = _small(condition)
+        if array is None or array.dtype != np.bool_ or array.min() != array.max():
+            return None
+        choice = left if array.all() else right
+    others = (condition, left, right)
+    return choice if all(_leaves_shape(other, choice) for other in others) else None
+
+
+def _leaves_shape(other: Value, operand: Value) -> bool:
+    return other is operand or other.rank == 0 or broadcasts_into(other, operand)
+
+
+def _small(constant: Value) -> Array | None:
+    """Return the elements of a small constant that is not empty."""
+    if not constant.is_constant or not 0 < (stored_bytes(constant) or 0) <= SMALL:
+        return None
+    return elements(constant)
+
+
+def _is_one(array: Array) -> bool:
+    return array.dtype.kind != "b" and bool((array == 1).all())
+
+
+def _is_zero(array: Array, *, negative: bool) -> bool:
+    if array.dtype.kind in "iu":
+        return not array.any()
+    # of other floats than numpy's own, too
+    wide = array.astype(np.float64) if array.dtype.kind in "fV" else None
+    return wide is not None and not wide.any() and bool((np.signbit(wide) == negative).all())
+
+
+_NEUTRAL: Mapping[str, tuple[tuple[int, ...], Callable[[Array], bool]]] = MappingProxyType(
+    {
+        "Add": ((1, 0), lambda array: _is_zero(array, negative=True)),
+        "And": ((1, 0), lambda array: bool(array.all())),
+        "Div": ((1,), _is_one),
+        "Mul": ((1, 0), _is_one),
+        "Or": ((1, 0), lambda array: not array.any()),
+        "Pow": ((1,), _is_one),
+        "Sub": ((1,), lambda array: _is_zero(array, negative=False)),
+    }
+)
+"""Operator → slots of the constant, and whether it is neutral."""
+
+OPERATORS = frozenset((*_NEUTRAL, "Where"))
