@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,18 @@ LARGEST = 65504.0
 Fault = Callable[[onnx.GraphProto], bool]
 
 
-def host(*enabled: str) -> Host:
-    return Host(HostOptions(vendors=[ROOT / "vendors"], enable=list(enabled)))
+def host(*enabled: str, disabled: Sequence[str] = ()) -> Host:
+    return Host(
+        HostOptions(vendors=[ROOT / "vendors"], enable=list(enabled), disable=list(disabled))
+    )
 
 
-def ort_passes(kind: str) -> tuple[str, ...]:
-    """Of a cast compile no pass could note that it folded weights in half."""
-    names = [spec.name for spec in host().passes if spec.vendor == "onnxruntime"]
-    return tuple(n for n in names if kind == "float32" or n != "OrtConvBatchNormPass")
+def ort_passes() -> tuple[str, ...]:
+    return tuple(spec.name for spec in host().passes if spec.vendor == "onnxruntime")
+
+
+FOLDING = ("FoldIntoConvPass", "FoldIntoMatMulPass")
+"""Of a cast compile no pass could note that it folded weights in half."""
 
 
 def feeds_of(model: onnx.ModelProto) -> list[dict[str, np.ndarray[Any, Any]]]:
@@ -344,8 +348,10 @@ def measure(
     except Exception as error:  # noqa: BLE001 - a model that has no such form is left out
         tell(f"{path.stem} {kind}: left out: {str(error)[:120]}")
         return
-    for enabled in ((), ort_passes(kind)):
-        result, report = host(*enabled).run(copy.deepcopy(model))
+    for enabled in ((), ort_passes()):
+        result, report = host(*enabled, disabled=() if kind == "float32" else FOLDING).run(
+            copy.deepcopy(model)
+        )
         if not any(record.replaced for record in report.passes):
             continue
         found = baseline.against(in_type(result, dtype))

@@ -153,8 +153,8 @@ class _Cleaner:
         if _simplify(state, node):
             self._merger.merge_added()
             return
-        self._shapes.use(node)
-        self._merger.merge_added()
+        if self._shapes.use(node):
+            self._merger.merge_added()
         made = self._folder.fold(node)
         if made:
             self._unify(made)

@@ -85,14 +85,17 @@ class Folder:
 
     def fold(self, node: Node) -> Sequence[Value]:
         """Replace a node by its results, returned (empty if it stays)."""
-        if not self._state.purity.is_builtin(node.op):
-            return ()
-        results = _results_of(node)
-        arrays = self._held.get(node)
+        arrays, results = self._held.get(node), list[Value]()
         if arrays is None:
-            arrays = self._results(node, results)
+            known = _from_dimensions(node, self._version)
+            operands = self._operands(node) if known is None else []
+            if operands is None or not self._state.purity.is_builtin(node.op):
+                return ()
+            results = _results_of(node)
+            arrays = self._results(node, results, operands, known)
             if arrays is None:
                 return ()
+        results = results or _results_of(node)
         growth = self._growth(node, results, arrays)
         if growth <= EAGER_LIMIT:
             return self._store(node, results, arrays, growth)
@@ -211,15 +214,16 @@ class Folder:
                         waiting.append(producer)
         return freed
 
-    def _results(self, node: Node, results: Sequence[Value]) -> list[Array] | None:
+    def _results(
+        self,
+        node: Node,
+        results: Sequence[Value],
+        operands: Sequence[Value],
+        known: Array | None,
+    ) -> list[Array] | None:
         """Compute the results of a node that can be replaced; None if it stays."""
         state = self._state
-        try:
-            known = _from_dimensions(node, self._version)
-        except (TypeError, OverflowError):
-            return None
-        operands = self._operands(node) if known is None else []
-        if operands is None or any(value.name in state.protected for value in results):
+        if any(value.name in state.protected for value in results):
             return None
         if any(_is_tied(value, node) for value in operands):
             return None
@@ -430,6 +434,13 @@ def _from_dimensions(node: Node, version: int) -> Array | None:
     """
     if node.op not in _READ_DIMENSIONS:
         return None
+    try:
+        return _of_dimensions(node, version)
+    except (TypeError, OverflowError):
+        return None
+
+
+def _of_dimensions(node: Node, version: int) -> Array | None:
     if node.op == "Shape":
         return _vector(_dimensions(node, version))
     if node.op == "Size":

@@ -39,19 +39,22 @@ def eliminate(state: State, node: Node) -> bool:
     Returns False if it does not, or must stay.
     """
     gives_back = _FORMS.get(node.op)
-    if (
-        (gives_back is None and node.op not in neutral.OPERATORS)
-        or not state.purity.is_builtin(node.op)
-        or not state.purity.is_well_formed(node)
-    ):
-        return False
-    if gives_back is None:
-        source = neutral.unchanged_operand(state, node)
-    else:
+    if gives_back is not None:
         source = node.input(0)
-        if source is not None and not gives_back(state, node, source):
+        if source is None or not _is_plain(state, node) or not gives_back(state, node, source):
             return False
-    return source is not None and forward_operand(state, node, source)
+    elif node.op in neutral.OPERATORS:
+        source = neutral.unchanged_operand(state, node)
+        if source is None or not _is_plain(state, node):
+            return False
+    else:
+        return False
+    return forward_operand(state, node, source)
+
+
+def _is_plain(state: State, node: Node) -> bool:
+    """Whether a node is what ONNX says of its operator."""
+    return state.purity.is_builtin(node.op) and state.purity.is_well_formed(node)
 
 
 def forward_operand(state: State, node: Node, source: Value) -> bool:

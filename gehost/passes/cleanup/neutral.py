@@ -5,7 +5,7 @@
 3. ``And(x, true)``, ``Or(x, false)``                                           ==>   x
 4. ``Where(c, x, x)``; ``Where(c, x, y)`` with a constant c that is true (false)  ==>   x (y)
 Keeps: every bit. ``x + 0.0`` is another number where x is -0.0, and stays.
-Refused: a constant, condition or other operand that widens x, or may; constants above 4 KiB.
+Refused: a constant, condition or other operand that widens x, or may; constants above 8 KiB.
 """
 
 from __future__ import annotations
@@ -14,14 +14,31 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+import onnx
 
-from gehost.ir.constants import SMALL, Array, elements, stored_bytes
+from gehost.ir.constants import Array, elements, stored_bytes
 from gehost.ir.graph import Node, Value
 from gehost.ir.shapes import broadcasts_into
 from gehost.passes.cleanup.state import State
 
+SMALL = 8192
+"""Bytes up to which a constant is read."""
 _SINCE = 7
 """The first opset whose arithmetic broadcasts without an attribute."""
+
+
+_STARTS: Mapping[int, tuple[bytes, ...]] = MappingProxyType(
+    {
+        onnx.TensorProto.FLOAT: tuple(
+            np.array(number, "<f4").tobytes() for number in (1.0, 0.0, -0.0)
+        ),
+        onnx.TensorProto.DOUBLE: tuple(
+            np.array(number, "<f8").tobytes() for number in (1.0, 0.0, -0.0)
+        ),
+        onnx.TensorProto.INT64: tuple(np.array(number, "<i8").tobytes() for number in (1, 0)),
+    }
+)
+"""Element type → the bytes with which neutral constants of it start."""
 
 
 def unchanged_operand(state: State, node: Node) -> Value | None:
@@ -32,11 +49,18 @@ def unchanged_operand(state: State, node: Node) -> Value | None:
         return _choice(node)
     slots, is_neutral = _NEUTRAL[node.op]
     for slot in slots:
-        constant, operand = node.input(slot), node.input(1 - slot)
-        if constant is None or operand is None or not _leaves_shape(constant, operand):
+        constant = node.inputs[slot] if slot < len(node.inputs) else None
+        if constant is None or (constant.producer is not None and not constant.is_constant):
+            continue
+        if constant in state.ordinary:
             continue
         array = _small(constant)
-        if array is not None and array.size and is_neutral(array):
+        if array is None or not is_neutral(array):
+            if constant.producer is None:
+                state.ordinary.add(constant)
+            continue
+        operand = node.input(1 - slot)
+        if operand is not None and _leaves_shape(constant, operand):
             return operand
     return None
 
@@ -61,10 +85,21 @@ def _leaves_shape(other: Value, operand: Value) -> bool:
 
 
 def _small(constant: Value) -> Array | None:
-    """Return the elements of a small constant that is not empty."""
-    if not constant.is_constant or not 0 < (stored_bytes(constant) or 0) <= SMALL:
+    """Return the elements of a small constant that is not empty and starts like a neutral one."""
+    tensor = constant.initializer
+    if isinstance(tensor, onnx.TensorProto):
+        starts = _STARTS.get(tensor.data_type)
+        if tensor.ByteSize() > SMALL or (
+            # most constants are weights: their first element is enough
+            starts is not None
+            and tensor.raw_data
+            and tensor.raw_data[: len(starts[0])] not in starts
+        ):
+            return None
+    if not constant.is_constant or (stored_bytes(constant) or SMALL) >= SMALL:
         return None
-    return elements(constant)
+    array = elements(constant)
+    return array if array is not None and array.size else None
 
 
 def _is_one(array: Array) -> bool:

@@ -33,17 +33,19 @@ _Merge = Callable[[State, Node, Node], bool]
 
 def merge_with_first(state: State, node: Node) -> bool:
     """Merge a node with the producer of its first input; returns False if both stay."""
-    merge = _MERGES.get(node.op)
-    between = node.input(0) if merge is not None else None
+    rule = _MERGES.get(node.op)
+    if rule is None:
+        return False
+    merge, firsts = rule
+    between = node.input(0)
     first = None if between is None else between.producer
+    if first is None or first.op not in firsts:
+        return False
     if (
-        merge is None
-        or first is None
-        or first.graph is not node.graph
+        first.graph is not node.graph
         or node.outputs[0] is None
         or not all(map(state.purity.is_builtin, (node.op, first.op)))
         or not all(map(state.purity.is_well_formed, (node, first)))
-        or not state.is_pure(first)
     ):
         return False
     return merge(state, node, first)
@@ -68,7 +70,7 @@ def _transposes(state: State, node: Node, first: Node) -> bool:
     rank = next((len(perm) for perm in perms if perm is not None), None)
     if rank is None and source is not None:
         rank = source.rank
-    if first.op != "Transpose" or rank is None or source is None:
+    if rank is None or source is None:
         return False
     inner, outer = ([*reversed(range(rank))] if perm is None else list(perm) for perm in perms)
     if sorted(inner) != sorted(outer) or sorted(inner) != [*range(rank)]:
@@ -85,7 +87,7 @@ def _transposes(state: State, node: Node, first: Node) -> bool:
 def _casts(state: State, node: Node, first: Node) -> bool:
     source = first.input(0)
     start = None if source is None else source.dtype
-    if first.op != "Cast" or source is None or start is None:
+    if source is None or start is None:
         return False
     try:
         way, end = (DataType(each.attrs.get("to", 0)) for each in (first, node))
@@ -142,19 +144,17 @@ def _holds(wide: DataType, dtype: DataType) -> bool:
 def _repeated(state: State, node: Node, first: Node) -> bool:
     between = node.input(0)
     assert between is not None
-    if first.op != node.op:
-        return False
     return forward_operand(state, node, between) or _skip(state, node, first)
 
 
 def _undone(state: State, node: Node, first: Node) -> bool:
     source = first.input(0)
-    return first.op == node.op and source is not None and forward_operand(state, node, source)
+    return source is not None and forward_operand(state, node, source)
 
 
 def _split_parts(state: State, node: Node, first: Node) -> bool:
     source = first.input(0)
-    if first.op != "Split" or source is None or list(node.inputs) != list(first.outputs):
+    if source is None or list(node.inputs) != list(first.outputs):
         return False
     axes = [node.attrs.get("axis"), first.attrs.get("axis", 0)]
     rank = source.rank
@@ -164,8 +164,6 @@ def _split_parts(state: State, node: Node, first: Node) -> bool:
 
 
 def _slices(state: State, node: Node, first: Node) -> bool:
-    if first.op != "Slice":
-        return False
     ranges = [_ranges(state, each) for each in (first, node)]
     inner, outer = ranges
     between = node.input(0)
@@ -250,7 +248,7 @@ def _set_ranges(state: State, node: Node, source: Value, ranges: _Ranges) -> boo
 
 
 def _pads_of_conv(state: State, node: Node, first: Node) -> bool:
-    pads = _zeros_around(state, first) if first.op == "Pad" else None
+    pads = _zeros_around(state, first)
     auto = node.attrs.get("auto_pad", "NOTSET")
     if pads is None or len(pads) < 6 or auto not in ("NOTSET", "VALID"):
         return False
@@ -308,15 +306,19 @@ _SLICES_BY_INPUTS = 10
 _PADS_BY_INPUTS = 11
 """The first opsets where ranges and pads are inputs."""
 
-_MERGES: Mapping[str, _Merge] = MappingProxyType(
+_MERGES: Mapping[str, tuple[_Merge, frozenset[str]]] = MappingProxyType(
     {
-        "Cast": _casts,
-        "Concat": _split_parts,
-        "Conv": _pads_of_conv,
-        "Slice": _slices,
-        "Transpose": _transposes,
-        **dict.fromkeys(("Neg", "Not"), _undone),
-        **dict.fromkeys(("Abs", "Ceil", "Floor", "Relu", "Round", "Sign"), _repeated),
-        **dict.fromkeys(VIEWS, merge_views),
+        "Cast": (_casts, frozenset(("Cast",))),
+        "Concat": (_split_parts, frozenset(("Split",))),
+        "Conv": (_pads_of_conv, frozenset(("Pad",))),
+        "Slice": (_slices, frozenset(("Slice",))),
+        "Transpose": (_transposes, frozenset(("Transpose",))),
+        **{op: (_undone, frozenset((op,))) for op in ("Neg", "Not")},
+        **{
+            op: (_repeated, frozenset((op,)))
+            for op in ("Abs", "Ceil", "Floor", "Relu", "Round", "Sign")
+        },
+        **dict.fromkeys(VIEWS, (merge_views, VIEWS)),
     }
 )
+"""Operator → the rule, and the operators before it."""

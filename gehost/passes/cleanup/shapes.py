@@ -40,14 +40,15 @@ class KnownShapes:
                 if isinstance(dim, str):
                     self._origins.setdefault(dim, (value, axis))
 
-    def use(self, node: Node) -> None:
-        """Simplify the shape that a node reads."""
-        if not self._state.purity.is_builtin(node.op):
-            return
-        if node.op == "Reshape":
+    def use(self, node: Node) -> bool:
+        """Simplify the shape that a node reads; returns False for operators that read none."""
+        if node.op == "Reshape" and self._state.purity.is_builtin(node.op):
             self._with_constant(node)
-        elif node.op == "Gather":
+        elif node.op == "Gather" and self._state.purity.is_builtin(node.op):
             self._read_from_input(node)
+        else:
+            return False
+        return True
 
     def _with_constant(self, node: Node) -> None:
         state, source, target = self._state, node.input(0), node.input(1)

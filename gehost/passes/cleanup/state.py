@@ -56,6 +56,8 @@ class State:
         self._queued: set[Node] = set()
         self.made: set[Value] = set()
         """Constants that replaced folded nodes; their later changes are not counted."""
+        self.ordinary: set[Value] = set()
+        """Inputs and initializers that are not neutral in arithmetic."""
         self.added: list[Value] = []
         """Constants that edits added, which may equal others."""
         self.stale: set[Node] = set()

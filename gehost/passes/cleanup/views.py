@@ -35,8 +35,7 @@ def merge_views(state: State, node: Node, first: Node) -> bool:
     source, between, result = first.input(0), node.input(0), node.outputs[0]
     shape = None if source is None else source.shape
     if (
-        first.op not in VIEWS
-        or (state.model.opset() or 0) < 5
+        (state.model.opset() or 0) < 5
         or source is None
         or between is None
         or result is None

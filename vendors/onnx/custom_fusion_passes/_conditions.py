@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
+from typing import Any
 
-from gehost import DataType, EsTensor, MatchResult, Value, es, shapes
+from gehost import DataType, EsTensor, MatchResult, PassOption, Value, es, shapes
 
+FUNCTIONS = PassOption(
+    "functions", bool, default=True, help="write a function where the opset has no such operator"
+)
+"""Off for runtimes that read no functions of the model: ``--set PASS.functions=false``."""
 TOLERANCES = {
     DataType.DOUBLE: 1e-14,
     DataType.FLOAT: 1e-6,
@@ -59,6 +65,11 @@ def is_near(constant: Value, wanted: float, x: Value) -> bool:
     found = number(constant, x)
     tolerance = TOLERANCES.get(constant.dtype or DataType.UNDEFINED)
     return found is not None and tolerance is not None and abs(found - wanted) <= tolerance * wanted
+
+
+def function_problem(op: str, options: Mapping[str, Any], *, is_standard: bool) -> str:
+    """Whether a function would take the place of an operator, and none may."""
+    return "" if is_standard or options["functions"] else f"functions: {op} would be one"
 
 
 def dtype_problem(x: Value) -> str:

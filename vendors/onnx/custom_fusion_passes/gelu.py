@@ -23,7 +23,7 @@ from gehost import (
     ops,
 )
 
-from ._conditions import dtype_problem, is_near, widening_problem
+from ._conditions import FUNCTIONS, dtype_problem, function_problem, is_near, widening_problem
 
 if TYPE_CHECKING:
     from gehost import EsGraph, EsTensor, MatchResult, Rejection, Value
@@ -53,7 +53,7 @@ def gelu(x: EsTensor, *, approximate: str = "none") -> EsTensor:
     return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
 class GeluFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + erf(x / √2))``.
 
@@ -66,7 +66,7 @@ class GeluFusionPass(PatternFusionPass):
             multiplied; an inner tensor that is a graph output, has other readers or is captured by
             a nested body; ``dtype``: not floating point, or unknown; ``constant``: not √2 (1/√2) to
             the precision of its dtype; ``scalar``: a constant of several elements or of a higher
-            rank than x.
+            rank than x; ``functions``: below opset 20 if the option is off.
     Source: ONNX Gelu-20.
     """
 
@@ -81,6 +81,7 @@ class GeluFusionPass(PatternFusionPass):
             dtype_problem(x)
             or widening_problem(match, x)
             or _constant_problem(constant.value, wanted, x)
+            or function_problem("Gelu", self.options, is_standard=_is_standard(match, "none"))
         )
         return match.reject(problem) if problem else True
 
@@ -94,7 +95,7 @@ class GeluFusionPass(PatternFusionPass):
         return _gelu(match, "none")
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
 class GeluTanhFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``.
 
@@ -119,6 +120,7 @@ class GeluTanhFusionPass(PatternFusionPass):
             or widening_problem(match, x)
             or _constant_problem(cubic, CUBIC, x)
             or _constant_problem(factor, TANH_FACTOR, x)
+            or function_problem("Gelu", self.options, is_standard=_is_standard(match, "tanh"))
         )
         return match.reject(problem) if problem else True
 

@@ -21,8 +21,10 @@ from gehost import (
 )
 
 from ._conditions import (
+    FUNCTIONS,
     dtype_problem,
     epsilon_problem,
+    function_problem,
     mean_of_last_axis,
     quotient_of,
     square_of,
@@ -56,7 +58,7 @@ def layer_normalization(
     return scaled if bias is None else scaled + bias
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
 class LayerNormalizationFusionPass(PatternFusionPass):
     """Fuse ``(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * scale + bias``.
 
@@ -75,7 +77,7 @@ class LayerNormalizationFusionPass(PatternFusionPass):
             readers or is captured by a nested body; ``dtype``: not floating point, or unknown;
             ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
             or of a higher rank than x; ``scale``, ``bias``: not [D], or D not known to be the last
-            dimension of x.
+            dimension of x; ``functions``: a function, if the option is off.
     Source: ONNX LayerNormalization-17.
     """
 
@@ -90,18 +92,24 @@ class LayerNormalizationFusionPass(PatternFusionPass):
             or widening_problem(match, x)
             or vector_problem("scale", scale, x)
             or next(filter(None, (vector_problem("bias", vector, x) for vector in bias)), "")
+            or function_problem("LayerNormalization", self.options, is_standard=_is_standard(match))
         )
         return match.reject(problem) if problem else True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("layer_normalization")
         inputs = builder.CreateInputs(len(match.inputs))
-        standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and match.inputs[
-            0
-        ].dtype is not DataType.DOUBLE
-        normalize = es.op("LayerNormalization" if standard else "gehost::LayerNormalization")
+        normalize = es.op(
+            "LayerNormalization" if _is_standard(match) else "gehost::LayerNormalization"
+        )
         epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
         return builder.BuildAndReset([normalize(*inputs, axis=-1, epsilon=epsilon)])
+
+
+def _is_standard(match: MatchResult) -> bool:
+    """Whether the operator of ONNX takes its place."""
+    opset = match.graph.model.opset() or 0
+    return opset >= STANDARD_SINCE and match.inputs[0].dtype is not DataType.DOUBLE
 
 
 def _pattern(*, with_bias: bool) -> Pattern:

@@ -21,8 +21,10 @@ from gehost import (
 )
 
 from ._conditions import (
+    FUNCTIONS,
     dtype_problem,
     epsilon_problem,
+    function_problem,
     mean_of_last_axis,
     quotient_of,
     square_of,
@@ -64,7 +66,7 @@ def rms_normalization(
     return es.CastLike(wide / es.Sqrt(mean + epsilon), x) * scale
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
 class RMSNormalizationFusionPass(PatternFusionPass):
     """Fuse ``x / sqrt(mean(x²) + ε) * scale``.
 
@@ -84,7 +86,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
             point, or unknown; a result of another dtype than x (casts that do not lead back);
             ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
             or of a higher rank than x; ``scale``: not [D], or D not known to be the last dimension
-            of x.
+            of x; ``functions``: a function, if the option is off.
     Source: ONNX RMSNormalization-23.
     """
 
@@ -101,6 +103,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
             or epsilon_problem(epsilon, x)
             or widening_problem(match, x)
             or vector_problem("scale", scale, x)
+            or function_problem("RMSNormalization", self.options, is_standard=_is_standard(match))
         )
         return match.reject(problem) if problem else True
 
@@ -109,7 +112,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
         x, scale = builder.CreateInputs(2)
         epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
         stash_type = match.GetCapturedTensor(1).value.dtype or DataType.FLOAT
-        if (match.graph.model.opset() or 0) >= STANDARD_SINCE and _no_wider_than_float(match):
+        if _is_standard(match):
             result = es.op("RMSNormalization")(
                 x, scale, axis=-1, epsilon=epsilon, stash_type=int(DataType.FLOAT)
             )
@@ -125,6 +128,11 @@ def _cast_problem(x: Value, result: Value) -> str:
     if result.dtype is x.dtype:
         return ""
     return f'dtype: "{x.name}" is {x.type}, "{result.name}" {result.type}'
+
+
+def _is_standard(match: MatchResult) -> bool:
+    """Whether the operator of ONNX takes its place."""
+    return (match.graph.model.opset() or 0) >= STANDARD_SINCE and _no_wider_than_float(match)
 
 
 def _no_wider_than_float(match: MatchResult) -> bool:
