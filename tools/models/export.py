@@ -117,7 +117,9 @@ class Bert(nn.Module):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the last hidden state and the pooled output."""
-        result = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+        result = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        )
         return result.last_hidden_state, result.pooler_output
 
 
@@ -143,7 +145,9 @@ class Gpt2(nn.Module):
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
-        logits: torch.Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        logits: torch.Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+        ).logits
         return logits
 
 
@@ -192,7 +196,9 @@ class Llama(nn.Module):
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
-        logits: torch.Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        logits: torch.Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+        ).logits
         return logits
 
 
@@ -230,7 +236,9 @@ def fill(module: nn.Module, seed: int) -> None:
     """
     random = np.random.RandomState(seed)
     tensors: dict[str, torch.Tensor] = dict(module.named_parameters())
-    tensors.update((k, v) for k, v in module.named_buffers() if k.endswith(("running_mean", "running_var")))
+    tensors.update(
+        (k, v) for k, v in module.named_buffers() if k.endswith(("running_mean", "running_var"))
+    )
     with torch.no_grad():
         for name in sorted(tensors):
             tensor = tensors[name]
@@ -260,7 +268,9 @@ def token_feed(size: tuple[int, int], seed: int, *, masked: bool, token_types: b
             mask[row, sequence - 2 * row - 1 :] = 0
     feed = {"input_ids": random.randint(0, VOCAB, size).astype(np.int64), "attention_mask": mask}
     if token_types:
-        feed["token_type_ids"] = np.broadcast_to(np.arange(sequence) >= sequence // 2, size).astype(np.int64)
+        feed["token_type_ids"] = np.broadcast_to(np.arange(sequence) >= sequence // 2, size).astype(
+            np.int64
+        )
     return feed
 
 
@@ -374,7 +384,9 @@ FAMILIES = (
         exports={
             "ts17": (
                 "decoder; LayerNormalization nodes, Gelu as Tanh, Gemm between reshapes",
-                Expect({"LayerNormalization": NORMS, "Tanh": LAYERS, "Gemm": 4 * LAYERS}, ("Gelu",)),
+                Expect(
+                    {"LayerNormalization": NORMS, "Tanh": LAYERS, "Gemm": 4 * LAYERS}, ("Gelu",)
+                ),
             ),
             "ts13": (
                 "decoder; LayerNormalization decomposed, Gelu as Tanh",
@@ -382,7 +394,9 @@ FAMILIES = (
             ),
             "dyn20": (
                 "decoder; LayerNormalization nodes, Gelu as Tanh (no Gelu node even at opset 20), node metadata",
-                Expect({"LayerNormalization": NORMS, "Tanh": LAYERS, "Gemm": 4 * LAYERS}, ("Gelu",)),
+                Expect(
+                    {"LayerNormalization": NORMS, "Tanh": LAYERS, "Gemm": 4 * LAYERS}, ("Gelu",)
+                ),
             ),
         },
     ),
@@ -416,7 +430,9 @@ FAMILIES = (
         exports={
             "ts17": (
                 "decoder; RMSNorm decomposed, rotary embedding, grouped queries, SwiGLU",
-                Expect({"ReduceMean": NORMS, "Pow": NORMS, "Sqrt": NORMS, "Sigmoid": LAYERS}, NO_FUSED),
+                Expect(
+                    {"ReduceMean": NORMS, "Pow": NORMS, "Sqrt": NORMS, "Sigmoid": LAYERS}, NO_FUSED
+                ),
             ),
         },
     ),
@@ -446,11 +462,15 @@ EXPORTERS = MappingProxyType(
 )
 
 
-def export_torchscript(family: Family, module: nn.Module, example: Feed, opset: int, path: Path) -> onnx.ModelProto:
+def export_torchscript(
+    family: Family, module: nn.Module, example: Feed, opset: int, path: Path
+) -> onnx.ModelProto:
     """Export by the TorchScript exporter."""
     axes = dict.fromkeys(example, family.axes)
     axes.update(family.outputs)
-    training = torch.onnx.TrainingMode.PRESERVE if family.keep_batch_norm else torch.onnx.TrainingMode.EVAL
+    training = (
+        torch.onnx.TrainingMode.PRESERVE if family.keep_batch_norm else torch.onnx.TrainingMode.EVAL
+    )
     torch.onnx.export(
         module,
         tuple(torch.from_numpy(v) for v in example.values()),
@@ -465,7 +485,9 @@ def export_torchscript(family: Family, module: nn.Module, example: Feed, opset: 
     return onnx.load(path)
 
 
-def export_dynamo(family: Family, module: nn.Module, example: Feed, opset: int, *, optimize: bool) -> onnx.ModelProto:
+def export_dynamo(
+    family: Family, module: nn.Module, example: Feed, opset: int, *, optimize: bool
+) -> onnx.ModelProto:
     """Export by the dynamo exporter."""
     program = torch.onnx.export(
         module,
@@ -502,7 +524,10 @@ def make_family(family: Family, seed: int, out: Path) -> Iterator[Made]:
         module = family.build().eval()
         fill(module, seed)
         example = family.feed(EXPORT_SIZE, seed + 1, False)
-        feeds = {letter: family.feed(size, seed + ord(letter), letter == "B") for letter, size in FEED_SIZES.items()}
+        feeds = {
+            letter: family.feed(size, seed + ord(letter), letter == "B")
+            for letter, size in FEED_SIZES.items()
+        }
         stem = f"{family.name}.{export}"
         path = out / f"{stem}.onnx"
         opset = int(export[-2:])
@@ -510,7 +535,9 @@ def make_family(family: Family, seed: int, out: Path) -> Iterator[Made]:
             if export.startswith("ts"):
                 model = export_torchscript(family, module, example, opset, path)
             else:
-                model = export_dynamo(family, module, example, opset, optimize=export.startswith("dyn"))
+                model = export_dynamo(
+                    family, module, example, opset, optimize=export.startswith("dyn")
+                )
         strip(model)
         write(model, path)
         yield Made(stem, EXPORTERS[export], purpose, expect, feeds, torch_reference(module))
@@ -562,7 +589,10 @@ HAND_MADE = (
         """,
         expect=Expect({"If": 1, "MatMul": 3, "Add": 3, "Relu": 2}),
         weights={"w0": (16, 12), "b0": (12,), "w1": (12, 8), "b1": (8,), "w2": (12, 8), "b2": (8,)},
-        feeds={"A": {"x": (2, 16), "cond": np.array(True)}, "B": {"x": (5, 16), "cond": np.array(False)}},
+        feeds={
+            "A": {"x": (2, 16), "cond": np.array(True)},
+            "B": {"x": (5, 16), "cond": np.array(False)},
+        },
     ),
     HandMade(
         name="loop",
@@ -688,7 +718,9 @@ def make_by_hand(spec: HandMade, seed: int, out: Path) -> Made:
     feeds: dict[str, Feed] = {}
     for letter, inputs in spec.feeds.items():
         feeds[letter] = {
-            name: value if isinstance(value, np.ndarray) else normal(seed + 10 * ord(letter) + offset, *value)
+            name: value
+            if isinstance(value, np.ndarray)
+            else normal(seed + 10 * ord(letter) + offset, *value)
             for offset, (name, value) in enumerate(inputs.items())
         }
     reference = onnx.reference.ReferenceEvaluator(onnx.inliner.inline_local_functions(model))
@@ -744,7 +776,12 @@ def strip(model: onnx.ModelProto) -> None:
     """Remove doc strings and the large node metadata."""
     model.ClearField("doc_string")
     model.graph.ClearField("doc_string")
-    values = [*model.graph.input, *model.graph.output, *model.graph.value_info, *model.graph.initializer]
+    values = [
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.value_info,
+        *model.graph.initializer,
+    ]
     for item in (*walk(model), *values):
         item.ClearField("doc_string")
         kept = [p for p in item.metadata_props if p.key not in DROPPED_METADATA]
@@ -798,7 +835,9 @@ def check(made: Made, out: Path) -> None:
             array = np.asarray(got)
             if not np.isfinite(array).all():
                 raise AssertionError(f"{made.stem}.{letter}: an output is not finite")
-            np.testing.assert_allclose(array, want, rtol=1e-4, atol=1e-5, err_msg=f"{made.stem}.{letter}")
+            np.testing.assert_allclose(
+                array, want, rtol=1e-4, atol=1e-5, err_msg=f"{made.stem}.{letter}"
+            )
 
 
 README_HEAD = """# Test models
@@ -848,7 +887,12 @@ def readme(all_made: Sequence[Made], out: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write and check everything."""
     parser = argparse.ArgumentParser(description="Make the test models.")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "tests" / "models", help="directory to write to")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parents[2] / "tests" / "models",
+        help="directory to write to",
+    )
     out: Path = parser.parse_args(arguments).out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")

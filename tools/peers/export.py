@@ -86,7 +86,7 @@ def _modernbert() -> nn.Module:
 def _whisper() -> nn.Module:
     config = transformers.WhisperConfig(
         d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=16,
-        max_source_positions=50, vocab_size=100, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=64,
+        max_source_positions=50, pad_token_id=0, vocab_size=100, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=64,
     )  # fmt: skip
     return transformers.WhisperModel(config).get_encoder()
 
