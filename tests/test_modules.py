@@ -38,7 +38,6 @@ BY_ANOTHER = {
     "half/test_convert.py": ["half/reasons.py"],
     "host/test_dumper.py": ["host/readable.py", "ir/files/skeleton.py"],
     "passes/cleanup/test_pairs.py": ["passes/cleanup/views.py"],
-    "host/test_dumper.py": ["ir/files/skeleton.py"],
     "host/test_leftovers.py": ["ir/usage.py"],
     "host/test_host.py": ["host/preparations.py"],
     "host/test_vendors.py": ["host/ge_style.py", "host/loaded.py"],

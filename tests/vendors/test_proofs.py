@@ -21,7 +21,7 @@ VOUCHED = {
     "mask_sums.py",  # bloom: a last size that -1 stands for
     "masked_fill.py",  # gptneo: sizes of min(length, 64)
     "projections.py",  # gpt2.ts: rows restored over computed sizes
-    "conv_batch_normalization.py",  # the spatial sizes that a Conv makes
+    "fold_into_weights.py",  # the spatial sizes that a Conv makes
 }
 OFF = ("FlattenBatchMatMulAddPass", "MoveReluBeforeConcatPass", "DecomposeGroupedConvPass")
 

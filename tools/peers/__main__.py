@@ -86,10 +86,12 @@ def fault(path: Path, original: onnx.ModelProto, feeds: list[dict[str, Any]], wa
 
 
 def _sizes(model: onnx.ModelProto) -> list[list[bool]]:
-    """Which sizes of the inputs are open."""
+    """Which sizes of the inputs without a default are open."""
+    defaults = {tensor.name for tensor in model.graph.initializer}
     return [
         [not dim.HasField("dim_value") for dim in entry.type.tensor_type.shape.dim]
         for entry in model.graph.input
+        if entry.name not in defaults
     ]
 
 

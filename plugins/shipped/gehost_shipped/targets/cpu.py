@@ -13,7 +13,6 @@ class Cpu(OnnxRuntimeTarget):
     kernels = "cpu"
     next = "--for any for other runtimes; on a GPU --for cuda --half"
     passes = (
-        "OrtConvBatchNormPass",
         "OrtSizesPass",
         "OrtProjectionPass",
         "OrtMaskedFillPass",

@@ -15,7 +15,6 @@ class Cuda(OnnxRuntimeTarget):
     least = "CUDAExecutionProvider"
     package = "onnxruntime-gpu>=1.21.1"
     passes = (
-        "OrtConvBatchNormPass",
         "OrtSizesPass",
         "OrtProjectionPass",
         "OrtMaskedFillPass",
