@@ -25,9 +25,7 @@ class StyleRegistry:
     def __init__(self) -> None:
         self._styles: dict[str, Style] = {}
 
-    def add(
-        self, name: str, template: str, *, by_function: bool = False, first: str = ""
-    ) -> None:
+    def add(self, name: str, template: str, *, by_function: bool = False, first: str = "") -> None:
         """Add a style.
 
         Args:
