@@ -51,11 +51,11 @@ class Branches:
         anchor, new_nodes = node, list[Node]()
         for inner in body.nodes:
             outputs: list[Value | str | None] = []
-            for value in inner.outputs:
-                if value is None:
+            for output in inner.outputs:
+                if output is None:
                     outputs.append(None)
                 else:
-                    outputs.append(results.get(value) or self._unique(value.name))
+                    outputs.append(results.get(output) or self._unique(output.name))
             inputs = [None if read is None else values.get(read, read) for read in inner.inputs]
             anchor = graph.add_like(
                 self._template(inner, values),
