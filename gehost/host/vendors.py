@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -142,11 +141,17 @@ def _files_at(paths: Sequence[str | os.PathLike[str]], skipped: list[str]) -> li
                 skipped.append(f"{entry}: {reason}")
                 continue
             real = os.path.realpath(file)
-            stem = entry.name.removesuffix(".py")
-            plain = re.sub(r"\W", "_", stem)
-            name = f"{BY_PATH}{plain}_{hashlib.sha256(real.encode()).hexdigest()[:8]}"
+            name = _module_of_path(entry, real)
             files.setdefault(real, VendorFile(entry.parent.name, file, name, str(entry)))
     return list(files.values())
+
+
+def _module_of_path(entry: Path, real: str) -> str:
+    """Return GE's name for the module of a path: ``_ge_py_pass_{stem}_{hash}``."""
+    import hashlib  # few compiles load files by path
+
+    plain = re.sub(r"\W", "_", entry.name.removesuffix(".py"))
+    return f"{BY_PATH}{plain}_{hashlib.sha256(real.encode()).hexdigest()[:8]}"
 
 
 def vendor_directories(root: str | os.PathLike[str], skipped: list[str]) -> list[Path]:

@@ -26,7 +26,6 @@ from gehost.optimizing.facts import Facts, facts_of, foreign_nodes
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
 from gehost.options import HostOptions
-from gehost.passes.cleanup.cleaner import GROWN, GROWTH_LIMIT
 from gehost.rewrite.provenance import PASS
 
 if TYPE_CHECKING:
@@ -120,9 +119,6 @@ class Builder:
         self.foreign: set[str] = set()
         self._built: dict[frozenset[str], Candidate] = {}
         self._files = 0
-        self._may_not_grow = False
-        self._grown = ""
-        """What the original states about its growth."""
 
     def _prepare(self, path: str) -> str:
         """Inline the model's functions, but those that the runtime has kernels for."""
@@ -148,11 +144,7 @@ class Builder:
         chosen = frozenset(passes).difference(self.failed, self.foreign)
         while chosen not in self._built:
             try:
-                candidate = self._compile(chosen)
-                if candidate.facts.size > self.original.facts.size and not self._may_not_grow:
-                    self._stop_growth()
-                    candidate = self._compile(chosen)
-                self._built[chosen] = candidate
+                self._built[chosen] = self._compile(chosen)
             except PassError as error:
                 name = next((each for each in chosen if each in str(error)), "")
                 if not name:
@@ -164,18 +156,6 @@ class Builder:
                 chosen -= error.passes
         return self._built[chosen]
 
-    def _stop_growth(self) -> None:
-        """Let folding make no constants that are larger than what they replace."""
-        directory = os.path.dirname(os.path.abspath(self._prepared))
-        model = onnx.ModelProto.FromString(Path(self._prepared).read_bytes())
-        stated = {entry.key: entry.value for entry in model.metadata_props}
-        self._grown = stated.get(GROWN, "")
-        _set_grown(model, str(GROWTH_LIMIT))
-        self._prepared = f"{self._place}as_small.onnx"
-        save_model(model, self._prepared, directory)
-        self._built.clear()
-        self._may_not_grow = True
-
     def _compile(self, passes: frozenset[str]) -> Candidate:
         path = f"{self._place}{self._files}.onnx"
         self._files += 1
@@ -186,8 +166,6 @@ class Builder:
             proto = model.flush()
             if self._target.standard:
                 _refuse_foreign(proto)
-            if self._may_not_grow:
-                _set_grown(proto, self._grown)
             if self._half:
                 proto = self._converted(proto, model.base_dir)
             if not self._keep_metadata:
@@ -256,15 +234,6 @@ def _refuse_foreign(model: onnx.ModelProto) -> None:
     }
     if makers:
         raise _ForeignError(makers)
-
-
-def _set_grown(model: onnx.ModelProto, value: str) -> None:
-    """State by how many bytes folding has grown a model; "" removes that."""
-    others = [entry for entry in model.metadata_props if entry.key != GROWN]
-    del model.metadata_props[:]
-    model.metadata_props.extend(others)
-    if value:
-        model.metadata_props.add(key=GROWN, value=value)
 
 
 def weight_files(model: str) -> list[str]:

@@ -79,7 +79,7 @@ def test_a_vendor_or_plugin_that_fails_prints_nothing_into_the_shell(
 def test_stages_styles_and_vendors() -> None:
     assert completed("show", "--stage", "kAfterI") == ["kAfterInferShape"]
     assert completed("new", "--stage", "kB") == ["kBeforeInferShape"]
-    assert set(completed("new", "--style", "")) == {"class", "decompose", "drr", "traced"}
+    assert set(completed("new", "--style", "")) == {"class", "decompose", "drr", "ge", "traced"}
     assert completed("compile", "--vendors", "gehost:onnxr") == ["gehost:onnxruntime"]
 
 

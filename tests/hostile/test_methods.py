@@ -506,7 +506,7 @@ PAST_THE_METHODS = {
     "an output renamed": "graph.proto.output[0].name = 'other'",
     "a tensor renamed": "nodes[0].outputs[0].name = 'other'",
     "an operator changed": "nodes[0].proto.op_type = 'Abs'",
-    "an input changed": "nodes[1].proto.input[0] = 'x'",
+    "an input changed": "nodes[0].proto.input[0] = 'other'",
     "inputs emptied": "nodes[1].inputs = ()",
     "values forgotten": "graph.values.clear()",
     "nodes forgotten": "graph.by_op.clear()",

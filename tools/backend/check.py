@@ -94,7 +94,9 @@ def _check_run(case: Case, run: Run, through: tuple[Host, TypeRecorder], outcome
     differing = differences(run.expected, outputs, case.rtol, case.atol)
     outcome.findings += differing
     outcome.wrong |= bool(differing)
-    if not any(record.replaced for record in report.passes) and is_exact(outcome.engine, before):
+    # folded floats are rounded once, from float64: runtimes differ from that in the last bit
+    is_same = not report.cleanup["folded"] and not any(r.replaced for r in report.passes)
+    if is_same and is_exact(outcome.engine, before):
         outcome.exact += 1
         if not bits_equal(_only(before, run.expected), outputs):
             outcome.findings.append("clean-up alone changed bits of an output")

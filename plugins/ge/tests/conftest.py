@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -30,13 +31,13 @@ def model(text: str) -> onnx.ModelProto:
 
 
 @pytest.fixture
-def compile_with(tmp_path: Path) -> Callable[[str, onnx.ModelProto], Compiled]:
+def compile_with(tmp_path: Path) -> Callable[..., Compiled]:
     """Compile a model with a file of this source, compare numbers, return model and report."""
 
-    def compile_model(source: str, given: onnx.ModelProto) -> Compiled:
+    def compile_model(source: str, given: onnx.ModelProto, **options: Any) -> Compiled:
         file = tmp_path / "passes.py"
         file.write_text(IMPORTS + source)
-        host = Host(HostOptions(pass_paths=[file], verify=True))
+        host = Host(HostOptions(pass_paths=[file], verify=True, **options))
         onnx.save(given, tmp_path / "in.onnx")
         report = host.compile(tmp_path / "in.onnx", tmp_path / "out.onnx")
         return onnx.load(tmp_path / "out.onnx"), report

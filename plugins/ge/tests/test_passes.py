@@ -260,7 +260,7 @@ class P(PatternFusionPass):
         both = Concat(1, [first, second], N=2)
         return MatMul(both, inputs[1], transpose_x1=True)
 """
-    compiled, report = compile_with(source, model(text))
+    compiled, report = compile_with(source, model(text), cleanup=False)
     assert replaced(report) == {"P": 1}
     assert [node.op_type for node in compiled.graph.node] == [
         "Split",

@@ -236,11 +236,10 @@ def test_sizes_that_the_host_cannot_compare_need_the_authors_word(
 ) -> None:
     @RegisterPass(shape_proven=proven)
     def rule():
-        return lambda a, b, c: op.Add(op.Add(a, b), c), lambda a, b, c: op.Sum(a, b, c)
+        return lambda a, shape: op.Reshape(a, shape), lambda a, shape: op.Neg(op.Neg(a))
 
-    text = """<ir_version: 8, opset_import: ["" : 17]> main (float[A] a, float[B] b, float[C] c) => (float[Y] y) {
-        s = Add(a, b)
-        y = Add(s, c)
+    text = """<ir_version: 8, opset_import: ["" : 17]> main (float[A] a, int64[1] shape) => (float[Y] y) {
+        y = Reshape(a, shape)
     }"""
     assert dict(run(text, rule)[1].rejected) == rejected
 

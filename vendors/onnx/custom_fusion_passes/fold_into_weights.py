@@ -42,6 +42,9 @@ class Affine(NamedTuple):
     shift: _Array
 
 
+_SHIFTS = ("Add", "Sub")
+
+
 class _FoldIntoWeightsPass(FusionBasePass):
     """What both passes share: the walk, and the conditions of every operator."""
 
@@ -53,8 +56,8 @@ class _FoldIntoWeightsPass(FusionBasePass):
         for node in graph.nodes_of(*AFFINE):
             producers = [None if one is None else one.producer for one in node.inputs[:2]]
             product = next((one for one in producers if one and one.op in self.ops), None)
-            if product is None:
-                continue
+            if product is None or (product.op == "MatMul" and node.op in _SHIFTS):
+                continue  # a MatMul has no bias: nothing to explain at every linear layer
             folded = _folded(node, product)
             if isinstance(folded, str):
                 context.refuse(node, folded)
