@@ -389,7 +389,9 @@ class VendorModules:
             where = _fault(error, file)
             raise VendorError(described(error, known=where), where=where) from error
         finally:
-            _forget_strays(before, file.directory.parent)
+            # a file by path may lie beside anything, as gehost itself in a clone
+            if not file.module_name.startswith(BY_PATH):
+                _forget_strays(before, file.directory.parent)
 
 
 def _make_packages(file: VendorFile) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 import gehost
 from gehost import (
@@ -87,12 +89,13 @@ class _Author:
 
     def refusal(self, answer: Any) -> bool | Rejection:
         """Return the answer of ``meet_requirements``, with the context's message as reason."""
-        if not isinstance(answer, bool | int):
+        if not isinstance(answer, bool | int | np.bool_):
             raise PatternError(f"meet_requirements must return True or False, got {answer!r}")
         message = "" if self.context is None else self.context.get_error_message()
         if self.context is not None:
             self.context.set_error_message("")
-        return Rejection(message) if not answer and message else bool(answer)
+        is_met = bool(cast("int", answer))
+        return Rejection(message) if not is_met and message else is_met
 
 
 class PatternAdapter(gehost.PatternFusionPass):

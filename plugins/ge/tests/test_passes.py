@@ -111,6 +111,39 @@ def test_a_vendor_file_uses_ge_too(tmp_path: Path) -> None:
     assert sum(replaced(report).values()) == 4
 
 
+def test_a_file_beside_installed_packages_leaves_them_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a clone, where gehost lies beside the file."""
+    import sys
+
+    (tmp_path / "clone" / "package").mkdir(parents=True)
+    (tmp_path / "clone" / "package" / "beside_the_pass.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "clone" / "package")
+    file = tmp_path / "clone" / "passes.py"
+    file.write_text("import beside_the_pass\n" + PUBLISHED)
+    host = Host(HostOptions(pass_paths=[file]))
+    assert {"MatMulBiasToGemm", "ExpandLeakyRelu"} <= set(host.passes.names())
+    assert "beside_the_pass" in sys.modules
+    monkeypatch.delitem(sys.modules, "beside_the_pass")
+
+
+def test_an_answer_of_numpy_counts(compile_with: Any) -> None:
+    source = """
+import numpy as np
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def relus(self, inputs):
+        return Relu(Relu(inputs[0]))
+    def meet_requirements(self, match_result):
+        return np.all([len(match_result.get_matched_nodes()) == 2])
+    def replacement(self, inputs):
+        return Relu(inputs[0])
+"""
+    assert replaced(compile_with(source, model(CHAIN))[1]) == {"P": 1}
+
+
 def test_captured_tensors_are_the_inputs_then_the_results(compile_with: Any) -> None:
     source = """
 seen = []
