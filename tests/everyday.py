@@ -142,6 +142,12 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/vendors/onnxruntime/test_causal_attention.py": {
         "test_causal_masks": 5,
     },
+    "tests/vendors/onnxruntime/test_half_cases.py": {  # one of each way into half, and of integers
+        "test_kernels_and_numbers": (
+            "bert_f16dyn", "llama_bf16dyn", "gpt2_past_f16dyn", "bert_autof16ts", "bert_qdq",
+            "llama_eager_int4f16", "llama_ortc_keep", "vit_occ_nokeep",
+        ),
+    },
     "tests/vendors/onnxruntime/test_mask_sums.py": {
         "test_a_bias_before_heads_are_apart": 5,
         "test_a_scale_behind_the_mask": 5,

@@ -1,4 +1,4 @@
-"""Export the families of this directory in half precision, and convert their float32 twins.
+"""Export families of models in half precision, and convert their float32 twins.
 
 In the environment of ``export.py``, with onnxconverter-common beside it: ``python -m tools.models.half DIR``. Then, in
 that of the repository, ``make half HALF_ARGS=DIR`` compiles the files. A file's name is FAMILY.ATTENTION.EXPORTER.FORM:
@@ -21,17 +21,180 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+import transformers
+from torch import nn
 
 from tools.models import export
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
+class T5Encoder(nn.Module):
+    """The encoder of T5: a bias of positions, root mean squares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = transformers.T5EncoderModel(
+            transformers.T5Config(
+                vocab_size=export.VOCAB,
+                d_model=export.HIDDEN,
+                d_kv=export.HIDDEN // export.HEADS,
+                d_ff=export.INNER,
+                num_layers=export.LAYERS,
+                num_heads=export.HEADS,
+            )
+        )
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the last hidden state."""
+        state: torch.Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return state
+
+
+class WithCache(nn.Module):
+    """A decoder that reads and returns keys and values of earlier positions."""
+
+    def __init__(self, decoder: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.model: Any = decoder().model
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, *past: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the logits, and keys and values of all positions."""
+        cache = transformers.DynamicCache()
+        for layer in range(export.LAYERS):
+            cache.update(past[2 * layer], past[2 * layer + 1], layer)
+        result = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        layers = result.past_key_values.layers
+        return result.logits, *(each for layer in layers for each in (layer.keys, layer.values))
+
+
+class Images(nn.Module):
+    """A classifier of images of transformers, with small sizes."""
+
+    def __init__(self, model: type[Any], config: Any) -> None:
+        super().__init__()
+        self.model: Any = model(config)
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        logits: torch.Tensor = self.model(pixel_values=pixel_values).logits
+        return logits
+
+
+def resnet() -> nn.Module:
+    config = transformers.ResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32], depths=[2, 2], num_labels=export.CLASSES
+    )
+    return Images(transformers.ResNetForImageClassification, config)
+
+
+def mobilenet() -> nn.Module:
+    config = transformers.MobileNetV2Config(
+        image_size=64, depth_multiplier=0.35, num_labels=export.CLASSES
+    )
+    return Images(transformers.MobileNetV2ForImageClassification, config)
+
+
+def efficientnet() -> nn.Module:
+    config = transformers.EfficientNetConfig(
+        image_size=64,
+        width_coefficient=0.25,
+        depth_coefficient=0.25,
+        hidden_dim=320,
+        num_labels=export.CLASSES,
+    )
+    return Images(transformers.EfficientNetForImageClassification, config)
+
+
+def images(size: tuple[int, int], seed: int, masked: bool) -> export.Feed:
+    """Return images large enough for five halvings."""
+    del masked
+    return {"pixel_values": export.normal(seed, size[0], 3, 64, 64)}
+
+
+def cached(heads: int) -> Callable[[tuple[int, int], int, bool], export.Feed]:
+    """Return the feed of a decoder with keys and values of 7 earlier positions."""
+
+    def feed(size: tuple[int, int], seed: int, masked: bool) -> export.Feed:
+        made = export.decoder_feed(size, seed, masked)
+        made["attention_mask"] = np.ones((size[0], size[1] + PAST), np.int64)
+        for layer in range(export.LAYERS):
+            for number, each in enumerate(("key", "value")):
+                made[f"past_{each}_{layer}"] = export.normal(
+                    seed + 2 * layer + number,
+                    size[0],
+                    heads,
+                    PAST,
+                    export.HIDDEN // export.HEADS,
+                )
+        return made
+
+    return feed
+
+
+PAST = 7
+CACHE = {
+    f"{kind}_{each}_{layer}": {0: "batch", 2: f"{kind}_length"}
+    for kind in ("past", "present")
+    for layer in range(export.LAYERS)
+    for each in ("key", "value")
+}
+LOGITS = {"logits": export.TOKENS}
+PRESENT = {name: axes for name, axes in CACHE.items() if name.startswith("present")}
+FAMILIES = (
+    *(family for family in export.FAMILIES if family.name != "convnet"),
+    export.Family(
+        "t5", T5Encoder, export.decoder_feed, export.TOKENS, {"state": export.TOKENS}, {}
+    ),
+    export.Family(
+        "gpt2past",
+        partial(WithCache, export.Gpt2),
+        cached(export.HEADS),
+        export.TOKENS,
+        LOGITS | PRESENT,
+        {},
+    ),
+    export.Family(
+        "llamapast",
+        partial(WithCache, export.Llama),
+        cached(export.HEADS // 2),
+        export.TOKENS,
+        LOGITS | PRESENT,
+        {},
+    ),
+    *(
+        export.Family(name, build, images, export.BATCH, {"logits": export.BATCH}, {})
+        for name, build in (
+            ("resnet", resnet),
+            ("mobilenet", mobilenet),
+            ("efficientnet", efficientnet),
+        )
+    ),
+)
+WITHOUT_ATTENTION = ("resnet", "mobilenet", "efficientnet")
+
+
+def axes_of(family: export.Family, name: str) -> export.Axes:
+    """Return the open sizes of an input."""
+    if name == "attention_mask" and family.name.endswith("past"):
+        return {0: "batch", 1: "present_length"}
+    return CACHE.get(name, family.axes)
+
+
 def exported(
     family: export.Family, attention: str, exporter: str, form: str, path: Path
 ) -> onnx.ModelProto:
     """Export a family in a type."""
-    module = family.build()
+    module: Any = family.build()
     module.model.config._attn_implementation = attention
     export.fill(module, export.SEED)
     module.eval().to(TYPES[form])
@@ -40,12 +203,15 @@ def exported(
     tensors = tuple(each.to(TYPES[form]) if each.is_floating_point() else each for each in tensors)
     names: dict[str, Any] = {"input_names": list(example), "output_names": list(family.outputs)}
     if exporter == "ts":
-        axes = {**dict.fromkeys(example, family.axes), **family.outputs}
+        axes = {**{name: axes_of(family, name) for name in example}, **family.outputs}
         torch.onnx.export(
             module, tensors, str(path), dynamo=False, opset_version=17, dynamic_axes=axes, **names
         )
         return onnx.load(path)
-    shapes = {name: dict(family.axes) for name in example}
+    open_sizes = [dict(axes_of(family, name)) for name in example]
+    shapes: Any = dict(zip(example, open_sizes, strict=True))
+    if family.name.endswith("past"):
+        shapes = (*open_sizes[:2], tuple(open_sizes[2:]))
     program = torch.onnx.export(
         module,
         tensors,
@@ -95,15 +261,17 @@ def attempt(name: str, make: Callable[[], onnx.ModelProto], out: Path) -> onnx.M
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    out: Path = parser.parse_args().out
+    parser.add_argument("--only", default="", help="families whose name starts so")
+    options = parser.parse_args()
+    out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     scratch = out / "scratch"
-    for family in export.FAMILIES:
-        if family.name == "convnet":
+    for family in FAMILIES:
+        if not family.name.startswith(options.only):
             continue
         np.savez(out / f"{family.name}.npz", **family.feed((2, 13), 1, False))
-        for attention in ("eager", "sdpa"):
+        for attention in ("eager",) if family.name in WITHOUT_ATTENTION else ("eager", "sdpa"):
             for exporter in ("dyn", "ts"):
                 stem = f"{family.name}.{attention}.{exporter}"
                 twin = None

@@ -1,8 +1,8 @@
 """``make half HALF_ARGS=DIR``: the passes for ONNX Runtime on exports in half, beside their float32 twins.
 
 DIR is what ``tools/models/half.py`` wrote. Each file is compiled with all passes of the vendor; a line has the kernels
-that it got (A Attention, M MultiHeadAttention, S skip norms, R RotaryEmbedding), those of the float32 twin, and the
-verdict of ``gehost.verify`` under no, right and left padding. Exit code 1 where a count or a number differs;
+that it got (A Attention, M MultiHeadAttention, S skip norms, R RotaryEmbedding, C Conv, B BatchNormalization that is
+left), those of the float32 twin, and the verdict of ``gehost.verify`` under no, right and left padding. Exit code 1 where a count or a number differs;
 files that no runtime loads have to be refused.
 """
 
@@ -29,6 +29,8 @@ LETTERS = {
     "SkipLayerNormalization": "S",
     "SkipSimplifiedLayerNormalization": "S",
     "RotaryEmbedding": "R",
+    "Conv": "C",
+    "BatchNormalization": "B",
 }
 FORMS = ("f32", "f16", "bf16", "occ", "ortc")
 
