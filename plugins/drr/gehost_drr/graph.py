@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from gehost import PatternError, Value, es
+from gehost import PatternError, es
+from gehost_drr.constants import CONSTANT_ATTRIBUTES, ConstantSource
 from gehost_drr.expressions import FIELDS, HERE, Expression, Field
+from gehost_drr.matched import MatchContext
 
-if TYPE_CHECKING:
-    from gehost_drr.matched import MatchContext
-
-NativeCall: TypeAlias = "Callable[[MatchContext], Any]"
+NativeCall: TypeAlias = Callable[[MatchContext], Any]
 
 
 class NoneTensor(Struct, frozen=True):
@@ -134,38 +133,6 @@ def _text(value: Any) -> str:
         )
         return f"<function at line {code.co_firstlineno}>" if code is not None else "<function>"
     return str(value) if isinstance(value, Expression) else repr(value)
-
-
-CONSTANT_OPS = ("Constant", "full", "full_int_array")
-"""Source operators without inputs: each matches a constant tensor, initializer or node."""
-CONSTANT_ATTRIBUTES = ("value", "shape", "dtype")
-
-
-class ConstantSource(Struct, frozen=True):
-    """A source operator without inputs: a tensor that must be constant.
-
-    ``attributes`` are read from the tensor: ``value`` (of ``full``: the one number that all
-    elements equal; else nested lists), ``shape``, ``dtype``.
-    """
-
-    tensor: str
-    op: str
-    attributes: Mapping[str, Any]
-    origin: es.Origin
-
-    def attribute(self, name: str, value: Value) -> Any:
-        """An attribute of the matched tensor; None where it has none."""
-        array = value.array
-        if array is None:
-            return None
-        if name == "shape":
-            return list(array.shape)
-        if name == "dtype":
-            return value.dtype
-        if self.op != "full":
-            return array.tolist()
-        uniform = array.size > 0 and bool((array == array.flat[0]).all())
-        return array.flat[0].item() if uniform else None
 
 
 class Condition(Struct, frozen=True):

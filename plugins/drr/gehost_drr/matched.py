@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value, shapes
-from gehost_drr.graph import ConstantSource
+from gehost_drr.constants import ConstantSource
 
 
 class MatchedTensor(Struct, frozen=True):

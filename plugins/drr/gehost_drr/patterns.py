@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 
 from gehost import PatternError, es
+from gehost_drr.constants import CONSTANT_OPS
 from gehost_drr.expressions import HERE, Expression, Variable, as_condition
 from gehost_drr.graph import (
-    CONSTANT_OPS,
     Condition,
     Const,
     Native,

@@ -28,8 +28,9 @@ from gehost import (
     expressions,
 )
 from gehost_drr.checks import check, check_options
+from gehost_drr.constants import ConstantSource
 from gehost_drr.expressions import HERE, Expression, Variable
-from gehost_drr.graph import Application, Const, ConstantSource, Native, NoneTensor, PatternGraph
+from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph
 from gehost_drr.matched import MatchContext
 from gehost_drr.patterns import DrrPatternContext
 

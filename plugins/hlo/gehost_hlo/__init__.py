@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gehost import hookimpl
+from gehost_hlo.suffixes import SUFFIXES
 
 if TYPE_CHECKING:
     import click
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     )
     from gehost_hlo.printer import to_text
     from gehost_hlo.reader import parse
-
-SUFFIXES = (".hlo", ".hlo.txt")
-"""Of files that are read as HLO text."""
 
 _HOMES = {
     "context": ("Settings",),

@@ -136,8 +136,8 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
 def import_(file: str, output: str, **given: Any) -> None:
     """Import FILE as an ONNX model."""
     from gehost import Model, OutputError
-    from gehost_hlo import SUFFIXES
     from gehost_hlo.files import import_file
+    from gehost_hlo.suffixes import SUFFIXES
 
     if output.endswith(SUFFIXES):
         raise OutputError(

@@ -9,13 +9,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
 from gehost import GehostError, PatternError, es
 from gehost import expressions as ex
-
-if TYPE_CHECKING:
-    from .desc import OpDesc
 
 _OURS = os.path.dirname(__file__) + os.sep
 
@@ -66,6 +63,23 @@ def author_code(where: es.Origin) -> Generator[None]:
         ) from error
 
 
+class Call(Protocol):
+    """An operator that a traced function applied: ``OpDesc``."""
+
+    type: str
+    inputs: tuple[Any, ...]
+    named: dict[str, Any]
+    attributes: dict[str, Any]
+    outputs: int | None
+    commutative: bool
+    origin: es.Origin
+
+    @property
+    def number(self) -> int: ...
+
+    def output_text(self, index: int) -> str: ...
+
+
 @dataclass(eq=False)
 class Scope:
     """One call of a pattern or replace function.
@@ -80,7 +94,7 @@ class Scope:
 
     role: Literal["pattern", "replace"]
     names: Sequence[str] = ()
-    ops: list[OpDesc] = field(default_factory=list["OpDesc"])
+    ops: list[Call] = field(default_factory=list[Call])
     conditions: list[ex.Condition] = field(default_factory=list[ex.Condition])
     pattern: Scope | None = None
 

@@ -17,7 +17,7 @@ from gehost import expressions as ex
 from .desc import InputSpec, OpDesc, ParamAttr, Tensor, input_of
 from .program import Input, Op, Operand, Pair, Program
 from .reference import Ref
-from .scope import Scope, author_code, mistake, tracing
+from .scope import Call, Scope, author_code, mistake, tracing
 from .symbols import expression_of
 
 Specs = Mapping[str, InputSpec | ParamAttr]
@@ -173,7 +173,7 @@ def _trace(
         tracing.reset(token)
 
 
-def _op(desc: OpDesc, scope: Scope) -> Op:
+def _op(desc: Call, scope: Scope) -> Op:
     return Op(
         desc.type,
         tuple(_operand(given, scope, desc.origin) for given in desc.inputs),
