@@ -23,7 +23,9 @@ from gehost import (
 from gehost_linalg.control import ControlError, control_named, multi_use_named
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
-from gehost_linalg.group import Group, Lowered, is_boundary
+from gehost_linalg.groups.grouping import Group
+from gehost_linalg.groups.lowered import Lowered
+from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME, Plan, companions_named, controls_of, plans_made_by
 from gehost_linalg.scanner import MlirError

@@ -43,21 +43,12 @@ from gehost_linalg.control import (
     unknown,
 )
 from gehost_linalg.driver import ALL_COMPANIONS
-from gehost_linalg.group import (
-    DOMAIN,
-    GROUP_COMPANIONS,
-    PARAMETERS,
-    Body,
-    Group,
-    Grouping,
-    Lowered,
-    Signature,
-    derive,
-    fused_block,
-    is_boundary,
-    left_to_runtime,
-    splat_of,
-)
+from gehost_linalg.groups.body import DOMAIN, Body, Signature
+from gehost_linalg.groups.derive import derive
+from gehost_linalg.groups.grouping import GROUP_COMPANIONS, Group, Grouping, fused_block
+from gehost_linalg.groups.leave_alone import left_to_runtime
+from gehost_linalg.groups.lowered import PARAMETERS, Lowered, splat_of
+from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.inline import inline_calls
 from gehost_linalg.lower import NotLowered
 from gehost_linalg.reshape import RESHAPE

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from gehost import CustomPassContext, EsGraphBuilder, Graph, Node, Region, es
-from gehost_linalg.group import reorders_axes
+from gehost_linalg.groups.grouping import reorders_axes
 
 
 def state_splits(graph: Graph, context: CustomPassContext) -> None:

@@ -14,7 +14,8 @@ import onnx
 from gehost import DataType, GehostError, Host, HostOptions
 from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, verify
-from gehost_linalg.group import Body, Signature, derive
+from gehost_linalg.groups.body import Body, Signature
+from gehost_linalg.groups.derive import derive
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME

@@ -13,7 +13,9 @@ from gehost import Model
 from gehost.testing import parse
 from gehost_linalg.driver import Block, fuse_block
 from gehost_linalg.generic import Generic, Opaque, verify
-from gehost_linalg.group import Body, Lowered, Signature, derive
+from gehost_linalg.groups.body import Body, Signature
+from gehost_linalg.groups.derive import derive
+from gehost_linalg.groups.lowered import Lowered
 from gehost_linalg.interpret import interpret
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]

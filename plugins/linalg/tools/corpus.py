@@ -18,7 +18,7 @@ from gehost import Host, HostOptions
 from gehost_linalg.commands import Shown, plans_of
 from gehost_linalg.driver import fuse_all
 from gehost_linalg.generic import Generic, Opaque
-from gehost_linalg.group import is_boundary
+from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.mlir import Function, parse
 from gehost_linalg.passes import NAME
 

@@ -32,7 +32,8 @@ from gehost_linalg.generic import (
     Size,
     Value,
 )
-from gehost_linalg.group import Body, DerivedGroup
+from gehost_linalg.groups.body import Body
+from gehost_linalg.groups.derive import DerivedGroup
 from gehost_linalg.interpret import Broadcast, Part, Split
 from gehost_linalg.kernels import math_c, ort
 

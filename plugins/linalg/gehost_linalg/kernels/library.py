@@ -22,7 +22,8 @@ from gehost import (
     verify,
     write_bytes_atomic,
 )
-from gehost_linalg.group import DOMAIN, Body, Signature, derive
+from gehost_linalg.groups.body import DOMAIN, Body, Signature
+from gehost_linalg.groups.derive import derive
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
 from gehost_linalg.kernels.emit import Kernel, NotEmitted, emit, source

@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from gehost import GehostError, Model, ModelError, UsageError, one_line, tune, verify
-from gehost_linalg.group import DOMAIN
+from gehost_linalg.groups.body import DOMAIN
 
 Feeds = Mapping[str, NDArray[Any]]
 Maker = Callable[[], Callable[[], object]]

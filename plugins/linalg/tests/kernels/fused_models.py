@@ -13,7 +13,8 @@ import onnx
 import onnxruntime
 
 from gehost import Model
-from gehost_linalg.group import DOMAIN, Body, Signature, derive
+from gehost_linalg.groups.body import DOMAIN, Body, Signature
+from gehost_linalg.groups.derive import derive
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from gehost.host.switches import read_switch_file
 from gehost.testing import parse
 from gehost.tune import run
 from gehost.tune.measure import Comparison
-from gehost_linalg.group import DOMAIN
+from gehost_linalg.groups.body import DOMAIN
 from gehost_linalg.kernels import measure
 from gehost_linalg.kernels.library import Fused, names_in, summary, write_library
 from gehost_linalg.kernels.measure import Gain, gains

@@ -8,7 +8,7 @@ import pytest
 from gehost.infer.whole import infer_model
 from gehost.ir.model import Model
 from gehost.testing import parse
-from gehost_linalg.group import Lowered
+from gehost_linalg.groups.lowered import Lowered
 
 from ..models import check, graph, lowered
 

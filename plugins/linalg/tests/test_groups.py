@@ -8,7 +8,9 @@ import pytest
 from gehost import DataType, Host, HostOptions, TensorType
 from gehost.testing import parse
 from gehost_linalg.fusability import Refusal
-from gehost_linalg.group import Body, Rows, Signature, derive, joined
+from gehost_linalg.groups.body import Body, Signature
+from gehost_linalg.groups.derive import derive
+from gehost_linalg.groups.row_space import Rows, joined
 from gehost_linalg.passes import NAME
 
 from .models import graph

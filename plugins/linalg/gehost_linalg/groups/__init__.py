@@ -1,0 +1,1 @@
+"""Groups of ONNX nodes: lowered, fused and joined by rows; also derived from a function body."""
