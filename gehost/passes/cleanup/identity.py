@@ -77,6 +77,9 @@ def forward_operand(state: State, node: Node, source: Value) -> bool:
 
 
 def _keeps_dtype(_state: State, node: Node, source: Value) -> bool:
+    producer = source.producer
+    if producer is not None and producer.op == "Constant" and "value" not in producer.attrs:
+        return False  # folded instead: onnxslim reads ``value_float`` as a double
     if node.op == "Cast":
         return source.dtype is not None and node.attrs.get("to") == int(source.dtype)
     like = node.input(1)

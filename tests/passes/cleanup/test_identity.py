@@ -33,6 +33,17 @@ def test_identity_of_an_initializer_and_of_a_graph_output(clean: Any) -> None:
     assert cleaned.counts == {"identities": 2}
 
 
+@pytest.mark.parametrize("cast", ["Cast <to = 1> (c)", "CastLike(c, x)"])
+def test_a_cast_of_a_constant_with_a_bare_number_is_folded(clean: Any, cast: str) -> None:
+    """onnxslim reads ``value_float`` without the cast behind it as a double."""
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y) "
+        f"{{ c = Constant <value_float = 6.0> ()  d = {cast}  y = Min(x, d) }}"
+    )
+    assert cleaned.ops == ["Min"]
+    assert cleaned.counts == {"folded": 1, "dead_nodes": 1}
+
+
 def test_sequences_and_optionals(clean: Any) -> None:
     cleaned = clean(
         "g (float[2] x) => (float[4] y) { s = SequenceConstruct(x, x)  t = Identity(s)  y = ConcatFromSequence <axis = 0> (t) }"
