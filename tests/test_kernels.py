@@ -61,6 +61,15 @@ def test_a_kernel_by_type_provider_and_release(
     assert (kernel is not None) == there
 
 
+def test_bfloat16_loads_from_the_release_whose_operator_declares_it() -> None:
+    """Releases before 1.24.1 refuse a file with Attention in bfloat16, with or without a GPU."""
+    rows = [
+        find(ATTENTION, DataType.BFLOAT16, runtime=RUNTIME, provider="cuda", version=version)
+        for version in ("1.21.1", "1.23.2", "1.24.1")
+    ]
+    assert [row and row.since for row in rows] == [None, None, "1.24.1"]
+
+
 def test_a_row_has_types_precision_and_limits() -> None:
     kernel = find(ATTENTION, DataType.FLOAT16, runtime=RUNTIME, provider="cpu")
     assert kernel is not None
@@ -180,6 +189,7 @@ def test_a_table_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_table_agrees_with_the_installed_runtime() -> None:
     runtime = pytest.importorskip("onnxruntime")
-    from tools.runtime.kernels import differences
+    from tools.runtime.kernels import differences, undeclared
 
     assert not differences(runtime.__version__)
+    assert not undeclared(runtime.__version__)

@@ -2,7 +2,8 @@
 
 Each operator of the table gets a model of one node in each type, which is loaded without optimizations; the graph
 that the runtime then has shows whether a kernel of the type, casts or the function's body run. Exit code 1 where
-a row differs. An operator without a row for the provider must not load. ``--provider cuda`` checks the column of a GPU:
+a row differs. An operator without a row for the provider must not load. Types in rows of other providers must
+at least be declared by the operator of the installed release. ``--provider cuda`` checks the column of a GPU:
 fallback to the CPU is off there, so that a node without a kernel does not load, and ``parts`` reads as ``own`` of the parts.
 """
 
@@ -84,8 +85,8 @@ CALLS = {
 }
 
 
-def found(operator: str, call: _Call, dtype: str, directory: str, provider: str = "cpu") -> str:
-    """``own``, ``casts`` or ``parts``, as in the table; "" where the model does not load."""
+def model_of(operator: str, call: _Call, dtype: str) -> onnx.ModelProto:
+    """A model of one node, which computes in a type."""
     domain, _, name = operator.rpartition("::")
     values: list[onnx.ValueInfoProto] = []
     names: list[str] = []
@@ -99,11 +100,16 @@ def found(operator: str, call: _Call, dtype: str, directory: str, provider: str 
     node = onnx.helper.make_node(name, names, outputs, domain=domain, **call.attributes)
     result = onnx.helper.make_tensor_value_info("o0", TYPES[dtype], None)
     imports = {"": call.opset, "com.microsoft": 1}
-    model = onnx.helper.make_model(
+    return onnx.helper.make_model(
         onnx.helper.make_graph([node], "g", values, [result]),
         opset_imports=[onnx.helper.make_opsetid(*each) for each in imports.items()],
         ir_version=10,
     )
+
+
+def found(operator: str, call: _Call, dtype: str, directory: str, provider: str = "cpu") -> str:
+    """``own``, ``casts`` or ``parts``, as in the table; "" where the model does not load."""
+    model = model_of(operator, call, dtype)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -117,9 +123,39 @@ def found(operator: str, call: _Call, dtype: str, directory: str, provider: str 
     except Exception:  # noqa: BLE001 - the runtime's errors have no common class
         return ""
     loaded = [one.op_type for one in onnx.load(options.optimized_model_filepath).graph.node]
-    if name not in loaded:
+    if operator.rpartition("::")[2] not in loaded:
         return "parts"
     return "casts" if "Cast" in loaded else "own"
+
+
+def undeclared(version: str) -> list[str]:
+    """Types in rows of any provider that the operators of the installed release do not declare.
+
+    A session without a kernel says NOT_IMPLEMENTED; one of a type that the operator lacks fails before.
+    """
+    lines: list[str] = []
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    for row in kernels.kernels():
+        if (
+            kernels.find(
+                row.operator,
+                DataType(TYPES[next(iter(row.types))]),
+                runtime=row.runtime,
+                provider=row.provider,
+                version=version,
+            )
+            is not row
+        ):
+            continue  # of another release
+        for dtype in row.types:
+            model = model_of(row.operator, CALLS[row.operator], dtype).SerializeToString()
+            try:
+                onnxruntime.InferenceSession(model, options, providers=[PROVIDERS["cpu"]])
+            except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class
+                if "NOT_IMPLEMENTED" not in str(error):
+                    lines.append(f"{row.operator} {dtype}, {row.provider}: {error}")
+    return lines
 
 
 def differences(version: str, provider: str = "cpu") -> list[str]:
@@ -164,7 +200,7 @@ def main() -> int:
         )
         return 2
     version = onnxruntime.__version__
-    lines = differences(version, provider)
+    lines = differences(version, provider) + undeclared(version)
     for line in lines:
         print(line)
     print(
