@@ -136,6 +136,7 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
 def import_(file: str, output: str, **given: Any) -> None:
     """Import FILE as an ONNX model."""
     from gehost import Model, OutputError
+    from gehost_hlo.emit import DOMAIN
     from gehost_hlo.files import import_file
     from gehost_hlo.suffixes import SUFFIXES
 
@@ -146,7 +147,8 @@ def import_(file: str, output: str, **given: Any) -> None:
         )
     with _quoting():
         proto = import_file(file, **given)
-    Model(proto).save(output)
+    model = Model(proto)
+    model.save(output)
     counts = {
         "node": len(proto.graph.node),
         "function": len(proto.functions),
@@ -157,6 +159,14 @@ def import_(file: str, output: str, **given: Any) -> None:
         f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
     )
     print_line(f"wrote {output}: {listed}")
+    kept = {
+        node.op
+        for graph in model.graphs
+        for node in graph.nodes
+        if node.domain == DOMAIN and model.function(node.op) is None
+    }
+    if kept:
+        print_line(f"note: no runtime runs {', '.join(sorted(kept))}, kept as in the text")
 
 
 @hlo.command()

@@ -58,6 +58,31 @@ def test_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [node.op_type for node in onnx.load("m.onnx").graph.node] == ["Neg"]
 
 
+COLLECTIVE = """HloModule m, num_partitions=2
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+body { t = (s32[], f32[4]) parameter(0)
+ i = s32[] get-tuple-element(t), index=0
+ x = f32[4] get-tuple-element(t), index=1
+ y = f32[4] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+ ROOT r = (s32[], f32[4]) tuple(i, y) }
+ENTRY e { k = pred[] parameter(0)
+ t = (s32[], f32[4]) parameter(1)
+ ROOT c = (s32[], f32[4]) conditional(k, t, t), true_computation=body, false_computation=body }
+"""
+
+
+def test_import_names_collectives_that_no_runtime_runs(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "c.hlo").write_text(COLLECTIVE)
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx"]) == 0
+    assert "note: no runtime runs hlo::AllReduce, kept as in the text" in capsys.readouterr().out
+    assert run(["hlo", "import", "m.hlo", "-o", "m.onnx"]) == 0
+    assert "note" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [["hlo", "import"], ["compile"]])
 def test_the_text_is_not_overwritten(
     here: Path, capsys: pytest.CaptureFixture[str], command: list[str]
