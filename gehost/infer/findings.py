@@ -12,10 +12,11 @@ import onnx
 from gehost.infer.local import Inferrer
 from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
-from gehost.ir.schemas import schema_at
+from gehost.ir.schemas import history, schema_at
 from gehost.ir.types import DataType, TensorType, decode_type
 
 _MOST = 10
+_HALVES = (DataType.FLOAT16, DataType.BFLOAT16)
 _WITH_BODIES = ("If", "Loop", "Scan")
 """Operators whose inputs inference does not check; of all others ONNX refuses a wrong type."""
 
@@ -80,6 +81,37 @@ def type_clash(model: Model, inferrer: Inferrer) -> str:
                     f'{node.op} "{node.label}": input {place} is {other} and input {slot} {dtype}'
                 )
     return ""
+
+
+def untaken_half(model: Model, inferrer: Inferrer) -> tuple[str, str]:
+    """Return where a half tensor meets an operator that does not take it, and the way out.
+
+    Both are empty where there is no such node. ONNX's Conv takes bfloat16 from opset 22 on; an
+    exporter that writes it earlier makes a file that no runtime loads.
+    """
+    for node in inferrer.failures:
+        schema = schema_of(model, node)
+        for slot, kind, dtype in _typed_inputs(model, node):
+            if schema is None or dtype not in _HALVES or _takes(schema, kind, dtype):
+                continue
+            domain, op_type = split_op(node.op)
+            since = [
+                each.since_version
+                for each in history(domain, op_type)
+                if each.since_version > schema.since_version and _takes(each, kind, dtype)
+            ]
+            label = f'{node.op} "{node.label}": input {slot} is {dtype}'
+            if not since:
+                return f"{label}, which it does not take", "put a Cast before the node"
+            way = f"raise the model (--opset {since[0]})"
+            way += "" if dtype == DataType.FLOAT16 else ", or export it in float16"
+            return f"{label}, which it takes from opset {since[0]} on", way
+    return "", ""
+
+
+def _takes(schema: onnx.defs.OpSchema, kind: str, dtype: DataType) -> bool:
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    return f"tensor({dtype.name.lower()})" in allowed.get(kind, ())
 
 
 def schema_of(model: Model, node: Node) -> onnx.defs.OpSchema | None:

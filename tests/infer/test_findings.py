@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx
 import pytest
 
-from gehost import Host, HostOptions
+from gehost import Host, HostOptions, ModelError
 from gehost.cli import run
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
@@ -93,6 +94,35 @@ def test_two_element_types_that_meet_are_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{told}; no runtime loads that; export or convert the model again" in line
     assert not (tmp_path / "out.onnx").exists()
+
+
+UNTAKEN = [
+    (21, "g (bfloat16[1, 3, 8, 8] x, bfloat16[4, 3, 3, 3] w) => (bfloat16[1, 4, 6, 6] y) { y = Conv(x, w) }",
+     'Conv "y": input 0 is bfloat16, which it takes from opset 22 on; no runtime loads that; '
+     "raise the model (--opset 22), or export it in float16"),
+    (8, "g (float16[2] x, float16[2] z) => (bool[2] y) { a = Add(x, z) y = Equal(a, z) }",
+     'Equal "y": input 0 is float16, which it takes from opset 11 on; no runtime loads that; '
+     "raise the model (--opset 11)"),
+    (21, "g (float16[2] x) => (float[2] y) { y = BitwiseNot(x) }",
+     'BitwiseNot "y": input 0 is float16, which it does not take; no runtime loads that; '
+     "put a Cast before the node"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("opset", "text", "line"), UNTAKEN)
+def test_a_half_type_that_the_operator_does_not_take_is_refused(
+    opset: int, text: str, line: str
+) -> None:
+    """Exporters write Conv of bfloat16 at opsets whose Conv has none."""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
+    with pytest.raises(ModelError, match=re.escape(line)):
+        Host(HostOptions(plugins=False)).run(model)
+
+
+def test_raised_to_an_opset_that_takes_it() -> None:
+    text = f'<ir_version: 8, opset_import: ["": {UNTAKEN[0][0]}]> {UNTAKEN[0][1]}'
+    made, _ = Host(HostOptions(plugins=False, opset=22)).run(onnx.parser.parse_model(text))
+    onnx.checker.check_model(made, full_check=True)
 
 
 def test_what_is_right_has_no_warning() -> None:
