@@ -121,6 +121,17 @@ def test_operands_in_any_order(
     fuses(decomposed(shift=shift, scale=scale), PASS, CUSTOM)
 
 
+def test_a_cast_for_each_reader(fuses: Callable[..., onnx.ModelProto]) -> None:
+    """As TorchScript writes T5: x is cast to be squared, and again to be divided."""
+    model = decomposed(
+        dtype="float16",
+        inside="float",
+        casts=("float", "float16"),
+        quotient="i = Div(one, r) again = Cast <to = 1> (x) q = Mul(again, i)",
+    )
+    fuses(model, PASS, CUSTOM)
+
+
 def test_a_cast_that_others_read_stays(fuses: Callable[..., onnx.ModelProto]) -> None:
     """As in llama: the residual addition reads the cast x; the fused node then reads it too."""
     model = decomposed(

@@ -41,10 +41,12 @@ STANDARD_SINCE = 23
 class Casts(Enum):
     """Where exporters cast.
 
-    They cast x before it is squared, and the normalized x back before it is scaled.
+    They cast x before it is squared, and the normalized x back before it is scaled. TorchScript
+    casts x for each of its two readers.
     """
 
     BOTH = "both"
+    TWICE = "twice"
     BACK = "back"
     NONE = "none"
 
@@ -71,8 +73,8 @@ class RMSNormalizationFusionPass(PatternFusionPass):
     """Fuse ``x / sqrt(mean(x²) + ε) * scale``.
 
     Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
-        operands of Mul and Add in any order; x cast before and back after, or a cast back alone
-        that changes nothing.
+        operands of Mul and Add in any order; x cast before (once, or once for each reader) and
+        back after, or a cast back alone that changes nothing.
     Shapes: x [..., D], scale [D].
     Becomes: RMSNormalization from opset 23 on, below it ``gehost::RMSNormalization`` with a body
         whose ``stash_type`` is the dtype in which the model normalizes; that one at every opset
@@ -150,8 +152,8 @@ def _pattern(casts: Casts) -> Pattern:
     builder = EsGraphBuilder("rms_normalization")
     x, scale = builder.CreateInputs(2)
     epsilon = builder.CreateScalar(1e-5)
-    wide = es.Cast(x) if casts is Casts.BOTH else x
-    mean = mean_of_last_axis(square_of(wide))
+    wide = es.Cast(x) if casts in (Casts.BOTH, Casts.TWICE) else x
+    mean = mean_of_last_axis(square_of(es.Cast(x) if casts is Casts.TWICE else wide))
     root = es.Sqrt(es.Commutative(es.Add(mean, epsilon)))
     normalized = quotient_of(wide, root)
     back = normalized if casts is Casts.NONE else es.Cast(normalized)
