@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gehost.options import HostOptions, from_environment
     from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
+    from gehost.passes.fuse_inspector import Fusibility, GraphFuseInspectorUtils
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.match import MatchResult, PatternMatcher
@@ -132,6 +133,7 @@ _MODULES = {
     "options": ("HostOptions", "from_environment"),
     "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
+    "passes.fuse_inspector": ("Fusibility", "GraphFuseInspectorUtils"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.match": ("MatchResult", "PatternMatcher"),
@@ -180,11 +182,13 @@ __all__ = [
     "EsGraph",
     "EsGraphBuilder",
     "EsTensor",
+    "Fusibility",
     "FusionBasePass",
     "GNode",
     "GeUtils",
     "GehostError",
     "Graph",
+    "GraphFuseInspectorUtils",
     "Host",
     "HostOptions",
     "ImporterRegistry",

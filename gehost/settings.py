@@ -113,10 +113,15 @@ def check_options(options: Sequence[PassOption], owner: str, where: object | Non
         names.add(option.name)
 
 
+GE_PREFIX = "ge."
+"""Start of the names of GE's own options, such as ``ge.socVersion``; any pass may read them."""
+
+
 def check_settings(
     settings: Mapping[str, Any],
     declared: Mapping[str, Sequence[PassOption]],
     owners: str = "pass or importer",
+    undeclared: tuple[str, ...] = (),
 ) -> None:
     """Check that every setting names an option and has its type.
 
@@ -124,11 +129,14 @@ def check_settings(
         settings: values by ``OWNER.option``.
         declared: the options of each owner.
         owners: word for the owners in messages.
+        undeclared: starts of names that are options without a declaration.
 
     Raises:
         UsageError: a setting does not; the message has the nearest names.
     """
     for key in settings:
+        if undeclared and key.startswith(undeclared) and key not in undeclared:
+            continue
         owner, dot, name = key.rpartition(".")
         if not dot:
             raise UsageError(f"setting {key}: wanted NAME.option=value, the name of a {owners}")
@@ -174,15 +182,25 @@ def option_values(
     options: Sequence[PassOption],
     settings: Mapping[str, Any],
     assumed: Sequence[str] = (),
+    *,
+    any_name: bool = False,
 ) -> Mapping[str, Any]:
     """Return the options of one pass or importer by name.
 
     An option has its set value or its default; an assumption is true if it is in ``assumed``.
+    With ``any_name``, all settings of the owner are its options, as texts.
 
     Raises:
         UsageError: a value is not of the option's type.
     """
     values: dict[str, Any] = {}
+    if any_name:
+        start = f"{owner}."
+        values = {
+            key.removeprefix(start): str(value)
+            for key, value in settings.items()
+            if key.startswith(start)
+        }
     for option in options:
         if option.assumption:
             values[option.name] = assumed_name(option.name) in assumed

@@ -52,7 +52,9 @@ def passes(
         with writing_output():
             print_passes(listed)
             if verbose:
-                print_options(host.declared_options())
+                print_options(
+                    host.declared_options(), [spec.name for spec in listed if spec.any_option]
+                )
         _finish(host)
         return
     rows = [

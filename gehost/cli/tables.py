@@ -98,8 +98,15 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
     print_text(_table(dict.fromkeys(columns, "left"), rows))
 
 
-def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
-    """Print the options of passes and importers, one per line."""
+def print_options(
+    declared: Mapping[str, Sequence[PassOption]], of_any_name: Sequence[str] = ()
+) -> None:
+    """Print the options of passes and importers, one per line.
+
+    Args:
+        declared: the options of each owner.
+        of_any_name: passes that take options without a declaration.
+    """
     rows: list[tuple[str, ...]] = []
     for owner, options in declared.items():
         for option in options:
@@ -112,6 +119,7 @@ def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
             if isinstance(option.default, bool):
                 default = default.lower()
             rows.append(tuple(map(one_line, (name, option.type.__name__, default, option.help))))
+    rows.extend((f"{one_line(name)}.NAME", "str", "None", "any name") for name in of_any_name)
     columns = ("option", "type", "default", "meaning")
     print_text(f"\n{_table(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
 

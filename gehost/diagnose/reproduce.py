@@ -28,7 +28,7 @@ from gehost.ir.files.external import external_tensors, nbytes
 from gehost.ir.files.save import save_model
 from gehost.ir.graph import Graph
 from gehost.options import HostOptions
-from gehost.settings import NO_OPTIONS
+from gehost.settings import GE_PREFIX, NO_OPTIONS
 
 _LARGEST = 1 << 24
 """Largest size in bytes of a file beside a vendor's passes that is copied."""
@@ -94,10 +94,11 @@ class FailureKeeper:
                 )
                 for line in hooks
             ]
-            # only the settings of the failed pass have an effect
-            keys = [] if spec is None else [f"{spec.name}.{option.name}" for option in spec.options]
+            # only the settings of the failed pass, and GE's own, have an effect
+            starts = (GE_PREFIX,) if spec is None else (GE_PREFIX, f"{spec.name}.")
             given = self._options.settings
-            command = replay_command(roots, {key: given[key] for key in keys if key in given})
+            chosen = {key: value for key, value in given.items() if key.startswith(starts)}
+            command = replay_command(roots, chosen)
             (home / "README.md").write_text(_readme(str(error), command, notes), encoding="utf-8")
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
         self.message = (

@@ -171,7 +171,10 @@ class Executor:
                 spec.options,
                 self._context.options.settings,
                 self._context.options.assume,
+                any_name=spec.any_option,
             ),
+            settings=self._context.options.settings,
+            method_names=spec.method_names,
             target=Target.of(self._context.options.target),
         )
         with running(context):

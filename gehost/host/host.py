@@ -45,7 +45,7 @@ from gehost.options import HostOptions
 from gehost.passes.cleanup import remove_leftovers
 from gehost.passes.context import PassRecord
 from gehost.rewrite.functions import inferrer_of
-from gehost.settings import PassOption, check_assumptions, check_settings
+from gehost.settings import GE_PREFIX, PassOption, check_assumptions, check_settings
 
 if TYPE_CHECKING:
     from gehost.verify import Runner
@@ -231,7 +231,11 @@ class Host:
             {spec.name: spec.default for spec in self.passes},
             self.unregistered,
         )
-        check_settings(self.options.settings, self.declared_options())
+        check_settings(
+            self.options.settings,
+            self.declared_options(),
+            undeclared=(GE_PREFIX, *(f"{spec.name}." for spec in self.passes if spec.any_option)),
+        )
         check_assumptions(
             self.options.assume, [option for spec in self.passes for option in spec.options]
         )
@@ -479,11 +483,10 @@ class Host:
 
     def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.notes.extend(self.notes)
-        owners = dict.fromkeys(key.rpartition(".")[0] for key in self.options.settings)
         report.notes.extend(
             f"{owner} is off, so its settings have no effect; turn it on (--enable {owner})"
-            for owner in owners
-            if owner in self._disabled
+            for owner in sorted(self._disabled)
+            if any(key.startswith(f"{owner}.") for key in self.options.settings)
         )
         report.notes.extend(
             f"{op} is deprecated; it is left as it is" for op in deprecated_operators(model)

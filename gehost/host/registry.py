@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import inspect
 import operator
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -64,6 +64,12 @@ class PassSpec:
     """
     options: Sequence[PassOption] = ()
     """Settable with ``--set NAME.option=value``; ``context.options`` has the values."""
+    any_option: bool = False
+    """Whether the pass takes options of any name, as texts, without a declaration."""
+    method_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The author's names of ``Run``, ``Patterns``, ``MeetRequirements`` and ``Replacement``, for
+    messages, where this style has others.
+    """
 
     def __post_init__(self) -> None:
         """Convert numpy's integers to Python's."""

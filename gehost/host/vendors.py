@@ -131,6 +131,12 @@ def _files_at(paths: Sequence[str | os.PathLike[str]], skipped: list[str]) -> li
             raise VendorError("no such file or directory of passes", where=given)
         if path.is_dir():
             entries = [path / entry for entry in sorted(os.listdir(path)) if entry != "__pycache__"]
+            if all(_loadable(entry)[1] for entry in entries):
+                raise VendorError(
+                    "no file of passes in this directory",
+                    where=given,
+                    hint="wanted .py files or packages; names with _ first do not count",
+                )
         else:
             entries = [path]
             if path.suffix != ".py":

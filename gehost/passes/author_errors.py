@@ -24,7 +24,7 @@ def author_errors(
     try:
         yield
         if not edits and context.model.mark() != mark:
-            raise direct_edit()
+            raise direct_edit(context)
     except BaseException as error:
         blamed = blamed_on(context, method, None, error)
         if blamed is error:
@@ -32,9 +32,10 @@ def author_errors(
         raise blamed from blamed.__cause__
 
 
-def direct_edit() -> PassError:
+def direct_edit(context: CustomPassContext) -> PassError:
     """Return the error for a method that edited the graph without leave."""
-    return PassError("it edited the graph; only the graph returned by Replacement may change it")
+    name = context.method_names.get("Replacement", "Replacement")
+    return PassError(f"it edited the graph; only the graph returned by {name} may change it")
 
 
 def blamed_on(
@@ -51,7 +52,9 @@ def blamed_on(
     at = f' at node "{node.label}" ({node.op})' if node is not None else ""
     record = context.record
     where = deepest_line(error, SourceLocation.parse(record.origin).path) or record.origin
-    message = f"{method}{at}: {described(error, known=where)}"
+    name, _, inside = method.partition(" ")
+    named = f"{context.method_names.get(name, name)}{f' {inside}' if inside else ''}"
+    message = f"{named}{at}: {described(error, known=where)}"
     failure = PassError(message, where=where, subject=record.name)
     failure.named = True
     failure.__cause__ = error  # machine code ignores "raise … from"

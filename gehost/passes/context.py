@@ -25,7 +25,7 @@ from gehost.rewrite.provenance import Author
 from gehost.rewrite.replace import Replaced, replace_region
 from gehost.rewrite.rounding import note_constant, note_weight
 from gehost.rewrite.session import RewriteSession
-from gehost.settings import NO_OPTIONS
+from gehost.settings import GE_PREFIX, NO_OPTIONS
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class CustomPassContext:
         observer: RewriteObserver | None = None,
         before_author_code: Callable[[], None] = lambda: None,
         options: Mapping[str, Any] = NO_OPTIONS,
+        settings: Mapping[str, Any] = NO_OPTIONS,
+        method_names: Mapping[str, str] = NO_OPTIONS,
         target: Target = NO_TARGET,
     ) -> None:
         self.model = model
@@ -142,6 +144,11 @@ class CustomPassContext:
         """Called before a match is looked for, at the latest."""
         self.options = options
         """The pass's options by name, each of its declared type."""
+        self.method_names = method_names
+        """The author's names of the host's methods, for messages, where they differ."""
+        self._settings = settings
+        self._name = record.name
+        self._reported = model.mark()
         self.target = target
         """What the compiled file is for: ``find`` of ``gehost.kernels`` has its kernels."""
         self.matched: MatchResult | Node | None = None
@@ -154,7 +161,46 @@ class CustomPassContext:
         return self.record.name
 
     def GetPassName(self) -> str:
-        return self.record.name
+        return self._name
+
+    def SetPassName(self, name: str) -> None:
+        """Set the name that ``GetPassName`` returns; reports keep the registered one."""
+        self._name = name
+
+    def GetOptionValue(self, key: str) -> str:
+        """Return an option as text: one of the pass, or one of GE (``ge.…``) set by ``--set``.
+
+        Raises:
+            PassError: it has no value.
+        """
+        value = self.options.get(key)
+        if value is None and key.startswith(GE_PREFIX):
+            value = self._settings.get(key)
+        if value is None:
+            name = key if key.startswith(GE_PREFIX) else f"{self.record.name}.{key}"
+            raise PassError(f'option "{key}" has no value', hint=f"set it: --set {name}=VALUE")
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def report_match(self) -> None:
+        """Count a match that the pass found by itself."""
+        self.record.matched += 1
+
+    def report_edit(self, made: Sequence[Node]) -> None:
+        """Count a rewrite that the pass made by editing the graph.
+
+        A rewrite by ``replace`` or ``SubgraphRewriter`` counts once.
+
+        Raises:
+            PassError: nothing was edited since the last one.
+        """
+        if made and all(node in self._made for node in made):
+            return
+        mark = self.model.mark()
+        if mark == self._reported:
+            raise PassError("nothing was edited since the last report or the pass's start")
+        self._reported = mark
+        self.record.replaced += 1
+        self.record.matched = max(self.record.matched, self.record.replaced)
 
     # Any: as for refuse
     def replace(
@@ -298,8 +344,15 @@ class SubgraphRewriter:
     """Replaces a part of the graph that a pass delimits itself."""
 
     @staticmethod
-    def Replace(boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
+    def Replace(
+        boundary: SubgraphBoundary,
+        replacement: EsGraph,
+        pass_context: CustomPassContext | None = None,
+    ) -> list[Node]:
         """Replace the nodes inside ``boundary``; return the new nodes.
+
+        The rewrite is checked and counted with and without ``pass_context``, which GE's newer form
+        passes.
 
         Raises:
             PassError: no pass is running, the boundary is not closed, or the rewrite is refused
@@ -311,6 +364,11 @@ class SubgraphRewriter:
             raise PassError(
                 "SubgraphRewriter.Replace works inside a pass; elsewhere use "
                 "gehost.rewrite.replace.replace_region"
+            )
+        if pass_context is not None and pass_context is not context:
+            raise PassError(
+                f"wanted the context of the running pass, got {pass_context!r}",
+                subject="SubgraphRewriter.Replace",
             )
         if context.limit.reached:
             raise LimitReached

@@ -516,14 +516,14 @@ def _offer(
     try:
         refusal = _refusal(owner.MeetRequirements(matched))
         if journal.mark() != mark:
-            raise direct_edit()
+            raise direct_edit(context)
         if refusal:
             context.refuse(node, refusal)
             return None
         method = "Replacement"
         returned = owner.Replacement(matched)
         if journal.mark() != mark:
-            raise direct_edit()
+            raise direct_edit(context)
         if isinstance(returned, Rejection):
             context.refuse(node, returned.reason or "unspecified")
             return None

@@ -499,3 +499,26 @@ def test_a_link_to_nothing_in_place_of_a_directory_is_one_note(vendors: Any, lin
     assert host.passes.names() == ["One"]
     with pytest.raises(UsageError, match="a link to nowhere, which does not exist$"):
         Host(HostOptions(vendors=[path], plugins=False))
+
+
+# -- files of passes by path
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("absent.py", "absent.py: no such file or directory of passes"),
+        ("notes.txt", "notes.txt: a file of passes ends in .py"),
+        ("empty", "empty: no file of passes in this directory; wanted .py files or packages"),
+        ("hidden", "hidden: no file of passes in this directory; wanted .py files or packages"),
+    ],
+)
+def test_a_path_without_passes_is_an_error(tmp_path: Path, entry: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "_helper.py").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(VendorError) as caught:
+        find_vendor_files([], [tmp_path / entry])
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 4

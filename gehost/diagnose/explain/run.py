@@ -103,6 +103,8 @@ class _Watch:
         self._targets: list[Node] | None = None if node is None else []
         """The requested nodes, in the graph as the pass meets it; None for all."""
         self._near = ""
+        self._asked = "MeetRequirements"
+        """The author's name of the method that judges a match."""
         self._has_own_run = False
         """Whether the pass defines ``Run``, which may refuse for reasons of its own."""
         self._pending: tuple[Rewrite, Node | None] | None = None
@@ -152,6 +154,7 @@ class _Watch:
         self._whereabouts.check("the clean-up")
         if spec.name == self._name:
             self._has_own_run = not spec.trusted
+            self._asked = spec.method_names.get("MeetRequirements", "MeetRequirements")
             self._functions = graph.model.functions
             self._arrive(graph.model)
 
@@ -222,14 +225,14 @@ class _Watch:
             return
         advised: tuple[str, ...] = ()
         if pending is not None:
-            advised = advice(reason, pending[0].region)
+            advised = advice(reason, pending[0].region, self._asked)
             reason = f"at commit: {reason}"
         elif self._has_own_run and not self.account.saw_rules:
             pass
-        elif reason == "MeetRequirements":
-            reason = "MeetRequirements: it returned False"
-        elif not reason.startswith("MeetRequirements"):
-            reason = f"MeetRequirements: {reason}"
+        elif reason == self._asked:
+            reason = f"{self._asked}: it returned False"
+        elif not reason.startswith(self._asked):
+            reason = f"{self._asked}: {reason}"
         self.account.refused(node, reason, advised)
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:

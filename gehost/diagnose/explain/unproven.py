@@ -17,12 +17,13 @@ _SIZES = re.compile(
 _MOST_NAMED = 3
 
 
-def advice(reason: str, region: Region) -> tuple[str, ...]:
+def advice(reason: str, region: Region, method: str) -> tuple[str, ...]:
     """Name the unproven sizes' sources and both ways to resolve them.
 
     Args:
         reason: of the refusal; "" is returned for any but an unproven size.
         region: the match, as it is after the refusal.
+        method: the author's name of the method that judges a match.
     """
     found = _SIZES.search(reason)
     if found is None:
@@ -35,7 +36,7 @@ def advice(reason: str, region: Region) -> tuple[str, ...]:
         *(known if sources else ()),
         f"either make the sizes known: {_make_known(sizes, region.graph)}",
         (
-            "or prove them equal: check the reason in MeetRequirements, and set "
+            f"or prove them equal: check the reason in {method}, and set "
             "shape_proven = True on the class, with a comment that gives the proof"
         ),
     )

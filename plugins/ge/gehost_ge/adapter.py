@@ -95,7 +95,7 @@ class _Author:
         if self.context is not None:
             self.context.set_error_message("")
         is_met = bool(cast("int", answer))
-        return Rejection(message) if not is_met and message else is_met
+        return is_met or Rejection(message or "meet_requirements")
 
 
 class PatternAdapter(gehost.PatternFusionPass):
@@ -287,4 +287,11 @@ def spec_of(descriptor: PassDescriptor) -> PassSpec:
         kind=descriptor.kind,
         factory=lambda: adapter(descriptor.cls),
         trusted=descriptor.kind != "fusion_base",
+        any_option=True,
+        method_names={
+            "Patterns": " or ".join(getattr(descriptor.cls, "pattern_methods", ())) or "patterns",
+            "MeetRequirements": "meet_requirements",
+            "Replacement": "replacement",
+            "Run": "run",
+        },
     )

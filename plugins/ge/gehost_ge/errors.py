@@ -32,7 +32,10 @@ def ge_errors() -> Generator[None]:
     """Turn the host's errors into ``GeError``, which GE's interface documents."""
     try:
         yield
-    except (GehostError, KeyError, IndexError, ValueError) as error:
+    except GehostError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise GeError(f"{error.message}{hint}") from error
+    except (KeyError, IndexError, ValueError) as error:
         raise GeError(error.args[0] if error.args else str(error)) from error
 
 

@@ -5,12 +5,13 @@ Source: the documented Python interface of GE (Passes), its newer guides and exa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import gehost
-from gehost import CustomPassContext, GehostError
-from gehost_ge.errors import GeError, checked
+from gehost import CustomPassContext, Fusibility, GehostError, GraphFuseInspectorUtils
+from gehost_ge.errors import GeError, checked, ge_errors
 from gehost_ge.graph import Graph, Node, NodeIo
 
 
@@ -19,14 +20,13 @@ class PassContext:
 
     def __init__(self, context: CustomPassContext) -> None:
         self.host_context = context
-        self._name = context.pass_name
         self._message = ""
 
     def get_pass_name(self) -> str:
-        return self._name
+        return self.host_context.GetPassName()
 
     def set_pass_name(self, name: str) -> None:
-        self._name = checked(name, str, "a name as text")
+        self.host_context.SetPassName(checked(name, str, "a name as text"))
 
     def get_error_message(self) -> str:
         return self._message
@@ -36,16 +36,14 @@ class PassContext:
         self._message = checked(message, str, "a message as text")
 
     def get_option_value(self, key: str) -> str:
-        """Return the value of ``--set PASS.key=…``.
+        """Return the value of ``--set PASS.key=…``; of a key ``ge.…``, that of ``--set key=…``.
 
         Raises:
             RuntimeError: no such option is set.
         """
         checked(key, str, "the name of an option")
-        options = self.host_context.options
-        if key not in options:
-            raise GeError(f'option "{key}" is unknown; set it with --set {self._name}.{key}=VALUE')
-        return str(options[key])
+        with ge_errors():
+            return self.host_context.GetOptionValue(key)
 
 
 class SubgraphInput:
@@ -91,18 +89,14 @@ class SubgraphBoundary:
 
     def add_input(self, index: int, subgraph_input: SubgraphInput) -> SubgraphBoundary:
         checked(subgraph_input, SubgraphInput, "a SubgraphInput")
-        try:
+        with ge_errors():
             self.host_boundary.AddInput(index, subgraph_input.host_input)
-        except GehostError as error:
-            raise GeError(str(error)) from error
         return self
 
     def add_output(self, index: int, subgraph_output: SubgraphOutput) -> SubgraphBoundary:
         checked(subgraph_output, SubgraphOutput, "a SubgraphOutput")
-        try:
+        with ge_errors():
             self.host_boundary.AddOutput(index, subgraph_output.host_output)
-        except GehostError as error:
-            raise GeError(str(error)) from error
         return self
 
 
@@ -130,33 +124,46 @@ class SubgraphRewriter:
         return 0
 
 
-class Fusibility(NamedTuple):
-    """Whether nodes may become one, and why not."""
-
-    ok: bool
-    reason: str
-
-
 def can_fuse(nodes: Sequence[Node]) -> Fusibility:
     """Whether one node could take the place of ``nodes``: no path leaves them and comes back."""
-    listed = [checked(node, Node, "a list of nodes").inner for node in nodes]
-    region = gehost.Region.of_nodes(listed)
-    if isinstance(region, gehost.Rejection):
-        return Fusibility(ok=False, reason=region.reason)
-    return Fusibility(ok=True, reason="")
+    return GraphFuseInspectorUtils.CanFuse(_host_nodes(nodes))
 
 
 def report_match(nodes: Sequence[Node], context: PassContext) -> None:
-    """Count a match that the pass found by itself."""
+    """Count a match that the pass found by itself.
+
+    Raises:
+        RuntimeError: there is no node, or one is not in the graph.
+    """
     checked(context, PassContext, "a PassContext")
-    for node in nodes:
-        checked(node, Node, "a list of nodes")
-    context.host_context.record.matched += 1
+    with _noted_in(context):
+        GraphFuseInspectorUtils.ReportMatch(_host_nodes(nodes), context.host_context)
 
 
 def report_fuse(before: Sequence[Node], after: Sequence[Node], context: PassContext) -> None:
-    """Count a rewrite that the pass made by editing the graph."""
+    """Count a rewrite that the pass made by editing the graph; call it after the edit.
+
+    Raises:
+        RuntimeError: nothing was edited, a node of ``before`` is still in use, or one of ``after``
+            is not in the graph.
+    """
     checked(context, PassContext, "a PassContext")
-    for node in [*before, *after]:
-        checked(node, Node, "a list of nodes")
-    context.host_context.record.replaced += 1
+    with _noted_in(context):
+        GraphFuseInspectorUtils.ReportFuse(
+            _host_nodes(before), _host_nodes(after), context.host_context
+        )
+
+
+def _host_nodes(nodes: Sequence[Node]) -> list[Any]:
+    return [checked(node, Node, "a list of nodes").inner for node in nodes]
+
+
+@contextmanager
+def _noted_in(context: PassContext) -> Generator[None]:
+    """Turn the host's errors into ``GeError``, also the context's message."""
+    try:
+        with ge_errors():
+            yield
+    except GeError as error:
+        context.set_error_message(str(error))
+        raise

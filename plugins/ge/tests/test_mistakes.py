@@ -175,7 +175,7 @@ MISTAKES = {
     ),
     "an unknown option": (
         asked("return context.get_option_value('k')", "self, match_result, context"),
-        'GeError: option "k" is unknown',
+        'meet_requirements at node "y" (Relu): GeError: option "k" has no value; set it: --set P.k=VALUE',
     ),
     "a config that is not built": (
         of(
@@ -203,7 +203,7 @@ MISTAKES = {
     ),
     "a run that fails": (
         walking("context.set_error_message('no luck'); return 0"),
-        "Run: no luck",
+        ": run: no luck",
     ),
     "a node that does not exist": (
         walking("graph.find_node_by_name('absent')"),
@@ -212,6 +212,42 @@ MISTAKES = {
     "a wrong type in a boundary": (
         walking("SubgraphBoundary().add_input(0, graph)"),
         "TypeError: expected a SubgraphInput, got <Graph g>",
+    ),
+    "a report without an edit": (
+        walking("nodes = graph.get_direct_nodes(); report_fuse(nodes[1:], nodes[1:], context)"),
+        "run: GeError: nothing was edited since the last report or the pass's start",
+    ),
+    "a report of nodes that stay": (
+        walking("nodes = graph.get_direct_nodes(); report_fuse(nodes[:1], [], context)"),
+        'run: GeError: ReportFuse: Relu "r" is still in use; let its users read the new nodes',
+    ),
+    "a report of no nodes": (
+        walking("report_fuse([], [], context)"),
+        "run: GeError: ReportFuse: name the nodes before the rewrite",
+    ),
+    "a report of new nodes that are not in the graph": (
+        walking(
+            "node = graph.get_direct_nodes()[1]; graph.remove_edge(node, 0, node, 0)\n"
+            "    report_fuse([node], [node], context)"
+        ),
+        "run: GeError: ",
+    ),
+    "a match of no nodes": (
+        walking("report_match([], context)"),
+        "run: GeError: ReportMatch: a match has a node",
+    ),
+    "a report of texts": (
+        walking("report_fuse(['r'], [], context)"),
+        "run: TypeError: expected a list of nodes, got 'r'",
+    ),
+    "a report to something else": (
+        walking("report_match(graph.get_direct_nodes(), graph)"),
+        "run: TypeError: expected a PassContext, got <Graph g>",
+    ),
+    "an edit in meet_requirements": (
+        asked("match_result.get_matched_nodes()[0].set_attr('k', 1); return True"),
+        'meet_requirements at node "y" (Relu): it edited the graph; only the graph returned by '
+        "replacement may change it",
     ),
     "control edges": (
         walking("graph.add_control_edge(graph, graph)"),
@@ -234,3 +270,8 @@ def test_a_mistake_is_one_line_with_its_file_and_line(mistake: str, tmp_path: Pa
     lines = [int(line) for line in re.findall(rf"{re.escape(str(file))}:(\d+)", text)]
     assert lines
     assert all(line > IMPORTS.count("\n") for line in lines)
+    assert not HOST_NAMES.search(text), text
+
+
+HOST_NAMES = re.compile(r"MeetRequirements|Replacement|Patterns|\bRun\b|BuildAndReset|EsGraph")
+"""What authors of this interface never wrote."""

@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import Host, HostOptions
+from gehost import Host, HostOptions, PassError, UsageError
+from gehost.diagnose.explain.run import explain
 
 from .conftest import model, replaced
 
@@ -251,6 +252,66 @@ class P(FusionBasePass):
     compiled, report = compile_with(source, model(CHAIN))
     assert replaced(report) == {"P": 1}
     assert [node.op_type for node in compiled.graph.node].count("Relu") == 2
+
+
+def test_an_edit_by_hand_is_reported(compile_with: Any) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(FusionBasePass):
+    def run(self, graph, context):
+        outer = graph.find_node_by_name("z")
+        inner, port = outer.get_in_data_nodes_and_port_indexes(0)
+        assert can_fuse([inner, outer]).ok
+        report_match([inner, outer], context)
+        source, source_port = inner.get_in_data_nodes_and_port_indexes(0)
+        graph.add_data_edge(source, source_port, outer, 0)
+        report_fuse([inner], [outer], context)
+        graph.remove_node(inner)
+"""
+    compiled, report = compile_with(source, model(CHAIN))
+    assert replaced(report) == {"P": 1}
+    assert [node.op_type for node in compiled.graph.node].count("Relu") == 2
+
+
+def test_options_need_no_declaration(compile_with: Any) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(FusionBasePass):
+    def run(self, graph, context):
+        assert context.get_option_value("mode") == "fast"
+        assert context.get_option_value("limit.of.nodes") == "3"
+        assert context.get_option_value("ge.exec.mode") == "1"
+        try:
+            context.get_option_value("absent")
+        except RuntimeError as error:
+            context.set_error_message(str(error))
+        return False
+"""
+    settings = {"P.mode": "fast", "P.limit.of.nodes": 3, "ge.exec.mode": "1"}
+    with pytest.raises(PassError, match=r'run: option "absent" has no value; set it: --set P\.a'):
+        compile_with(source, model(CHAIN), settings=settings)
+    with pytest.raises(UsageError, match=r"setting Q.mode: there is no pass or importer Q"):
+        compile_with(source, model(CHAIN), settings={"Q.mode": "fast"})
+
+
+def test_a_refusal_has_the_name_of_the_method(compile_with: Any, tmp_path: Path) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def relus(self, inputs):
+        return Relu(Relu(inputs[0]))
+    def meet_requirements(self, match_result):
+        return False
+    def replacement(self, inputs):
+        return Relu(inputs[0])
+"""
+    _, report = compile_with(source, model(CHAIN))
+    (record,) = [record for record in report.passes if record.name == "P"]
+    assert dict(record.rejected) == {"meet_requirements": 1}
+    options = HostOptions(pass_paths=[tmp_path / "passes.py"])
+    findings = explain(tmp_path / "in.onnx", "P", options).findings
+    assert "meet_requirements: it returned False" in [finding.reason for finding in findings]
 
 
 def test_a_refused_boundary_is_a_status_or_an_error(compile_with: Any) -> None:

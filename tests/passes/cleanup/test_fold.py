@@ -44,7 +44,9 @@ def test_a_tied_embedding_gets_no_second_copy(clean: Any) -> None:
     array = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
 
     def operators(rows: str) -> list[str]:
-        made = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {body.format(rows)}')
+        made = onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["": 20]> {body.format(rows)}'
+        )
         del made.graph.node[0]
         made.graph.initializer.append(onnx.numpy_helper.from_array(array, "w"))
         room = np.zeros(1 << 16, np.int8)  # that a copy would have
