@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         SubgraphInput,
         SubgraphOutput,
     )
-    from gehost.ir.rejection import Rejection
     from gehost.ir.types import DataType, TensorType
     from gehost.optimizing.run import Optimized, optimize
     from gehost.options import HostOptions, from_environment
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
         PatternMatcherConfigBuilder,
         VariadicPattern,
     )
+    from gehost.refusal import Refusal, Refused
     from gehost.settings import PassOption
     from gehost.shipped import shipped_directory
     from gehost.stages import CustomPassStage
@@ -127,7 +127,6 @@ _MODULES = {
     "ir.graph": ("Graph", "Node", "Value"),
     "ir.model": ("Model",),
     "ir.region": ("Region", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
-    "ir.rejection": ("Rejection",),
     "ir.types": ("DataType", "TensorType"),
     "optimizing.run": ("Optimized", "optimize"),
     "options": ("HostOptions", "from_environment"),
@@ -143,6 +142,7 @@ _MODULES = {
         "PatternMatcherConfigBuilder",
         "VariadicPattern",
     ),
+    "refusal": ("Refusal", "Refused"),
     "settings": ("PassOption",),
     "shipped": ("shipped_directory",),
     "stages": ("CustomPassStage",),
@@ -211,8 +211,9 @@ __all__ = [
     "PatternMatcher",
     "PatternMatcherConfig",
     "PatternMatcherConfigBuilder",
+    "Refusal",
+    "Refused",
     "Region",
-    "Rejection",
     "Report",
     "Rewrite",
     "RewriteRecorder",

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = [
     ["activity", "location", "native", "products", "spelling"],
     ["errors"],
-    ["quoting", "shipped"],
+    ["quoting", "refusal", "shipped"],
     ["stages", "status", "options", "settings", "sizes"],
     ["ir"],
     ["ops", "expressions", "kernels"],

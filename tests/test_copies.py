@@ -26,8 +26,8 @@ from gehost import (
     Pattern,
     PatternMatcher,
     PatternMatcherConfigBuilder,
+    Refusal,
     Region,
-    Rejection,
     Report,
     SubgraphBoundary,
     SubgraphInput,
@@ -79,7 +79,7 @@ def test_plain_objects_are_equal(copied: Callable[[Any], Any], name: str) -> Non
 def test_errors_and_rejections(copied: Callable[[Any], Any]) -> None:
     error = copied(PassError("why"))
     assert (type(error), str(error), error.exit_code) == (PassError, "why", 5)
-    assert copied(Rejection("key: text")).reason == "key: text"
+    assert copied(Refusal.of("key: text")).reason == "key: text"
     differ = NumbersDifferError("why")
     differ.report, differ.model = Report(model="m"), parse(TEXT)
     other = copied(differ)

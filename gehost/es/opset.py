@@ -15,13 +15,10 @@ from gehost.ir.effective import BEFORE, may_be_left_out
 from gehost.ir.graph import op_name, split_op
 from gehost.ir.types import DataType
 from gehost.ops import OpRegistry
+from gehost.refusal import Refused
 from gehost.spelling import hint
 
 _INDICES = frozenset({DataType.INT64, DataType.INT32})
-
-
-class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
-    """The model's opset lacks an operator or parameter that a rule needs."""
 
 
 def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = False) -> str:
@@ -97,18 +94,18 @@ def signature_at(op: str, version: int | None) -> schemas.Signature:
     """Return the signature of an operator that ONNX defines.
 
     Raises:
-        NotApplicable: the opset lacks the operator, or the model does not import its domain
+        Refused: the opset lacks the operator, or the model does not import its domain
             (``version`` None).
     """
     if version is None:
-        raise NotApplicable(f"{op} needs a domain that the model does not import")
+        raise Refused("not applicable", f"{op} needs a domain that the model does not import")
     domain, op_type = split_op(op)
     found = schemas.signature(domain, op_type, version)
     if found is None:
         first = schemas.first_version(domain, op_type)
         if first is not None and first > version:
-            raise NotApplicable(f"{op} needs opset {first}, the model has {version}")
-        raise NotApplicable(f"opset {version} has no {op}")
+            raise Refused("not applicable", f"{op} needs opset {first}, the model has {version}")
+        raise Refused("not applicable", f"opset {version} has no {op}")
     return found
 
 
@@ -120,7 +117,7 @@ def arguments_at(
     Literals that are attributes at this opset are among the parameters.
 
     Raises:
-        NotApplicable: the opset lacks an input, or a parameter whose value is not its default.
+        Refused: the opset lacks an input, or a parameter whose value is not its default.
     """
     operands, params = list(node.inputs), dict(node.params)
     if op == "Split":
@@ -141,14 +138,14 @@ def arguments_at(
             or signature.attribute_of(name) is None
             or name in params
         ):
-            raise NotApplicable(f"{op} of opset {version} has no input {len(operands)}")
+            raise Refused("not applicable", f"{op} of opset {version} has no input {len(operands)}")
         params[name] = producer.array.tolist()
     for name, given in list(params.items()):
         if name not in signature.parameters and signature.attribute_of(name) is None:
             if given is not None and not (
                 same_parameter(given, as_lacking(op, name)) or may_be_left_out(op, name, given)
             ):
-                raise NotApplicable(f"{op} of opset {version} has no parameter {name}")
+                raise Refused("not applicable", f"{op} of opset {version} has no parameter {name}")
             del params[name]
     return operands, params
 

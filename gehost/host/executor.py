@@ -36,6 +36,7 @@ from gehost.passes.context import (
     running,
 )
 from gehost.pattern.source import SourcePattern
+from gehost.refusal import Refusal
 from gehost.rewrite.provenance import PASS, Author
 from gehost.settings import option_values
 from gehost.status import FAILED, NOT_CHANGED, SUCCESS
@@ -314,8 +315,10 @@ class _Observer:
     def after_rewrite(self, rewrite: Rewrite) -> None:
         self._call_hooks("gehost_after_rewrite", rewrite=rewrite)
 
-    def match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
-        self._call_hooks("gehost_match_refused", record=record, node=node, reason=reason)
+    def match_refused(self, record: PassRecord, node: Node, refusal: Refusal) -> None:
+        self._call_hooks(
+            "gehost_match_refused", record=record, node=node, reason=str(refusal), refusal=refusal
+        )
 
     def _call_hooks(self, name: str, **arguments: Any) -> None:
         for hook in self._hooks[name]:

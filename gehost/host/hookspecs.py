@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gehost.passes.context import PassRecord, Rewrite
     from gehost.passes.ge_utils import ReplacementNode
     from gehost.pattern.source import SourcePattern
+    from gehost.refusal import Refusal
 
 hookspec = pluggy.HookspecMarker("gehost")
 hookimpl = pluggy.HookimplMarker("gehost")
@@ -194,10 +195,10 @@ def gehost_after_rewrite(rewrite: Rewrite) -> None:
 
 
 @hookspec
-def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
+def gehost_match_refused(record: PassRecord, node: Node, reason: str, refusal: Refusal) -> None:
     """Called when a match is not replaced: read only.
 
-    ``node`` is the match's, ``reason`` is whole.
+    ``node`` is the match's, ``reason`` the text of ``refusal``.
     """
 
 

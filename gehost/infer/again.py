@@ -10,11 +10,12 @@ from __future__ import annotations
 import heapq
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed, Inferrer
+from gehost.infer.local import Inferrer
 from gehost.ir.edits import changed_nodes
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ir.types import Dim, TensorType, ValueType, decode_type
+from gehost.refusal import Refused
 
 
 def drop_false_types(model: Model) -> None:
@@ -52,7 +53,7 @@ def infer_edited(model: Model, inferrer: Inferrer, mark: int) -> None:
         done.add(node)
         try:
             types = inferrer.node(node)
-        except (InferenceFailed, ModelError):
+        except (Refused, ModelError):
             continue  # the operator does not take its inputs; their types are not the cause
         for value, inferred in zip(node.outputs, types, strict=False):
             if value is None or not _differs(value.type, inferred, names=renewed[node]):

@@ -34,6 +34,7 @@ from gehost.ir.types import (
     plain_shape,
 )
 from gehost.ops import OpDef, OpRegistry
+from gehost.refusal import Refused
 
 _DATA_LIMIT = 1024
 """Largest integer constants in bytes that inference functions see (shapes, axes, pads)."""
@@ -59,13 +60,6 @@ ELEMENTS_DO_NOT_MATTER = frozenset(
     )
 )
 """Common operators whose output types depend on types and attributes alone."""
-
-
-class InferenceFailed(Exception):  # noqa: N818 - not always an error: for a rewrite it is a refusal
-    """ONNX's inference refuses the node.
-
-    The operator does not accept these types or shapes.
-    """
 
 
 class Inferrer:
@@ -112,7 +106,7 @@ class Inferrer:
         They follow from its inputs' types, or from ``types`` instead.
 
         Raises:
-            InferenceFailed: the operator does not accept these inputs.
+            Refused: the operator does not accept these inputs.
         """
         if types is None:
             types = [value.type if value is not None else None for value in node.inputs]
@@ -124,7 +118,7 @@ class Inferrer:
         """Return the output types that follow from the node alone.
 
         Raises:
-            InferenceFailed: as ``node``.
+            Refused: as ``node``.
         """
         op, inputs, outputs = node.op, node.inputs, node.outputs
         body, opsets = self._model.function(op), self._model.opsets
@@ -172,7 +166,7 @@ class Inferrer:
             opsets: those of the function that contains the node; None for the model's.
 
         Raises:
-            InferenceFailed: as ``node``.
+            Refused: as ``node``.
         """
         small = [None] * len(types) if arrays is None else [_small(array) for array in arrays]
         opsets = self._model.opsets if opsets is None else opsets
@@ -280,7 +274,7 @@ class Inferrer:
         def ask(others: Sequence[ValueType | None]) -> tuple[ValueType | None, ...] | None:
             try:
                 return _ask_onnx(schema, proto, others, arrays, imports)
-            except InferenceFailed:
+            except Refused:
                 return None
 
         stated = checked(op, types, inferred, ask)
@@ -305,8 +299,8 @@ class Inferrer:
         if op in self._inside:
             return (None,) * len(call.output)  # recursive, which ONNX forbids
         if len(call.output) > len(body.output):
-            raise InferenceFailed(
-                f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
+            raise Refused(
+                "types", f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
             )
         known = self._infer_stepwise(op, body, call, types, arrays)
         if (
@@ -426,7 +420,7 @@ def _ask_onnx(
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
             # the cause may be an unknown input type, or a tensor that a body captures
             return (None,) * len(proto.output)
-        raise InferenceFailed(" ".join(str(error).split())) from error
+        raise Refused("types", " ".join(str(error).split())) from error
     return tuple(
         decode_type(inferred[name], all_names=True) if name in inferred else None
         for name in proto.output

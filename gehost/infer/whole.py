@@ -16,7 +16,7 @@ from typing import TypeAlias
 import onnx
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed, Inferrer, is_scan, small_array
+from gehost.infer.local import Inferrer, is_scan, small_array
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
@@ -30,6 +30,7 @@ from gehost.ir.types import (
     more_specific,
 )
 from gehost.ops import OpRegistry
+from gehost.refusal import Refused
 
 _Types: TypeAlias = Sequence[ValueType | None]
 
@@ -67,8 +68,9 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
-        except (InferenceFailed, ModelError) as error:  # impossible types, unreadable constants
-            inferrer.failures[node] = str(error)
+        except (Refused, ModelError) as error:  # impossible types, unreadable constants
+            text = error.message if isinstance(error, Refused) else str(error)
+            inferrer.failures[node] = text
             continue
         if inferrer.failures:  # a body may be inferred again with other types
             inferrer.failures.pop(node, None)

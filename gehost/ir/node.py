@@ -21,9 +21,9 @@ from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.effective import effective
 from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.node_table import NodeTable
-from gehost.ir.rejection import Rejection, rejection
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 from gehost.ir.wide import WIDE, Slots
+from gehost.refusal import Refusal, refusal_by
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
@@ -366,12 +366,12 @@ class Node(GNodeAccessors):
         value = effective(self, name)
         return default if value is None else value
 
-    def reject(self, reason: str | Any) -> Rejection:  # Any: ``rejection`` checks it
+    def reject(self, reason: str | Any) -> Refusal:  # Any: ``refusal_by`` checks it
         """Refuse this node in a ``DecomposePass``: ``return node.reject("group: 1 is left")``.
 
         Refusals are counted by the text before the colon.
         """
-        return rejection(reason, "node.reject")
+        return refusal_by(reason, "node.reject")
 
     @property
     def encoded_attrs(self) -> tuple[bytes, ...]:

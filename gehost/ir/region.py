@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex, TypeVar
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.ir.rejection import Rejection
 from gehost.native import mypyc_attr
+from gehost.refusal import Refusal
 
 _Entry = TypeVar("_Entry")
 
@@ -45,7 +45,7 @@ class Region:
         """Whether inner tensors are known to have no users outside."""
 
     @classmethod
-    def of_nodes(cls, nodes: Iterable[Node]) -> Region | Rejection:
+    def of_nodes(cls, nodes: Iterable[Node]) -> Region | Refusal:
         """Return the region that consists of ``nodes``, or why it is none.
 
         Inputs are all values from outside, including constants and values captured by nested
@@ -53,7 +53,7 @@ class Region:
         the graph's caller, in the order of their producers.
 
         Returns:
-            A ``Rejection`` if there is no node, one was removed, they belong to several graphs
+            A ``Refusal`` if there is no node, one was removed, they belong to several graphs
             (``graphs: …``), no result is used outside (``dead: …``), or a path leaves the nodes and
             comes back (``not convex: through …``).
 
@@ -66,14 +66,14 @@ class Region:
             raise PassError(f"Region.of_nodes wants a list of nodes, got {given!r}")
         inside: dict[Node, None] = dict.fromkeys(listed)
         if not inside:
-            return Rejection("empty: a region needs a node")
+            return Refusal("empty", "a region needs a node")
         removed = next((node for node in inside if not node.in_graph), None)
         if removed is not None:
-            return Rejection(f"removed: {_named(removed)} is not in the graph any more")
+            return Refusal("removed", f"{_named(removed)} is not in the graph any more")
         ordered = list(inside)
         graph = ordered[0].graph
         if any(node.graph is not graph for node in ordered):
-            return Rejection("graphs: the nodes belong to more than one graph")
+            return Refusal("graphs", "the nodes belong to more than one graph")
         ordered.sort(key=by_order)
         inputs = dict.fromkeys(
             value for node in ordered for value in _read_by(node) if value.producer not in inside
@@ -85,10 +85,10 @@ class Region:
             if any(graph.reading_node(reader) not in inside for reader in value.readers)
         ]
         if not outputs:
-            return Rejection("dead: no result of the nodes is used outside")
+            return Refusal("dead", "no result of the nodes is used outside")
         between = _way_back(graph, inside, outputs, ordered[-1].order)
         if between is not None:
-            return Rejection(f"not convex: through {_named(between)}")
+            return Refusal("not convex", f"through {_named(between)}")
         return cls(graph, list(inputs), outputs, ordered)
 
     @property

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
 from gehost.ir.graph import Graph, Node
-from gehost.ir.rejection import Rejection
 from gehost.location import author_origin
 from gehost.passes import driver
 from gehost.passes.author_errors import author_errors
@@ -16,6 +15,7 @@ from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage, mark_of
 from gehost.pattern.match import MatchResult
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
+from gehost.refusal import Refusal
 from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest_functions
 from gehost.stages import CustomPassStage
@@ -103,12 +103,12 @@ class PatternFusionPass(FusionBasePass):
         """Return the patterns, tried in this order; called once per pass object."""
         raise NotImplementedError
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         """Return whether a match may be replaced; ``match.reject("key: text")`` gives a reason."""
         del match
         return True
 
-    def Replacement(self, match: MatchResult) -> EsGraph | Rejection:
+    def Replacement(self, match: MatchResult) -> EsGraph | Refusal:
         """Return a match's replacement: same outputs, and inputs by index.
 
         Return ``match.reject("key: text")`` to refuse the match after all, for example if
@@ -153,12 +153,12 @@ class DecomposePass(FusionBasePass):
         if op_types:
             self.op_types = op_types
 
-    def MeetRequirements(self, node: Node) -> bool | Rejection:
+    def MeetRequirements(self, node: Node) -> bool | Refusal:
         """Return whether to replace a node; ``node.reject("key: text")`` gives a reason."""
         del node
         return True
 
-    def Replacement(self, node: Node) -> EsGraph | Rejection:
+    def Replacement(self, node: Node) -> EsGraph | Refusal:
         """Return the node's replacement: inputs and outputs by position.
 
         Return ``node.reject("key: text")`` to refuse the node after all.

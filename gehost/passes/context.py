@@ -15,12 +15,11 @@ from gehost.infer import Inferrer
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
-from gehost.ir.rejection import Rejection
 from gehost.kernels import NO_TARGET, Target
 from gehost.ops import OpRegistry, declared_in
 from gehost.pattern.match import MatchResult
 from gehost.pattern.source import SourcePattern
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refusal, Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.replace import Replaced, replace_region
 from gehost.rewrite.rounding import note_constant, note_weight
@@ -53,10 +52,6 @@ class PassRecord:
     """The rewrites, even if the pass then failed and was undone. Only filled for reports."""
     refusals: list[Refusals] = field(default_factory=list)
     """The full reasons behind ``rejected``, with the nodes. Only filled for reports."""
-
-    def reject(self, reason: str) -> None:
-        """Count a refusal under the text before the first colon."""
-        self.rejected[reason.partition(":")[0].strip() or "unspecified"] += 1
 
 
 @dataclass
@@ -105,7 +100,7 @@ class RewriteObserver(Protocol):
 
     def after_rewrite(self, rewrite: Rewrite) -> None: ...
 
-    def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
+    def match_refused(self, record: PassRecord, node: Node, refusal: Refusal) -> None: ...
 
 
 class CustomPassContext:
@@ -205,7 +200,7 @@ class CustomPassContext:
     # Any: as for refuse
     def replace(
         self, region: Region | Any, graph: EsGraph | Any, *, keep_shared: bool = False
-    ) -> list[Node] | Rejection:
+    ) -> list[Node] | Refusal:
         """Replace a region, for use in ``Run``.
 
         A refusal is counted and leaves the graph unchanged.
@@ -233,7 +228,9 @@ class CustomPassContext:
             (graph, EsGraph, "BuildAndReset"),
         ):
             if not isinstance(given, wanted):
-                found = given if isinstance(given, Rejection) else type(given).__name__
+                found = (
+                    f"a refusal, {given}" if isinstance(given, Refusal) else type(given).__name__
+                )
                 raise PassError(
                     f"wanted the result of {source}, got {found}", subject="context.replace"
                 )
@@ -261,8 +258,8 @@ class CustomPassContext:
         try:
             return self.rewrite(region, graph, shape_proven=self.shape_proven).nodes
         except Refused as refused:
-            self.refuse(root, str(refused))
-            return Rejection(str(refused))
+            self.refuse(root, refused.refusal)
+            return refused.refusal
 
     def rewrite(self, region: Region, replacement: EsGraph, *, shape_proven: bool) -> Replaced:
         """Replace a region and record it; raises as ``replace_region`` does."""
@@ -289,20 +286,25 @@ class CustomPassContext:
         note_weight(self.model, value)
 
     # Any: the types are checked below, with errors of ours; mypyc would check a declared type first
-    def refuse(self, node: Node | Any, reason: str | Any) -> None:
-        """Count and report a refused match at ``node``, as ``key: text``.
+    def refuse(self, node: Node | Any, reason: str | Refusal | Any) -> None:
+        """Count and report a refused match at ``node``.
+
+        Args:
+            node: where the pass looked.
+            reason: a refusal, or its text, ``key: message``.
 
         Raises:
-            PassError: ``node`` is not a node, or ``reason`` not a text.
+            PassError: ``node`` is not a node, or ``reason`` neither.
         """
-        if not isinstance(node, Node) or not isinstance(reason, str):
+        if not isinstance(node, Node) or not isinstance(reason, (str, Refusal)):
             raise PassError(
                 f'wanted a node and a reason, "key: text", got {node!r} and {reason!r}',
                 subject="context.refuse",
             )
-        self.record.reject(reason)
+        refusal = Refusal.of(reason) if isinstance(reason, str) else reason
+        self.record.rejected[refusal.key] += 1
         if self.observer is not None:
-            self.observer.match_refused(self.record, node, reason)
+            self.observer.match_refused(self.record, node, refusal)
 
     def forget_generations(self) -> None:
         """Reset the generations of new nodes, for the next pass.

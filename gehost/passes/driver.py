@@ -15,11 +15,10 @@ import numpy as np
 from gehost.errors import PassError, PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsTensor
-from gehost.es.opset import NotApplicable, resolve_op
+from gehost.es.opset import resolve_op
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
-from gehost.ir.rejection import Rejection
 from gehost.ops import OpRegistry
 from gehost.passes.author_errors import author_errors, blamed_on, direct_edit
 from gehost.passes.context import CustomPassContext
@@ -27,7 +26,7 @@ from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refusal, Refused
 from gehost.rewrite.replace import Replaced
 
 _Matched = TypeVar("_Matched", MatchResult, Node)
@@ -165,8 +164,8 @@ class PassPatterns:
                         continue
                     lowered_pattern = LoweredPattern(pattern, config, model, registry)
                     rules.append(_Rule(pattern, lowered_pattern, names))
-                except NotApplicable as error:
-                    reasons[str(error)] = None
+                except Refused as error:
+                    reasons[error.message] = None
             lowered = LoweredRules(rules, list(reasons))
         self._lowered[opsets] = lowered
         if len(self._lowered) > _MOST_OPSETS:
@@ -420,7 +419,7 @@ class _VariadicRunner:
             try:
                 with author_errors(context, "Patterns"):
                     rule = self._rule.of(number, context.model)
-            except NotApplicable:  # the opset takes fewer
+            except Refused:  # the opset takes fewer
                 continue
             count += _RuleRunner(self._owner, rule, context).apply(graph, growth)
 
@@ -517,21 +516,21 @@ def _offer(
         refusal = _refusal(owner.MeetRequirements(matched))
         if journal.mark() != mark:
             raise direct_edit(context)
-        if refusal:
+        if refusal is not None:
             context.refuse(node, refusal)
             return None
         method = "Replacement"
         returned = owner.Replacement(matched)
         if journal.mark() != mark:
             raise direct_edit(context)
-        if isinstance(returned, Rejection):
-            context.refuse(node, returned.reason or "unspecified")
+        if isinstance(returned, Refusal):
+            context.refuse(node, returned)
             return None
         region, replacement = region_of(matched, as_graph(returned))
         try:
             replaced = context.rewrite(region, replacement, shape_proven=owner.shape_proven)
         except Refused as refused:
-            context.refuse(node, str(refused))
+            context.refuse(node, refused.refusal)
             return None
         if isinstance(matched, MatchResult):
             for value, exact in matched.constants:
@@ -546,15 +545,15 @@ def _offer(
         raise blamed from blamed.__cause__
 
 
-def _refusal(answer: Any) -> str:
-    """Return why a match is refused, "" if it is not."""
-    if isinstance(answer, Rejection):
-        return answer.reason or "unspecified"
+def _refusal(answer: Any) -> Refusal | None:
+    """Return why a match is refused, None if it is not."""
+    if isinstance(answer, Refusal):
+        return answer
     if answer is None:
-        return "MeetRequirements returned None"
+        return Refusal("MeetRequirements returned None")
     if not isinstance(answer, int | np.bool_):
         raise PassError(f"it must return True, False or match.reject(reason), got {answer!r}")
-    return "" if answer else "MeetRequirements"
+    return None if answer else Refusal("MeetRequirements")
 
 
 def as_graph(made: Any) -> EsGraph:

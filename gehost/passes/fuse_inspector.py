@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from gehost.errors import PassError
 from gehost.ir.graph import Node
 from gehost.ir.region import Region
-from gehost.ir.rejection import Rejection
 from gehost.passes.context import CustomPassContext
+from gehost.refusal import Refusal
 from gehost.status import SUCCESS, Status
 
 
@@ -37,7 +37,7 @@ class GraphFuseInspectorUtils:
             PassError: ``nodes`` is no list of nodes.
         """
         region = Region.of_nodes(_nodes(nodes, "CanFuse"))
-        if isinstance(region, Rejection):
+        if isinstance(region, Refusal):
             return Fusibility(ok=False, reason=region.reason)
         return Fusibility(ok=True, reason="")
 

@@ -9,15 +9,16 @@ import onnx
 
 from gehost.errors import PassError
 from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.infer.local import InferenceFailed, array_type, small_array
+from gehost.infer.local import array_type, small_array
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.passes.context import CustomPassContext, current_context
 from gehost.pattern.match import MatchResult
+from gehost.refusal import Refused
 from gehost.rewrite.functions import op_with_body
-from gehost.rewrite.lower import LoweredNode, Operand, Refused, TypeOf, lower_node
+from gehost.rewrite.lower import LoweredNode, Operand, TypeOf, lower_node
 
 _Key: TypeAlias = tuple[int, int]
 """Shared by all ``EsTensor`` objects of one output."""
@@ -186,7 +187,7 @@ class _Inference:
         for node in nodes:
             try:
                 self._infer(node, context)
-            except (Refused, InferenceFailed) as error:
+            except Refused as error:
                 raise PassError(f"{'|'.join(node.ops)}: {error}", where=node.origin) from error
         # bodies were added only for inference; a rewrite adds its own
         context.model.undo(mark)

@@ -10,7 +10,7 @@ from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, EsTensor
-from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at, wrong_kind
+from gehost.es.opset import arguments_at, resolve_op, signature_at, wrong_kind
 from gehost.ir.effective import newest_spelling
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
@@ -25,6 +25,7 @@ from gehost.pattern.source import (
     SourcePattern,
     TensorPattern,
 )
+from gehost.refusal import Refused
 
 
 class LoweredPattern:
@@ -44,7 +45,7 @@ class LoweredPattern:
         """Choose the operators.
 
         Raises:
-            NotApplicable: the opset lacks an operator or parameter of every variant.
+            Refused: the opset lacks an operator or parameter of every variant.
             PatternError: an operator is unknown.
         """
         self._pattern = pattern
@@ -56,12 +57,12 @@ class LoweredPattern:
         self._others: dict[EsInput | EsConst | EsChoice, int | None] = {}
         self._by_key: dict[tuple[int, int], TensorPattern] = {}
         self._fits_of: dict[EsNode, list[_Fit]] = {}
-        reason: NotApplicable | None = None
+        reason: Refused | None = None
         graph = pattern.graph
         for node in graph.reachable():
             try:
                 self._fits_of[node] = self._fits(node, model)
-            except NotApplicable as error:
+            except Refused as error:
                 reason = reason or error
         self._options: dict[EsChoice, list[EsTensor]] | None = None
         """The options that the opset has, if it lacks some."""
@@ -186,7 +187,7 @@ class LoweredPattern:
     def _fits(self, node: EsNode, model: Model) -> list[_Fit]:
         """Return the accepted operators that the opset has; at least one."""
         found: list[_Fit] = []
-        reason: NotApplicable | None = None
+        reason: Refused | None = None
         for name in node.ops:
             op = resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
@@ -206,10 +207,11 @@ class LoweredPattern:
                         and constrained not in signature.parameters
                         and signature.attribute_of(constrained) is None
                     ):
-                        raise NotApplicable(
-                            f"{op} of opset {version} has no parameter {constrained}"
+                        raise Refused(
+                            "not applicable",
+                            f"{op} of opset {version} has no parameter {constrained}",
                         )
-            except NotApplicable as error:
+            except Refused as error:
                 reason = error
                 continue
             for name, wanted in {**params, **node.constraints}.items():

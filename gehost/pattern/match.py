@@ -13,7 +13,6 @@ from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, SubgraphBoundary
-from gehost.ir.rejection import Rejection, rejection
 from gehost.location import author_origin
 from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
@@ -22,6 +21,7 @@ from gehost.pattern.fits import RANK_OF
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.matcher import Binding, CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.refusal import Refusal, refusal_by
 from gehost.spelling import hint
 from gehost.status import FAILED, SUCCESS, Status
 
@@ -217,12 +217,12 @@ class MatchResult:
                     where=placeholder.origin,
                 )
 
-    def reject(self, reason: str | Any) -> Rejection:  # Any: as above
+    def reject(self, reason: str | Any) -> Refusal:  # Any: as above
         """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``.
 
         Refusals are counted by the text before the colon.
         """
-        return rejection(reason, "match.reject")
+        return refusal_by(reason, "match.reject")
 
     def replaces_constant(self, value: Value, exact: float) -> None:
         """Note that the replacement has ``exact`` for a constant that its type had rounded.
@@ -265,7 +265,7 @@ class PatternMatcher:
         config: PatternMatcherConfig | None = None,
         registry: OpRegistry | None = None,
     ) -> None:
-        """Lower the pattern; raises ``NotApplicable`` if the model's opset lacks an operator.
+        """Lower the pattern; raises ``Refused`` if the model's opset lacks an operator.
 
         Of a ``VariadicPattern``, give the pattern for one number: ``variadic.of(3)``.
         """

@@ -8,7 +8,7 @@ import onnx
 
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refused
 
 
 def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node]) -> None:
@@ -32,8 +32,9 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
         return
     if len(made) != 1:
         raise Refused(
-            f"sharding: {placed[0].op} has device configurations, which one new node can take "
-            f"over, not {len(made)}"
+            "sharding",
+            f"{placed[0].op} has device configurations, which one new node can take "
+            f"over, not {len(made)}",
         )
     new = made[0]
     boundary = {value.name for value in (*new.inputs, *new.outputs) if value is not None}
@@ -52,15 +53,15 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
             if old.HasField("pipeline_stage"):
                 if kept.HasField("pipeline_stage") and kept.pipeline_stage != old.pipeline_stage:
                     stages = f"{kept.pipeline_stage} and {old.pipeline_stage}"
-                    raise Refused(f"sharding: the matched nodes are of pipeline stages {stages}")
+                    raise Refused("sharding", f"the matched nodes are of pipeline stages {stages}")
                 kept.pipeline_stage = old.pipeline_stage
             for spec in old.sharding_spec:
                 tensor = spec.tensor_name
                 if tensor in boundary:
                     if specs.setdefault((name, tensor), spec) != spec:
-                        raise Refused(f'sharding: the matched nodes split "{tensor}" in two ways')
+                        raise Refused("sharding", f'the matched nodes split "{tensor}" in two ways')
                 elif tensor not in inside and spec.sharded_dim:
-                    raise Refused(f'sharding: {new.op} does not have "{tensor}", which is split')
+                    raise Refused("sharding", f'{new.op} does not have "{tensor}", which is split')
     for (name, _), spec in specs.items():
         found[name].sharding_spec.append(spec)
     new.device_configurations = tuple(found.values())
@@ -77,4 +78,4 @@ def check_not_specified(value: Value, readers: Sequence[Node]) -> None:
     for node in readers:
         for configuration in node.proto.device_configurations:
             if any(spec.tensor_name == value.name for spec in configuration.sharding_spec):
-                raise Refused(f'sharding: {node.op} "{node.label}" has a spec of "{value.name}"')
+                raise Refused("sharding", f'{node.op} "{node.label}" has a spec of "{value.name}"')

@@ -12,7 +12,7 @@ import onnx
 
 from gehost.errors import GehostError, VendorError, described
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor, exact
-from gehost.infer.local import InferenceFailed, Inferrer, array_type
+from gehost.infer.local import Inferrer, array_type
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value, encode_attribute
 from gehost.ir.constants import content
@@ -21,7 +21,8 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType, ValueType
 from gehost.ops import OpDef, OpRegistry
-from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
+from gehost.refusal import Refused
+from gehost.rewrite.lower import LoweredNode, Operand, lower_node
 from gehost.rewrite.shape_proof import NodeState
 from gehost.spelling import counted
 
@@ -84,7 +85,7 @@ def add_function(
     differs = known is not None and known.SerializeToString(deterministic=True) != content
     if not renamed:
         if differs and op not in model.new_functions:
-            raise Refused(f"body: the model came with another body for {op}")
+            raise Refused("body", f"the model came with another body for {op}")
         if op not in model.withheld and (differs or (known is None and op in model.original_ops)):
             model.withhold_function(op)
     elif differs:
@@ -295,9 +296,9 @@ class _BodyMaker:
     ) -> Sequence[ValueType | None]:
         try:
             return self._inferrer.proto(op, proto, types, arrays)
-        except InferenceFailed as error:
+        except Refused as error:
             raise Refused(
-                f"types: the body of an operator does not take these inputs: {error}"
+                "types", f"the body of an operator does not take these inputs: {error.message}"
             ) from error
 
 
@@ -430,8 +431,9 @@ class _BodyWriter:
     def constant(self, array: np.ndarray[Any, Any]) -> str:
         if self._opset < CONSTANTS_OF_ALL_TYPES and array.dtype.kind != "f":
             raise Refused(
-                f"not applicable: a constant of {array.dtype} in a function body needs "
-                f"opset {CONSTANTS_OF_ALL_TYPES}"
+                "not applicable",
+                f"a constant of {array.dtype} in a function body needs "
+                f"opset {CONSTANTS_OF_ALL_TYPES}",
             )
         name = self.fresh("constant")
         self.node("Constant", [], [name], {"value": tensors.from_numpy(array, name)})
@@ -475,7 +477,7 @@ def function_of_region(
     for step in steps:
         node = step.node
         if node.bodies:
-            raise Refused(f"needs a function body: {node.label} holds nested graphs")
+            raise Refused("needs a function body", f"{node.label} holds nested graphs")
         domains.setdefault(node.domain)
         read = [
             _name_in_body(value, names, writer) if value is not None else ""
@@ -540,8 +542,8 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
         return names[value]
     if not value.is_constant:
         raise Refused(
-            f'needs a function body: the match reads "{value.name}", which the new node '
-            "does not take"
+            "needs a function body",
+            f'the match reads "{value.name}", which the new node does not take',
         )
     known = value.type
     too_large = (
@@ -550,7 +552,7 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
     array = None if too_large else value.array
     if array is None or array.nbytes > _INLINE_LIMIT:
         raise Refused(
-            f'needs a function body: constant "{value.name}" is too large to become part of one'
+            "needs a function body", f'constant "{value.name}" is too large to become part of one'
         )
     names[value] = writer.constant(array)
     return names[value]

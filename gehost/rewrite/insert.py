@@ -13,12 +13,13 @@ import numpy as np
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.infer.local import InferenceFailed, array_type
+from gehost.infer.local import array_type
 from gehost.infer.refined import REFINED
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
+from gehost.refusal import Refused
 from gehost.rewrite.cache import LoweredOp, LoweredReplacement, OpInput
 from gehost.rewrite.functions import (
     FunctionCache,
@@ -27,7 +28,7 @@ from gehost.rewrite.functions import (
     op_with_body,
     region_key,
 )
-from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
+from gehost.rewrite.lower import LoweredNode, Operand, lower_node
 from gehost.rewrite.provenance import HISTORY, provenance
 from gehost.rewrite.session import RewriteSession
 from gehost.rewrite.shape_proof import NodeState
@@ -118,7 +119,7 @@ class Insertion:
         model, graph = self._session.model, self._region.graph
         if not graph.takes_constant(array.dtype):
             raise Refused(
-                f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9"
+                "not applicable", f"a new constant of {array.dtype} needs IR version 4 or opset 9"
             )
         name = model.names.fresh(f"{self._session.author.name}_Constant")
         value = self._constants[id(array)] = graph.add_initializer(array, name)
@@ -210,10 +211,7 @@ class Lowering:
                 [self.replaced_slots.get(_key(tensor)) for tensor in node.outputs],
             )
             new = insertion.insert(op, inputs)
-            try:
-                op.types = inferrer.inferred(new, types)
-            except InferenceFailed as error:
-                raise Refused(f"types: {error}") from error
+            op.types = inferrer.inferred(new, types)
             self._places[node] = len(self.ops)
             self.ops.append(op)
             if new.op in REFINED:
@@ -315,7 +313,8 @@ class Lowering:
         """Return the region's outputs in the order of new node ``node``."""
         if len(self._replacement.reachable()) > 1:
             raise Refused(
-                f"needs a function body: {op} has none, and the replacement is more than this node"
+                "needs a function body",
+                f"{op} has none, and the replacement is more than this node",
             )
         delivered = {
             _key(tensor): value
@@ -325,7 +324,8 @@ class Lowering:
         found = [value for value in outputs if value is not None]
         if len(found) < len(outputs) or len(found) < len(self._region.outputs):
             raise Refused(
-                f"needs a function body: {op} has none, and its outputs are not those of the match"
+                "needs a function body",
+                f"{op} has none, and its outputs are not those of the match",
             )
         return found
 

@@ -15,7 +15,7 @@ import onnx
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
-from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
+from gehost.es.opset import arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
 from gehost.infer.local import array_type
 from gehost.ir.effective import BEFORE, has_value, newest_spelling, spelling_at
@@ -23,21 +23,15 @@ from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
 from gehost.ops import OpRegistry
+from gehost.refusal import Refused
 
-__all__ = ["LoweredNode", "NotApplicable", "Operand", "Refused", "TypeOf", "lower_node"]
+__all__ = ["LoweredNode", "Operand", "TypeOf", "lower_node"]
 
 _NEGATIVE_AXES_SINCE = 11
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32, DataType.BOOL})
 
 Operand: TypeAlias = EsTensor | np.ndarray[Any, Any] | None
 TypeOf: TypeAlias = Callable[[EsTensor], ValueType | None]
-
-
-class Refused(Exception):  # noqa: N818 - no error: it is counted, and the pass goes on
-    """A rewrite that is not allowed here; the graph is unchanged.
-
-    The text is ``key: text``; refusals are counted by key.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +69,11 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
         )
     op = resolve_op(node.ops[0], registry, node.origin, bare=node.bare)
     version = model.opset(split_op(op)[0])
-    try:
-        if schemas.operator(*split_op(op)) is None:
-            return _lower_custom(node, op, registry, type_of)
-        if op == "CastLike" and version is not None and version < 15:
-            return _cast_like(node, type_of)
-        return _Lowering(node, op, version, signature_at(op, version), type_of).lower()
-    except NotApplicable as error:
-        raise Refused(f"not applicable: {error}") from error
+    if schemas.operator(*split_op(op)) is None:
+        return _lower_custom(node, op, registry, type_of)
+    if op == "CastLike" and version is not None and version < 15:
+        return _cast_like(node, type_of)
+    return _Lowering(node, op, version, signature_at(op, version), type_of).lower()
 
 
 def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
@@ -123,7 +114,7 @@ def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
     source, like = node.inputs[:2]
     known = type_of(like) if like is not None else None
     if not isinstance(known, TensorType) or not known.dtype:
-        raise Refused("dtype: CastLike below opset 15 needs a known dtype to cast to")
+        raise Refused("dtype", "CastLike below opset 15 needs a known dtype to cast to")
     operand = (
         source.producer.array
         if source is not None and isinstance(source.producer, EsConst)
@@ -165,8 +156,9 @@ class _Lowering:
             attribute = signature.attribute_of(name)
             if attribute is not None:
                 if not has_value(self._op, name, given, self._version or 0):
-                    raise NotApplicable(
-                        f"{self._op} of opset {self._version} has no {name} {given!r}"
+                    raise Refused(
+                        "not applicable",
+                        f"{self._op} of opset {self._version} has no {name} {given!r}",
                     )
                 spelled = spelling_at(self._op, name, given, self._version or 0)
                 attributes[attribute] = _as_attribute(
@@ -198,15 +190,17 @@ class _Lowering:
         for (op, name), before in BEFORE.items():
             lacking = op == self._op and signature.attribute_of(name) is None
             if lacking and given.get(name, self._node.params.get(name)) is None:
-                raise NotApplicable(
-                    f"{op} of opset {self._version} has no {name}, and does what {before!r} means"
+                raise Refused(
+                    "not applicable",
+                    f"{op} of opset {self._version} has no {name}, and does what {before!r} means",
                 )
         if signature.flattens:
             rank = self._rank()
             if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
                 raise Refused(
-                    f"softmax: {self._op} below opset 13 flattens; only the last axis of a "
-                    "known rank is supported"
+                    "softmax",
+                    f"{self._op} below opset 13 flattens; only the last axis of a "
+                    "known rank is supported",
                 )
             params["axis"] = rank - 1
         self._write_other_defaults(params)
@@ -240,8 +234,9 @@ class _Lowering:
             return axes
         if rank is None:
             raise Refused(
-                f"axes: {self._op} of opset {self._version} accepts no negative axes, and "
-                "the rank is unknown"
+                "axes",
+                f"{self._op} of opset {self._version} accepts no negative axes, and "
+                "the rank is unknown",
             )
         rank = schemas.axes_rank(self._op, rank, axes)
         positive = [self._from_front(int(axis), rank) for axis in listed]
@@ -249,7 +244,7 @@ class _Lowering:
 
     def _from_front(self, axis: Any, rank: int) -> Any:  # numpy's integers, too, and 1.0
         if not -rank <= axis < rank:
-            raise Refused(f"axes: {axis} of {self._op} is out of range for rank {rank}")
+            raise Refused("axes", f"{axis} of {self._op} is out of range for rank {rank}")
         return axis + rank if axis < 0 else axis
 
     def _rank(self) -> int | None:
@@ -285,8 +280,9 @@ class _Lowering:
             return
         listed = ", ".join("unknown" if known is None else str(known) for known in types)
         raise Refused(
-            f"broadcast: {self._op} of opset {self._version} takes inputs of one shape, got "
-            f"{listed}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)"
+            "broadcast",
+            f"{self._op} of opset {self._version} takes inputs of one shape, got "
+            f"{listed}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)",
         )
 
     def _literal(
@@ -341,8 +337,9 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
     if isinstance(known, TensorType) and known.dtype:
         return known.dtype
     raise Refused(
-        f"literal: the dtype of the partner of a literal of {op} is unknown (before "
-        "kAfterInferShape, only dtypes that the file states are known)"
+        "literal",
+        f"the dtype of the partner of a literal of {op} is unknown (before "
+        "kAfterInferShape, only dtypes that the file states are known)",
     )
 
 
@@ -358,7 +355,7 @@ def _cast(
         if array is not None:
             return array
     wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "type that this input accepts"
-    raise Refused(f"literal: {literal.tolist()} of {op} at {node.origin} is no {wanted}")
+    raise Refused("literal", f"{literal.tolist()} of {op} at {node.origin} is no {wanted}")
 
 
 _INTEGERS = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.INTS})

@@ -10,11 +10,11 @@ from gehost.infer.refined import is_complete
 from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region
+from gehost.refusal import Refused
 from gehost.rewrite.cache import LoweredOp, cache_key
 from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.devices import check_not_specified, inherit_devices
 from gehost.rewrite.insert import Insertion, Lowering
-from gehost.rewrite.lower import Refused
 from gehost.rewrite.session import RewriteSession
 from gehost.rewrite.shape_proof import NodeState, TypeProof, states_of
 
@@ -97,7 +97,7 @@ def replace_region(
                 )
 
         if _is_unchanged(region, before, insertion.nodes, sources):
-            raise Refused("no change: the replacement equals the match")
+            raise Refused("no change", "the replacement equals the match")
         if model.has_device_configurations:
             inherit_devices(region, removed, insertion.nodes)
         graph.remove_nodes(removed)
@@ -151,7 +151,7 @@ def _move_early_users(region: Region) -> Node:
         return anchor  # its users come later anyway
     cycle = region.cycle()
     if cycle:
-        raise Refused(f"cycle: the replacement would make one {cycle}")
+        raise Refused("cycle", f"the replacement would make one {cycle}")
     for reader in region.readers_before(anchor.order + 1):
         region.graph.move_after(reader, behind)
         behind = reader
@@ -246,7 +246,9 @@ class Outputs:
         substitute = graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
-                raise Refused(f'nested: a body of a matched node that stays returns "{value.name}"')
+                raise Refused(
+                    "nested", f'a body of a matched node that stays returns "{value.name}"'
+                )
             graph.set_input(reader, slot, substitute)
 
     def forward(self, value: Value, source: Value) -> bool:
@@ -269,7 +271,7 @@ class Outputs:
             if isinstance(reader, Node) and graph.level_of(reader) not in self.retained:
                 if reader.graph.find(source.name) is not source:
                     raise Refused(
-                        f'nested: a body that reads "{value.name}" has its own "{source.name}"'
+                        "nested", f'a body that reads "{value.name}" has its own "{source.name}"'
                     )
                 graph.set_input(reader, slot, source)
         return False

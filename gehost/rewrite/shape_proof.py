@@ -20,10 +20,10 @@ import onnx
 
 from gehost.es.functions import COMMUTATIVE
 from gehost.infer.calls import body_nodes, constant_of, opsets_of
-from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
+from gehost.infer.local import Inferrer, array_type, small_array
 from gehost.ir.graph import Node, Value, op_name
 from gehost.ir.types import Dim, TensorType, ValueType, is_invented
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refused
 
 _WINDOWS = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
 """Operators whose sizes follow from attributes and sizes, whatever the numbers are."""
@@ -99,19 +99,20 @@ class TypeProof:
             if new_type is None or self._shape_proven:
                 return new_type
             raise Refused(
-                f"unproven: the type of {where} is unknown, the replacement would have {new_type}"
+                "unproven", f"the type of {where} is unknown, the replacement would have {new_type}"
             )
         if new_type is None:
             return old_type
         if not isinstance(old_type, TensorType) or not isinstance(new_type, TensorType):
             if old_type != new_type:
-                raise Refused(f"type: {where} was {old_type}, would be {new_type}")
+                raise Refused("type", f"{where} was {old_type}, would be {new_type}")
             return old_type
         if old_type.dtype and new_type.dtype and old_type.dtype != new_type.dtype:
-            raise Refused(f"dtype: {where} was {old_type}, would be {new_type}")
+            raise Refused("dtype", f"{where} was {old_type}, would be {new_type}")
         if new_type.dtype and not old_type.dtype and not self._shape_proven:
             raise Refused(
-                f"unproven: the dtype of {where} is unknown, the replacement would have {new_type}"
+                "unproven",
+                f"the dtype of {where} is unknown, the replacement would have {new_type}",
             )
         shape = self._shape(old_type.shape, new_type.shape, before, after, old, new)
         return TensorType(old_type.dtype or new_type.dtype, shape)
@@ -133,10 +134,10 @@ class TypeProof:
             if self._shape_proven:
                 return new
             raise Refused(
-                f"unproven: the rank of {where} is unknown, the replacement would have {len(new)}"
+                "unproven", f"the rank of {where} is unknown, the replacement would have {len(new)}"
             )
         if len(old) != len(new):
-            raise Refused(f"rank: {where} had {len(old)} dimensions, would have {len(new)}")
+            raise Refused("rank", f"{where} had {len(old)} dimensions, would have {len(new)}")
         named_old = _dims(before, len(old))
         named_new = _dims(after, len(new))
         return tuple(
@@ -157,7 +158,7 @@ class TypeProof:
         where = f'dimension {place} of "{old_value.name}"'
         if isinstance(old, int):
             if isinstance(new, int) and new != old:
-                raise Refused(f"shape: {where} was {old}, would be {new}")
+                raise Refused("shape", f"{where} was {old}, would be {new}")
             if (
                 not isinstance(new, int)
                 and is_input_size(after)
@@ -165,13 +166,13 @@ class TypeProof:
                 and not self._shape_proven
             ):
                 would = self._would_be(new, place, new_value)
-                raise Refused(f"unproven: {where} was {old}, would be that of an input, {would}")
+                raise Refused("unproven", f"{where} was {old}, would be that of an input, {would}")
             return old
         equal = (old is not None and old == new) or (before is not None and before == after)
         if not equal and not self._shape_proven:
             was = self._was(old, place, old_value)
             would = self._would_be(new, place, new_value)
-            raise Refused(f"unproven: {where} was {was}, would be {would}")
+            raise Refused("unproven", f"{where} was {was}, would be {would}")
         return old if old is not None else new
 
     def _was(self, size: Dim, place: int, old: Value) -> str:
@@ -196,7 +197,7 @@ def _infer(steps: Sequence[NodeState], numbering: ValueNumbering) -> dict[Value,
     for step in steps:
         try:
             side.step(step.node, step.inputs, step.outputs)
-        except InferenceFailed:
+        except Refused:
             side.unknown(step.outputs)
     return side.types()
 
@@ -334,7 +335,7 @@ class SideInference:
         """Infer a node with these inputs and outputs.
 
         Raises:
-            InferenceFailed: it does not accept the inputs.
+            Refused: it does not accept the inputs.
         """
         read = [
             None if value is None else self._known.get(value) or self._numbering.outer(value)

@@ -20,10 +20,10 @@ from gehost.es import schemas
 from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
-from gehost.ir.rejection import Rejection
 from gehost.ir.schemas import history
 from gehost.pattern.explain.messages import named
 from gehost.quoting import in_docstring, python_string
+from gehost.refusal import Refusal
 from gehost.verify import Runner, find_feeds
 
 _BESIDE_NUMBERS = frozenset(
@@ -173,7 +173,7 @@ def place_of(
     region = Region.of_nodes(
         node for node in nodes if not all(v is not None and v.is_constant for v in node.outputs)
     )
-    if isinstance(region, Rejection):
+    if isinstance(region, Refusal):
         raise UsageError(f"no pattern can be made of these nodes: {region.reason}", where="--nodes")
     for node in region.nodes:
         if node.bodies:

@@ -81,7 +81,7 @@ IN_RUN = [
     ("context.replace([node], None)", "wanted the result of Region.of_nodes, got list"),
     (
         "context.replace(Region.of_nodes([]), None)",
-        "wanted the result of Region.of_nodes, got Rejection(reason='empty: a region needs a node')",
+        "wanted the result of Region.of_nodes, got a refusal, empty: a region needs a node",
     ),
     (
         "context.replace(Region.of_nodes([node]), 5)",

@@ -11,11 +11,12 @@ from gehost import ops
 from gehost.errors import PatternError, VendorError
 from gehost.infer import Inferrer, infer_model, local
 from gehost.infer.doubts import Doubt
-from gehost.infer.local import InferenceFailed, array_type, small_array
+from gehost.infer.local import array_type, small_array
 from gehost.infer.refined import is_complete
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
+from gehost.refusal import Refused
 
 
 def load(text: str, opset: int = 17, functions: str = "") -> Model:
@@ -101,7 +102,7 @@ def test_onnx_s_operators(text, opset, wanted):
     ],
 )
 def test_what_an_operator_does_not_take(text):
-    with pytest.raises(InferenceFailed):
+    with pytest.raises(Refused):
         infer(text)
 
 

@@ -10,7 +10,7 @@ from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
-from gehost.ir.rejection import Rejection
+from gehost.refusal import Refusal
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]>'
 CHAIN = """g (float[2] x, float[2] v) => (float[2] y, float[2] m) <float[2] w = {1, 2}> {
@@ -279,7 +279,7 @@ def test_a_body_that_hands_a_tensor_on_reads_it():
 def of_nodes(graph: Graph, *names: str) -> tuple[list[str], list[str], list[str]] | str:
     """Inputs, outputs and results by name, or the reason why there is no region."""
     found = Region.of_nodes([node(graph, name) for name in names])
-    if isinstance(found, Rejection):
+    if isinstance(found, Refusal):
         assert not found
         return found.reason
     assert all(value is not None for value in found.inputs)
@@ -338,13 +338,13 @@ def test_nodes_of_two_graphs_or_none_are_no_region() -> None:
     graph = load(BRANCH)
     inner = next(node(graph, "b").bodies[0].nodes)
     found = Region.of_nodes([node(graph, "a"), inner])
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Refusal)
     assert found.reason.startswith("graphs: ")
     graph = load("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(x) }")
     gone = node(graph, "a")
     graph.remove_node(gone)
     found = Region.of_nodes([gone])
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Refusal)
     assert found.reason == 'removed: Relu "a" is not in the graph any more'
 
 

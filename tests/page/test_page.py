@@ -401,7 +401,7 @@ def full(text: str = "x") -> Report:
     )
     before = Picture((PictureNode(text, text, "matched", (0, 1), (2,), {text: text}),), tensors)
     done = PassRecord(text, text, text, text, vendor=text, matched=2, replaced=1, message=text)
-    done.reject(text)
+    done.rejected[text.partition(":")[0]] += 1
     done.rewrites.append(RewriteGroup(before, before, [RewriteNames(1, (text,), (text,))]))
     done.refusals.append(Refusals(text, [text]))
     output = {

@@ -19,12 +19,12 @@ from gehost import (
     Pattern,
     PatternError,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
 )
 from gehost.passes.driver import as_graph
 from gehost.pattern.lower import LoweredPattern
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refused
 from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -124,10 +124,10 @@ def test_matches_are_offered_in_topological_order_and_counted() -> None:
         (False, "MeetRequirements"),
         (np.bool_(False), "MeetRequirements"),
         (None, "MeetRequirements returned None"),
-        (Rejection("rank: 3 is too much"), "rank"),
-        (Rejection("no colon"), "no colon"),
-        (Rejection(""), "unspecified"),
-        (Rejection(": text"), "unspecified"),
+        (Refusal.of("rank: 3 is too much"), "rank"),
+        (Refusal.of("no colon"), "no colon"),
+        (Refusal.of(""), "unspecified"),
+        (Refusal.of(": text"), "unspecified"),
     ],
 )
 def test_a_refusal_is_counted_by_the_text_before_the_first_colon(answer: Any, key: str) -> None:
@@ -518,7 +518,7 @@ def test_a_refused_decomposition_is_counted_by_its_key() -> None:
     pass_ = decomposer(
         "Relu",
         lambda node: unary("Abs"),
-        lambda node: node.label == "a" or Rejection("place: the other one"),
+        lambda node: node.label == "a" or Refusal.of("place: the other one"),
     )
     _, record = run_pass(CHAIN, pass_)
     assert (record.matched, record.replaced, dict(record.rejected)) == (2, 1, {"place": 1})
@@ -627,7 +627,7 @@ def test_an_operator_of_another_domain_is_named_with_it() -> None:
 @pytest.mark.parametrize("method", ["MeetRequirements", "Replacement"])
 def test_what_the_rewriter_raises_is_no_refusal_where_a_method_raises_it(method: str) -> None:
     def fail(self: Any, match: Any) -> Any:
-        raise Refused("far: too far")
+        raise Refused("far", "too far")
 
     with pytest.raises(
         PassError, match=rf"^Raises \(.*\): {method} at node .* Refused: far: too far$"

@@ -7,11 +7,10 @@ import pytest
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
-from gehost.es.opset import NotApplicable
 from gehost.ir.ge import NodeIo
-from gehost.ir.rejection import Rejection
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
+from gehost.refusal import Refusal, Refused
 from gehost.status import FAILED
 
 TEXT = """g (float[2, 2] p, float[2, 2] q) => (float[2, 2] y, float[2, 2] z) <float[2, 2] w = {1, 2, 3, 4}> {
@@ -159,7 +158,7 @@ def test_a_rejection_is_false_and_says_why(find):
     match = PatternMatcher(Linear().pattern, find.load(TEXT)).MatchNext()
     rejection = match.reject("rank: no matrix")
     assert not rejection
-    assert rejection == Rejection("rank: no matrix")
+    assert rejection == Refusal.of("rank: no matrix")
     assert rejection.reason == "rank: no matrix"
 
 
@@ -187,7 +186,7 @@ def test_matching_changes_nothing(find):
 
 
 def test_a_pattern_that_the_opset_lacks(find):
-    with pytest.raises(NotApplicable, match="Gelu needs opset 20, the model has 17"):
+    with pytest.raises(Refused, match="Gelu needs opset 20, the model has 17"):
         PatternMatcher(find.pattern(es.Gelu), find.load(TEXT))
 
 

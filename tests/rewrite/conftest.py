@@ -15,7 +15,7 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.replace import replace_region
 from gehost.rewrite.session import RewriteSession

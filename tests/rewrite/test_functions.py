@@ -19,8 +19,8 @@ from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
 from gehost.location import SourceLocation
 from gehost.ops import OpRegistry
+from gehost.refusal import Refused
 from gehost.rewrite.functions import FunctionCache, add_function, function_of_region, op_with_body
-from gehost.rewrite.lower import Refused
 from gehost.rewrite.shape_proof import NodeState
 from gehost.verify import make_feeds
 

@@ -23,7 +23,8 @@ from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpDef, OpRegistry
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
-from gehost.rewrite.lower import LoweredNode, Refused, lower_node
+from gehost.refusal import Refused
+from gehost.rewrite.lower import LoweredNode, lower_node
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -19,8 +19,8 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
 from gehost.ops import OpRegistry
 from gehost.passes.context import CustomPassContext, PassRecord, SubgraphRewriter, running
+from gehost.refusal import Refused
 from gehost.rewrite.functions import inferrer_of
-from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.replace import MAX_GENERATIONS, replace_region
 from gehost.rewrite.session import RewriteSession

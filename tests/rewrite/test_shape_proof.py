@@ -11,7 +11,7 @@ from gehost.infer import Inferrer
 from gehost.ir.model import Model
 from gehost.ir.types import TensorType
 from gehost.ops import OpRegistry
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refused
 from gehost.rewrite.shape_proof import NodeState, TypeProof, ValueNumbering
 
 

@@ -13,7 +13,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     Value,
     es,
     shapes,
@@ -44,7 +44,7 @@ class MatMulAdd(PatternFusionPass):
             .CaptureTensor(c)
         ]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         product, addend = (match.GetCapturedTensor(i).value for i in (0, 1))
         if product.rank != 2:
             return match.reject("rank: Gemm takes matrices")
@@ -70,7 +70,7 @@ class LayerNorm(PatternFusionPass):
         result = es.Add(es.Mul(es.Div(centred, root), scale), bias)
         return [Pattern(builder.BuildAndReset([result])).CaptureTensor(epsilon)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, scale, bias = match.inputs
         if _scalar(match.GetCapturedTensor(0).value) is None:
             return match.reject("epsilon: not one number")
@@ -97,7 +97,7 @@ class Gelu(PatternFusionPass):
         result = es.Mul(es.Mul(x, es.Add(es.Erf(es.Div(x, root)), 1.0)), 0.5)
         return [Pattern(builder.BuildAndReset([result])).CaptureTensor(root)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         found = _scalar(match.GetCapturedTensor(0).value)
         return (found is not None and isclose(found, sqrt(2.0), rel_tol=1e-5)) or match.reject(
             "constant: not the root of 2"
@@ -123,7 +123,7 @@ class _Siblings(PatternFusionPass):
         ]
         return [Pattern(builder.BuildAndReset(outputs))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         weights = [value.shape for value in match.inputs[1:]]
         ranks = [None if shape is None else len(shape) for shape in weights]
         return ranks == [2, 1, 2, 1] or match.reject("rank: Gemm takes matrices and vectors")

@@ -19,7 +19,7 @@ from gehost import (
     PassSpec,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
 )
 from gehost_drr import DrrRule, attr, drr
@@ -38,7 +38,7 @@ class Transposes(PatternFusionPass):
             Pattern(builder.BuildAndReset([es.constrain(es.Transpose(first), perm=es.Bind("p2"))]))
         ]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         return None not in match.attributes.values() or match.reject("unknown: a perm is left out")
 
     def Replacement(self, match: MatchResult) -> EsGraph:
@@ -114,7 +114,7 @@ class Casts(PatternFusionPass):
         pattern = Pattern(builder.BuildAndReset([es.constrain(es.Cast(first), to=es.Bind("to"))]))
         return [pattern.CaptureTensor(first)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         kept = match.GetCapturedTensor(0).value.dtype == match.inputs[0].dtype is not None
         return kept or match.reject("condition: the first Cast changes the dtype")
 
@@ -154,7 +154,7 @@ class Linear(PatternFusionPass):
             Pattern(builder.BuildAndReset([es.Relu(es.Commutative(es.Add(es.MatMul(x, w), b)))]))
         ]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, w, b = (value.shape for value in match.inputs)
         if x is None or w is None or b is None or (len(x), len(w), len(b)) != (2, 2, 1):
             return match.reject("condition: ranks are not 2, 2 and 1")
@@ -206,7 +206,7 @@ class LayerNorm(PatternFusionPass):
             Pattern(builder.BuildAndReset([es.Add(es.Mul(es.Div(centered, root), scale), bias)]))
         ]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, scale, bias = match.inputs
         if x.dtype != DataType.FLOAT:
             return match.reject("condition: the dtype is not float32")

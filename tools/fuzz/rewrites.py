@@ -23,14 +23,12 @@ from gehost import (
 )
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph, EsTensor
-from gehost.es.opset import NotApplicable
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.rejection import Rejection
 from gehost.ops import OpDef
 from gehost.passes.context import CustomPassContext
 from gehost.pattern.match import PatternMatcher
-from gehost.rewrite.lower import Refused
+from gehost.refusal import Refusal, Refused
 from gehost.stages import CustomPassStage
 from tools.fuzz.equivalents import SUBSTITUTES, Call, same
 from tools.fuzz.plans import Fixed, Given, Made, Plan, Ref, Step
@@ -125,7 +123,7 @@ class FuzzedFusion(PatternFusionPass):
             pattern.CaptureTensor(constant)
         return [pattern]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         if any(_is_own(node, self._plan.name) for node in match.GetMatchedNodes()):
             return match.reject("own: this pass made it")
         for step, pattern_node in zip(self._plan.steps, self._nodes, strict=True):
@@ -198,7 +196,7 @@ class FuzzedByHand(FusionBasePass):
         (pattern,) = self._fusion.Patterns()
         try:
             matcher = PatternMatcher(pattern, graph, self._plan.config, context.registry)
-        except NotApplicable:
+        except Refused:
             return
         for match in matcher:
             if self._fusion.MeetRequirements(match):
@@ -220,9 +218,9 @@ class FuzzedDecompose(DecomposePass):
         self._name = name
         self._choice = choice
 
-    def MeetRequirements(self, node: Node) -> bool | Rejection:
+    def MeetRequirements(self, node: Node) -> bool | Refusal:
         if _is_own(node, self._name):
-            return Rejection("own: this pass made it")
+            return Refusal.of("own: this pass made it")
         return not node.bodies
 
     def Replacement(self, node: Node) -> EsGraph:

@@ -18,7 +18,9 @@ DIST = ROOT / "dist"
 TRIALS = ROOT / "build" / "release"
 MODEL = ROOT / "tests" / "models" / "bert.ts17.onnx"
 PRODUCTS = sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))
-HLO = "HloModule m\n\nENTRY main {\n  x = f32[2]{0} parameter(0)\n  ROOT y = f32[2]{0} negate(x)\n}\n"
+HLO = (
+    "HloModule m\n\nENTRY main {\n  x = f32[2]{0} parameter(0)\n  ROOT y = f32[2]{0} negate(x)\n}\n"
+)
 
 
 class Trial:
@@ -86,7 +88,7 @@ def main() -> None:
     assert everything.compiled("--verify") == expected
     everything.run("hlo", "import", "m.hlo", "-o", "m.onnx")
     everything.run("linalg", "m.onnx")
-    everything.run("shard", "plan", str(MODEL), "--mesh", "data=2", "-o", "plan.onnx")
+    everything.run("shard", "plan", "m.onnx", "--mesh", "data=2", "-o", "plan.onnx")
     everything.run("zoo", "m.onnx", "-o", "out")
 
     native = Trial("native", f"gehost[verify]=={version}", f"gehost-native=={version}")

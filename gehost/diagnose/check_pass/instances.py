@@ -40,15 +40,16 @@ from gehost.errors import VendorError
 from gehost.es import schemas
 from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, in_dtype
 from gehost.infer import Inferrer
-from gehost.infer.local import InferenceFailed, array_type
+from gehost.infer.local import array_type
 from gehost.ir import tensors
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.refusal import Refused
 from gehost.rewrite.functions import op_with_body
-from gehost.rewrite.lower import Refused, lower_node
+from gehost.rewrite.lower import lower_node
 
 _TRIES = 24
 """Number of draws of one operator before the instance is dropped."""
@@ -278,7 +279,7 @@ class _Drawing:
             )
             try:
                 self._draw_op(op, node)
-            except (Refused, InferenceFailed, NoInstance, VendorError) as error:
+            except (Refused, NoInstance, VendorError) as error:
                 refusal = error
                 self._operands, self._tensors, self._types, self._arrays, self._parameters = before
                 if self._rng.random() < 0.5:  # the reused choices may not fit this pattern

@@ -15,7 +15,7 @@ from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.graph import EsGraphBuilder
-from gehost.es.opset import NotApplicable, resolve_op
+from gehost.es.opset import resolve_op
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import split_op
@@ -25,6 +25,7 @@ from gehost.passes.driver import listed_patterns
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig, VariadicPattern
 from gehost.pattern.source import SourcePattern
+from gehost.refusal import Refused
 
 _MOST_VARIANTS = 64
 """Largest number of variants of a pattern from which instances are drawn."""
@@ -92,7 +93,7 @@ def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePatter
             for each in _expanded(pattern):
                 try:
                     source = LoweredPattern(each, config, empty_model(opset), host.ops).source
-                except NotApplicable:
+                except Refused:
                     continue
                 several = source.variants() if source.has_choices else (source,)
                 variants.extend(islice(several, _MOST_VARIANTS))

@@ -51,7 +51,7 @@ class Account:
         self._at: _Pattern | None = None
         self._outcomes: list[Look] = []
         self._rewritten: dict[Node, str] = {}
-        self._refused: dict[Node, list[tuple[str, tuple[str, ...]]]] = {}
+        self._refused: dict[Node, list[tuple[str, str, tuple[str, ...]]]] = {}
         self._made: dict[Node, None] = {}
         self._taken: dict[Node, Node] = {}
         """Nodes of a replaced match → the producer of its output 0; includes earlier rules."""
@@ -96,9 +96,9 @@ class Account:
         self._taken.update((node, root) for node in rewrite.region.nodes if not node.in_graph)
         self._made.update(dict.fromkeys(rewrite.made))
 
-    def refused(self, node: Node, reason: str, advice: tuple[str, ...] = ()) -> None:
-        """A match at a node was refused."""
-        self._refused.setdefault(node, []).append((reason, advice))
+    def refused(self, node: Node, key: str, reason: str, advice: tuple[str, ...] = ()) -> None:
+        """A match at a node was refused, for a reason with this key."""
+        self._refused.setdefault(node, []).append((key, reason, advice))
 
     def settle(self, targets: Sequence[Node] | None) -> None:
         """Record the outcome of each candidate after the rule has run."""
@@ -172,7 +172,15 @@ class Account:
 
     # findings of a node
 
-    def add(self, node: Node, outcome: Outcome, reason: str, advice: tuple[str, ...] = ()) -> None:
+    def add(
+        self,
+        node: Node,
+        outcome: Outcome,
+        reason: str,
+        *,
+        key: str = "",
+        advice: tuple[str, ...] = (),
+    ) -> None:
         """Record a finding that is not about an operator of the pattern."""
         at = self._at
         place, size, variant = (None, 0, "") if at is None else (at.place, at.size, at.source.name)
@@ -187,6 +195,7 @@ class Account:
             depth=size,
             size=size,
             variant=variant,
+            key=key,
             advice=advice,
         )
         self._findings.append((node, found))
@@ -207,6 +216,7 @@ class Account:
             size=miss.size,
             closeness=miss.closeness,
             variant=self._at.source.name,
+            key=miss.refusal.key,
         )
         self._findings.append((node, found))
 
@@ -225,8 +235,8 @@ class Account:
             else:
                 self.add(node, Outcome.TAKEN, f'was taken by the match at "{by.label}"{result}')
         elif root in self._refused:
-            for reason, advice in dict.fromkeys(self._refused[root]):
-                self.add(node, Outcome.REFUSED, reason, advice)
+            for key, reason, advice in dict.fromkeys(self._refused[root]):
+                self.add(node, Outcome.REFUSED, reason, key=key, advice=advice)
         else:
             return False
         return True

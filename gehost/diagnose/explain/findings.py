@@ -43,6 +43,7 @@ class Finding(NamedTuple):
         closeness: of a near miss, its distance to one more operator; of those of equal depth, the
             highest is the nearest.
         variant: the name of the pattern; "" if no pattern is known.
+        key: of the refusal or of the near miss, which does not change; else "".
         advice: how to resolve a refusal, if more is known than the reason.
     """
 
@@ -58,6 +59,7 @@ class Finding(NamedTuple):
     size: int = 0
     closeness: int = 0
     variant: str = ""
+    key: str = ""
     advice: tuple[str, ...] = ()
 
     @property

@@ -33,6 +33,7 @@ from gehost.passes.context import PassRecord, Rewrite
 from gehost.passes.registration import mark_of
 from gehost.pattern.explain.messages import named
 from gehost.pattern.source import SourcePattern
+from gehost.refusal import Refusal
 
 
 def explain(
@@ -219,11 +220,12 @@ class _Watch:
             self.account.rewritten(pending[1], rewrite)
 
     @hookimpl
-    def gehost_match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
+    def gehost_match_refused(self, record: PassRecord, node: Node, refusal: Refusal) -> None:
         pending, self._pending = self._pending, None
         if record.name != self._name:
             return
         advised: tuple[str, ...] = ()
+        reason = str(refusal)
         if pending is not None:
             advised = advice(reason, pending[0].region, self._asked)
             reason = f"at commit: {reason}"
@@ -233,7 +235,7 @@ class _Watch:
             reason = f"{self._asked}: it returned False"
         elif not reason.startswith(self._asked):
             reason = f"{self._asked}: {reason}"
-        self.account.refused(node, reason, advised)
+        self.account.refused(node, refusal.key, reason, advised)
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
         """Explain a pass without patterns."""

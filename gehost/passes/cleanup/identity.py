@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed
 from gehost.ir.constants import SMALL, elements, stored_bytes
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import TensorType
 from gehost.passes.cleanup import neutral
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
+from gehost.refusal import Refused
 
 
 def eliminate(state: State, node: Node) -> bool:
@@ -105,7 +105,7 @@ def _has_the_shape_of(state: State, node: Node, source: Value) -> bool:
         return False
     try:
         (known,) = state.inferrer.node(node)
-    except (InferenceFailed, ModelError, ValueError):
+    except (Refused, ModelError, ValueError):
         return False
     return isinstance(known, TensorType) and known.shape == shape
 

@@ -8,10 +8,10 @@ that are in fact known.
 from __future__ import annotations
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed
 from gehost.ir.graph import Node
 from gehost.ir.types import TensorType
 from gehost.passes.cleanup.state import ContradictionError, State, join
+from gehost.refusal import Refused
 
 
 def refine(state: State, node: Node) -> None:
@@ -23,7 +23,7 @@ def refine(state: State, node: Node) -> None:
         return
     try:
         types = state.inferrer.node(node)
-    except (InferenceFailed, ModelError):
+    except (Refused, ModelError):
         return
     for value, known in zip(node.outputs, types, strict=False):
         if value is None:

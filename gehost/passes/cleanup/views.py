@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed
 from gehost.ir.graph import Node
 from gehost.ir.shapes import same_dim
 from gehost.ir.types import Dim, TensorType
@@ -26,6 +25,7 @@ from gehost.passes.cleanup.dead import reap
 from gehost.passes.cleanup.identity import forward_operand
 from gehost.passes.cleanup.shapes import entries
 from gehost.passes.cleanup.state import State
+from gehost.refusal import Refused
 
 VIEWS = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
 
@@ -74,7 +74,7 @@ def _inferred(
         (middle,) = state.inferrer.node(first)
         others = [None if value is None else value.type for value in second.inputs[1:]]
         (final,) = state.inferrer.node(second, [middle, *others])
-    except (InferenceFailed, ModelError, ValueError):
+    except (Refused, ModelError, ValueError):
         return None
     if not isinstance(middle, TensorType) or not isinstance(final, TensorType):
         return None

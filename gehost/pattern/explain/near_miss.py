@@ -7,6 +7,7 @@ from typing import Final
 from gehost.ir.graph import Node, Value
 from gehost.pattern.fits import is_output
 from gehost.pattern.source import OpPattern, TensorPattern
+from gehost.refusal import Refusal
 
 NOTHING: Final = 0
 """Closeness of an attempt to one more operator; this one: there is no node. Of attempts with equal
@@ -16,6 +17,10 @@ OTHER: Final = 1
 """A node of another operator."""
 CONDITION: Final = 2
 """A node of the operator, with other inputs, outputs or parameters."""
+
+
+KINDS: Final = ("no node", "other operator", "condition")
+"""The keys of near misses, by closeness."""
 
 
 class MatchFailure:
@@ -63,6 +68,12 @@ class MatchFailure:
         self.size = size
         self.closeness = closeness
         self.part = part
+
+    @property
+    def refusal(self) -> Refusal:
+        """The miss as a refusal, with the kind of mismatch as its key."""
+        op = self.pattern_node
+        return Refusal(KINDS[self.closeness], self.reason, op.origin, op.label)
 
     def __str__(self) -> str:
         part = f" (in {self.part})" if self.part else ""

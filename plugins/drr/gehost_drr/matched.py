@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value, shapes
+from gehost import DataType, GehostError, Graph, MatchResult, Refusal, Value, shapes
 from gehost_drr.constants import ConstantSource
 
 
@@ -117,7 +117,7 @@ class MatchContext:
     def graph(self) -> Graph:
         return self._match.graph
 
-    def reject(self, reason: str) -> Rejection:
+    def reject(self, reason: str) -> Refusal:
         """Refuse the match, counted by the text before the first colon."""
         return self._match.reject(reason)
 

@@ -22,7 +22,7 @@ from gehost import (
     Pattern,
     PatternError,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     VariadicPattern,
     es,
     expressions,
@@ -194,7 +194,7 @@ class DrrRule:
             default=self.default,
         )
 
-    def refusal(self, matched: MatchContext) -> Rejection | None:
+    def refusal(self, matched: MatchContext) -> Refusal | None:
         """Why a match may not be replaced; None where it may."""
         for constant in self.source.constants:
             value = matched.value(constant.tensor)
@@ -218,7 +218,7 @@ class DrrRule:
                     return matched.reject(condition.reason or f"where: {problem}")
                 continue
             answer = test(matched)
-            if isinstance(answer, Rejection):
+            if isinstance(answer, Refusal):
                 return answer
             if not isinstance(answer, int | np.bool_ | None):
                 raise PassError(
@@ -278,7 +278,7 @@ class DrrPass(PatternFusionPass):
         """The models that the rule offers to ``check-pass``."""
         return () if self.rule.instances is None else self.rule.instances()
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         refusal = self._rule_of(match).refusal(self._context(match))
         return True if refusal is None else refusal
 

@@ -19,7 +19,7 @@ from gehost import (
     Node,
     PassSpec,
     PatternError,
-    Rejection,
+    Refusal,
     es,
 )
 from gehost_ge import passes
@@ -87,7 +87,7 @@ class _Author:
             return method(*arguments, self.context)
         return method(*arguments)
 
-    def refusal(self, answer: Any) -> bool | Rejection:
+    def refusal(self, answer: Any) -> bool | Refusal:
         """Return the answer of ``meet_requirements``, with the context's message as reason."""
         if not isinstance(answer, bool | int | np.bool_):
             raise PatternError(f"meet_requirements must return True or False, got {answer!r}")
@@ -95,7 +95,7 @@ class _Author:
         if self.context is not None:
             self.context.set_error_message("")
         is_met = bool(cast("int", answer))
-        return is_met or Rejection(message or "meet_requirements")
+        return is_met or Refusal.of(message or "meet_requirements")
 
 
 class PatternAdapter(gehost.PatternFusionPass):
@@ -126,7 +126,7 @@ class PatternAdapter(gehost.PatternFusionPass):
         }
         return [pattern.host_pattern for pattern in listed]
 
-    def MeetRequirements(self, match: gehost.MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
         token = _inputs.set(match.inputs)
         try:
             author = self._author
@@ -192,7 +192,7 @@ class DecomposeAdapter(gehost.DecomposePass):
         self._author.context = PassContext(context)
         return super().Run(graph, context)
 
-    def MeetRequirements(self, node: Node) -> bool | Rejection:
+    def MeetRequirements(self, node: Node) -> bool | Refusal:
         author = self._author
         return author.refusal(author.call(author.owner.meet_requirements, self._node(node)))
 

@@ -27,8 +27,8 @@ from gehost import (
     PassOption,
     PassRegistry,
     PassSpec,
+    Refusal,
     Region,
-    Rejection,
     Status,
     VendorError,
     es,
@@ -243,7 +243,7 @@ class FuseElementwisePass(FusionBasePass):
     ) -> Node | None:
         nodes = list(group.nodes)
         region = Region.of_nodes(nodes)
-        if isinstance(region, Rejection):
+        if isinstance(region, Refusal):
             context.refuse(nodes[-1], region.reason)
             return None
         inputs, held = operands(region)
@@ -257,7 +257,7 @@ class FuseElementwisePass(FusionBasePass):
             context.refuse(region.last, str(refused))
             return None
         made = context.replace(region, _call(name, region, inputs, outputs), keep_shared=duplicate)
-        if isinstance(made, Rejection):
+        if isinstance(made, Refusal):
             return None
         inlined.update(dict.fromkeys(held))
         return made[0] if made else None

@@ -18,7 +18,7 @@ from gehost import (
     Node,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     Value,
     es,
 )
@@ -52,7 +52,7 @@ class TracedPass(PatternFusionPass):
         """The models that the rule offers to ``check-pass``."""
         return () if self._instances is None else self._instances()
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         problem = self._pair_of(match).problem(match)
         return match.reject(problem) if problem else True
 

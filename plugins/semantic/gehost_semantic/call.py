@@ -15,8 +15,8 @@ from gehost import (
     EsTensor,
     Node,
     PassError,
+    Refusal,
     Region,
-    Rejection,
     Value,
     es,
     ops,
@@ -112,9 +112,9 @@ class AttentionCall:
         """The element type of q."""
         return self.description.q.value.dtype
 
-    def reject(self, reason: str) -> Rejection:
+    def reject(self, reason: str) -> Refusal:
         """Return a refusal, as ``key: text``."""
-        return Rejection(reason)
+        return Refusal.of(reason)
 
     # tensors, in Replacement
 
@@ -258,7 +258,7 @@ class AttentionCall:
         result = self._sources.result.value
         assert result.producer is not None
         region = Region.of_nodes(_between(result, values))
-        if isinstance(region, Rejection) or region.results != [result]:
+        if isinstance(region, Refusal) or region.results != [result]:
             # a size of an inner tensor leads back inside: clean-up removes the other nodes
             last = result.producer
             region = Region(result.graph, list(last.inputs), [result], [last])

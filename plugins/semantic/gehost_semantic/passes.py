@@ -16,7 +16,7 @@ from gehost import (
     Graph,
     Node,
     PassError,
-    Rejection,
+    Refusal,
     Status,
 )
 from gehost_semantic.atoms import Refused
@@ -38,12 +38,12 @@ class AttentionFusionPass(FusionBasePass):
     takes: ClassVar[Collection[str]] = frozenset({"mask"})
     """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
 
-    def MeetRequirements(self, attention: AttentionCall) -> bool | Rejection:
+    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
         """Return whether to replace an attention, or ``attention.reject("key: text")``."""
         del attention
         return True
 
-    def Replacement(self, attention: AttentionCall) -> EsTensor | Rejection:
+    def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
         """Return the kernel's result, [b, h, s, v], of ``attention.q``, ``k``, ``v``, ``mask``."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class AttentionFusionPass(FusionBasePass):
         reason = call.refusal()
         if not reason:
             answer: Any = self.MeetRequirements(call)
-            if isinstance(answer, Rejection):
+            if isinstance(answer, Refusal):
                 reason = answer.reason or "unspecified"
             elif not isinstance(answer, bool | np.bool_):
                 raise PassError(
@@ -89,13 +89,13 @@ class AttentionFusionPass(FusionBasePass):
             try:
                 call.begin()
                 made: Any = self.Replacement(call)
-                if isinstance(made, Rejection):
+                if isinstance(made, Refusal):
                     reason = made.reason or "unspecified"
                 else:
                     graph = call.finish(made, known)
                     assert call.region is not None
                     return not isinstance(
-                        context.replace(call.region, graph, keep_shared=True), Rejection
+                        context.replace(call.region, graph, keep_shared=True), Refusal
                     )
             except Refused as refusal:
                 reason = str(refusal)

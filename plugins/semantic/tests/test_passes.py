@@ -16,7 +16,7 @@ from gehost import (
     EsTensor,
     HostOptions,
     PassError,
-    Rejection,
+    Refusal,
     es,
 )
 from gehost.diagnose.explain.run import explain
@@ -58,10 +58,10 @@ class NpuFlashAttention(AttentionFusionPass):
 
 @REG_FUSION_PASS(stage=AFTER)
 class Kernel(AttentionFusionPass):
-    def MeetRequirements(self, attention: AttentionCall) -> bool | Rejection:
+    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
         return attention.head_size <= 128 or attention.reject("head size: at most 128")
 
-    def Replacement(self, attention: AttentionCall) -> EsTensor | Rejection:
+    def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
         return es.op("npu::FlashAttention")(
             attention.q, attention.k, attention.v, attention.mask, scale=attention.scale
         )

@@ -575,6 +575,7 @@ def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     (group,) = found["groups"]
     assert (group["nodes"], group["cause"]) == (["y"], "Neg … input 0: wanted Abs, got Relu")
     assert found["findings"][0]["reason"] == 'Neg "y" input 0: wanted Abs, got Relu'
+    assert (found["findings"][0]["key"], group["key"]) == ("other operator", "other operator")
 
 
 @pytest.mark.parametrize(
@@ -639,6 +640,7 @@ def test_an_unproven_size_comes_with_its_source_and_both_ways_out(vendors: Any) 
     wider = Pass("es.Mul(x, y)", 2, "es.Add(x, x)").code()
     (refused,) = told(vendors, wider, body).findings
     assert refused.reason.startswith('at commit: unproven: dimension 0 of "y" was ')
+    assert refused.key == "unproven"
     assert 'broadcast(m, n) is computed by the match from "a" [n] and "c" [m]' in refused.advice[0]
     body = '(float["n"] a, float["m"] b) => (float["m"] y) { c = Abs(b) y = Neg(c) }'
     (refused,) = told(vendors, Pass("-x", replacement="es.Reshape(x, [2])").code(), body).findings

@@ -10,10 +10,10 @@ import onnx.parser
 import pytest
 
 from gehost.infer import Inferrer
-from gehost.infer.local import InferenceFailed
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import clean_up
+from gehost.refusal import Refused
 
 # Inference does not see through floats: the size of e is known once they are folded.
 EXPAND = (
@@ -60,7 +60,7 @@ def test_what_the_file_says_is_not_overruled(clean: Any) -> None:
 
 def test_what_inference_refuses_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
-        raise InferenceFailed
+        raise Refused("types")
 
     monkeypatch.setattr(Inferrer, "node", refuse)
     model = Model(onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]>' + EXPAND))

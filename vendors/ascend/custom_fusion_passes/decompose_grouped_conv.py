@@ -13,7 +13,7 @@ from gehost import (
     EsGraph,
     EsGraphBuilder,
     Node,
-    Rejection,
+    Refusal,
     Value,
     es,
 )
@@ -45,7 +45,7 @@ class DecomposeGroupedConvPass(DecomposePass):
 
     shape_proven = True
 
-    def MeetRequirements(self, node: Node) -> bool | Rejection:
+    def MeetRequirements(self, node: Node) -> bool | Refusal:
         groups = node.attrs.get("group", 1)
         if groups < 2:
             return node.reject(f"group: {groups}; there is nothing to take apart")

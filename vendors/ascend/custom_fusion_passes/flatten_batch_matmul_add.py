@@ -15,7 +15,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     Value,
     es,
     shapes,
@@ -56,7 +56,7 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
         x, w, b = builder.CreateInputs(3)
         return [Pattern(builder.BuildAndReset([es.Commutative(es.Add(es.MatMul(x, w), b))]))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, w, b = match.inputs
         if x.rank is None or x.rank < 3:
             return match.reject("rank: x is no stack of matrices, or of unknown rank")

@@ -13,7 +13,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
     shapes,
 )
@@ -38,7 +38,7 @@ class MatMulAddToGemmPass(PatternFusionPass):
         pattern = Pattern(builder.BuildAndReset([es.Commutative(es.Add(product, c))]))
         return [pattern.CaptureTensor(product)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         a, b, c = match.inputs
         product = match.GetCapturedTensor(0).value
         if a.rank != 2 or b.rank != 2:

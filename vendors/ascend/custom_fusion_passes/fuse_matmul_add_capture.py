@@ -18,7 +18,7 @@ from gehost import (
     NodeIo,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
     shapes,
 )
@@ -49,7 +49,7 @@ class FuseMatMulAddReluCapturePass(PatternFusionPass):
             )
         ]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         product, addend = match.GetCapturedTensor(0), match.GetCapturedTensor(1)
         desc = product.node.GetOutputDesc(product.index)
         if desc.GetDataType() not in (DataType.DT_FLOAT, DataType.DT_FLOAT16):

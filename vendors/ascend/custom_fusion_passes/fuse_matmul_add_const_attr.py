@@ -19,7 +19,7 @@ from gehost import (
     Pattern,
     PatternFusionPass,
     PatternMatcherConfigBuilder,
-    Rejection,
+    Refusal,
     es,
     shapes,
 )
@@ -60,7 +60,7 @@ class FuseScaledMatMulAddPass(PatternFusionPass):
         pattern = Pattern(builder.BuildAndReset([es.Commutative(es.Add(scaled, c))]))
         return pattern.CaptureTensor(scaled).CaptureTensor(factor)
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         a, b, c = match.inputs
         if a.rank != 2 or b.rank != 2:
             return match.reject("rank: GEMM takes two matrices")

@@ -9,7 +9,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
     shapes,
 )
@@ -35,7 +35,7 @@ class RemoveAddZeroPass(PatternFusionPass):
         x = builder.CreateInput(0)
         return [Pattern(builder.BuildAndReset([es.Commutative(es.Add(x, 0))]))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         operands = match.GetMatchedNode(0).inputs
         if any(operand is not None and operand.dtype is DataType.BOOL for operand in operands):

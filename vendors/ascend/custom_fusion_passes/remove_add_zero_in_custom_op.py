@@ -11,7 +11,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
     ops,
     shapes,
@@ -57,7 +57,7 @@ class RemoveAddCustomZeroPass(PatternFusionPass):
             )
         return patterns
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         if not _is_the_sum(match.graph):
             return match.reject("operator: the model brings another AddCustom")

@@ -15,7 +15,7 @@ from gehost import (
     MatchResult,
     Pattern,
     PatternFusionPass,
-    Rejection,
+    Refusal,
     es,
     ops,
 )
@@ -103,7 +103,7 @@ class RemoveTransposePairPass(PatternFusionPass):
         x = builder.CreateInput(0)
         return [Pattern(builder.BuildAndReset([es.Transpose(es.Transpose(x))]))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         first, second = (node.attrs.get("perm") for node in match.GetMatchedNodes())
         known = second if first is None else first
         if known is None:

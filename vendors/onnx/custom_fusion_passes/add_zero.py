@@ -19,7 +19,7 @@ from gehost import (
 )
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, MatchResult, Rejection
+    from gehost import EsGraph, MatchResult, Refusal
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, min_opset=7)
@@ -43,7 +43,7 @@ class AddZeroPass(PatternFusionPass):
             )
         return patterns
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         for operand in match.GetMatchedNode(0).inputs:
             if operand is None or operand is x or operand.rank == 0:

@@ -16,8 +16,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
 )
 
@@ -66,7 +66,7 @@ class _FoldIntoWeightsPass(FusionBasePass):
             if not region:
                 context.refuse(node, region.reason)
                 continue
-            assert not isinstance(region, Rejection)
+            assert not isinstance(region, Refusal)
             builder = EsGraphBuilder("folded")
             inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
             x = product.inputs[0]

@@ -26,7 +26,7 @@ from gehost import (
 from ._conditions import FUNCTIONS, dtype_problem, function_problem, is_near, widening_problem
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, EsTensor, MatchResult, Rejection, Value
+    from gehost import EsGraph, EsTensor, MatchResult, Refusal, Value
 
 STANDARD_SINCE = 20
 CUBIC = 0.044715
@@ -73,7 +73,7 @@ class GeluFusionPass(PatternFusionPass):
     def Patterns(self) -> list[Pattern]:
         return [_exact(*form) for form in product((es.Div, es.Mul), HALVED_PRODUCTS)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
         wanted = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
@@ -112,7 +112,7 @@ class GeluTanhFusionPass(PatternFusionPass):
     def Patterns(self) -> list[Pattern]:
         return [_by_tanh(*form) for form in product((True, False), HALVED_PRODUCTS)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         cubic, factor = (match.GetCapturedTensor(index).value for index in (0, 1))
         problem = (

@@ -33,7 +33,7 @@ from ._conditions import (
 )
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, EsTensor, MatchResult, Rejection
+    from gehost import EsGraph, EsTensor, MatchResult, Refusal
 
 STANDARD_SINCE = 17
 
@@ -84,7 +84,7 @@ class LayerNormalizationFusionPass(PatternFusionPass):
     def Patterns(self) -> list[Pattern]:
         return [_pattern(with_bias=True), _pattern(with_bias=False)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, scale, *bias = match.inputs
         problem = (
             dtype_problem(x)

@@ -33,7 +33,7 @@ from ._conditions import (
 )
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, EsTensor, MatchResult, Rejection, Value
+    from gehost import EsGraph, EsTensor, MatchResult, Refusal, Value
 
 STANDARD_SINCE = 23
 
@@ -95,7 +95,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
     def Patterns(self) -> list[Pattern]:
         return [_pattern(casts) for casts in Casts]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, scale = match.inputs
         epsilon, normalized = (match.GetCapturedTensor(index).value for index in (0, 1))
         problem = (

@@ -27,8 +27,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
     es,
     hookimpl,
@@ -222,7 +222,7 @@ class OrtAttentionPass(FusionBasePass):
         if not region:
             context.refuse(found.softmax, region.reason)
             return
-        assert not isinstance(region, Rejection)
+        assert not isinstance(region, Refusal)
         result = found.last.outputs[0]
         if result is None or region.results != [result]:
             context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
@@ -260,7 +260,7 @@ class OrtAttentionPass(FusionBasePass):
         new = context.replace(region, replacement, keep_shared=True)
         if not new:
             return
-        assert not isinstance(new, Rejection)
+        assert not isinstance(new, Refusal)
         (kernel,) = [node for node in new if node.op == KERNEL]
         if rows is not None:
             _zero_rows(graph, kernel, rows)

@@ -21,8 +21,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
     es,
     hookimpl,
@@ -222,7 +222,7 @@ def _fuse(
     if not region:
         context.refuse(kernel, region.reason)
         return
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     builder = EsGraphBuilder("causal_attention")
     # the lengths are read besides
     given = [*region.inputs, last, total]

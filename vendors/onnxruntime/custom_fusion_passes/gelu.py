@@ -17,8 +17,8 @@ from gehost import (
     CustomPassStage,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
     hookimpl,
     ops,
@@ -143,7 +143,7 @@ class OrtQuickGeluPass(FusionBasePass):
 def _replace(context: CustomPassContext, nodes: list[Node], x: Value, constant: Any) -> None:
     """Put the kernel in the place of nodes: BiasGelu for a bias, QuickGelu for a factor."""
     region = Region.of_nodes(nodes)
-    if isinstance(region, Rejection):
+    if isinstance(region, Refusal):
         context.refuse(nodes[-1], region.reason)
         return
     if len(region.outputs) != 1:

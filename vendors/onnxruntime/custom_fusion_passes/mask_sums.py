@@ -30,8 +30,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
 )
 
@@ -156,7 +156,7 @@ def _scale_before(context: CustomPassContext, scale: Node, total: Node, slot: in
         array = None if number is None else number.array
         assert array is not None
         region = Region.of_nodes([total, scale])
-        if isinstance(region, Rejection):
+        if isinstance(region, Refusal):
             context.refuse(scale, region.reason)
             return
         builder = EsGraphBuilder("scaled_mask")
@@ -168,7 +168,7 @@ def _scale_before(context: CustomPassContext, scale: Node, total: Node, slot: in
 
 def _fuse(context: CustomPassContext, outer: Node, inner: BiasedScores, mask: Value) -> None:
     region = Region.of_nodes([outer])
-    if isinstance(region, Rejection):
+    if isinstance(region, Refusal):
         context.refuse(outer, region.reason)
         return
     # the parts of the scores are read besides

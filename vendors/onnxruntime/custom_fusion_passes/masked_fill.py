@@ -29,8 +29,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
 )
 
@@ -147,7 +147,7 @@ def _fuse(
     if not region:
         context.refuse(where, region.reason)
         return
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     # the mask, and the parts of the scores, are read besides
     read = [mask, *([] if biased is None else biased.read)]
     given = [*(one for one in region.inputs if one is not None), *read]

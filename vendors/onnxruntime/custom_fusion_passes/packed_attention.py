@@ -24,8 +24,8 @@ from gehost import (
     CustomPassStage,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
     es,
     ops,
@@ -128,7 +128,7 @@ class OrtPackedAttentionPass(FusionBasePass):
             if not region:
                 context.refuse(kernel, region.reason)
                 continue
-            assert not isinstance(region, Rejection)
+            assert not isinstance(region, Refusal)
             builder = EsGraphBuilder("packed_attention")
             inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
             mask = kernel.input(5)

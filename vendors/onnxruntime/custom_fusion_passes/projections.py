@@ -21,8 +21,8 @@ from gehost import (
     CustomPassStage,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
 )
 
@@ -99,7 +99,7 @@ class OrtProjectionPass(FusionBasePass):
         if not region:
             context.refuse(nodes[1], region.reason)
             return
-        assert not isinstance(region, Rejection)
+        assert not isinstance(region, Refusal)
         builder = EsGraphBuilder("projection")
         inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
         x = nodes[0].inputs[0]

@@ -26,8 +26,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
     es,
     ops,
@@ -280,7 +280,7 @@ def _fuse(
                 changed.append((reader, slot, angles))
     region = Region.of_nodes(nodes)
     problem = ""
-    if isinstance(region, Rejection):
+    if isinstance(region, Refusal):
         problem = region.reason
     elif region.results != [found.result.outputs[0]]:
         problem = "shared: a tensor inside is read by others, too"
@@ -293,9 +293,9 @@ def _fuse(
 
 
 def _replaced(
-    context: CustomPassContext, found: _Rotation, region: Region | Rejection, halves: list[Value]
+    context: CustomPassContext, found: _Rotation, region: Region | Refusal, halves: list[Value]
 ) -> bool:
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     builder = EsGraphBuilder("rotary")
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     made = es.op(KERNEL)(

@@ -33,8 +33,8 @@ from gehost import (
     DataType,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
     hookimpl,
     ops,
@@ -219,7 +219,7 @@ class OrtSkipNormPass(FusionBasePass):
         if not region:
             context.refuse(norm.result, region.reason)
             return
-        assert not isinstance(region, Rejection)
+        assert not isinstance(region, Refusal)
         builder = EsGraphBuilder("skip_normalization")
         inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
         first, second = (inputs[addend] for addend in addends if addend is not None)
@@ -293,7 +293,7 @@ def _by_quotient(context: CustomPassContext, norm: _Norm) -> None:
     if not region:
         context.refuse(norm.result, region.reason)
         return
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     if len(region.outputs) != 1:
         context.refuse(norm.result, "readers: another node reads a step of it")
         return

@@ -32,8 +32,8 @@ from gehost import (
     EsGraphBuilder,
     FusionBasePass,
     PassOption,
+    Refusal,
     Region,
-    Rejection,
     TensorType,
     es,
     hookimpl,
@@ -289,7 +289,7 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
     if not region:
         context.refuse(kernel, region.reason)
         return
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     builder = EsGraphBuilder("standard_attention")
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     query = kernel.inputs[0]
@@ -323,7 +323,7 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
         else fewest_heads(found.k, found.v, found.heads, sizes)
     )
     region = Region.of_nodes(dict.fromkeys([*keys.nodes, *values.nodes, *unshared(found)]))
-    if isinstance(region, Rejection):
+    if isinstance(region, Refusal):
         context.refuse(found.softmax, region.reason)
         return
     result, target = found.last.outputs[0], found.joining.inputs[1]
@@ -407,7 +407,7 @@ def _kernel(
 
 def _replace(context: CustomPassContext, region: Region, replacement: Any) -> None:
     new = context.replace(region, replacement, keep_shared=True)
-    for node in () if isinstance(new, Rejection) else new:
+    for node in () if isinstance(new, Refusal) else new:
         if node.op == "Attention":  # other runtimes may do otherwise with rows without positions
             node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
 

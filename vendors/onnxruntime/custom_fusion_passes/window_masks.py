@@ -24,8 +24,8 @@ from gehost import (
     CustomPassStage,
     EsGraphBuilder,
     FusionBasePass,
+    Refusal,
     Region,
-    Rejection,
     es,
 )
 
@@ -167,7 +167,7 @@ def _fuse(context: CustomPassContext, windows: _Windows, sizes: GraphSizes) -> N
     if not region:
         context.refuse(windows.nodes[0], region.reason)
         return
-    assert not isinstance(region, Rejection)
+    assert not isinstance(region, Refusal)
     apart, array = sizes.of(windows.apart), windows.mask.array
     assert apart is not None
     assert array is not None

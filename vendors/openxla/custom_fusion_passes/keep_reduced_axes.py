@@ -12,7 +12,7 @@ from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, Pa
 from ._conditions import kept_shape, node_of, reduced_axes, static_shape
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, MatchResult, Rejection
+    from gehost import EsGraph, MatchResult, Refusal
 
 REDUCTIONS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
 
@@ -38,7 +38,7 @@ class KeepReducedAxesPass(PatternFusionPass):
             patterns.append(Pattern(builder.BuildAndReset([es.Reshape(reduced, shape)])))
         return patterns
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x, _ = match.inputs
         axes = reduced_axes(node_of(match, *REDUCTIONS), x)
         if not axes:

@@ -14,7 +14,7 @@ from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, Pa
 from ._conditions import TOLERANCE, node_of, number, reduced_axes, static_shape
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, MatchResult, Rejection
+    from gehost import EsGraph, MatchResult, Refusal
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
@@ -43,7 +43,7 @@ class MeanOfSumPass(PatternFusionPass):
             )
         return patterns
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         if x.dtype is None or not x.dtype.is_float:
             return match.reject(f'dtype: "{x.name}" is not known to be floating point')

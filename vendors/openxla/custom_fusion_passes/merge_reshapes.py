@@ -12,7 +12,7 @@ from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, Pa
 from ._conditions import static_shape
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, MatchResult, Rejection
+    from gehost import EsGraph, MatchResult, Refusal
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
@@ -34,7 +34,7 @@ class MergeReshapesPass(PatternFusionPass):
         x, a, b = builder.CreateInputs(3)
         return [Pattern(builder.BuildAndReset([es.Reshape(es.Reshape(x, a), b)]))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         shape = static_shape(match.outputs[0])
         if shape is None or 0 in shape:
             return match.reject("shape: the result is not static, or empty")

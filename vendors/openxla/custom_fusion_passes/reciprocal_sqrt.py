@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, es
 
 if TYPE_CHECKING:
-    from gehost import EsGraph, MatchResult, Rejection
+    from gehost import EsGraph, MatchResult, Refusal
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
@@ -29,7 +29,7 @@ class ReciprocalSqrtPass(PatternFusionPass):
         root = es.Sqrt(builder.CreateInput(0))
         return [Pattern(builder.BuildAndReset([es.Div(1.0, root)]))]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         if x.dtype is None or not x.dtype.is_float:
             return match.reject(f'dtype: "{x.name}" is not known to be floating point')

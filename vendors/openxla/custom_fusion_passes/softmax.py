@@ -20,7 +20,7 @@ from ._conditions import kept_shape, number, reduced_axes, static_shape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gehost import EsGraph, EsTensor, MatchResult, Node, Rejection, Value
+    from gehost import EsGraph, EsTensor, MatchResult, Node, Refusal, Value
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
@@ -43,7 +43,7 @@ class SoftmaxFusionPass(PatternFusionPass):
     def Patterns(self) -> list[Pattern]:
         return [_pattern(reshaped=False), _pattern(reshaped=True)]
 
-    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         x = match.inputs[0]
         if x.dtype is None or not x.dtype.is_float:
             return match.reject(f'dtype: "{x.name}" is not known to be floating point')

@@ -20,7 +20,7 @@ import onnx
 import onnx.numpy_helper
 import onnx.parser
 
-from gehost import DataType, EsTensor, Rejection, es, ops, shapes
+from gehost import DataType, EsTensor, Refusal, es, ops, shapes
 from gehost_drr import REG_IR_PASS, DrrRule, MatchContext, PatternRewritePass, drr
 
 PATHS = ("q", "k", "v")
@@ -138,7 +138,7 @@ def _heads_of(m: MatchContext) -> tuple[int, int]:
     return found
 
 
-def _has_constant_projections(m: MatchContext) -> bool | Rejection:
+def _has_constant_projections(m: MatchContext) -> bool | Refusal:
     weights = [m.value(f"w{path}") for path in PATHS]
     biases = [m.value(f"b{path}") for path in PATHS]
     shape = weights[0].shape
@@ -154,7 +154,7 @@ def _has_constant_projections(m: MatchContext) -> bool | Rejection:
     return True
 
 
-def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
+def _splits_and_joins_heads(m: MatchContext) -> bool | Refusal:
     splits = [_split(m, path) for path in PATHS]
     if splits[0] is None or any(split != splits[0] for split in splits):
         return m.reject("heads: q, k and v are not all split into the same heads")
@@ -189,7 +189,7 @@ def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
     return (number, size) if number > 0 and number * size == width else None
 
 
-def _gives_back_rows(m: MatchContext) -> bool | Rejection:
+def _gives_back_rows(m: MatchContext) -> bool | Refusal:
     """Whether each projection is [B, S, D] again.
 
     It was computed over all rows.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gehost import Rejection
+from gehost import Refusal
 from gehost_drr import REG_IR_PASS, MatchContext, PatternRewritePass, attr, drr
 
 from ._dtypes import cast_by_way_of, holds
@@ -102,7 +102,7 @@ def remove_useless_reshape(pat: Any, res: Any) -> None:
     res.ret = res.x
 
 
-def _is_round_trip(m: MatchContext) -> bool | Rejection:
+def _is_round_trip(m: MatchContext) -> bool | Refusal:
     dtype = m.Tensor("x").Dtype()
     if dtype is None or m.Attr("t2") != dtype:
         return m.reject("dtype: the second does not lead back")
@@ -146,7 +146,7 @@ def remove_useless_cast(pat: Any, res: Any) -> None:
     res.ret = res.x
 
 
-def _fills_target(m: MatchContext) -> bool | Rejection:
+def _fills_target(m: MatchContext) -> bool | Refusal:
     one, target = m.Tensor("one"), m.Tensor("s").Array()
     dtype, rank, sizes = one.Dtype(), one.Rank(), one.Shape()
     if dtype is None or dtype.name not in CONSTANT_OF_SHAPE_DTYPES:
