@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gehost.page.layout import Layout, Size, lay_out
@@ -27,6 +27,10 @@ def rectangles(layout: Layout, sizes: dict[int, Size]) -> list[tuple[float, floa
     ]
 
 
+on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@on_any_machine
 @given(graphs())
 def test_boxes_do_not_overlap_and_are_inside(
     graph: tuple[dict[int, Size], list[tuple[int, int]]],
@@ -42,6 +46,7 @@ def test_boxes_do_not_overlap_and_are_inside(
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
 
+@on_any_machine
 @given(graphs())
 def test_edges_go_down_from_box_to_box_and_straight_through_layers_beside_the_boxes(
     graph: tuple[dict[int, Size], list[tuple[int, int]]],
@@ -62,6 +67,7 @@ def test_edges_go_down_from_box_to_box_and_straight_through_layers_beside_the_bo
             )
 
 
+@on_any_machine
 @given(graphs())
 def test_the_same_graph_is_laid_out_in_the_same_way(
     graph: tuple[dict[int, Size], list[tuple[int, int]]],
