@@ -11,6 +11,7 @@ from typing import TypeAlias
 from gehost_linalg.affine import Const, Dim
 from gehost_linalg.fusability import OpOperand, fused_map
 from gehost_linalg.generic import INDEX
+from gehost_linalg.operations import OPERATIONS
 
 Control: TypeAlias = Callable[[OpOperand], "bool | str"]
 """Gets the operand (producer, consumer, index); returns True, or the reason for not fusing."""
@@ -18,14 +19,7 @@ Control: TypeAlias = Callable[[OpOperand], "bool | str"]
 MultiUse: TypeAlias = OneOf["refuse", "duplicate", "share"]
 MULTI_USES: tuple[MultiUse, ...] = ("refuse", "duplicate", "share")
 
-TRANSCENDENTAL = frozenset(
-    f"math.{name}"
-    for name in (
-        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "powf", "sqrt", "rsqrt", "cbrt"),
-        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
-        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"),
-    )
-)
+TRANSCENDENTAL = frozenset({name for name, row in OPERATIONS.items() if row.is_costly})
 """Operations that cost more than a load."""
 
 

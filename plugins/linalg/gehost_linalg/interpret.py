@@ -6,10 +6,9 @@ It runs the loop nest point by point with numpy scalars.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from gehost_linalg.affine import Dim, evaluate
@@ -22,26 +21,13 @@ from gehost_linalg.generic import (
     Opaque,
     Ref,
     Res,
-    ScalarOp,
     Size,
     Value,
 )
+from gehost_linalg.operations import NUMPY, compute
 from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-
-_NUMPY: Mapping[str, Any] = {
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "i1": np.bool_,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "index": np.int64,
-}
 
 
 class Part(NamedTuple):
@@ -100,146 +86,7 @@ def size_of(
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The numpy dtype of an element type."""
-    return np.dtype(_NUMPY[dtype])
-
-
-def _nan_first(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda a, b: a if a != a else b if b != b else choose(a, b)  # noqa: PLR0124 - NaN alone differs from itself
-
-
-def _truncated(a: Any, b: Any) -> Any:
-    """Integer division towards zero."""
-    quotient = abs(int(a)) // abs(int(b))
-    return type(a)(quotient if (a < 0) == (b < 0) else -quotient)
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    return type(a)(int(a) - int(_truncated(a, b)) * int(b))
-
-
-def _maximum(a: Any, b: Any) -> Any:
-    if a == b:
-        return b if np.signbit(a) else a  # 0.0 is more than -0.0
-    return max(b, a)
-
-
-def _minimum(a: Any, b: Any) -> Any:
-    if a == b:
-        return a if np.signbit(a) else b
-    return min(b, a)
-
-
-_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
-    "arith.addf": np.add,
-    "arith.subf": np.subtract,
-    "arith.mulf": np.multiply,
-    "arith.divf": np.divide,
-    "arith.remf": np.fmod,
-    "arith.maximumf": _nan_first(_maximum),
-    "arith.minimumf": _nan_first(_minimum),
-    "arith.maxnumf": lambda a, b: b if np.isnan(a) else a if np.isnan(b) else _maximum(a, b),
-    "arith.minnumf": lambda a, b: b if np.isnan(a) else a if np.isnan(b) else _minimum(a, b),
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divsi": _truncated,
-    "arith.floordivsi": np.floor_divide,
-    "arith.remsi": _remainder,
-    "arith.maxsi": np.maximum,
-    "arith.minsi": np.minimum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift,
-    "arith.shrsi": np.right_shift,
-    "math.powf": lambda a, b: a**b,  # np.power takes the root for 0.5, which -inf and -0.0 have not
-    "math.atan2": np.arctan2,
-    "math.copysign": np.copysign,
-}
-
-_UNARY: Mapping[str, Callable[[Any], Any]] = {
-    "arith.negf": np.negative,
-    "math.absf": np.abs,
-    "math.absi": np.abs,
-    "math.acos": np.arccos,
-    "math.acosh": np.arccosh,
-    "math.asin": np.arcsin,
-    "math.asinh": np.arcsinh,
-    "math.atan": np.arctan,
-    "math.atanh": np.arctanh,
-    "math.cbrt": np.cbrt,
-    "math.ceil": np.ceil,
-    "math.cos": np.cos,
-    "math.cosh": np.cosh,
-    "math.erf": lambda x: type(x)(math.erf(float(x))),
-    "math.exp": np.exp,
-    "math.exp2": np.exp2,
-    "math.expm1": np.expm1,
-    "math.floor": np.floor,
-    "math.log": np.log,
-    "math.log10": np.log10,
-    "math.log1p": np.log1p,
-    "math.log2": np.log2,
-    "math.round": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
-    "math.roundeven": np.rint,
-    "math.rsqrt": lambda x: type(x)(1) / np.sqrt(x),
-    "math.sin": np.sin,
-    "math.sinh": np.sinh,
-    "math.sqrt": np.sqrt,
-    "math.tan": np.tan,
-    "math.tanh": np.tanh,
-    "math.trunc": np.trunc,
-}
-
-_ORDERED: Mapping[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
-def _compare(name: str, predicate: str, a: Any, b: Any) -> bool:
-    """``oeq`` is false where an operand is NaN, ``une`` is true there."""
-    if name == "arith.cmpf":
-        if predicate in {"ord", "uno"}:
-            return bool(np.isnan(a) or np.isnan(b)) == (predicate == "uno")
-        if np.isnan(a) or np.isnan(b):
-            return predicate.startswith("u")
-        return bool(_ORDERED[predicate[1:]](a, b))
-    if predicate.startswith("u"):
-        size = a.dtype.itemsize * 8
-        return bool(_ORDERED[predicate[1:]](int(a) % 2**size, int(b) % 2**size))
-    return bool(_ORDERED[predicate.removeprefix("s")](a, b))
-
-
-def _cast(name: str, value: Any, dtype: str) -> Any:
-    target = _NUMPY[dtype]
-    if name == "arith.trunci" and dtype == "i1":
-        return target(int(value) & 1)
-    if name in {"arith.uitofp", "arith.extui"}:
-        bits = 1 if value.dtype == np.bool_ else value.dtype.itemsize * 8
-        return target(int(value) % 2**bits)
-    if name in {"arith.sitofp", "arith.extsi"} and value.dtype == np.bool_:
-        return target(-int(value))
-    return np.asarray(value).astype(target)[()]
-
-
-def _scalar(op: ScalarOp, operands: Sequence[Any]) -> Any:
-    name = op.name
-    if name in _BINARY:
-        made = _BINARY[name](*operands)
-    elif name in _UNARY:
-        made = _UNARY[name](*operands)
-    elif name == "arith.select":
-        made = operands[1] if operands[0] else operands[2]
-    elif name in {"arith.cmpf", "arith.cmpi"}:
-        made = _compare(name, str(op.attribute), *operands)
-    else:
-        made = _cast(name, operands[0], op.dtype)
-    return _NUMPY[op.dtype](made)
+    return np.dtype(NUMPY[dtype])
 
 
 def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]:
@@ -355,14 +202,15 @@ def _evaluate(
             return loaded[ref.index]
         if isinstance(ref, Res):
             return made[ref.index]
-        return _NUMPY[ref.dtype](ref.value) if isinstance(ref, Literal) else scalars[ref]
+        return NUMPY[ref.dtype](ref.value) if isinstance(ref, Literal) else scalars[ref]
 
     for each in op.payload.ops:
         if each.name == INDEX:
             assert not isinstance(each.attribute, str | None)
             made.append(np.int64(evaluate(each.attribute, point)))
         else:
-            made.append(_scalar(each, [value_of(ref) for ref in each.operands]))
+            operands = [value_of(ref) for ref in each.operands]
+            made.append(compute(each.name, operands, each.dtype, each.attribute))
     return [value_of(ref) for ref in op.payload.yields]
 
 

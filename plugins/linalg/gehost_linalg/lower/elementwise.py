@@ -21,6 +21,7 @@ from gehost_linalg.lower import (
     Scalars,
     args,
 )
+from gehost_linalg.operations import OPERATIONS
 
 Unary = Callable[[Scalars, Ref, str], Ref]
 
@@ -82,18 +83,18 @@ def _mish(s: Scalars, x: Ref, dtype: str) -> Ref:
     return mul(s, x, s.add("math.tanh", softplus(s, x, dtype), dtype=dtype), dtype)
 
 
+def _same(types: str, operands: int) -> dict[str, str]:
+    """The operators that one scalar operation computes, with its name."""
+    return {
+        operator: name
+        for name, row in OPERATIONS.items()
+        if row.types == types and row.operands == operands and row.form == "plain"
+        for operator in row.onnx
+    }
+
+
 FLOAT_UNARY: Mapping[str, Unary] = {
-    "Neg": _math("arith.negf"),
-    **{
-        name: _math(f"math.{mlir}")
-        for name, mlir in {
-            "Abs": "absf", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf",
-            "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos",
-            "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh",
-            "Acosh": "acosh", "Atanh": "atanh", "Floor": "floor", "Ceil": "ceil",
-            "Round": "roundeven",
-        }.items()
-    },
+    **{operator: _math(name) for operator, name in _same("float", 1).items()},
     "Sigmoid": sigmoid,
     "Softplus": softplus,
     "Sign": _sign,
@@ -105,7 +106,7 @@ FLOAT_UNARY: Mapping[str, Unary] = {
 
 INT_UNARY: Mapping[str, Unary] = {
     "Neg": lambda s, x, dtype: s.add("arith.subi", number(0, dtype), x, dtype=dtype),
-    "Abs": _math("math.absi"),
+    **{operator: _math(name) for operator, name in _same("integer", 1).items()},
     "Relu": lambda s, x, dtype: s.add("arith.maxsi", x, number(0, dtype), dtype=dtype),
 }
 
@@ -203,15 +204,14 @@ def _gelu(op: OnnxOp, s: Scalars, dtype: str) -> Ref:
     )
 
 
-_ARITHMETIC: Mapping[str, tuple[str, str]] = {
-    "Add": ("arith.addf", "arith.addi"),
-    "Sub": ("arith.subf", "arith.subi"),
-    "Mul": ("arith.mulf", "arith.muli"),
-    "Div": ("arith.divf", "arith.divsi"),
-    "Max": ("arith.maximumf", "arith.maxsi"),
-    "Min": ("arith.minimumf", "arith.minsi"),
-    "Sum": ("arith.addf", ""),
-    "Mean": ("arith.addf", ""),
+_FLOAT_BINARY = {**_same("float", 2), "Sum": "arith.addf", "Mean": "arith.addf"}
+_LOGIC = {
+    operator: name
+    for operator, name in _same("integer", 2).items()
+    if name in {"arith.andi", "arith.ori", "arith.xori"}
+}
+_INT_BINARY = {
+    operator: name for operator, name in _same("integer", 2).items() if operator not in _LOGIC
 }
 
 
@@ -219,8 +219,8 @@ def _arithmetic(op: OnnxOp) -> None:
     """Two operands, or any number for Max, Min, Sum and Mean."""
     values = [op.input(index) for index in range(len(op.inputs))]
     out, s, dtype = op.single_output(), Scalars(), values[0].dtype
-    name = _ARITHMETIC[op.op][0 if dtype in FLOAT_DTYPES else 1]
-    if not name or dtype == "i1" or any(value.dtype != dtype for value in values):
+    name = (_FLOAT_BINARY if dtype in FLOAT_DTYPES else _INT_BINARY).get(op.op)
+    if name is None or dtype == "i1" or any(value.dtype != dtype for value in values):
         raise NotLowered(f"not-lowered: {op.op} of {dtype}")
     made, *others = args(len(values))
     for other in others:
@@ -235,13 +235,9 @@ def _arithmetic(op: OnnxOp) -> None:
     op.same_loops(values, out, s.payload(made))
 
 
-_LOGIC = {"And": "arith.andi", "Or": "arith.ori", "Xor": "arith.xori"}
-_BITS = {"BitwiseAnd": "arith.andi", "BitwiseOr": "arith.ori", "BitwiseXor": "arith.xori"}
-
-
 def _logic(op: OnnxOp) -> None:
     a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
-    name = _LOGIC.get(op.op) or _BITS[op.op]
+    name = _LOGIC[op.op]
     out.dtype = a.dtype
     op.same_loops([a, b], out, s.payload(s.add(name, Arg(0), Arg(1), dtype=a.dtype)))
 
@@ -450,8 +446,8 @@ LOWERINGS: Mapping[str, Lowering] = {
         ("LeakyRelu", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish", "Gelu"),
         _activation,
     ),
-    **dict.fromkeys(_ARITHMETIC, _arithmetic),
-    **dict.fromkeys([*_LOGIC, *_BITS], _logic),
+    **dict.fromkeys([*_FLOAT_BINARY, *_INT_BINARY], _arithmetic),
+    **dict.fromkeys(_LOGIC, _logic),
     **dict.fromkeys(_COMPARISONS, _comparison),
     "Not": _not,
     "Pow": _pow,

@@ -1,0 +1,312 @@
+"""Assembly of the operations on tensors: read and printed side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import cast
+
+from gehost_linalg.generic import GenericError, Literal, Opaque, Size, Value, is_known
+from gehost_linalg.mlir.function import Statement
+from gehost_linalg.mlir.literals import read_constant
+from gehost_linalg.mlir.printer import Printer
+from gehost_linalg.mlir.reader import Reader
+from gehost_linalg.operations import takes
+from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
+
+
+def _types(values: tuple[Value, ...]) -> str:
+    return ", ".join([value.type_text for value in values])
+
+
+def _agree(a: Value, b: Value, but: int = -1) -> bool:
+    """Whether two tensors may have one type, apart from the sizes of axis ``but``."""
+    if a.is_scalar or b.is_scalar or a.dtype != b.dtype:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    return len(a.shape) == len(b.shape) and all(
+        axis == but or None in {one, other} or one == other
+        for axis, (one, other) in enumerate(zip(a.shape, b.shape, strict=True))
+    )
+
+
+def constant(reader: Reader, statement: Statement) -> list[Value]:
+    """``arith.constant 1.0 : f32``."""
+    return [read_constant(reader, statement.results[0] if statement.results else "")]
+
+
+def read_empty(reader: Reader, statement: Statement) -> list[Value]:
+    sizes = reader.listed("(", ")", reader.index)
+    reader.expect(":")
+    start = reader.skip()
+    value = reader.type(statement.result(""))
+    if value.shape is None or value.is_scalar:
+        raise reader.error(f"tensor.empty makes a tensor with a rank, not {value.type_text}", start)
+    unknown = sum(size is None for size in value.shape)
+    if unknown != len(sizes):
+        raise reader.error(f"{value.type_text} needs {unknown} sizes, got {len(sizes)}", start)
+    value.kind, value.sizes = "empty", tuple(sizes)
+    return [value]
+
+
+def read_dim(reader: Reader, statement: Statement) -> list[Value]:
+    source = reader.use()
+    reader.expect(",")
+    start = reader.skip()
+    number = reader.index()
+    reader.expect(":")
+    reader.check_type(source)
+    if number.constant is None:
+        raise reader.error("the axis of tensor.dim must be a constant", start)
+    axis = int(number.constant.reshape(-1)[0])
+    if source.rank is not None and not 0 <= axis < source.rank:
+        raise reader.error(f"axis {axis} of {source!r}", start)
+    made = Value(statement.result("dim"), "index", kind="scalar")
+    reader.ops.append(Opaque("tensor.dim", (source,), (made,), axis))
+    return [made]
+
+
+def print_dim(printer: Printer, op: Opaque) -> None:
+    """The size of an axis."""
+    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    number = printer.constant(Literal(int(op.attribute), "index"))
+    printer.lines.append(f"  {made} = tensor.dim {source}, {number} : {op.operands[0].type_text}")
+
+
+def read_fill(reader: Reader, statement: Statement) -> list[Value]:
+    start = reader.skip()
+    ins, outs = reader.listed_operands("ins"), reader.listed_operands("outs")
+    reader.expect("->")
+    if len(ins) != 1 or len(outs) != 1:
+        raise reader.error("linalg.fill takes one scalar and one tensor", start)
+    reader.check_type(outs[0])
+    scalar, out = ins[0], outs[0]
+    if not scalar.is_scalar or scalar.dtype != out.dtype:
+        raise reader.error(f"linalg.fill of {out.type_text} with {scalar.type_text}", start)
+    fill = scalar.splat or scalar
+    name = statement.result("fill")
+    sizes = out.sizes
+    if out.kind == "tensor" and None in (out.shape or ()):
+        sizes = tuple(_sizes_of(reader, out))
+    return [Value(name, out.dtype, out.shape, kind="fill", fill=fill, sizes=sizes)]
+
+
+def _sizes_of(reader: Reader, value: Value) -> Iterator[Value]:
+    for axis, size in enumerate(value.shape or ()):
+        if size is None:
+            made = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
+            reader.ops.append(Opaque("tensor.dim", (value,), (made,), axis))
+            yield made
+
+
+def read_cast(reader: Reader, statement: Statement) -> list[Value]:
+    """The same tensor with more or fewer sizes in its type."""
+    source = reader.use()
+    reader.expect(":")
+    reader.check_type(source)
+    reader.expect("to")
+    start = reader.skip()
+    made = reader.type(statement.result("cast"))
+    if not _agree(source, made):
+        raise reader.error(f"{source.type_text} is not cast to {made.type_text}", start)
+    reader.ops.append(Opaque("tensor.cast", (source,), (made,)))
+    return [made]
+
+
+def print_cast(printer: Printer, op: Opaque) -> None:
+    """The same tensor with another type."""
+    source = printer.value(op.operands[0])
+    types = f"{op.operands[0].type_text} to {op.results[0].type_text}"
+    printer.lines.append(f"  {printer.name(op.results[0])} = tensor.cast {source} : {types}")
+
+
+def read_reshape(reader: Reader, statement: Statement) -> list[Value]:
+    """Axes that are split or merged, group by group."""
+    source = reader.use()
+    start = reader.skip()
+    groups = reader.listed(
+        "[", "]", lambda: reader.listed("[", "]", lambda: reader.integer("an axis"))
+    )
+    given: list[int | Value] = []
+    if statement.name == EXPAND:
+        reader.expect("output_shape")
+        given = reader.sizes()
+    reader.expect(":")
+    reader.check_type(source)
+    reader.expect("into")
+    at = reader.skip()
+    made = reader.type(statement.result("reshaped"))
+    few, many = (source, made) if statement.name == EXPAND else (made, source)
+    axes = [axis for group in groups for axis in group]
+    # a tensor of rank 0 has no axis to give the other's axes to: these are all of size 1
+    is_unit = few.rank == 0 and set(many.shape or ()) <= {1}
+    if (
+        axes != ([] if is_unit else list(range(many.rank or 0)))
+        or len(groups) != few.rank
+        or not all(groups)
+        or few.is_scalar
+        or many.is_scalar
+    ):
+        raise reader.error(
+            f"{groups} does not give each axis of {many.type_text} to one of {few.type_text}",
+            start,
+        )
+    for group, whole in zip(groups, few.shape or (), strict=True):
+        sizes: list[Size] = [size for axis, size in enumerate(many.shape or ()) if axis in group]
+        if (statement.name == EXPAND and sizes.count(None) > 1) or (None in sizes) != (
+            whole is None
+        ):
+            raise reader.error(f"of a group of axes, at most one size may be unknown: {groups}", at)
+        if None not in sizes and prod([int(size or 0) for size in sizes]) != whole:
+            raise reader.error(f"sizes {sizes} do not make {whole}", at)
+    stated = [each if isinstance(each, int) else None for each in given]
+    if source.dtype != made.dtype or (
+        statement.name == EXPAND and stated != list(made.shape or ())
+    ):
+        raise reader.error(f"sizes {stated} of {source.type_text} do not make {made.type_text}", at)
+    reader.ops.append(Opaque(statement.name, (source,), (made,), str(groups)))
+    return [made]
+
+
+def print_collapse(printer: Printer, op: Opaque) -> None:
+    """Axes that are merged."""
+    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    for axis, group in enumerate(axes_of(op)):
+        if not is_known((op.results[0].shape or ())[axis]):
+            printer.sizes.merged[op.results[0], axis] = (op.operands[0], group)
+    types = f"{op.operands[0].type_text} into {op.results[0].type_text}"
+    printer.lines.append(f"  {made} = {COLLAPSE} {source} {op.attribute} : {types}")
+
+
+def print_expand(printer: Printer, op: Opaque) -> None:
+    """Axes that are split."""
+    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    sizes = ", ".join(_split_sizes(printer, op))
+    types = f"{op.operands[0].type_text} into {op.results[0].type_text}"
+    printer.lines.append(
+        f"  {made} = {EXPAND} {source} {op.attribute} output_shape [{sizes}] : {types}"
+    )
+
+
+def _split_sizes(printer: Printer, op: Opaque) -> Iterator[str]:
+    """The sizes of a split axis; an unknown one is a quotient."""
+    source, shape = op.operands[0], op.results[0].shape or ()
+    if not axes_of(op):  # of rank 0
+        yield from map(str, shape)
+    for axis, group in enumerate(axes_of(op)):
+        unknown = [each for each in group if not is_known(shape[each])]
+        if len(unknown) > 1:
+            raise GenericError(f"{op.name} {op.attribute}: two sizes of a group are unknown")
+        known = [int(shape[each] or 0) for each in group if each not in unknown]
+        for each in group:
+            if each not in unknown:
+                yield str(shape[each])
+                continue
+            size = printer.sizes.dim(source, axis)
+            if prod(known) != 1:
+                size = printer.sizes.index_op("divsi", size, prod(known))
+            printer.sizes.known[op.results[0], each] = size
+            yield size
+
+
+def read_of_sizes(reader: Reader, statement: Statement) -> list[Value]:
+    """``arith.minsi %a, %b : index``: the size of a part, from other sizes."""
+    a = reader.use()
+    reader.expect(",")
+    start = reader.skip()
+    b = reader.use()
+    reader.expect(":")
+    made = reader.check_type(a)
+    if b.type_text != made.type_text:
+        raise reader.error(f"%{b.name} is {b.type_text}, not {made.type_text}", start)
+    if not a.is_scalar or not takes(statement.name, made.dtype):
+        raise reader.error(f"{statement.name} of {made.type_text} is not supported here", start)
+    made.name = statement.result("size")
+    reader.ops.append(Opaque(statement.name, (a, b), (made,)))
+    return [made]
+
+
+def read_extract_slice(reader: Reader, statement: Statement) -> list[Value]:
+    """Its operands are the source and the sizes that are not known."""
+    source = reader.use()
+    start = reader.skip()
+    begins, sizes, steps = reader.sizes(), reader.sizes(), reader.sizes()
+    reader.expect(":")
+    reader.check_type(source)
+    reader.expect("to")
+    at = reader.skip()
+    made = reader.type(statement.result("part"))
+    offsets = [each for each in begins if isinstance(each, int)]
+    if offsets != begins or any(each != 1 for each in steps):
+        raise reader.error(
+            "tensor.extract_slice is supported with constant offsets and strides of 1", start
+        )
+    if {len(begins), len(sizes), len(steps)} != {source.rank}:
+        raise reader.error(f"a part of {source.type_text} has {source.rank} of each list", start)
+    stated = [each if isinstance(each, int) else None for each in sizes]
+    if list(made.shape or ()) != stated or made.dtype != source.dtype:
+        raise reader.error(f"sizes {stated} of {source.type_text} do not make {made.type_text}", at)
+    for begin, size, whole in zip(offsets, stated, source.shape or (), strict=True):
+        if isinstance(whole, int) and begin + (size or 0) > whole:
+            raise reader.error(f"{size} from {begin} is beyond {source.type_text}", start)
+    unknown = tuple(each for each in sizes if isinstance(each, Value))
+    reader.ops.append(
+        Opaque("tensor.extract_slice", (source, *unknown), (made,), ",".join(map(str, offsets)))
+    )
+    return [made]
+
+
+def print_extract_slice(printer: Printer, op: Opaque) -> None:
+    """A part of a tensor, with its sizes."""
+    source, value = op.operands[0], op.results[0]
+    read = printer.value(source)
+    given = iter(op.operands[1:])  # of a text that was read
+    sizes: list[str] = []
+    for axis, size in enumerate(value.shape or ()):
+        if is_known(size):
+            sizes.append(str(size))
+            continue
+        stated = next(given, None)
+        sizes.append(printer.value(stated) if stated else printer.sizes.of_axis(value, axis, None))
+        printer.sizes.known[value, axis] = sizes[-1]
+    begins = str(op.attribute).split(",")
+    places = f"[{', '.join(begins)}] [{', '.join(sizes)}] [{', '.join('1' for _ in begins)}]"
+    types = f"{source.type_text} to {value.type_text}"
+    printer.lines.append(f"  {printer.name(value)} = tensor.extract_slice {read}{places} : {types}")
+
+
+def read_concat(reader: Reader, statement: Statement) -> list[Value]:
+    reader.expect("dim")
+    reader.expect("(")
+    axis = reader.integer("an axis")
+    reader.expect(")")
+    operands = [reader.use()]
+    while reader.accept(","):
+        operands.append(reader.use())
+    reader.expect(":")
+    reader.expect("(")
+    reader.check_types(operands)
+    reader.expect(")")
+    reader.expect("->")
+    at = reader.skip()
+    made = reader.type(statement.result("concat"))
+    rank = made.rank or 0
+    if axis >= rank or not all(_agree(each, made, but=axis) for each in operands):
+        raise reader.error(f"these operands do not make {made.type_text} along {axis}", at)
+    lengths = [cast("tuple[Size, ...]", each.shape)[axis] for each in operands]
+    whole = cast("tuple[Size, ...]", made.shape)[axis]
+    known = [size for size in lengths if isinstance(size, int)]
+    if len(known) == len(lengths) and whole not in {None, sum(known)}:
+        raise reader.error(f"sizes {known} do not make {whole}", at)
+    reader.ops.append(Opaque("tensor.concat", tuple(operands), (made,), axis))
+    return [made]
+
+
+def print_concat(printer: Printer, op: Opaque) -> None:
+    """``tensor.concat dim(1) %a, %b``."""
+    operands = ", ".join([printer.value(value) for value in op.operands])
+    printer.lines.append(
+        f"  {printer.name(op.results[0])} = tensor.concat dim({op.attribute}) {operands} : "
+        f"({_types(op.operands)}) -> {op.results[0].type_text}"
+    )

@@ -1,0 +1,107 @@
+"""Each row of the table: read, printed, computed, and its C."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gehost_linalg.generic import Generic
+from gehost_linalg.interpret import run_generic
+from gehost_linalg.kernels import math_c
+from gehost_linalg.mlir import parse, print_function
+from gehost_linalg.operations import FLOATS, NUMPY, OPERATIONS, PREDICATES, casts
+
+TYPES = ("f32", "f64", "i1", "i8", "i32", "i64", "index")
+
+
+def text(name: str, source: str, target: str) -> str:
+    """A function that applies an operation to each element of its operands."""
+    row = OPERATIONS[name]
+    types = [source] * row.operands if row.form != "select" else ["i1", source, source]
+    tensors = [f"tensor<4x{each}>" for each in (*types, target)]
+    arguments = ", ".join(f"%a{n}: {each}" for n, each in enumerate(tensors))
+    names, elements = (
+        [f"%a{n}" for n in range(row.operands)],
+        [f"%x{n}" for n in range(row.operands)],
+    )
+    block = ", ".join(
+        f"{x}: {each}" for x, each in zip((*elements, "%o"), (*types, target), strict=True)
+    )
+    predicate = f"{next(iter(PREDICATES[name]))}, " if row.form == "compare" else ""
+    kind = f"{source} to {target}" if row.form == "cast" else source
+    ins = f"ins({', '.join(names)} : {', '.join(tensors[:-1])})"
+    maps = ", ".join(["affine_map<(d0) -> (d0)>"] * (row.operands + 1))
+    return f"""func.func @f({arguments}) -> {tensors[-1]} {{
+  %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} {ins} outs(%a{row.operands} : {tensors[-1]}) {{
+  ^bb0({block}):
+    %z = {name} {predicate}{", ".join(elements)} : {kind}
+    linalg.yield %z : {target}
+  }} -> {tensors[-1]}
+  return %r : {tensors[-1]}
+}}
+"""
+
+
+def types_of(name: str) -> tuple[str, str]:
+    """Element types that an operation takes and makes."""
+    row = OPERATIONS[name]
+    if row.form == "cast":
+        pairs = [(a, b) for a in TYPES for b in TYPES if a != b]
+        return next(pair for pair in pairs if casts(name, *pair))
+    source = "i32" if row.types == "integer" else "f32"
+    return source, "i1" if row.form == "compare" else source
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_row_is_read_printed_and_computed(name: str) -> None:
+    source, target = types_of(name)
+    (function,) = parse(text(name, source, target))
+    printed = print_function(function)
+    assert f" {name} " in printed
+    assert print_function(parse(printed)[0]) == printed
+    op = function.ops[0]
+    assert isinstance(op, Generic)
+    arrays = [
+        np.array([1, 1, 0, 1] if place == 0 else [1, 1, 1, 1], NUMPY[value.dtype])
+        for place, value in enumerate(op.operands)
+    ]
+    (made,) = run_generic(op, arrays, {})
+    assert made.dtype == NUMPY[target]
+    assert made.shape == (4,)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.c])
+def test_the_c_of_a_row_takes_its_operands(name: str) -> None:
+    row = OPERATIONS[name]
+    operands = [f"x{place}" for place in range(row.operands)]
+    shown = row.c.format(*operands, t="f32", f="f", c="float")
+    assert all(each in shown for each in operands)
+    assert row.form != "compare", "predicates have the C of comparisons"
+
+
+def test_functions_of_our_own_are_of_rows() -> None:
+    assert {f"math.{name.removesuffix('_f32')}" for name in math_c.FUNCTIONS} <= set(OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "result"),
+    [
+        ("math.erfc", [np.float64(0.25)], math.erfc(0.25)),
+        ("arith.bitcast", [np.float32(1.0)], 0x3F800000),
+        ("arith.divui", [np.int8(-1), np.int8(2)], 127),
+        ("arith.remui", [np.int8(-1), np.int8(2)], 1),
+        ("arith.maxui", [np.int8(-1), np.int8(2)], -1),
+        ("arith.minui", [np.int32(-1), np.int32(2)], 2),
+        ("arith.shrui", [np.int8(-2), np.int8(1)], 127),
+    ],
+)
+def test_numbers(name: str, operands: list[np.generic], result: float) -> None:
+    row = OPERATIONS[name]
+    made = row.numpy("i32", *operands) if row.form == "cast" else row.numpy(*operands)
+    assert made == result
+
+
+def test_floats_are_types_of_numpy() -> None:
+    assert set(NUMPY) >= FLOATS
