@@ -56,6 +56,8 @@ class Operator:
             except TypeError as error:
                 raise TypeError(f"{self.__name__}: {error}") from None
             for name, value in call.arguments.items():
+                if self.__signature__.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                    value = _spread(value)
                 call.arguments[name] = _operand(builder, value)
             return self._holders(builder, self._form(*call.args, **call.kwargs))
 
@@ -69,6 +71,15 @@ class Operator:
     def _holder(self, builder: GraphBuilder, tensor: EsTensor) -> TensorHolder:
         builder.types[tensor.producer] = self.__name__
         return builder.holder(tensor)
+
+
+def _spread(operands: Sequence[Any]) -> list[Any]:
+    """Return variable inputs one by one; they may be given as one list."""
+    spread: list[Any] = []
+    for operand in operands:
+        items = items_of(operand)
+        spread += items if items and TensorHolder in map(type, items) else [operand]
+    return spread
 
 
 def _operand(builder: GraphBuilder, value: Any) -> Any:
@@ -121,15 +132,11 @@ def custom_operator(name: str) -> Operator:
 
 
 def _onnx_form(function: es.OpFunction) -> _Form:
-    """Return ONNX's operator: a list of a variadic input is given as one list, too."""
+    """Return ONNX's operator."""
     signature = function.__signature__
 
     def form(*operands: Any, **attributes: Any) -> Any:
-        spread: list[Any] = []
-        for operand in operands:
-            items = items_of(operand) or [operand]
-            spread += items if EsTensor in map(type, items) else [operand]
-        result = function(*spread, **attributes)
+        result = function(*operands, **attributes)
         if isinstance(result, EsTensor):
             return result
         return dict(result.by_name) or list(result)

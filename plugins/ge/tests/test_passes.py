@@ -364,6 +364,24 @@ class P(PatternFusionPass):
     ]
 
 
+@pytest.mark.parametrize("operands", ["inputs[:3]", "*inputs[:3]"])
+def test_variable_inputs_are_a_list_or_one_by_one(operands: str, compile_with: Any) -> None:
+    source = f"""
+from ge.es.all import Sum
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def sums(self, inputs):
+        return Add(Add(inputs[0], inputs[1]), inputs[2])
+    def replacement(self, inputs):
+        return Sum({operands})
+"""
+    text = "g (float[2] a, float[2] b) => (float[2] y) { s = Add(a, b)  y = Add(s, b) }"
+    compiled, report = compile_with(source, model(text))
+    assert replaced(report) == {"P": 1}
+    assert [node.op_type for node in compiled.graph.node] == ["Sum"]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_hosts_keep_a_real_ge_as_it_is(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
