@@ -14,7 +14,7 @@ from gehost.sizes import Dim, Scope, lengths
 
 _Shape: TypeAlias = Sequence[Dim]
 
-REFINED = frozenset({"ConstantOfShape", "Expand", "Range", "Reshape", "Slice", "Tile"})
+REFINED = frozenset({"ConstantOfShape", "Expand", "Range", "Reshape", "Resize", "Slice", "Tile"})
 """Operators whose result may depend on computed elements that ONNX's inference does not know."""
 _BROADCAST = frozenset(
     {
@@ -123,6 +123,8 @@ def _by_elements(scope: Scope, node: Node, source: list[Dim] | None) -> _Shape |
         return [lengths.counted(scope, start, limit, delta)]
     if node.op == "Slice":
         return None if source is None else _sliced(scope, node, source)
+    if node.op == "Resize":
+        return _resized(node)
     target = _elements(node.input(0 if node.op == "ConstantOfShape" else 1))
     if target is None:
         return None
@@ -138,6 +140,13 @@ def _by_elements(scope: Scope, node: Node, source: list[Dim] | None) -> _Shape |
     if node.op == "ConstantOfShape":
         return sizes
     return None if source is None else lengths.broadcast(scope, [source, sizes])
+
+
+def _resized(node: Node) -> _Shape | None:
+    """Return the sizes that a ``Resize`` is given for all axes."""
+    stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    whole = node.attrs.get("axes") is None
+    return _elements(node.input(3)) if stretched and whole else None
 
 
 def _elements(value: Value | None) -> tuple[Dim, ...] | None:

@@ -10,7 +10,18 @@ from typing import Any
 from gehost.ir.graph import Value
 from gehost.ir.types import Dim, is_invented
 
-__all__ = ["broadcasts_into", "is_invented", "is_static", "same_dim", "same_shape"]
+__all__ = ["broadcasts_into", "filled", "is_invented", "is_static", "same_dim", "same_shape"]
+
+
+def filled(value: Value, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return sizes of a value's model as they are in runs in which no tensor is empty.
+
+    A Reshape's computed entry copies another size where it is 0. So ``either(seq, 64)`` is ``seq``.
+    """
+    scope = value.graph.model.sizes
+    return tuple(
+        [str(scope.filled(scope.parse(dim))) if isinstance(dim, str) else dim for dim in dims]
+    )
 
 
 # Any: numpy's integers are accepted, too, also by machine code

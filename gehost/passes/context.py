@@ -274,6 +274,20 @@ class CustomPassContext:
             observer.after_rewrite(Rewrite(number, self.record, region, replaced.nodes))
         return replaced
 
+    def infer(self, node: Node) -> None:
+        """Set the types of the outputs of a node that ``Run`` added, as inference has them.
+
+        Raises:
+            PassError: the operator does not accept its inputs.
+        """
+        try:
+            types = self.session.inferrer.node(node)
+        except Refused as failure:
+            raise PassError(str(failure), subject=f"context.infer: {node.label}") from failure
+        for value, known in zip(node.outputs, types, strict=True):
+            if value is not None:
+                node.graph.set_type(value, self.session.inferrer.named(known))
+
     def replaces_constant(self, value: Value, exact: float) -> None:
         """Note that a rewrite put ``exact`` in place of a constant that its type had rounded.
 

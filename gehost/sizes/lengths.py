@@ -80,6 +80,10 @@ def part(scope: Scope, size: Dim, start: Dim, end: Dim, step: Dim = 1) -> Dim:
     if step < 0:
         return _part_from_end(scope, size, start, end, step)
     bounds = [_clamped(scope, size, bound) for bound in (start, end)]
+    if bounds[0] is None and bounds[1] is size and is_size(scope, scope.mul(start, -1)):
+        # the last -start, or all from 0 on
+        kept = scope.either(scope.min(size, scope.mul(start, -1)), size)
+        return scope.ceildiv(kept, step)
     if bounds[0] is None or bounds[1] is None:
         return _cut(scope, size, start, end, step)
     length = scope.ceildiv(scope.sub(bounds[1], bounds[0]), step)
@@ -135,6 +139,10 @@ def reshaped(
         place = dims.index(-1)
         rest = [*dims[:place], *dims[place + 1 :]]
         dims[place] = _left_over(scope, source, rest, allow_zero=allow_zero)
+    elif source is not None:
+        whole, parts = product(scope, source), product(scope, dims)
+        if whole is not None and parts is not None:
+            scope.learn(whole, parts)
     return tuple([size_or_none(scope, dim) for dim in dims])
 
 

@@ -7,7 +7,18 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from gehost.sizes import proofs
-from gehost.sizes.size import Atom, Known, Monomial, Size, in_order, rank, terms_of, without
+from gehost.sizes.size import (
+    Atom,
+    Known,
+    Monomial,
+    Size,
+    divided,
+    in_order,
+    rank,
+    shared_by,
+    terms_of,
+    without,
+)
 
 if TYPE_CHECKING:
     from gehost.sizes.scope import Scope
@@ -145,10 +156,62 @@ def either(scope: Scope, a: Known, b: Known) -> Known:
     return scope.call("either", (a, b), min(1 if low == 0 else low, least), max(high, most))
 
 
+def filled(scope: Scope, size: Known) -> Known:
+    """Return a size with ``a`` for each ``either(a, b)``, and minima as ``learn`` has them."""
+    if isinstance(size, int):
+        return size
+    result: Known = 0
+    for m, c in size.terms:
+        part: Known = c
+        for i in m:
+            part = scope.mul(part, _filled_atom(scope, scope.atoms[i]))
+        result = scope.add(result, part)
+    return result
+
+
+def learn(scope: Scope, one: Size, other: Size) -> None:
+    """Note minima that are one of their operands, as two products are equal and not 0."""
+    shared = shared_by([m for size in (one, other) for m, _ in size.terms])
+    g = gcd(*[c for size in (one, other) for _, c in size.terms])
+    first, second = [
+        scope.of(divided(dict(size.terms), shared, g), ("/", g, shared, size))
+        for size in (one, other)
+    ]
+    for size, equal in ((first, second), (second, first)):
+        parts = parts_of_min(scope, size)
+        if len(parts) > 1 and equal in parts:
+            atom = next(
+                scope.atoms[m[0]]
+                for m, c in terms_of(size)
+                if len(m) == 1 and c > 0 and scope.atoms[m[0]].kind == "min"
+            )
+            scope.chosen[atom.number] = atom.args[parts.index(equal)]
+
+
+def _filled_atom(scope: Scope, atom: Atom) -> Known:
+    if atom.number in scope.chosen:
+        return filled(scope, scope.chosen[atom.number])
+    args = [filled(scope, arg) for arg in atom.args]
+    match atom.kind:
+        case "either":
+            return args[0]
+        case "floor":
+            return scope.floordiv(*args)
+        case "min":
+            return scope.min(*args)
+        case "broadcast":
+            return scope.broadcast(*args)
+        case _:
+            return scope.of({(atom.number,): 1}, ("atom", atom.number))
+
+
 def vanishes_with(scope: Scope, size: Known, cause: Known) -> bool:
     """Whether ``size`` is 0 wherever ``cause`` is, as their terms show."""
     if size is cause or size == 0 or (isinstance(cause, int) and cause):
         return True
+    parts = parts_of_min(scope, cause)
+    if len(parts) > 1 and all(scope.bounds(part)[0] >= 0 for part in parts):
+        return all(vanishes_with(scope, size, part) for part in parts)
     terms = terms_of(cause)
     zeros: list[Monomial] = [m for m, _ in terms]
     if scope.bounds(cause)[0] < 0 or (any(c < 0 for _, c in terms) and len(terms) > 1):

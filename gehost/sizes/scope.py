@@ -54,6 +54,9 @@ class Scope:
         self.proofs: dict[tuple[Size, int], bool] = {}
         self.budget = 0
         self.facts = facts.Facts()
+        self.chosen: dict[int, Known] = {}
+        """Minima that are one of their operands where no tensor is empty."""
+        self._filled: dict[Known, Known] = {}
         self._answers: dict[Size, Answer] = {}
         self._signs: dict[Size, Answer] = {}
         self._atoms: dict[tuple[Kind, Hashable], Size] = {}
@@ -288,6 +291,22 @@ class Scope:
     def either(self, a: Known, b: Known) -> Known:
         """Return ``a``, or ``b`` where ``a`` is 0: what Reshape's 0 copies."""
         return minima.either(self, a, b)
+
+    def filled(self, size: Known) -> Known:
+        """Return a size as it is where no tensor is empty: ``either(a, b)`` is ``a``."""
+        result = self._filled.get(size)
+        if result is None:
+            result = self._filled[size] = minima.filled(self, size)
+        return result
+
+    def learn(self, one: Known, other: Known) -> None:
+        """Note that two products are equal, for ``filled``: those of a Reshape's sizes."""
+        one, other = self.filled(one), self.filled(other)
+        if isinstance(one, Size) and isinstance(other, Size) and one is not other:
+            known = len(self.chosen)
+            minima.learn(self, one, other)
+            if len(self.chosen) > known:
+                self._filled.clear()
 
     # questions
 

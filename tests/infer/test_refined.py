@@ -40,6 +40,10 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
             "s = Shape(x) a = Slice(s, zero, one) b = Concat<axis = 0>(a, two) v = ConstantOfShape(b)",
             "float[N,2]",
         ),
+        (
+            "s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(a, two) v = Resize(x, , , b)",
+            "float[N,?1,2]",
+        ),
         ("s = Shape(w) a = Sub(s, pair) b = Add(a, one) v = ConstantOfShape(b)", "float[0,1]"),
         ("s = Shape(w) a = Sub(s, pair) v = ConstantOfShape(a)", "float[?2,0]"),
         ("s = Shape(w) a = Sub(s, pair) b = Slice(a, zero, one) v = Expand(one, b)", "int64[?2]"),

@@ -44,6 +44,9 @@ def test_equal_cuts_have_equal_lengths(scope: Scope) -> None:
     assert part(scope, s, -4096, END) is scope.min(s, 4096)
     assert part(scope, s, scope.max(0, s - 4096), END) is scope.min(4096, s)
     assert part(scope, past + new, past, END) is new
+    assert part(scope, s, -s, END) is s  # also of none
+    assert part(scope, s, -past, END) is scope.either(scope.min(past, s), s)
+    assert part(scope, s, -s, END, 2) is (s + 1) // 2
     assert part(scope, s, 0, END, 2) is (s + 1) // 2
     assert part(scope, s, -1, -END, -1) is s
     assert part(scope, s, 0, n) is part(scope, s, 0, n)

@@ -81,6 +81,9 @@ def test_either_is_the_first_where_the_second_vanishes_with_it(scope: Scope) -> 
     s, t = scope.symbol("s"), scope.symbol("t")
     assert scope.either(s, s * t) is s
     assert scope.either(s, scope.min(s, t)) is s
+    assert scope.either(scope.min(s, t), s * t) is scope.min(s, t)
+    assert scope.either(scope.min(s, 8), s) is scope.min(s, 8)
+    assert scope.either(scope.min(s, t), s) is not scope.min(s, t)
     assert scope.either(s + t, t) is s + t
     assert scope.either(0, t) is t
     assert scope.either(s + 1, t) is s + 1

@@ -216,6 +216,38 @@ def test_lengths_up_to_the_most_positions(host: Host, run: Any) -> None:
             assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
 
 
+def test_mask_as_wide_as_the_scores(host: Host, run: Any) -> None:
+    """Keys are the last 3 of the past and all new ones, min(P + S, S + 3); the mask has S + 3."""
+    given = parse("""<ir_version: 8, opset_import: ["" : 17]>
+        main (float[B, S, 8] q, float[B, S, 8] k, float[B, P, 8] past) => (float[B, S, 8] out)
+        <int64[4] heads = {0, 0, 2, 4}, int64[3] joined = {0, 0, 8}, int64[1] i0 = {0},
+         int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] back = {-3}, int64[1] end = {9223372036854775807},
+         int64[1] three = {3}, int64 j0 = {0}, int64 j1 = {1}, int64 j3 = {3}, float zero = {0},
+         float low = {-60000}, float scale = {0.5}, int64[3] row_axes = {0, 1, 3}, int64[3] column_axes = {0, 1, 2}> {
+            qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+            last = Slice (past, back, end, i1) all = Concat <axis = 1> (last, k)
+            kh = Reshape (all, heads) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
+            kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Mul (m, scale)
+            shape = Shape (q) rows = Slice (shape, i1, i2) count = Squeeze (rows) columns = Add (count, j3)
+            row = Range (j0, count, j1) column = Range (j0, columns, j1)
+            rowu = Unsqueeze (row, row_axes) columnu = Unsqueeze (column, column_axes)
+            shifted = Add (rowu, j3) keep = LessOrEqual (columnu, shifted) mask = Where (keep, zero, low)
+            a = Add (s, mask) p = Softmax <axis = -1> (a) y = MatMul (p, kt)
+            yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)
+        }""")
+    compiled, report = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert counts["MultiHeadAttention"] == 1, [record.rejected for record in report.passes]
+    rng = np.random.default_rng(0)
+    for past in (3, 5):  # with fewer the mask is wider than the scores, and neither runs
+        inputs = {
+            name: rng.normal(size=(2, rows, 8)).astype(np.float32)
+            for name, rows in (("q", 4), ("k", 4), ("past", past))
+        }
+        expected, found = Runner(given).run(inputs), run(compiled, inputs)
+        assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
+
+
 SUFFIX = """wide = Concat <axis = 0> (i1, i1, i8, i1) table = Expand (scale, wide) begin = Reshape (start, minus)
     end = Constant <value_ints = [9223372036854775807]> () of_rows = Slice (table, begin, end, i2)
     t = Add (s, of_rows) a = Add (t, mask)"""

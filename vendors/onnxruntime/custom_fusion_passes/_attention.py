@@ -21,7 +21,7 @@ import numpy as np
 
 from gehost import DataType
 
-from ._sizes import GraphSizes, Size, Sizes, all_same, same
+from ._shapes import Size, Sizes, all_same, elements_of, same, shape_of
 from ._types import HALVES, dtype_name, not_float
 
 if TYPE_CHECKING:
@@ -66,31 +66,29 @@ class Attention:
     nodes: list[Node] = field(default_factory=list["Node"])
 
 
-def find_attention(softmax: Node, sizes: GraphSizes, *, capped: bool = False) -> Attention:
+def find_attention(softmax: Node, *, capped: bool = False) -> Attention:
     """Find the attention around a Softmax.
 
     Args:
         softmax: the node.
-        sizes: of its graph.
         capped: scores may be capped by Tanh, as few kernels can.
 
     Raises:
         NoMatch: with the reason.
     """
-    finder = _Finder(sizes, capped=capped)
+    finder = _Finder(capped=capped)
     return finder.find(softmax)
 
 
-def joined(value: Value, heads: int, sizes: GraphSizes) -> tuple[Value, list[Node]] | None:
+def joined(value: Value, heads: int) -> tuple[Value, list[Node]] | None:
     """Return the [B, S, N·H] that becomes [B, N, S, H], and nodes between."""
-    finder = _Finder(sizes)
+    finder = _Finder()
     found = finder.joined(value, heads)
     return None if found is None else (found, finder.nodes)
 
 
 class _Finder:
-    def __init__(self, sizes: GraphSizes, *, capped: bool = False) -> None:
-        self._sizes = sizes
+    def __init__(self, *, capped: bool = False) -> None:
         self._capped = capped
         self.nodes: list[Node] = []
         self._reshaped: list[Value] = []
@@ -99,7 +97,7 @@ class _Finder:
 
     def find(self, softmax: Node) -> Attention:
         scores = _input(softmax, 0)
-        dims = self._sizes.of(scores)
+        dims = shape_of(scores)
         if dims is None or len(dims) not in (3, 4):
             raise NoMatch("rank: the scores are no tensor of rank 3 or 4")
         axis = softmax.attrs.get("axis")
@@ -113,7 +111,7 @@ class _Finder:
         q_read, k_read = _input(product, 0), _input(product, 1)
         q, q_scale = self._unscaled(q_read)
         k, k_scale = self._unscaled(k_read)
-        folded = len(self._sizes.of(product.outputs[0]) or ()) == 3
+        folded = len(shape_of(product.outputs[0]) or ()) == 3
         if folded:
             q, further = self._unscaled(self._unfolded(q))
             q_scale *= further
@@ -167,13 +165,13 @@ class _Finder:
         biases: list[np.ndarray] = []
         adds: list[Node] = []
         for value in given:
-            dims = self._sizes.of(value)
+            dims = shape_of(value)
             if dims is None or len(dims) != 3 or not isinstance(dims[2], int):
                 return given, None
             node = value.producer
             found = None if node is None else added_constant(node, dims[2])
             inside = all(reader in self.nodes for reader, _ in value.consumers())
-            before = None if found is None else self._sizes.of(found[0])
+            before = None if found is None else shape_of(found[0])
             is_as_wide = before is not None and len(before) == 3 and before[2] == dims[2]
             if not (node and found and is_as_wide and inside) or value.is_graph_output:
                 assert value.dtype is not None
@@ -299,7 +297,7 @@ class _Finder:
         node = value.producer
         if node is None or node.op != "Reshape":
             raise NoMatch("layout: q, k or v of rank 3, not made of heads by Reshape")
-        given, made = self._sizes.of(node.inputs[0]), self._sizes.of(value)
+        given, made = shape_of(node.inputs[0]), shape_of(value)
         if given is None or made is None or len(given) != 4 or not all_same(given[2:], made[1:]):
             raise NoMatch("layout: q, k or v of rank 3 is not proven to be [B·N, S, H]")
         self._take(node)
@@ -314,13 +312,13 @@ class _Finder:
         """
         heads, rows, columns = wanted
         for one in self._reshaped:
-            dims = self._sizes.of(one) or ()
+            dims = shape_of(one) or ()
             if not all_same(dims[1:], wanted if len(dims) == 4 else (rows, columns)):
                 raise NoMatch(
                     f"layout: scores {list(dims)}, wanted [.., {heads}, {rows}, {columns}]"
                 )
         if apart is not None:
-            dims, size = self._sizes.of(apart) or (), (self._sizes.of(values) or ())[-1:]
+            dims, size = shape_of(apart) or (), (shape_of(values) or ())[-1:]
             if not all_same(dims[1:], (heads, rows, *size)):
                 raise NoMatch(f"heads: {list(dims)} are not proven to be [B, {heads}, {rows}, V]")
 
@@ -354,9 +352,9 @@ class _Finder:
                 and first.op == "Reshape"
             ):
                 keys = _input(first, 0)
-                given, flat = self._sizes.of(keys), self._sizes.of(first.outputs[0])
+                given, flat = shape_of(keys), shape_of(first.outputs[0])
                 wanted = given and (given[0], given[1], given[3], given[2])
-                last = self._sizes.of(k)
+                last = shape_of(k)
                 if (
                     given is not None
                     and len(given) == 4
@@ -441,15 +439,15 @@ class _Finder:
         ((last, _),) = made.consumers()
         if last.op != "Reshape" or last.inputs[0] is not made:
             raise NoMatch(f"heads: put together by {last.op_type}")
-        target = self._sizes.contents(last.inputs[1])
-        if target is None or 0 in target[1][2:]:
+        target = elements_of(last.inputs[1])
+        if target is None or 0 in target[2:]:
             raise NoMatch("heads: put together into an unknown shape")
         self._take(last)
         return last, apart
 
     def _checked(self, q: Value, keys: tuple[Value, list[int]], v: Value) -> Sizes4:
         """Return B, N, S and T; prove all that the kernel requires."""
-        q_dims, v_dims, k_dims = (self._sizes.of(one) for one in (q, v, keys[0]))
+        q_dims, v_dims, k_dims = (shape_of(one) for one in (q, v, keys[0]))
         if q_dims is None or k_dims is None or v_dims is None:
             raise NoMatch("rank: of q, k or v is unknown")
         if not len(q_dims) == len(k_dims) == len(v_dims) == 4:
@@ -477,12 +475,8 @@ class _Finder:
     def _check_mask(self, mask: Value | None, reader: Node | None, wanted: Sizes4) -> None:
         if mask is None or reader is None:
             return
-        dims = self._sizes.of(mask)
-        if (
-            len(self._sizes.of(reader.outputs[0]) or ()) == 3
-            and dims
-            and dims[:-2] not in ((), (1,))
-        ):
+        dims = shape_of(mask)
+        if len(shape_of(reader.outputs[0]) or ()) == 3 and dims and dims[:-2] not in ((), (1,)):
             raise NoMatch(f"mask: {list(dims)} over scores of [B·N, S, T]")
         if dims is None or not 2 <= len(dims) <= 4:
             raise NoMatch("mask: not of rank 2 to 4")
@@ -514,7 +508,7 @@ class _Finder:
         node = value.producer
         if node is None or node.op != "Reshape":
             return None
-        given, made = self._sizes.of(node.inputs[0]), self._sizes.of(value)
+        given, made = shape_of(node.inputs[0]), shape_of(value)
         if given is None or made is None or len(given) != 3 or len(made) != 4:
             return None
         if not all_same(given[:2], made[:2]) or made[2] != heads:

@@ -18,7 +18,7 @@ import numpy as np
 from gehost import DataType
 
 from ._numbers import far
-from ._sizes import GraphSizes, Size, all_same
+from ._shapes import Size, all_same, elements_of, shape_of
 from ._types import FLOATS
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ _COMPARED = {
 _MOVED = frozenset(("Cast", "Expand", "Identity", "Reshape", "Slice", "Unsqueeze"))
 
 
-def is_causal(mask: Value, rows: Size, columns: Size, sizes: GraphSizes) -> bool:
+def is_causal(mask: Value, rows: Size, columns: Size) -> bool:
     """Whether a mask provably excludes exactly the positions where column > row.
 
     Elsewhere it adds 0.
     """
-    found = _Proof(sizes).of(mask)
+    found = _Proof().of(mask)
     return (
         isinstance(found, _Plane)
         and all_same(found.dims, (rows, columns))
@@ -92,8 +92,7 @@ def is_causal(mask: Value, rows: Size, columns: Size, sizes: GraphSizes) -> bool
 
 
 class _Proof:
-    def __init__(self, sizes: GraphSizes) -> None:
-        self._sizes = sizes
+    def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
     def of(self, value: Value | None) -> _Known:
@@ -120,9 +119,9 @@ class _Proof:
         return self._moved(node) if node.op in _MOVED else None
 
     def _range(self, node: Node) -> _Known:
-        dims = self._sizes.of(node.outputs[0])
-        start, _, step = (self._sizes.contents(one) for one in node.inputs)
-        if dims is None or len(dims) != 1 or start != (0, [0]) or step != (0, [1]):
+        dims = shape_of(node.outputs[0])
+        start, _, step = (elements_of(one) for one in node.inputs)
+        if dims is None or len(dims) != 1 or start != (0,) or step != (1,):
             return None
         return _Index(is_row=False, count=dims[0])
 
@@ -167,7 +166,7 @@ class _Proof:
     def _moved(self, node: Node) -> _Known:
         """Return the result of an operator that keeps the last two axes."""
         given = self.of(node.inputs[0])
-        before, after = self._sizes.of(node.inputs[0]), self._sizes.of(node.outputs[0])
+        before, after = shape_of(node.inputs[0]), shape_of(node.outputs[0])
         if node.op == "Identity":
             return given
         if node.op == "Cast":
@@ -201,18 +200,18 @@ class _Proof:
 
     def _cut(self, node: Node, given: _Plane | _Index) -> _Known:
         """The first rows and columns of a plane."""
-        starts, axes = (self._sizes.contents(node.input(slot)) for slot in (1, 3))
-        steps = [self._sizes.contents(one) for one in node.inputs[4:] if one is not None]
+        starts, axes = (elements_of(node.input(slot)) for slot in (1, 3))
+        steps = [elements_of(one) for one in node.inputs[4:] if one is not None]
         dims = self._last_two(node.outputs[0])
-        first = starts is not None and set(starts[1]) == {0}
+        first = starts is not None and set(starts) == {0}
         if not isinstance(given, _Plane) or dims is None or not first or axes is None:
             return None
-        if any(step is None or set(step[1]) != {1} for step in steps):
+        if any(step is None or set(step) != {1} for step in steps):
             return None
         return _Plane(given.low, given.high, dims)
 
     def _last_two(self, value: Value | None) -> tuple[Size, Size] | None:
-        dims = self._sizes.of(value)
+        dims = shape_of(value)
         return None if dims is None or len(dims) < 2 else (dims[-2], dims[-1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ._sizes import GraphSizes, all_same
+from ._shapes import all_same, shape_of
 
 if TYPE_CHECKING:
     from gehost import Node, Value
@@ -23,22 +23,22 @@ class Heads:
     """They repeat the heads."""
 
 
-def keys_and_values(kernel: Node, sizes: GraphSizes) -> tuple[Heads, Heads]:
+def keys_and_values(kernel: Node) -> tuple[Heads, Heads]:
     """Return k and v of a MultiHeadAttention without the repeats of heads."""
     keys, values = kernel.inputs[1:3]
     assert keys is not None
     assert values is not None
-    return fewest_heads(keys, values, int(kernel.attrs["num_heads"]), sizes)
+    return fewest_heads(keys, values, int(kernel.attrs["num_heads"]))
 
 
-def fewest_heads(k: Value, v: Value, heads: int, sizes: GraphSizes) -> tuple[Heads, Heads]:
+def fewest_heads(k: Value, v: Value, heads: int) -> tuple[Heads, Heads]:
     """Return k and v, of rank 3 or [B, N, T, H], without the repeats of heads."""
-    keys, values = (Heads(value, heads, len(sizes.of(value) or ()) == 4) for value in (k, v))
-    few = _unrepeated(keys, sizes), _unrepeated(values, sizes)
+    keys, values = (Heads(value, heads, len(shape_of(value) or ()) == 4) for value in (k, v))
+    few = _unrepeated(keys), _unrepeated(values)
     return few if few[0].count == few[1].count else (keys, values)
 
 
-def _unrepeated(plain: Heads, sizes: GraphSizes) -> Heads:
+def _unrepeated(plain: Heads) -> Heads:
     """Return the heads [B, M, T, H] that [B, N, T, H] repeats."""
     nodes: list[Node] = []
     given: Value | None = plain.value
@@ -49,8 +49,8 @@ def _unrepeated(plain: Heads, sizes: GraphSizes) -> Heads:
         nodes.append(node)
         given = node.inputs[0]
     assert given is not None
-    after, between, single = (sizes.of(node.outputs[0]) for node in nodes)
-    before = sizes.of(given)
+    after, between, single = (shape_of(node.outputs[0]) for node in nodes)
+    before = shape_of(given)
     if before is None or between is None or len(before) != 4 or len(between) != 5:
         return plain
     count, times = before[1], between[2]

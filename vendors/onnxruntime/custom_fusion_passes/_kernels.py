@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gehost import PassOption
 
-from ._sizes import GraphSizes, Size, same
+from ._shapes import Size, same, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +28,9 @@ NO_EMPTY_INPUTS = PassOption(
 )
 
 
-def takes_heads_apart(k: Value, v: Value, sizes: GraphSizes) -> bool:
+def takes_heads_apart(k: Value, v: Value) -> bool:
     """Whether MultiHeadAttention takes these k and v as [B, N, T, H]."""
-    k_dims, v_dims = sizes.of(k), sizes.of(v)
+    k_dims, v_dims = shape_of(k), shape_of(v)
     return k_dims is not None and v_dims is not None and same(k_dims[-1], v_dims[-1])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gehost import es
 
 from ._attention import is_product
-from ._sizes import GraphSizes, all_same, same
+from ._shapes import all_same, same, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class BiasedScores:
         return es.Reshape(product, inputs[shape]), es.Reshape(bias, apart)
 
 
-def biased_scores(value: Value | None, sizes: GraphSizes) -> BiasedScores | None:
+def biased_scores(value: Value | None) -> BiasedScores | None:
     """Return the parts of scores, None where they are no product with a bias.
 
     A Reshape between is proven to take N from the first axis, of product and bias.
@@ -67,7 +67,7 @@ def biased_scores(value: Value | None, sizes: GraphSizes) -> BiasedScores | None
             continue
         if reshape is None:
             return BiasedScores(node, product, bias, None, 0)
-        given, added, made = sizes.of(product), sizes.of(bias), sizes.of(value)
+        given, added, made = shape_of(product), shape_of(bias), shape_of(value)
         if given is None or added is None or made is None:
             return None
         if (len(given), len(added), len(made)) != (3, 3, 4) or not same(given[0], added[0]):

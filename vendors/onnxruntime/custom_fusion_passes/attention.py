@@ -39,7 +39,7 @@ from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention
 from ._instances import ATTENTION, KEEP, QKV, instance
 from ._kernels import takes_heads_apart
 from ._numbers import numbers, rounded
-from ._sizes import GraphSizes, Sizes, all_same, remove_dead, same
+from ._shapes import Sizes, all_same, remove_dead, same, shape_of, sources_of
 from ._types import HALVES, dtype_name, no_kernel
 
 if TYPE_CHECKING:
@@ -180,11 +180,10 @@ class OrtAttentionPass(FusionBasePass):
             for softmax in graph.nodes_of("Softmax"):
                 context.refuse(softmax, "graph: in a body of If, Loop or Scan")
             return
-        masks = Masks(graph)
+        masks = Masks(graph, context)
         for softmax in graph.nodes_of("Softmax"):
-            sizes = masks.sizes
             try:
-                found = find_attention(softmax, sizes)
+                found = find_attention(softmax)
             except NoMatch as reason:
                 context.refuse(softmax, str(reason))
                 continue
@@ -214,7 +213,7 @@ class OrtAttentionPass(FusionBasePass):
             context.refuse(found.softmax, problem)
             return
         if found.mask is not None and found.guarded and not masks.is_finite(found.mask):
-            if (masks.sizes.of(found.mask) or ())[1:2] != (1,):
+            if (shape_of(found.mask) or ())[1:2] != (1,):
                 context.refuse(found.softmax, "mask: of each head, where a guard makes rows 0")
                 return
             rows = masks.rows(found.mask)
@@ -234,12 +233,10 @@ class OrtAttentionPass(FusionBasePass):
         region = Region(region.graph, given, region.results, region.nodes)
         builder = EsGraphBuilder("attention")
         inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
-        query = in_rows(found.q, inputs, found, masks.sizes)
-        apart = takes_heads_apart(found.k, found.v, masks.sizes)
+        query = in_rows(found.q, inputs, found)
+        apart = takes_heads_apart(found.k, found.v)
         key, value = (
-            inputs[one]
-            if apart and one not in found.rows_first
-            else in_rows(one, inputs, found, masks.sizes)
+            inputs[one] if apart and one not in found.rows_first else in_rows(one, inputs, found)
             for one in (found.k, found.v)
         )
         made = es.op(KERNEL)(
@@ -252,7 +249,7 @@ class OrtAttentionPass(FusionBasePass):
             num_heads=found.heads,
             scale=found.scale,
         )
-        if not self._is_joined(found, masks.sizes):
+        if not self._is_joined(found):
             made = es.Reshape(made, inputs[target])
         if result.dtype != found.q.dtype:
             made = es.Cast(made, to=result.dtype)
@@ -265,9 +262,9 @@ class OrtAttentionPass(FusionBasePass):
         if rows is not None:
             _zero_rows(graph, kernel, rows)
 
-    def _is_joined(self, found: Attention, sizes: GraphSizes) -> bool:
+    def _is_joined(self, found: Attention) -> bool:
         """Whether the last Reshape makes the kernel's own shape [B, S, N·V]."""
-        before, after = sizes.of(found.joining.inputs[0]), sizes.of(found.joining.outputs[0])
+        before, after = shape_of(found.joining.inputs[0]), shape_of(found.joining.outputs[0])
         if before is None or after is None or len(after) != 3 or not isinstance(before[3], int):
             return False
         return all_same(after, (*before[:2], found.heads * before[3]))
@@ -284,11 +281,9 @@ def unshared(found: Attention) -> list[Node]:
     return [node for node in found.nodes if node in inside]
 
 
-def in_rows(
-    value: Value, inputs: Mapping[Value, EsTensor], found: Attention, sizes: GraphSizes
-) -> EsTensor:
+def in_rows(value: Value, inputs: Mapping[Value, EsTensor], found: Attention) -> EsTensor:
     """[B, S, N·H] of q, k or v of an attention, in whatever form it is."""
-    dims, tensor = sizes.of(value), inputs[value]
+    dims, tensor = shape_of(value), inputs[value]
     if value in found.rows_first:
         return together(tensor, found.heads, dims)
     if len(dims or ()) == 4:
@@ -319,9 +314,10 @@ def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
 class Masks:
     """Masks as the kernel takes them, each made once, with the original sizes."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, context: CustomPassContext) -> None:
         self._graph = graph
-        self.sizes = GraphSizes(graph)
+        self._context = context
+        self._sources = sources_of(graph)
         self._expanded: dict[tuple[str, object], Value] = {}
         self._rows: dict[str, Value] = {}
         self._padded: dict[str, Value] = {}
@@ -362,12 +358,15 @@ class Masks:
     def expanded(self, found: Attention) -> Value | None:
         """Return the mask with all axes, None where sizes cannot be read."""
         assert found.mask is not None
+        assert found.mask_reader is not None
         mask = self._of_rank_4(found.mask)
-        dims, (*_, rows, columns) = self.sizes.of(mask), found.sizes
+        dims, (*_, rows, columns) = shape_of(mask), found.sizes
         assert dims is not None
+        # as wide as the sum: it has T columns, or the product with v fails
+        is_wide = same(dims[3], (shape_of(found.mask_reader.outputs[0]) or (None,))[-1])
         wanted = (
             1 if same(dims[2], rows) else rows,
-            1 if same(dims[3], columns) else columns,
+            1 if is_wide or same(dims[3], columns) else columns,
         )
         if wanted == (1, 1):
             return mask
@@ -385,7 +384,7 @@ class Masks:
         return self._expanded[key]
 
     def _of_rank_4(self, mask: Value) -> Value:
-        rank = len(self.sizes.of(mask) or ())
+        rank = len(shape_of(mask) or ())
         if rank == 4:
             return mask
         if mask.name not in self._padded:
@@ -401,7 +400,7 @@ class Masks:
         """Return a size as a vector, None where it is none of an input."""
         if isinstance(size, int):
             return self._constant(np.array([size], np.int64))
-        source = self.sizes.sources.get(str(size))
+        source = self._sources.get(str(size))
         if source is None:
             return None
         shape = self._added("Shape", [source[0]], {}, DataType.INT64)
@@ -423,6 +422,7 @@ class Masks:
             axes = {} if self._opset >= 18 else {"axes": [-1]}
             reduced = [filled, last] if self._opset >= 18 else [filled]
             most = self._added("ReduceMax", reduced, axes, DataType.FLOAT)
+            self._graph.set_type(most, TensorType(DataType.FLOAT, (None,) * 4))  # as stated above
             single = self._added("Slice", [most, zero, one, last], {}, DataType.FLOAT)
             flat = self._added("Squeeze", [single, one], {}, DataType.FLOAT)
             self._rows[mask.name] = self._added("Greater", [flat, least], {}, DataType.BOOL)
@@ -457,10 +457,7 @@ class Masks:
         node = self._graph.add_node(op, inputs, [name], attributes, name=name, after=behind)
         made = node.outputs[0]
         assert made is not None
-        self.sizes.visit(node)
-        dims = self.sizes.of(made)
-        shape = dims and tuple(size if isinstance(size, int) else None for size in dims)
-        self._graph.set_type(made, TensorType(dtype, shape))
+        self._context.infer(node)
         return made
 
 

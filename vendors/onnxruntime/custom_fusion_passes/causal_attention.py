@@ -35,7 +35,7 @@ from ._heads import Heads, keys_and_values
 from ._instances import CONSTANTS, instance
 from ._instances import KERNEL as CALL
 from ._kernels import NO_EMPTY_INPUTS, empty_sizes
-from ._sizes import GraphSizes, Size, remove_dead, same
+from ._shapes import Size, remove_dead, same, shape_of, sources_of
 from ._types import no_kernel
 from .attention import unlike_ours
 
@@ -135,13 +135,12 @@ class OrtCausalAttentionPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
-        lengths = _Lengths(graph, sizes)
+        lengths = _Lengths(graph)
         for kernel in graph.nodes_of("com.microsoft::MultiHeadAttention"):
-            batch, rows = (sizes.of(kernel.inputs[0]) or (None, None))[:2]
+            batch, rows = (shape_of(kernel.inputs[0]) or (None, None))[:2]
             problem = (
                 unlike_ours(kernel)
-                or _problem(kernel, sizes)
+                or _problem(kernel)
                 or empty_sizes(
                     {"batch": batch, "length": rows}, assumed=context.options["no_empty_inputs"]
                 )
@@ -154,7 +153,7 @@ class OrtCausalAttentionPass(FusionBasePass):
             if made is None:
                 context.refuse(kernel, f"batch: {batch} or {rows} is none of an input")
                 continue
-            _fuse(context, kernel, keys_and_values(kernel, sizes), *made)
+            _fuse(context, kernel, keys_and_values(kernel), *made)
         remove_dead(graph)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
@@ -187,9 +186,9 @@ class OrtCausalAttentionPass(FusionBasePass):
         )
 
 
-def _problem(kernel: Node, sizes: GraphSizes) -> str:
+def _problem(kernel: Node) -> str:
     """Return why the causal kernel does not compute an attention, or ""."""
-    q, k, v = (sizes.of(one) for one in kernel.inputs[:3])
+    q, k, v = (shape_of(one) for one in kernel.inputs[:3])
     mask = kernel.input(5)
     if q is None or k is None or v is None or len(q) != 3 or len(k) != len(v):
         return "layout: q is not [B, S, N·H], or k and v differ in rank"
@@ -201,7 +200,7 @@ def _problem(kernel: Node, sizes: GraphSizes) -> str:
         return f"length: {q[1]} of q, {columns} of k: not proven equal"
     if not isinstance(q[2], int) or q[2] != width or q[2] % (8 * heads):
         return f"head size: {q[2]} of q and {width} of v for {heads} heads; a multiple of 8 each"
-    if not is_causal(mask, q[1], columns, sizes):
+    if not is_causal(mask, q[1], columns):
         return "mask: not proven to be causal and nothing else"
     return ""
 
@@ -260,8 +259,8 @@ def _rows(given: EsTensor, heads: Heads) -> EsTensor:
 class _Lengths:
     """The kernel's inputs that depend on B and S, shared by all layers."""
 
-    def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
-        self._graph, self._sizes = graph, sizes
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._sources = graph, sources_of(graph)
         self._made: dict[tuple[Size, Size], tuple[Value, Value] | None] = {}
 
     def of(self, batch: Size, rows: Size) -> tuple[Value, Value] | None:
@@ -290,11 +289,11 @@ class _Lengths:
         """A size as a vector."""
         if isinstance(size, int):
             return self._constant(np.array([size]))
-        source = self._sizes.sources.get(str(size))
+        source = self._sources.get(str(size))
         if source is None:
             return None
         value, axis = source
-        rank = len(self._sizes.of(value) or ())
+        rank = len(shape_of(value) or ())
         shape = self._added("Shape", [value], (rank,), DataType.INT64)
         index = self._constant(np.array([axis]))
         return self._added("Gather", [shape, index], (1,), DataType.INT64)

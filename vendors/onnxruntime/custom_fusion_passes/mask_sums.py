@@ -39,7 +39,7 @@ from ._attention import factor_of, is_product
 from ._instances import ATTENTION, KEEP, QKV, instance
 from ._numbers import FAR, NEAR, is_near, is_near_or_far, is_zero_or_far_below
 from ._scores import BiasedScores, biased_scores, read_once
-from ._sizes import GraphSizes, remove_dead
+from ._shapes import remove_dead
 from ._types import dtype_name, not_float
 
 if TYPE_CHECKING:
@@ -74,14 +74,13 @@ class OrtMaskSumPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         for softmax in graph.nodes_of("Softmax"):
             scaled = _scaled_sum(softmax)
             if scaled is not None:
                 _scale_before(context, *scaled)
                 continue
             outer = _add(softmax.inputs[0])
-            found = None if outer is None else _sums(outer, sizes)
+            found = None if outer is None else _sums(outer)
             if outer is None or found is None:
                 continue
             inner, mask = found
@@ -116,10 +115,10 @@ def _add(value: Value | None) -> Node | None:
     return node if node is not None and node.op == "Add" else None
 
 
-def _sums(outer: Node, sizes: GraphSizes) -> tuple[BiasedScores, Value] | None:
+def _sums(outer: Node) -> tuple[BiasedScores, Value] | None:
     """Return the inner sum, and the mask."""
     for slot in (0, 1):
-        inner, mask = biased_scores(outer.inputs[slot], sizes), outer.inputs[1 - slot]
+        inner, mask = biased_scores(outer.inputs[slot]), outer.inputs[1 - slot]
         if inner is not None and mask is not None:
             return inner, mask
     return None

@@ -38,7 +38,7 @@ from ._attention import is_product, product_factor
 from ._instances import ATTENTION, KEEP, QKV, instance
 from ._numbers import FAR
 from ._scores import BiasedScores, biased_scores
-from ._sizes import GraphSizes, remove_dead
+from ._shapes import remove_dead
 from ._types import not_float
 
 if TYPE_CHECKING:
@@ -83,9 +83,8 @@ class OrtMaskedFillPass(FusionBasePass):
         if graph.depth:
             return
         masks: dict[_Key, Value] = {}
-        sizes = GraphSizes(graph)
         for where in graph.nodes_of("Where"):
-            biased = {slot: biased_scores(where.inputs[slot], sizes) for slot in (1, 2)}
+            biased = {slot: biased_scores(where.inputs[slot]) for slot in (1, 2)}
             slot = next(
                 (slot for slot in (1, 2) if biased[slot] or is_product(where.inputs[slot])), None
             )

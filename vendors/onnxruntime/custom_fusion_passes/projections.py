@@ -27,7 +27,7 @@ from gehost import (
 )
 
 from ._instances import instance
-from ._sizes import GraphSizes, all_same, remove_dead
+from ._shapes import all_same, remove_dead, shape_of
 from ._types import not_float
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class OrtProjectionPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         for node in graph.nodes_of("Gemm"):
             before = None if node.inputs[0] is None else node.inputs[0].producer
             after = _only_reader(node)
@@ -68,7 +67,7 @@ class OrtProjectionPass(FusionBasePass):
                 context.refuse(node, "shared: the product does not go to one Reshape alone")
                 continue
             found = _weights(node)
-            shape = found if isinstance(found, str) else _rows(before, after, found[0], sizes)
+            shape = found if isinstance(found, str) else _rows(before, after, found[0])
             if isinstance(found, str) or isinstance(shape, str):
                 context.refuse(node, str(shape))
                 continue
@@ -131,16 +130,14 @@ def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
     return (np.ascontiguousarray(array.T) if attrs.get("transB") else weight), bias
 
 
-def _rows(
-    before: Node, after: Node, weight: Value | np.ndarray, sizes: GraphSizes
-) -> list[int] | str | None:
+def _rows(before: Node, after: Node, weight: Value | np.ndarray) -> list[int] | str | None:
     """Return the shape that makes rows of x, None without need.
 
     Returns a text if these may not be the rows of x.
     """
-    rows, columns = weight.shape if isinstance(weight, np.ndarray) else sizes.of(weight) or (0, 0)
-    given, made = sizes.of(before.inputs[0]), sizes.of(after.outputs[0])
-    flat = sizes.of(before.outputs[0])
+    rows, columns = weight.shape if isinstance(weight, np.ndarray) else shape_of(weight) or (0, 0)
+    given, made = shape_of(before.inputs[0]), shape_of(after.outputs[0])
+    flat = shape_of(before.outputs[0])
     if given is None or made is None or flat is None or len(flat) != 2 or flat[1] != rows:
         return f"rows: {given} is not proven to be flattened to [-1, {rows}]"
     front = len(made) - 1

@@ -35,7 +35,7 @@ from gehost import (
 
 from ._attention import NoMatch, factor_of, is_float_cast, joined
 from ._instances import instance
-from ._sizes import GraphSizes, remove_dead, same
+from ._shapes import elements_of, remove_dead, same, shape_of
 from ._types import dtype_name, no_kernel, not_float
 
 if TYPE_CHECKING:
@@ -110,14 +110,13 @@ class OrtRotaryPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         halves: dict[str, Value] = {}
         for node in graph.nodes_of("Neg"):
             parts = _parts(node)
             if parts is None:
                 continue
             try:
-                found = _checked(*parts, sizes)
+                found = _checked(*parts)
             except NoMatch as reason:
                 context.refuse(parts[-1], str(reason))
                 continue
@@ -177,10 +176,9 @@ def _checked(
     turned: Node,
     straight: Node,
     total: Node,
-    sizes: GraphSizes,
 ) -> _Rotation:
     x, rotated = low.inputs[0], concat.outputs[0]
-    dims = sizes.of(x)
+    dims = shape_of(x)
     assert x is not None
     assert rotated is not None
     if not_float(x):
@@ -194,20 +192,20 @@ def _checked(
     size = dims[3]
     axis = concat.attrs.get("axis")
     last = np.iinfo(np.int64).max
-    halves = _slice(low, 0, size // 2, sizes) and _slice(high, size // 2, last, sizes, size)
+    halves = _slice(low, 0, size // 2) and _slice(high, size // 2, last, size)
     if size % 2 or axis not in (-1, 3) or not halves:
         raise NoMatch("slices: not the two halves of the last axis")
     cos = next((one for one in straight.inputs if one is not x), None)
     sin = next(one for one in turned.inputs if one is not rotated)
     for angles, function in ((cos, "Cos"), (sin, "Sin")):
-        shape = sizes.of(angles)
-        if angles is None or shape is None or not _holds_twice(angles, function, size, sizes):
+        shape = shape_of(angles)
+        if angles is None or shape is None or not _holds_twice(angles, function, size):
             raise NoMatch(f"halves: {function} is not proven to hold each angle twice")
         if shape[:2] != (1, 1) or not same(shape[2], dims[2]):
             raise NoMatch(f"batch: angles of {list(shape)}, wanted [1, 1, {dims[2]}, {size}]")
         if angles.dtype != x.dtype:
             raise NoMatch(f"dtype: {function} is {dtype_name(angles.dtype)}")
-    whole = joined(x, dims[1], sizes)
+    whole = joined(x, dims[1])
     if whole is None:
         raise NoMatch("layout: x is no projection whose heads were split")
     assert cos is not None
@@ -216,21 +214,21 @@ def _checked(
     return _Rotation(whole[0], cos, sin, dims[1], size, total, nodes)
 
 
-def _slice(node: Node, start: int, end: int, sizes: GraphSizes, least: int | None = None) -> bool:
+def _slice(node: Node, start: int, end: int, least: int | None = None) -> bool:
     """Whether a Slice takes start to end of the last axis.
 
     With ``least`` it may end anywhere from there on.
     """
-    starts, ends, axes = (sizes.contents(node.input(slot)) for slot in (1, 2, 3))
-    if starts != (1, [start]) or axes not in ((1, [3]), (1, [-1])) or ends is None:
+    starts, ends, axes = (elements_of(node.input(slot)) for slot in (1, 2, 3))
+    if starts != (start,) or axes not in ((3,), (-1,)) or ends is None:
         return False
-    if node.input(4) is not None and sizes.contents(node.input(4)) != (1, [1]):
+    if node.input(4) is not None and elements_of(node.input(4)) != (1,):
         return False
-    stop = ends[1][0]
+    stop = ends[0]
     return stop == end or (least is not None and isinstance(stop, int) and stop >= least)
 
 
-def _holds_twice(value: Value, function: str, size: int, sizes: GraphSizes) -> bool:
+def _holds_twice(value: Value, function: str, size: int) -> bool:
     """Proven to be a function of the concatenation of one tensor with itself on the last axis."""
     seen = False
     while (node := value.producer) is not None:
@@ -240,14 +238,14 @@ def _holds_twice(value: Value, function: str, size: int, sizes: GraphSizes) -> b
         elif is_float_cast(node):
             following = node.inputs[0]
         elif node.op == "Unsqueeze" and node.inputs[0] is not None:
-            inner, outer = sizes.of(node.inputs[0]), sizes.of(value)
+            inner, outer = shape_of(node.inputs[0]), shape_of(value)
             if inner is None or outer is None or inner[-1] != size or outer[-1] != size:
                 return False
             following = node.inputs[0]
         elif node.op == "Mul" and (scaled := factor_of(node)) is not None:
             following = scaled[0]
         elif node.op == "Concat":
-            shape = sizes.of(node.inputs[0])
+            shape = shape_of(node.inputs[0])
             return (
                 seen
                 and len(node.inputs) == 2

@@ -19,7 +19,7 @@ import numpy as np
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, FusionBasePass, TensorType
 
 from ._instances import instance
-from ._sizes import GraphSizes, Size, all_same, remove_dead
+from ._shapes import Size, Sizes, all_same, elements_of, remove_dead, shape_of, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ _COMPUTED: dict[str, Callable[..., Any]] = {
 class OrtSizesPass(FusionBasePass):
     """Read sizes from the graph's inputs, share equal shapes, drop useless reshapes.
 
-    Forms: all computations that ``_sizes`` follows, of int64, in the root graph; Cast, Div, Mul,
+    Forms: computed sizes that inference knows, of int64, in the root graph; Cast, Div, Mul,
     Reciprocal and Sqrt of one constant number, in float32.
     Keeps: the value of every shape, and every tensor.
     Refuses: nothing; unproven sizes stay as they are.
@@ -53,8 +53,7 @@ class OrtSizesPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
-        shared = _Shared(graph, sizes)
+        shared = _Shared(graph)
         for node in list(graph.nodes):
             shared.visit(node)
         _compute_numbers(graph)
@@ -62,7 +61,7 @@ class OrtSizesPass(FusionBasePass):
             given, made = node.inputs[0], node.outputs[0]
             if given is None or made is None or made.is_graph_output:
                 continue
-            if all_same(sizes.of(given), sizes.of(made)):
+            if all_same(shape_of(given), shape_of(made)):
                 graph.redirect(made, given)
         remove_dead(graph)
 
@@ -107,8 +106,8 @@ def _compute_numbers(graph: Graph) -> None:
 class _Shared:
     """One value for each content of a shape tensor."""
 
-    def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
-        self._graph, self._sizes = graph, sizes
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._sources = graph, sources_of(graph)
         self._first: dict[_Key, Value] = {}
         self._pure: set[str] = {value.name for value in graph.inputs}
         """Values computed from sizes of the graph's inputs and constants alone."""
@@ -117,14 +116,12 @@ class _Shared:
     def visit(self, node: Node) -> None:
         """Replace the shape that a node makes, unless only other shapes read it."""
         made = node.outputs[0] if node.outputs else None
-        known = self._sizes.contents(made)
-        if made is None or known is None or made.is_constant or made.dtype != DataType.INT64:
+        known = elements_of(made)
+        if made is None or made.is_constant or made.dtype != DataType.INT64:
             return
-        if any(isinstance(size, str) and size not in self._sizes.sources for size in known[1]):
+        if known is None or not self._is_readable(known):
             return
-        if any(size is None for size in known[1]):
-            return
-        key = (known[0], tuple(known[1]))
+        key = (made.rank or 0, known)
         pure = all(
             value is None or value.is_constant or value.name in self._pure for value in node.inputs
         )
@@ -133,10 +130,16 @@ class _Shared:
             if key not in self._first:
                 self._first[key] = made
                 return
-        if all(self._sizes.contents(reader.outputs[0]) for reader, _ in made.consumers()):
+        if all(self._is_readable(elements_of(reader.outputs[0])) for reader, _ in made.consumers()):
             return  # read by other shapes alone, which are replaced themselves
         if not made.is_graph_output:
             self._graph.redirect(made, self._value(key))
+
+    def _is_readable(self, elements: Sizes | None) -> bool:
+        """Whether each element is a number or the size of an input."""
+        return elements is not None and all(
+            isinstance(size, int) or size in self._sources for size in elements
+        )
 
     def _value(self, key: _Key) -> Value:
         """Return a value with these contents, before all that may read it."""
@@ -156,19 +159,19 @@ class _Shared:
         return self._first[key]
 
     def _read(self, symbol: str, rank: int) -> Value:
-        source, axis = self._sizes.sources[symbol]
+        source, axis = self._sources[symbol]
         index = self._constant(np.array([axis] if rank else axis, np.int64))
         return self._added("Gather", [self._shape(source), index], 1 if rank else None, {})
 
     def _input_of(self, sizes: tuple[Size, ...]) -> Value | None:
         """Return an input of these sizes."""
         symbol = next(size for size in sizes if not isinstance(size, int))
-        source, _ = self._sizes.sources[str(symbol)]
-        return source if all_same(self._sizes.of(source), sizes) else None
+        source, _ = self._sources[str(symbol)]
+        return source if all_same(shape_of(source), sizes) else None
 
     def _shape(self, source: Value) -> Value:
         if source.name not in self._shapes:
-            count = len(self._sizes.of(source) or ())
+            count = len(shape_of(source) or ())
             self._shapes[source.name] = self._added("Shape", [source], count, {})
         return self._shapes[source.name]
 

@@ -42,7 +42,7 @@ from gehost import (
 
 from ._attention import added_constant
 from ._instances import instance
-from ._sizes import GraphSizes, all_same
+from ._shapes import all_same, shape_of
 from ._types import RUNTIME, dtype_name, no_kernel, not_float
 
 if TYPE_CHECKING:
@@ -169,18 +169,17 @@ class OrtSkipNormPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         for node in graph.nodes_of("LayerNormalization", "ReduceMean", "gehost::RMSNormalization"):
             norm = _found(node)
             if norm is None:
                 if island := _island(node):
                     context.refuse(node, island)
                 continue
-            problem = _problem(norm, sizes) or self._no_kernel(context, norm)
+            problem = _problem(norm) or self._no_kernel(context, norm)
             if problem:
                 context.refuse(node, problem)
                 continue
-            self._fuse(context, norm, sizes)
+            self._fuse(context, norm)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of a layer normalization after a bias, and of a root mean square."""
@@ -197,15 +196,15 @@ class OrtSkipNormPass(FusionBasePass):
             return f"precision: float32 inside, which {operator} on {kernel.provider} may not have"
         return no_kernel(context, operator, norm.x)
 
-    def _fuse(self, context: CustomPassContext, norm: _Norm, sizes: GraphSizes) -> None:
+    def _fuse(self, context: CustomPassContext, norm: _Norm) -> None:
         total = norm.x.producer
         addends = None if total is None or total.op != "Add" else list(total.inputs)
-        if total is None or addends is None or not _are_rows(addends, sizes):
+        if total is None or addends is None or not _are_rows(addends):
             context.refuse(norm.result, "sum: no two tensors [B, S, D] are added before")
             return
         nodes = [*norm.nodes, total]
         bias: np.ndarray | None = None
-        dims = sizes.of(norm.x)
+        dims = shape_of(norm.x)
         for place, addend in enumerate(addends):
             inner = None if addend is None else addend.producer
             if addend is None or inner is None or dims is None or not isinstance(dims[-1], int):
@@ -266,14 +265,13 @@ class OrtRmsNormPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         for node in graph.nodes_of("ReduceMean"):
             norm = _found(node)
             if norm is None and (island := _island(node)):
                 context.refuse(node, island)
             if norm is None or not norm.by_reciprocal:
                 continue
-            problem = _problem(norm, sizes)
+            problem = _problem(norm)
             if problem:
                 context.refuse(node, problem)
                 continue
@@ -412,27 +410,27 @@ def _integers(value: Value | None) -> list[int] | None:
     return None if array is None else [int(one) for one in array.reshape(-1)]
 
 
-def _problem(norm: _Norm, sizes: GraphSizes) -> str:
+def _problem(norm: _Norm) -> str:
     """Why the kernels do not compute a normalization; "" if they do."""
     if not_float(norm.x):
         return not_float(norm.x)
     others = [norm.gamma, norm.result.outputs[0], *([] if norm.beta is None else [norm.beta])]
     if any(one is None or one.dtype != norm.x.dtype for one in others):
         return f"dtype: {dtype_name(norm.x.dtype)}, but not all of it"
-    dims = sizes.of(norm.x)
+    dims = shape_of(norm.x)
     if dims is None or len(dims) != 3 or not isinstance(dims[-1], int):
         return "rank: not [B, S, D]"
     for one in (norm.gamma, norm.beta):
-        if one is not None and sizes.of(one) != (dims[-1],):
-            return f"scale: {sizes.of(one)} is not [{dims[-1]}]"
+        if one is not None and shape_of(one) != (dims[-1],):
+            return f"scale: {shape_of(one)} is not [{dims[-1]}]"
     return ""
 
 
-def _are_rows(addends: Sequence[Value | None], sizes: GraphSizes) -> bool:
+def _are_rows(addends: Sequence[Value | None]) -> bool:
     """Whether two tensors, neither constant, provably have one shape [B, S, D]."""
     if any(one is None or one.is_constant for one in addends):
         return False
-    first, second = (sizes.of(one) for one in addends)
+    first, second = (shape_of(one) for one in addends)
     return first is not None and len(first) == 3 and all_same(first, second)
 
 

@@ -45,7 +45,7 @@ from ._instances import CONSTANTS, KEEP, QKV, instance
 from ._instances import KERNEL as CALL
 from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._numbers import numbers
-from ._sizes import GraphSizes, remove_dead
+from ._shapes import remove_dead, shape_of
 from ._types import dtype_name
 from .attention import Masks, in_rows, unlike_ours, unshared
 
@@ -103,14 +103,13 @@ class OrtStandardAttentionPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth:
             return
-        sizes = GraphSizes(graph)
         raised: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
             problem = unlike_ours(kernel) or _not_float32(kernel.inputs[0])
             if problem:
                 context.refuse(kernel, problem)
                 continue
-            problem = self._problem(kernel, context, sizes)
+            problem = self._problem(kernel, context)
             if problem:
                 context.refuse(kernel, problem)
                 continue
@@ -122,15 +121,15 @@ class OrtStandardAttentionPass(FusionBasePass):
                     continue
                 if exact is not mask:
                     _replace_input(kernel, mask, exact)
-            _fuse(context, kernel, guard, sizes)
-        masks = Masks(graph)
+            _fuse(context, kernel, guard)
+        masks = Masks(graph, context)
         for softmax in graph.nodes_of("Softmax"):
             top = softmax.inputs[0] and softmax.inputs[0].producer
             below = top.inputs if top is not None and top.op == "Add" else softmax.inputs
             if not any(map(is_capped, below)):
                 continue  # without a cap it is what OrtAttentionPass fuses, or refuses
             try:
-                found = find_attention(softmax, masks.sizes, capped=True)
+                found = find_attention(softmax, capped=True)
             except NoMatch as reason:
                 context.refuse(softmax, str(reason))
                 continue
@@ -153,12 +152,12 @@ class OrtStandardAttentionPass(FusionBasePass):
                 if exact is None:
                     continue
                 found.mask = exact
-            _fuse_capped(context, found, masks.sizes)
+            _fuse_capped(context, found)
         remove_dead(graph)
 
-    def _problem(self, kernel: Node, context: CustomPassContext, sizes: GraphSizes) -> str:
+    def _problem(self, kernel: Node, context: CustomPassContext) -> str:
         """Return why ``Attention`` does not take what a MultiHeadAttention takes, or ""."""
-        q, k, v = (sizes.of(one) for one in kernel.inputs[:3])
+        q, k, v = (shape_of(one) for one in kernel.inputs[:3])
         if q is None or k is None or v is None:
             return "rank: of q, k or v is unknown"
         if not isinstance(v[-1], int):
@@ -281,9 +280,9 @@ def _replace_input(kernel: Node, old: Value, new: Value) -> None:
         kernel.graph.set_input(kernel, slot, new)
 
 
-def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: GraphSizes) -> None:
+def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None) -> None:
     heads = int(kernel.attrs["num_heads"])
-    keys, values = keys_and_values(kernel, sizes)
+    keys, values = keys_and_values(kernel)
     nodes = [*keys.nodes, *values.nodes, kernel, *([guard] if guard is not None else [])]
     region = Region.of_nodes(dict.fromkeys(nodes))
     if not region:
@@ -297,11 +296,11 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
     parts = [
         inputs[query],
         inputs[keys.value],
-        _of_stated_width(values.value, inputs[values.value], sizes),
+        _of_stated_width(values.value, inputs[values.value]),
     ]
     bias = kernel.input(3)
     if bias is not None and bias.array is not None:
-        added = _split(bias.array, query, sizes)
+        added = _split(bias.array, query)
         parts = [one + part for one, part in zip(parts, added, strict=True)]
     mask = kernel.input(5)
     made = _kernel(
@@ -314,13 +313,13 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None, sizes: G
     _replace(context, region, builder.BuildAndReset([made]))
 
 
-def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes) -> None:
+def _fuse_capped(context: CustomPassContext, found: Attention) -> None:
     """Fuse attention whose scores are capped by Tanh: no kernel but this one does."""
     rows_first = found.k in found.rows_first or found.v in found.rows_first
     keys, values = (
         (Heads(found.k, found.heads, apart=False), Heads(found.v, found.heads, apart=False))
         if rows_first
-        else fewest_heads(found.k, found.v, found.heads, sizes)
+        else fewest_heads(found.k, found.v, found.heads)
     )
     region = Region.of_nodes(dict.fromkeys([*keys.nodes, *values.nodes, *unshared(found)]))
     if isinstance(region, Refusal):
@@ -338,14 +337,14 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
     builder = EsGraphBuilder("standard_attention")
     inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
     parts = [
-        in_rows(one, inputs, found, sizes) if one in found.rows_first else inputs[one]
+        in_rows(one, inputs, found) if one in found.rows_first else inputs[one]
         for one in (found.q, keys.value, values.value)
     ]
-    parts[0] = in_rows(found.q, inputs, found, sizes)
+    parts[0] = in_rows(found.q, inputs, found)
     if values.value not in found.rows_first:
-        parts[2] = _of_stated_width(values.value, parts[2], sizes)
+        parts[2] = _of_stated_width(values.value, parts[2])
     if found.bias is not None:
-        parts = [one + b for one, b in zip(parts, _split(found.bias, found.q, sizes), strict=True)]
+        parts = [one + b for one, b in zip(parts, _split(found.bias, found.q), strict=True)]
     made = _kernel(
         parts,
         None if found.mask is None else inputs[found.mask],
@@ -357,12 +356,12 @@ def _fuse_capped(context: CustomPassContext, found: Attention, sizes: GraphSizes
     _replace(context, region, builder.BuildAndReset([es.Reshape(made, inputs[target])]))
 
 
-def _of_stated_width(value: Value, tensor: EsTensor, sizes: GraphSizes) -> EsTensor:
+def _of_stated_width(value: Value, tensor: EsTensor) -> EsTensor:
     """The tensor, behind a Reshape where ONNX's inference may not know the width of [B, T, M·V].
 
     It reads an unknown width as 0, and the result's as well, which no reader fits.
     """
-    dims = sizes.of(value)
+    dims = shape_of(value)
     if dims is None or len(dims) != 3 or _width_is_inferred(value):
         return tensor
     return es.Reshape(tensor, np.array([0, 0, dims[2]]))
@@ -412,12 +411,12 @@ def _replace(context: CustomPassContext, region: Region, replacement: Any) -> No
             node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
 
 
-def _split(bias: np.ndarray, query: Value, sizes: GraphSizes) -> list[np.ndarray]:
+def _split(bias: np.ndarray, query: Value) -> list[np.ndarray]:
     """Return the biases of q, k and v, which the kernel takes in one.
 
     k is as wide as q.
     """
-    dims = sizes.of(query)
+    dims = shape_of(query)
     width = None if dims is None else dims[-1]
     assert isinstance(width, int)
     return [bias[:width], bias[width : 2 * width], bias[2 * width :]]

@@ -31,7 +31,7 @@ from gehost import (
 
 from ._instances import instance
 from ._numbers import FAR, NEAR, is_near, is_near_or_far
-from ._sizes import GraphSizes
+from ._shapes import Sources, shape_of, sources_of
 from ._types import not_float
 
 if TYPE_CHECKING:
@@ -57,16 +57,16 @@ class OrtWindowMaskPass(FusionBasePass):
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         if graph.depth or (graph.model.opset() or 0) < 13:
             return
-        sizes = GraphSizes(graph)
+        sources = sources_of(graph)
         for softmax in graph.nodes_of("Softmax"):
             windows = _windows(softmax)
             if windows is None:
                 continue
-            reason = _refusal(windows, sizes)
+            reason = _refusal(windows, sources)
             if reason:
                 context.refuse(softmax, reason)
             else:
-                _fuse(context, windows, sizes)
+                _fuse(context, windows, sources)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of four windows, with a bias of positions and without one."""
@@ -125,12 +125,12 @@ def _made(node: Node | None, slot: int) -> Node | None:
     return None if value is None else value.producer
 
 
-def _refusal(windows: _Windows, sizes: GraphSizes) -> str | None:
+def _refusal(windows: _Windows, sources: Sources) -> str | None:
     """Return why a mask cannot be moved, None where it can."""
     if not_float(windows.scores):
         return not_float(windows.scores)
     given, apart, joined = (
-        sizes.of(one) for one in (windows.scores, windows.apart, windows.joined)
+        shape_of(one) for one in (windows.scores, windows.apart, windows.joined)
     )
     if given is None or apart is None or joined is None or len(given) != 4 or len(joined) != 4:
         return "layout: the scores are not of rank 4"
@@ -148,7 +148,7 @@ def _refusal(windows: _Windows, sizes: GraphSizes) -> str | None:
         if not is_near_or_far(windows.mask):
             return f"mask: numbers between {NEAR:g} and {FAR:g}"
     batch = apart[0]
-    if not isinstance(batch, int) and str(batch) not in sizes.sources:
+    if not isinstance(batch, int) and str(batch) not in sources:
         return f"batch: {batch} is no size of an input"
     return None
 
@@ -162,13 +162,13 @@ def _fits(value: Value, wanted: tuple[int, ...]) -> bool:
     return all(size in (1, most) for size, most in zip(shape, wanted, strict=True))
 
 
-def _fuse(context: CustomPassContext, windows: _Windows, sizes: GraphSizes) -> None:
+def _fuse(context: CustomPassContext, windows: _Windows, sources: Sources) -> None:
     region = Region.of_nodes(windows.nodes)
     if not region:
         context.refuse(windows.nodes[0], region.reason)
         return
     assert not isinstance(region, Refusal)
-    apart, array = sizes.of(windows.apart), windows.mask.array
+    apart, array = shape_of(windows.apart), windows.mask.array
     assert apart is not None
     assert array is not None
     batch, *inner = apart
@@ -176,7 +176,7 @@ def _fuse(context: CustomPassContext, windows: _Windows, sizes: GraphSizes) -> N
     inner = [int(size or 0) for size in inner]
     inner[1] = axes[2]  # each head's or one for all
     given = list(region.inputs)
-    source = None if isinstance(batch, int) else sizes.sources[str(batch)]
+    source = None if isinstance(batch, int) else sources[str(batch)]
     if source is not None and source[0] not in given:
         given.append(source[0])
     region = Region(region.graph, given, region.results, region.nodes)
