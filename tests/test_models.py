@@ -53,7 +53,8 @@ def test_the_examples_alone_are_off_by_default(shipped: Host) -> None:
         for spec in shipped.passes
         if spec.origin.startswith(str(VENDORS)) and spec.vendor != "onnxruntime"
     ]
-    assert sorted(spec.name for spec in ours if not spec.default) == sorted(EXAMPLES)
+    off = sorted(spec.name for spec in ours if not spec.default)
+    assert off == sorted((*EXAMPLES, "SlicesToSplitPass"))  # that one is on in optimize
 
 
 def test_no_model_is_forgotten() -> None:

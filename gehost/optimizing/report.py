@@ -16,6 +16,8 @@ from gehost.spelling import counted
 
 _WIDTH = 80
 _MOST_REASONS = 4
+_TIDYING = ("AddZeroPass", "FoldIntoConvPass", "FoldIntoMatMulPass", "SlicesToSplitPass")
+"""Passes that fuse nothing; what they leave says little to a person who has a model."""
 
 
 @dataclass
@@ -188,7 +190,7 @@ def refusals(report: Report | None) -> Mapping[str, str]:
     """Return the passes that found candidates and rewrote none, with the most common reason."""
     found: dict[str, str] = {}
     for record in report.passes if report is not None else ():
-        if not record.replaced and record.rejected:
+        if not record.replaced and record.rejected and record.name not in _TIDYING:
             reason, count = record.rejected.most_common(1)[0]
             found[record.name] = f"{reason}: {count}"
     return found

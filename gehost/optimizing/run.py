@@ -40,6 +40,8 @@ _LONG = 1 / 5
 """A run longer than this share of the budget is compared once, and nothing is searched."""
 _NOISE = 1.005
 """Gains below it are noise, also where the model was not measured against itself."""
+_TIGHT = 0.01
+"""Width of an interval that more pairs would not make more useful."""
 _PAIRS, _RUNS = 9, 15
 """Pairs of sessions of a comparison, and runs of each, where the time allows."""
 _SWITCH_PAYS = 1.02
@@ -406,7 +408,8 @@ class _Run:
         seconds: float,
     ) -> Comparison:
         def decided(comparison: Comparison) -> bool:
-            return verdict_of(comparison, _NOISE) != "noise"
+            low, high = comparison.interval
+            return verdict_of(comparison, _NOISE) != "noise" or high - low < _TIGHT
 
         return measure_pairs(
             first,
@@ -530,6 +533,7 @@ DESCRIPTIONS = {
     "RMSNormalization": "x / root mean square · scale",
     "BiasGelu": "x + bias, then Gelu",
     "Gelu": "x · Φ(x)",
+    "FusedConv": "convolution, then an activation",
     "QuickGelu": "x · sigmoid(α·x)",
     "RotaryEmbedding": "rotation of positions in q and k",
     "Gemm": "a·b + c",

@@ -1,4 +1,4 @@
-"""Remove what no runtime reads: notes of exporters on nodes, and equal weights."""
+"""Remove what no runtime reads: notes of exporters, types of weights, equal weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ _LARGE = 1 << 10
 """Bytes of a weight from which sharing it pays; a runtime may fuse a small one of its own."""
 
 
+_WEIGHTS_ALONE = 4
+"""The first IR version in which a weight need not be an input."""
+
+
 def shrink(model: onnx.ModelProto) -> None:
-    """Remove metadata and texts of nodes, values and weights; let equal weights be one.
+    """Remove metadata and texts of graphs, nodes, values and weights; let equal weights be one.
 
     What describes the model stays: its own metadata, its text, names of inputs and outputs.
+    ``Constant`` nodes of the main graph become weights, which take fewer bytes.
     """
     for graph in _graphs(model.graph):
         _remove_notes(graph)
+    if model.ir_version >= _WEIGHTS_ALONE:
+        _constants_to_weights(model.graph)
     for function in model.functions:
         function.ClearField("doc_string")
         function.ClearField("metadata_props")
@@ -36,6 +43,12 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _remove_notes(graph: onnx.GraphProto) -> None:
+    graph.ClearField("metadata_props")
+    weights = {tensor.name for tensor in graph.initializer}
+    types = [value for value in graph.value_info if value.name not in weights]
+    if len(types) < len(graph.value_info):
+        del graph.value_info[:]
+        graph.value_info.extend(types)
     for node in graph.node:
         _remove_notes_of_node(node)
     for value in (*graph.value_info, *graph.input, *graph.output):
@@ -51,6 +64,22 @@ def _remove_notes_of_node(node: onnx.NodeProto) -> None:
     node.ClearField("metadata_props")
     for attribute in node.attribute:
         attribute.ClearField("doc_string")
+
+
+def _constants_to_weights(graph: onnx.GraphProto) -> None:
+    outputs = {value.name for value in graph.output}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        tensor = next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
+        if node.op_type != "Constant" or node.domain or tensor is None or node.output[0] in outputs:
+            nodes.append(node)
+            continue
+        weight = graph.initializer.add()
+        weight.CopyFrom(tensor)
+        weight.name = node.output[0]
+    if len(nodes) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 def _share_weights(graph: onnx.GraphProto) -> None:

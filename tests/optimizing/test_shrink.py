@@ -7,6 +7,8 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 import onnx.parser
+import pytest
+from onnx.reference import ReferenceEvaluator
 
 from gehost.optimizing.shrink import shrink
 from gehost.testing import parse
@@ -79,3 +81,33 @@ def test_a_name_of_a_body_hides_a_weight() -> None:
     branch.initializer.append(onnx.numpy_helper.from_array(np.eye(64, dtype=np.float32), "w1"))
     shrink(found)
     assert branch.node[0].input[1] == "w1"
+
+
+def test_notes_of_graphs_and_types_of_weights_go() -> None:
+    found = model()
+    found.graph.metadata_props.add(key="signature", value="long")
+    for name in ("w", "a"):
+        found.graph.value_info.add().CopyFrom(onnx.helper.make_tensor_value_info(name, 1, [64, 64]))
+    shrink(found)
+    assert not found.graph.metadata_props
+    assert [value.name for value in found.graph.value_info] == ["a"]
+
+
+@pytest.mark.parametrize("version", [3, 8])
+def test_constant_nodes_become_weights_but_not_an_output(version: int) -> None:
+    found = onnx.parser.parse_model(f"""<ir_version: {version}, opset_import: ["" : 17]>
+    m (float[2] x) => (float[2] y, float[2] c) {{
+        k = Constant<value = float[2] {{1, 2}}>()
+        n = Constant<value_float = 3.0>()
+        c = Constant<value = float[2] {{3, 4}}>()
+        s = Add(x, k)
+        y = Mul(s, n)
+    }}""")
+    expected = ReferenceEvaluator(found).run(None, {"x": np.ones(2, np.float32)})
+    shrink(found)
+    onnx.checker.check_model(found, full_check=True)
+    lifted = [] if version == 3 else ["k"]
+    assert [tensor.name for tensor in found.graph.initializer] == lifted
+    assert sum(node.op_type == "Constant" for node in found.graph.node) == 3 - len(lifted)
+    actual = ReferenceEvaluator(found).run(None, {"x": np.ones(2, np.float32)})
+    np.testing.assert_array_equal(actual, expected)

@@ -1,51 +1,39 @@
-"""``make peers``: nodes and bytes beside other optimizers, on the corpus and on a folder of exports.
+"""``make peers``: gehost optimize beside other optimizers: nodes, bytes, latency, numbers.
 
-Each file is compared with its original in ONNX Runtime, with optimizations off and on, on the same
-inputs. A cell has the nodes without Constant and the kilobytes, and what is wrong with the file:
-``numbers`` (others), ``loads not``, ``freezes`` (an input's open size is a number in it).
+Every file runs in ONNX Runtime with all its optimizations and is compared with the original
+without any, on the inputs of ``make runtime``; its latency is measured in pairs with gehost's
+file, at the sizes that optimize measures with. A file that does not load, computes other numbers,
+or froze what a user may choose (an open size, a weight that is also an input) has no part in the
+comparison. Rows are kept in ``--rows`` and not computed a second time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import platform
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from importlib.metadata import version
+import time
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from gehost import Host, HostOptions
-from gehost.verify import Runner, compare_outputs, load_feeds, make_feeds
+import gehost
+from gehost.tune import measure_pairs
+from gehost.tune.inputs import realistic_inputs
+from gehost.tune.sessions import Runtime
+from gehost.verify import Runner, compare_outputs, load_feeds, onnx_runtime
+from tools.peers.tool import PEERS
+from tools.runtime.__main__ import ATOL, CORPUS, RTOL, variants
 
-ROOT = Path(__file__).parents[2]
-CORPUS = ROOT.parent / "shared" / "corpus"
-RTOL, ATOL = 1e-3, 1e-4
-
-
-def _gehost(source: Path, target: Path) -> None:
-    Host(HostOptions(vendors=["gehost:onnx"], plugins=False)).compile(source, target)
-
-
-def _onnxslim(source: Path, target: Path) -> None:
-    import onnxslim
-
-    onnx.save(onnxslim.slim(str(source)), target)
-
-
-def _onnxsim(source: Path, target: Path) -> None:
-    import onnxsim
-
-    onnx.save(onnxsim.simplify(str(source))[0], target)
-
-
-TOOLS: dict[str, Callable[[Path, Path], None]] = {
-    "gehost": _gehost,
-    "onnxslim": _onnxslim,
-    "onnxsim": _onnxsim,
-}
+_TOOL = Path(__file__).with_name("tool.py")
+_NOISE = 0.02
+"""Differences of latency below it are none."""
 
 
 def nodes(model: onnx.ModelProto) -> int:
@@ -61,93 +49,175 @@ def _all(entries: Any) -> Iterator[onnx.NodeProto]:
                 yield from _all(body.node)
 
 
-def feeds_of(path: Path) -> list[dict[str, Any]]:
-    """Two sets of inputs: those of the corpus, or random ones."""
-    files = sorted((CORPUS / "feeds").glob(f"{path.stem}.[AB].npz"))
-    if files:
-        return [load_feeds(file) for file in files]
-    model = onnx.load(path)
-    return [make_feeds(model, seed) for seed in (0, 1)]
+def runs_of(path: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Inputs with the outputs of the original, with optimizations off."""
+    stored = sorted((CORPUS / "feeds").glob(f"{path.stem}.[AB].npz"))
+    sets = [load_feeds(file) for file in stored] or realistic_inputs(Runner(path)).feeds
+    original = Runner(path)
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for feeds in sets:
+        for what, variant in variants(dict(feeds)):
+            try:
+                found.append((variant, original.run(variant)))
+            except Exception:
+                if what == "as given":
+                    raise
+    return found
 
 
-def fault(path: Path, original: onnx.ModelProto, feeds: list[dict[str, Any]], wanted: Any) -> str:
+def fault(path: Path, original: onnx.ModelProto, runs: Any) -> str:
     """What is wrong with an optimized file; "" for nothing."""
     try:
-        for optimized in (False, True):
-            runner = Runner(path, engine="onnxruntime", optimized=optimized)
-            for given, expected in zip(feeds, wanted, strict=True):
-                compared = compare_outputs(expected, runner.run(given), rtol=RTOL, atol=ATOL)
-                if not all(one.equal for one in compared):
-                    return "numbers"
-    except Exception:  # noqa: BLE001 - whatever an engine raises
-        return "loads not"
-    model = onnx.load(path, load_external_data=False)
-    return "freezes" if _sizes(model) != _sizes(original) else ""
+        session = Runtime().session(str(path), 1)
+        names = [output.name for output in session.get_outputs()]
+        for feeds, expected in runs:
+            found = dict(zip(names, session.run(names, feeds), strict=True))
+            if not all(o.equal for o in compare_outputs(expected, found, rtol=RTOL, atol=ATOL)):
+                return "numbers"
+    except Exception:  # noqa: BLE001 - whatever the runtime raises
+        return "does not load" if "session" not in locals() else "does not run"
+    return frozen(original, onnx.load(path, load_external_data=False))
 
 
-def _sizes(model: onnx.ModelProto) -> list[list[bool]]:
-    """Which sizes of the inputs without a default are open."""
-    defaults = {tensor.name for tensor in model.graph.initializer}
-    return [
-        [not dim.HasField("dim_value") for dim in entry.type.tensor_type.shape.dim]
-        for entry in model.graph.input
-        if entry.name not in defaults
-    ]
+def frozen(original: onnx.ModelProto, result: onnx.ModelProto) -> str:
+    """What a user could choose before and cannot now: "" for nothing."""
+    used = {name for node in _all(original.graph.node) for name in node.input}
+    after = {entry.name: _open(entry) for entry in result.graph.input}
+    for entry in original.graph.input:
+        if entry.name not in after and entry.name in used:
+            return "freezes inputs"
+        if entry.name in after and _open(entry) != after[entry.name]:
+            return "freezes sizes"
+    return ""
 
 
-def row(path: Path, directory: str) -> tuple[str, bool]:
-    """The line of a model, and whether no right file of a peer has fewer nodes than gehost's."""
+def _open(entry: onnx.ValueInfoProto) -> list[bool]:
+    return [not dim.HasField("dim_value") for dim in entry.type.tensor_type.shape.dim]
+
+
+def row(path: Path, python: str, directory: str, budget: str, seconds: float) -> dict[str, Any]:
+    """Nodes, bytes, fault and gain of each tool's file."""
     original = onnx.load(path)
-    feeds = feeds_of(path)
-    runner = Runner(path, engine="onnxruntime")
-    wanted = [runner.run(given) for given in feeds]
-    cells = [f"{nodes(original)} · {path.stat().st_size / 1000:.0f}"]
-    right: dict[str, int] = {}
-    for tool, optimize in TOOLS.items():
-        target = Path(directory, f"{path.stem}.{tool}.onnx")
+    runs = runs_of(path)
+    ours = Path(directory, "gehost.onnx")
+    command = [sys.executable, "-m", "gehost", "optimize", str(path), "--for", "cpu", "-q"]
+    command += ["-o", str(ours), "--budget", budget]
+    subprocess.run(command, check=True, capture_output=True, cwd=directory)
+    feeds = realistic_inputs(Runner(path)).largest
+    cells: dict[str, Any] = {"original": _cell(path, "", path, ours, feeds, seconds)}
+    cells["gehost"] = _cell(ours, fault(ours, original, runs), ours, ours, feeds, 0)
+    for tool in PEERS:
+        target = Path(directory, f"{tool}.onnx")
+        command = [python, "-W", "ignore", str(_TOOL), tool, str(path), str(target)]
         try:
-            optimize(path, target)
-        except Exception as error:  # noqa: BLE001 - whatever a peer raises is its cell
-            cells.append(f"fails: {type(error).__name__}")
+            ended = subprocess.run(
+                command, check=False, capture_output=True, text=True, cwd=directory, timeout=300
+            )
+        except subprocess.TimeoutExpired:
+            cells[tool] = {"fault": "no end in 300 s"}
             continue
-        count = nodes(onnx.load(target, load_external_data=False))
-        wrong = fault(target, original, feeds, wanted)
-        cells.append(
-            f"{count} · {target.stat().st_size / 1000:.0f}" + (f", {wrong}" if wrong else "")
+        if ended.returncode or not target.exists():
+            last = (ended.stderr.strip().splitlines() or ["no file"])[-1]
+            cells[tool] = {"fault": "fails", "why": last[:300]}
+            continue
+        cells[tool] = _cell(target, fault(target, original, runs), target, ours, feeds, seconds)
+    return {"model": path.stem, "cells": cells}
+
+
+def _cell(
+    path: Path, wrong: str, first: Path, ours: Path, feeds: Any, seconds: float
+) -> dict[str, Any]:
+    """Facts of a file; "gain": how many times as fast gehost's file is."""
+    model = onnx.load(path)
+    found = {"nodes": nodes(model), "bytes": model.ByteSize(), "fault": wrong}
+    if seconds and not wrong:
+        runtime = Runtime()
+        pairs = measure_pairs(
+            runtime.runner(str(first), feeds, 1),
+            runtime.runner(str(ours), feeds, 1),
+            seconds=seconds,
+            pairs=7,
+            most_pairs=15,
         )
-        if not wrong:
-            right[tool] = count
-    ours = right.get("gehost")
-    is_best = ours is not None and ours == min(right.values())
-    cells[1] = f"**{cells[1]}**" if is_best else cells[1]
-    return f"| {path.stem} | {' | '.join(cells)} |", is_best
+        found |= {"gain": pairs.median, "interval": pairs.interval}
+    return found
+
+
+def worse(cells: dict[str, Any]) -> list[str]:
+    """Where a right file of a peer is faster than gehost's, or as fast and smaller."""
+    ours, found = cells["gehost"], []
+    for tool in PEERS:
+        cell = cells[tool]
+        if cell["fault"]:
+            continue
+        low, high = cell["interval"]
+        if high < 1 - _NOISE:
+            found.append(f"{tool} is faster ({1 / cell['gain']:.2f} ×)")
+        elif low <= 1 + _NOISE:
+            for what in ("nodes", "bytes"):
+                if cell[what] < ours[what]:
+                    found.append(f"{tool} has fewer {what} ({cell[what]}, gehost {ours[what]})")
+    return found
+
+
+def _text(cell: dict[str, Any]) -> str:
+    if "nodes" not in cell:
+        return cell["fault"]
+    if cell["fault"]:
+        return f"{cell['nodes']} · {cell['bytes'] / 1000:.0f}, {cell['fault']}"
+    gain = f" · {cell['gain']:.2f}" if "gain" in cell else ""
+    return f"{cell['nodes']} · {cell['bytes'] / 1000:.0f}{gain}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "models", nargs="*", type=Path, help="files and folders; the corpus where none is named"
-    )
-    paths = parser.parse_args().models or [CORPUS / "models"]
-    files = [
-        file
-        for path in paths
-        for file in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])
-    ]
-    print(
-        ", ".join(
-            f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "onnxslim", "onnxsim")
-        )
-    )
-    print("\n| model | original | gehost | onnxslim | onnxsim |\n|---|---|---|---|---|")
-    best = 0
-    with tempfile.TemporaryDirectory() as directory:
-        for file in files:
-            text, is_best = row(file, directory)
-            best += is_best
-            print(text, flush=True)
-    print(f"\ngehost has the fewest nodes in {best} of {len(files)}.")
+    parser.add_argument("models", nargs="*", type=Path, help="files and folders; default: corpus")
+    parser.add_argument("--python", required=True, help="of the peers' environment")
+    parser.add_argument("--rows", type=Path, required=True, help="folder of results")
+    parser.add_argument("--budget", default="20s", help="of gehost optimize")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a comparison of latency")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no model after them")
+    given = parser.parse_args()
+    given.rows.mkdir(parents=True, exist_ok=True)
+
+    started = time.monotonic()
+    for path in [each.resolve() for each in given.models or [CORPUS / "models"]]:
+        for file in sorted(path.glob("*.onnx")) if path.is_dir() else [path]:
+            result = given.rows / f"{file.stem}.json"
+            if result.exists():
+                continue
+            if given.minutes and time.monotonic() - started > 60 * given.minutes:
+                break
+            with tempfile.TemporaryDirectory() as directory:
+                found = row(file, given.python, directory, given.budget, given.seconds)
+            result.write_text(json.dumps(found))
+            print(file.stem, *worse(found["cells"]), sep="; ", file=sys.stderr, flush=True)
+    print_table(given.rows, given.python)
     return 0
+
+
+def print_table(rows: Path, python: str) -> None:
+    """Print all rows as a table with versions, and where a peer's file is better."""
+    asked = subprocess.run(
+        [python, str(_TOOL), "versions"], check=True, capture_output=True, text=True
+    )
+    versions = {"gehost": gehost.__version__, **json.loads(asked.stdout)}
+    versions["onnxruntime (here)"] = onnx_runtime().__version__
+    print(", ".join(f"{name} {version}" for name, version in versions.items()))
+    print(f"{platform.machine()}, one thread, {date.today()}\n")  # noqa: DTZ011 - for a reader
+    columns = ("original", "gehost", *PEERS)
+    print(f"| model | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    found = [json.loads(file.read_text()) for file in sorted(rows.glob("*.json"))]
+    for each in found:
+        cells = " | ".join(_text(each["cells"][column]) for column in columns)
+        print(f"| {each['model']} | {cells} |")
+    print()
+    better = {each["model"]: worse(each["cells"]) for each in found}
+    for model, lines in better.items():
+        for line in lines:
+            print(f"- {model}: {line}")
+    print(f"\nNo right file of a peer is better in {sum(not x for x in better.values())}", end="")
+    print(f" of {len(found)} models.")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ CALLS = {
     "com.microsoft::SkipGroupNorm": _Call(
         _IMAGE, ("float32", W), ("float32", W), _IMAGE, **_GROUPS
     ),
+    "com.microsoft::FusedConv": _Call((2, 3, 4, 4), (2, 3, 1, 1), activation="Relu"),
     "com.microsoft::FusedMatMul": _Call(X, (16, 16), alpha=2.0),
     "com.microsoft::MatMulNBits": _Call(
         (2, 4, 32), ("uint8", (16, 1, 16)), (16,), K=32, N=16, bits=4, block_size=32

@@ -79,8 +79,10 @@ class Folder:
         """A heap of held nodes by their growth."""
         self._shared: dict[Value, None] = {}
         """Constants that held nodes read beside others."""
-        self._operations: dict[Value, int] = {}
-        """Operations that the reference evaluator took for a constant."""
+        self._costs: list[int] = []
+        """Operations of each run of the reference evaluator."""
+        self._runs: dict[Value, frozenset[int]] = {}
+        """The runs that a constant depends on, as places in the list; each counts once."""
         self._operations_left = reference.ALL_OPERATIONS
 
     def fold(self, node: Node) -> Sequence[Value]:
@@ -163,16 +165,18 @@ class Folder:
             self._held_left += sum(map(bytes_of, arrays))
             for value in results:
                 del self._arrays[value]
-        spent = sum(self._operations.get(value, 0) for value in _inputs(node))
-        spent += self._operations.pop(node.outputs[0], 0) if node.outputs[0] is not None else 0
+        runs = self._runs_of(node.outputs) | self._runs_of(node.inputs)
         movable = all(map(state.may_leave, results))
         state.freed += state.node_bytes(node) - self._added(results, arrays, movable=movable)
         state.counts.grown += max(0, growth)
         replace = self._replace if movable else self._replace_in_place
         made = replace(node, results, arrays)
-        if spent:
-            self._operations.update(dict.fromkeys(made, spent))
+        if runs:
+            self._runs.update(dict.fromkeys(made, runs))
         return made
+
+    def _runs_of(self, values: Sequence[Value | None]) -> frozenset[int]:
+        return frozenset().union(*(self._runs.get(v, ()) for v in values if v is not None))
 
     def _growth(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> int:
         """Return the bytes by which the model grows if results take a node's place."""
@@ -328,18 +332,19 @@ class Folder:
         if not reference.can_compute(node, self._version) or COSTLY in node.metadata:
             raise DeclinedError
         own = reference.operations(node)
-        before = sum(self._operations.get(value, 0) for value in _inputs(node))
+        runs = self._runs_of(node.inputs)
         if own > reference.OPERATIONS:
             raise DeclinedError
+        before = sum(self._costs[run] for run in runs)
         if own + before > reference.OPERATIONS or own > self._operations_left:
             # the next compile, which cannot see what was spent, must not go on here
             node.graph.set_metadata(node, COSTLY, "1")
             raise DeclinedError
         self._operations_left -= own
         outputs = reference.evaluate(call)
-        for value in node.outputs:
-            if value is not None:
-                self._operations[value] = own + before
+        runs |= {len(self._costs)}
+        self._costs.append(own)
+        self._runs.update((value, runs) for value in node.outputs if value is not None)
         return outputs
 
     def _replace(

@@ -161,6 +161,12 @@ def test_an_expression_takes_so_many_operations(
     assert clean_up(free, OpRegistry(), Inferrer(free, OpRegistry())).folded == 9
 
 
+def test_a_shared_part_of_an_expression_counts_once() -> None:
+    """A chain whose steps read their predecessor twice is no tree of 2**n products."""
+    indexed = squares(24, 20)
+    assert clean_up(indexed, OpRegistry(), Inferrer(indexed, OpRegistry())).folded == 25
+
+
 def test_what_takes_too_many_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_call: Any) -> Any:
         raise AssertionError

@@ -26,6 +26,8 @@ class Cpu(OnnxRuntimeTarget):
         "OrtSkipNormPass",
         "OrtBiasGeluPass",
         "OrtQuickGeluPass",
+        "SlicesToSplitPass",
+        "OrtConvActivationPass",
     )
 
     def switches(self) -> tuple[optimizing.Switch, ...]:

@@ -27,6 +27,7 @@ class Cuda(OnnxRuntimeTarget):
         "OrtSkipNormPass",
         "OrtBiasGeluPass",
         "OrtQuickGeluPass",
+        "SlicesToSplitPass",
     )
 
     def missing(self) -> str:

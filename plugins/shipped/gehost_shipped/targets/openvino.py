@@ -15,6 +15,7 @@ class OpenVino(optimizing.Target):
 
     name = "openvino"
     vendors = ("gehost:onnx",)
+    passes = ("SlicesToSplitPass",)
     standard = True
 
     def missing(self) -> str:

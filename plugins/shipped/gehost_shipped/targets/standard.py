@@ -10,6 +10,7 @@ class Any(OnnxRuntimeTarget):
 
     name = "any"
     vendors = ("gehost:onnx",)
+    passes = ("SlicesToSplitPass",)
     domains = ()
     standard = True
     next = "--for cpu or --for cuda uses ONNX Runtime's own kernels"
