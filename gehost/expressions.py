@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from msgspec import Struct
 
+from gehost import sizes
 from gehost.ir.graph import Value
 from gehost.ir.types import DataType
 
@@ -86,7 +87,8 @@ class Item(Struct, frozen=True):
         if not isinstance(index, int):
             raise Unknown(f"{index!r} is no index")
         if isinstance(self.of, TensorAttr) and self.of.name == "shape":  # one size, not all
-            return _size(_item(_dims(matched.tensor(self.of.tensor)), index))
+            value = matched.tensor(self.of.tensor)
+            return _size(value, _item(_dims(value), index))
         return _item(self.of.at(matched), index)
 
 
@@ -124,7 +126,10 @@ class Binary(Struct, frozen=True):
         _one_of(self.sign, ARITHMETIC, "arithmetic")
 
     def at(self, matched: Matched) -> Any:
-        left, right = _number(self.left.at(matched)), _number(self.right.at(matched))
+        left, right = self.left.at(matched), self.right.at(matched)
+        if _are_sizes(left, right):
+            return _of_sizes(self.sign, left, right)
+        left, right = _number(left), _number(right)
         if self.sign in ("/", "//", "%") and right == 0:
             raise Unknown(f"{left} {self.sign} 0 has no value")
         return ARITHMETIC[self.sign](left, right)
@@ -174,8 +179,8 @@ class Condition(Struct, frozen=True):
         """
         if self.relation in ("==", "!="):
             return equal(left, right) is (self.relation == "==")
-        if isinstance(left, DimName) and left == right:
-            return self.relation in ("<=", ">=")
+        if _are_sizes(left, right):
+            return _in_relation(self.relation, left, right)
         return RELATIONS[self.relation](*_as_stored(_number(left), _number(right)))
 
 
@@ -256,9 +261,14 @@ def _one_of(given: str, allowed: Container[str], what: str) -> None:
 
 
 class DimName(str):
-    """A dimension's name, equal to itself, otherwise unknown in comparisons."""
+    """The text of a size that is no number; what is asked of it is asked of its scope."""
 
-    __slots__ = ()
+    __slots__ = ("size",)
+
+    def __new__(cls, size: sizes.Size) -> Self:
+        made = super().__new__(cls, size)
+        made.size = size
+        return made
 
 
 class DtypeName(str):
@@ -370,9 +380,13 @@ def equal(left: Any, right: Any) -> bool:
         raise Unknown("a size is not known")
     if _is_list(left) or _is_list(right):
         return _equal_lists(*(side if _is_list(side) else [side] for side in (left, right)))
+    if _are_sizes(left, right):
+        scope, one, other = _sized(left, right)
+        answer = scope.equal(one, other)
+        if answer is sizes.Answer.UNKNOWN:
+            raise Unknown(f"whether {left} is {right} is not known")
+        return answer is sizes.Answer.YES
     if isinstance(left, DimName) or isinstance(right, DimName):
-        if type(left) is type(right) and left == right:
-            return True
         raise Unknown(f"whether {left} is {right} is not known")
     if isinstance(left, DtypeName) or isinstance(right, DtypeName):
         left, right = (
@@ -433,7 +447,7 @@ def _dims(value: Value) -> tuple[Any, ...]:
 
 
 TENSOR_ATTRIBUTES: Final[dict[str, Callable[[Value], Any]]] = {
-    "shape": lambda value: [_size(dim) for dim in _dims(value)],
+    "shape": lambda value: [_size(value, dim) for dim in _dims(value)],
     "dtype": lambda value: _DTYPE_NAMES[
         _require(value.dtype, value, "the dtype of {} is not known")
     ],
@@ -445,8 +459,48 @@ TENSOR_ATTRIBUTES: Final[dict[str, Callable[[Value], Any]]] = {
 """``dtype`` is a ``DtypeName``; ``value`` the elements of a constant, flat."""
 
 
-def _size(dim: Any) -> Any:
-    return DimName(dim) if isinstance(dim, str) else dim
+def _size(value: Value, dim: Any) -> Any:
+    return _named(value.graph.model.sizes.parse(dim)) if isinstance(dim, str) else dim
+
+
+def _named(size: sizes.Known) -> int | DimName:
+    return size if isinstance(size, int) else DimName(size)
+
+
+def _are_sizes(left: Any, right: Any) -> bool:
+    """Whether both are sizes, and one is no number."""
+    return (isinstance(left, DimName) and isinstance(right, DimName | int)) or (
+        isinstance(right, DimName) and isinstance(left, int)
+    )
+
+
+def _sized(left: Any, right: Any) -> tuple[sizes.Scope, sizes.Known, sizes.Known]:
+    one, other = (side.size if isinstance(side, DimName) else side for side in (left, right))
+    return (one if isinstance(one, sizes.Size) else other).scope, one, other
+
+
+def _of_sizes(sign: str, left: Any, right: Any) -> int | DimName:
+    scope, one, other = _sized(left, right)
+    match sign:
+        case "+":
+            return _named(scope.add(one, other))
+        case "-":
+            return _named(scope.sub(one, other))
+        case "*":
+            return _named(scope.mul(one, other))
+        case "//" | "%" if scope.nonnegative(scope.sub(other, 1)) is sizes.Answer.YES:
+            return _named((scope.floordiv if sign == "//" else scope.mod)(one, other))
+        case _:
+            raise Unknown(f"{left} {sign} {right} is not known")
+
+
+def _in_relation(relation: str, left: Any, right: Any) -> bool:
+    scope, one, other = _sized(left, right)
+    more = scope.sub(other, one) if relation in ("<", "<=") else scope.sub(one, other)
+    answer = scope.nonnegative(more if relation in ("<=", ">=") else scope.sub(more, 1))
+    if answer is sizes.Answer.UNKNOWN:
+        raise Unknown(f"whether {left} {relation} {right} is not known")
+    return answer is sizes.Answer.YES
 
 
 def _item(of: Any, index: int) -> Any:

@@ -64,7 +64,28 @@ OPEN = Condition(size("c", 0), "==", number(3))
         (Condition(size("a", 1), "==", size("a", 1)), True),
         (Condition(size("a", 1), "==", size("a", 2)), "whether N is M is not known"),
         (Condition(size("a", 1), "<=", size("a", 1)), True),
-        (Condition(size("a", 1), "<", size("a", 2)), "the size N is not known"),
+        (Condition(size("a", 1), "<", size("a", 2)), "whether N < M is not known"),
+        (Condition(size("a", 1), "<", Binary("+", size("a", 1), number(1))), True),
+        (Condition(size("a", 1), ">=", number(0)), True),
+        (Condition(Binary("+", size("a", 1), number(2)), "==", number(1)), False),
+        (
+            Condition(
+                Binary("*", Binary("+", size("a", 1), size("a", 2)), number(2)),
+                "==",
+                Binary(
+                    "+", Binary("*", number(2), size("a", 2)), Binary("*", size("a", 1), number(2))
+                ),
+            ),
+            True,
+        ),
+        (
+            Condition(
+                Binary("%", Binary("*", size("a", 1), number(4)), number(2)), "==", number(0)
+            ),
+            True,
+        ),
+        (Binary("//", number(8), size("a", 1)), "8 // N is not known"),
+        (Binary("/", size("a", 1), number(2)), "N / 2 is not known"),
         (Binary("/", number(3), number(2)), 1.5),
         (Binary("//", number(3), number(2)), 1),
         (Binary("/", number(3), number(0)), "3 / 0 has no value"),

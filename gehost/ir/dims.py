@@ -5,38 +5,27 @@ Each occurrence of a symbol gets the same size.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 import onnx.shape_inference
 
 from gehost.errors import UsageError
 from gehost.ir.files.skeleton import skeleton
+from gehost.sizes import Scope
 from gehost.spelling import nearest
 
 _SMALL = 1024
 """Largest number of elements of initializers that may be shapes, whose data inference needs."""
-
-_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
-    {
-        ast.Add: lambda a, b: a + b,
-        ast.Sub: lambda a, b: a - b,
-        ast.Mult: lambda a, b: a * b,
-        ast.FloorDiv: lambda a, b: a // b,
-        ast.Mod: lambda a, b: a % b,
-    }
-)
 
 
 def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
     """Set the sizes of open dimensions of a model's inputs, in place.
 
     A symbol is replaced in the types of all inputs, outputs and inner tensors, nested bodies
-    included, and in sums, differences, products and whole quotients of symbols.
+    included, and in expressions of symbols.
 
     Args:
         proto: the model.
@@ -47,10 +36,18 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
             initializer, or shape inference. The model may then be partly fixed.
     """
     before = contradictions(proto) if dims else []
-    sizes = _sizes(proto.graph, dims)
+    texts = [dim.dim_param for _, shape in _shapes(proto.graph) for dim in shape.dim]
+    scope = Scope()
+    scope.declare(filter(None, texts))
+    sizes = _sizes(proto.graph, dims, scope)
+    fixed = Scope()
+    for symbol, size in sizes.items():
+        fixed.define(symbol, size)
+    fixed.declare(filter(None, texts))
     for name, shape in _shapes(proto.graph):
         for dim in shape.dim:
-            _fix_dim(dim, sizes, name)
+            if dim.dim_param and not scope.names_in(dim.dim_param).isdisjoint(sizes):
+                _fix_dim(dim, fixed, name)
     _check_initializers(proto.graph)
     refuse_contradiction(dims, before, contradictions(proto) if dims else [])
 
@@ -69,7 +66,7 @@ def refuse_contradiction(
         raise UsageError(f"the model contradicts it: {new[0]}", subject=f"--dim {given}")
 
 
-def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
+def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int], scope: Scope) -> dict[str, int]:
     """Return the sizes by symbol; set those of dimensions without a symbol."""
     sizes: dict[str, int] = {}
     given_by: dict[str, str] = {}
@@ -85,7 +82,7 @@ def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
         if name not in symbols:
             dim = _dim_of_input(inputs, symbols, name, size)
             symbol = dim.dim_param
-            parts = _names(_expression(symbol)) & symbols - {symbol}
+            parts = scope.names_in(symbol) & symbols - {symbol} if symbol else ()
             if parts:
                 raise UsageError(
                     f'--dim {name}={size}: this dimension is "{symbol}"',
@@ -159,56 +156,16 @@ def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
         yield from _shapes_of(kind.map_type.value_type)
 
 
-def _fix_dim(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: str) -> None:
-    """Set the size of one dimension if its symbols have one."""
+def _fix_dim(dim: onnx.TensorShapeProto.Dimension, fixed: Scope, name: str) -> None:
+    """Set one dimension of a tensor to what is left of its text."""
     text = dim.dim_param
-    if not text:
-        return
-    if text in sizes:
-        dim.dim_value = sizes[text]
-        return
-    tree = _expression(text)
-    if tree is None or _names(tree).isdisjoint(sizes):
-        return
-    found = _evaluated(tree, sizes)
-    if isinstance(found, ast.Constant):
-        size = found.value
-        if not isinstance(size, int) or not 0 <= size < 1 << 63:
-            raise UsageError(f'"{text}", a dimension of "{name}", would be {size}', subject="--dim")
+    size = fixed.parse(text)
+    if not isinstance(size, int):
+        dim.dim_param = str(size)
+    elif 0 <= size < 1 << 63:
         dim.dim_value = size
     else:
-        dim.dim_param = ast.unparse(found)
-
-
-def _expression(text: str) -> ast.expr | None:
-    """Parse sums, products etc. of names and integers, None otherwise."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    wanted = (ast.BinOp, ast.Name, ast.Constant, ast.expr_context, *_OPERATORS)
-    return tree if all(isinstance(part, wanted) for part in ast.walk(tree)) else None
-
-
-def _names(tree: ast.expr | None) -> set[str]:
-    return {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)} if tree else set()
-
-
-def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
-    """Substitute sizes for symbols and evaluate as far as possible."""
-    if isinstance(tree, ast.Name):
-        return ast.Constant(sizes[tree.id]) if tree.id in sizes else tree
-    if not isinstance(tree, ast.BinOp):
-        return tree
-    left, right = _evaluated(tree.left, sizes), _evaluated(tree.right, sizes)
-    if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-        one, other = left.value, right.value
-        if isinstance(one, int) and isinstance(other, int):
-            try:
-                return ast.Constant(_OPERATORS[type(tree.op)](one, other))
-            except ZeroDivisionError:
-                pass
-    return ast.BinOp(left, tree.op, right)
+        raise UsageError(f'"{text}", a dimension of "{name}", would be {size}', subject="--dim")
 
 
 def _check_initializers(graph: onnx.GraphProto) -> None:

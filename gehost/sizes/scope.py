@@ -399,6 +399,15 @@ class Scope:
         for text in waiting:
             self.parse(text)
 
+    def value(self, size: Known, numbers: Mapping[str, int]) -> int:
+        """Return a size in a run with these numbers for its names.
+
+        Raises:
+            KeyError: a name has no number.
+            ZeroDivisionError: a divisor is 0.
+        """
+        return texts.value(self, size, numbers)
+
     def names_in(self, text: str) -> frozenset[str]:
         """Return the names of the symbols in the text of a size."""
         size = self.parse(text)

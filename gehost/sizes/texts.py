@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import gcd
+from math import gcd, prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ _NAME = re.compile(r"""[^\s\d*+\-/%(),"<>=!][^\s*+\-/%(),"<>=!]*""")
 _TOKEN = re.compile(
     rf"""\s*(?:(\d+)|({_NAME.pattern})|"((?:[^"\\]|\\.)*)"|(//|\*\*|[*+\-/%(),]))"""
 )
+_SUM = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 _LONGEST = 1024
 _DEEPEST = 32
 _MOST_POWER = 8
@@ -149,7 +150,36 @@ def symbols_in(scope: Scope, size: Known) -> list[Atom]:
     return [symbols[number] for number in sorted(symbols)]
 
 
+def value(scope: Scope, size: Known, numbers: Mapping[str, int]) -> int:
+    """Return a size in a run."""
+    if isinstance(size, int):
+        return size
+    return sum(c * prod([_value(scope, scope.atoms[i], numbers) for i in m]) for m, c in size.terms)
+
+
+def _value(scope: Scope, atom: Atom, numbers: Mapping[str, int]) -> int:
+    args = [value(scope, arg, numbers) for arg in atom.args]
+    match atom.kind:
+        case "symbol":
+            return numbers[atom.name]
+        case "floor":
+            return args[0] // args[1]
+        case "min":
+            return min(args)
+        case "either":
+            return args[0] or args[1]
+        case "broadcast":
+            return next((arg for arg in args if arg != 1), 1)
+
+
 # reading
+
+
+def parts(text: str) -> list[str]:
+    """Return the names of a sum or product of names and numbers, else the text itself."""
+    if not _SUM.fullmatch(text):
+        return [text]
+    return [part for part in re.split(r"\s*[+*]\s*", text) if not part.isdecimal()]
 
 
 def is_name(text: str) -> bool:

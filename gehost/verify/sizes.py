@@ -8,10 +8,10 @@ symbol.
 from __future__ import annotations
 
 import itertools
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+
+from gehost.sizes import Scope, texts
 
 Dims = tuple[int | str, ...]
 Ties = dict[str, tuple[str, ...]]
@@ -20,7 +20,6 @@ NO_SIZES: Mapping[str, int] = MappingProxyType({})
 # Three variants of small sizes, then three for each of these units: all but the leading
 # dimensions are multiples of it.
 UNITS = (1, 8, 32, 224)
-_EXPRESSION = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 
 
 class Sizes:
@@ -41,7 +40,6 @@ class Sizes:
         ties: Mapping[str, Sequence[str]],
         chosen: Mapping[str, int] = NO_SIZES,
     ) -> None:
-        self._ties = ties
         scale, choice = divmod(variant, 3)
         unit = UNITS[min(scale, len(UNITS) - 1)]
         leading = {symbol for dims in shapes for symbol in _symbols(*dims[:1])}
@@ -57,20 +55,22 @@ class Sizes:
         if choice == 1 and symbols:
             self._sizes[symbols[0]] = 1
         self._sizes |= chosen
+        self._sums = {
+            symbol: sum(self._sizes[part] for part in parts)
+            for symbol, parts in ties.items()
+            if all(part in self._sizes for part in parts)
+        }
+        self._scope = Scope()
+        self._scope.declare({**self._sizes, **self._sums})
 
     def __getitem__(self, dim: int | str) -> int:
         if isinstance(dim, int):
             return dim
-        if dim in self._ties:
-            return sum(self[symbol] for symbol in self._ties[dim])
+        if dim in self._sums:
+            return self._sums[dim]
         if dim in self._sizes:
             return self._sizes[dim]
-        if dim.isdecimal():
-            return int(dim)
-        for sign, combine in (("+", sum), ("*", math.prod)):
-            if sign in dim and _EXPRESSION.fullmatch(dim):
-                return combine(self[part.strip()] for part in dim.split(sign))
-        raise KeyError(dim)
+        return self._scope.value(self._scope.parse(dim), {**self._sizes, **self._sums})
 
     def known(self, dims: Dims) -> list[int]:
         """Return the sizes of those dimensions whose symbols are known.
@@ -144,5 +144,4 @@ def _symbols(*dims: int | str) -> Iterator[str]:
     """
     for dim in dims:
         if isinstance(dim, str):
-            parts = re.split(r"\s*[+*]\s*", dim) if _EXPRESSION.fullmatch(dim) else [dim]
-            yield from (part for part in parts if not part.isdecimal())
+            yield from (part for part in texts.parts(dim) if not part.isdecimal())
