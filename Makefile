@@ -2,17 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DOCS := build/docs-venv
 DEMO_MODEL := tests/models/bert.ts17.onnx
 PRODUCTS := linalg hlo sharding zoo
 # make test PART=vendors: tests/vendors, plugins/vendors/tests or tests/test_vendors.py, else -k
 PATHS = $(if $(PART),$(or $(wildcard tests/$(PART) plugins/$(PART)/tests tests/test_$(PART).py),-k $(PART)))
 PIP := -m pip install --quiet --disable-pip-version-check
 
-# the tests start many processes, which would compile gehost's modules again
-unexport PYTHONDONTWRITEBYTECODE
-
-.PHONY: demo test lint types tests install smoke docs clean help
+unexport PYTHONDONTWRITEBYTECODE  # tests start many processes, which would compile gehost again
+.PHONY: demo test lint types tests install clean help
 
 demo: build/demo/installed  ## optimize a small BERT of this repository, in an environment of its own
 	build/demo/venv/bin/gehost optimize $(DEMO_MODEL) -o build/demo/bert.opt.onnx --budget 20s --report build/demo/report.html
@@ -27,7 +24,7 @@ build/demo/installed: pyproject.toml
 test: $(VENV)/installed  ## ruff, pyright, pytest; PART=pattern: the tests of one part
 	$(if $(PART),$(MAKE) tests,$(MAKE) --jobs=3 lint types tests)
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed  ## ruff
 	$(BIN)/ruff check .
 
 types: $(VENV)/installed
@@ -38,20 +35,6 @@ tests: $(VENV)/installed
 
 install:  ## gehost and all products into the environment of $(PYTHON)
 	$(PYTHON) $(PIP) '.[verify]' $(PRODUCTS:%=./plugins/%)
-
-smoke:  ## install gehost into an empty environment and compile a model there
-	rm -rf build/smoke
-	$(PYTHON) -m venv build/smoke
-	build/smoke/bin/python $(PIP) '.[verify]'
-	cd build/smoke && bin/gehost compile ../../$(DEMO_MODEL) -o fused.onnx --verify
-
-docs: $(DOCS)/installed  ## the site in build/docs, without a network; broken links are errors
-	$(DOCS)/bin/mkdocs build
-
-$(DOCS)/installed: pyproject.toml
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python $(PIP) --editable '.[docs]' $(PRODUCTS:%=--editable plugins/%)
-	@touch $@
 
 $(VENV)/installed: pyproject.toml $(PRODUCTS:%=plugins/%/pyproject.toml)
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'gehost needs Python 3.11 or newer')"

@@ -1,6 +1,8 @@
-"""Count clauses in "what …", told/said and the like, in docstrings, comments and messages.
+"""Count indirect clauses of prose, and participles that are names, in code and tests.
 
-Run with ``python -m tools.words [--list] [PATH…]``; not a test, and no rule: it shows where prose is indirect.
+Clauses are "what …", told/said and the like, in docstrings, comments and messages. A participle
+(``found``) tells what happened to a thing and is no name for it.
+Run with ``python -m tools.words [--list] [PATH…]``; not a test, and no rule.
 """
 
 from __future__ import annotations
@@ -25,6 +27,28 @@ WORDS = re.compile(
 )
 
 
+PARTICIPLES = frozenset(
+    (
+        *("found", "given", "made", "known", "each", "wanted", "kept", "stated", "taken", "left"),
+        *("asked", "seen", "held", "told", "written", "listed", "done", "got", "meant", "drawn"),
+    )
+)
+"""No names of things; a compound such as ``known_type`` is one."""
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Each name that code gives: variables, parameters, attributes, functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+
+
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring, other text with a space in it, and comment."""
     source = path.read_text(encoding="utf-8")
@@ -46,18 +70,26 @@ def clauses(path: Path) -> Iterator[tuple[int, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="List each clause.")
-    parser.add_argument("paths", nargs="*", default=["gehost"])
-    given = parser.parse_args()
+    parser.add_argument(
+        "paths", nargs="*", default=["gehost", "plugins", "vendors", "tests", "tools"]
+    )
+    options = parser.parse_args()
     counts: Counter[str] = Counter()
-    for root in map(Path, given.paths):
+    names: Counter[str] = Counter()
+    for root in map(Path, options.paths):
         for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+            names.update(bound_names(ast.parse(path.read_text(encoding="utf-8"))))
             for line, words in clauses(path):
                 counts["/".join(path.parts[:2])] += 1
-                if given.list:
+                if options.list:
                     print(f"{path}:{line}: {words}")
     for area, count in sorted(counts.items()):
         print(f"{count:5} {area}")
     print(f"{counts.total():5} clauses")
+    participles = {name: count for name, count in names.most_common() if name in PARTICIPLES}
+    total = sum(participles.values())
+    print(f"{total:5} participles, {100 * total / names.total():.2f} % of {names.total()} names")
+    print("     ", ", ".join(f"{name} {count}" for name, count in participles.items()))
 
 
 if __name__ == "__main__":
