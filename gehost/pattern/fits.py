@@ -45,10 +45,10 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     """
     attribute = name if signature is None else signature.attribute_of(name)
     if attribute is None and signature is not None and name in signature.parameters:
-        value = node.input(signature.parameters[name].slot)
-        if value is None:
+        operand = node.input(signature.parameters[name].slot)
+        if operand is None:
             return ABSENT
-        array = value.array
+        array = operand.array
         return UNREADABLE if array is None else array.tolist()
     value = node.attrs.get(attribute or name, ABSENT)
     return newest_spelling(node.op, name, value) if type(value) is str else value
