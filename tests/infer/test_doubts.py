@@ -9,7 +9,8 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.infer import Inferrer, infer_model
-from gehost.infer.doubts import Doubt, Statement, believed
+from gehost.infer.doubtful_sizes import DOUBTS
+from gehost.infer.doubts import CONDITIONS, Doubt, Statement, believed
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
@@ -132,13 +133,22 @@ def test_a_doubt_reaches_the_proof() -> None:
 def test_opsets_and_conditions() -> None:
     statement = Statement("F", {"mode": "a"}, [], [], [], [TensorType(DataType.FLOAT, (1, 2, 3))])
     for doubt, shape in [
-        (Doubt(3, None, ("any node",), 0), (None, None, None)),
-        (Doubt(3, 4, ("any node",), 1), (1, None, None)),
-        (Doubt(3, 4, ("any node", "mode=a"), -1), None),
-        (Doubt(3, 4, ("any node", "mode=b"), -1), (1, 2, 3)),
+        (Doubt(3, None, ("any_node",), 0), (None, None, None)),
+        (Doubt(3, 4, ("any_node",), 1), (1, None, None)),
+        (Doubt(3, 4, ("any_node", "mode=a"), -1), None),
+        (Doubt(3, 4, ("any_node", "mode=b"), -1), (1, 2, 3)),
         (Doubt(3, 4, ("not mode=b",), 2), (1, 2, None)),
         (Doubt(3, 4, ("not mode",), 0), (1, 2, 3)),
-        (Doubt(5, None, ("any node",), 0), (1, 2, 3)),
-        (Doubt(1, 3, ("any node",), 0), (1, 2, 3)),
+        (Doubt(5, None, ("any_node",), 0), (1, 2, 3)),
+        (Doubt(1, 3, ("any_node",), 0), (1, 2, 3)),
     ]:
         assert believed([doubt], 4, statement) == [TensorType(DataType.FLOAT, shape)], doubt
+
+
+def test_rows_name_who_differs_and_conditions_that_exist() -> None:
+    witnesses = {"onnxruntime", "onnx.reference"}
+    for op, doubts in DOUBTS.items():
+        for doubt in doubts:
+            assert doubt.differs, op
+            assert set(doubt.differs) <= witnesses, op
+    assert [name for name in CONDITIONS if not name.isidentifier()] == []

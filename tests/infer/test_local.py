@@ -123,7 +123,7 @@ def test_an_input_without_an_element_type_makes_a_node_unknown_and_not_wrong():
 def test_sizes_are_computed_at_opsets_without_the_doubt(opset, wanted):
     text = "g (float[N] x, float[1] z) => (float[] y) { y = Concat<axis = 0>(x, z) }"
     model = load(text, opset)
-    inferrer = Inferrer(model, OpRegistry(), {"Concat": [Doubt(6, 7, ("any node",), 0)]})
+    inferrer = Inferrer(model, OpRegistry(), {"Concat": [Doubt(6, 7, ("any_node",), 0)]})
     node = next(model.graph.nodes)
     assert inferrer.node(node) == (TensorType(DataType.FLOAT, (wanted,)),)
 

@@ -12,7 +12,7 @@ from gehost.ir.node import split_op
 from gehost.ir.schemas import history
 from gehost.ir.types import ValueType
 from tools.sizes.sweep import Seen
-from tools.sizes.witnesses import AGREE, DISAGREE, gehost_shapes
+from tools.sizes.witnesses import AGREE, DISAGREE, gehost_shapes, who_differs
 
 _VALUES = (
     "auto_pad",
@@ -201,9 +201,16 @@ def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:
     inside = [c for c in cases if c.op == op and first <= c.opset <= (last or c.opset)]
     right = [c for c in inside if c.verdict == AGREE]
     by_both = sum(len(c.actual or ()) == 2 for c in right)
-    doubt = Doubt(first, last, when, min(map(_certain, wrong)))
+    differs = {name for case in wrong for name in _who_differs(case)}
+    doubt = Doubt(first, last, when, min(map(_certain, wrong)), tuple(sorted(differs)))
     mine = [case.number for case in inside if case.verdict == DISAGREE]
     return Rule(op, doubt, mine, by_both, len(right) - by_both)
+
+
+def _who_differs(seen: Seen) -> set[str]:
+    assert seen.case is not None
+    assert seen.inferred is not None
+    return who_differs(seen.inferred, seen.actual or {}, seen.case.sizes)
 
 
 def _certain(seen: Seen) -> int:

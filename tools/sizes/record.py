@@ -62,7 +62,9 @@ def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
         lines.append(f"{op!r}: (\n")
         for doubt in doubts:
             rule = seen[op, doubt]
-            values = f"{doubt.first}, {doubt.last}, {doubt.when!r}, {doubt.certain}"
+            values = (
+                f"{doubt.first}, {doubt.last}, {doubt.when!r}, {doubt.certain}, {doubt.differs!r}"
+            )
             half = f", {rule.half_seen} by one" if rule.half_seen else ""
             counts = f"{len(rule.wrong)} wrong, {rule.right} right{half}"
             lines.append(f"Doubt({values}),  # {counts}\n")

@@ -24,6 +24,9 @@ from tools.sizes.cases import Case
 Shapes: TypeAlias = list[tuple[Dim, ...] | None]
 """By output; None for what is no tensor, or of unknown rank."""
 
+PACKAGE_OF = {"onnxruntime": "onnxruntime", "reference": "onnx.reference"}
+"""The module that is a witness."""
+
 AGREE, DISAGREE, OPEN, ALONE = "agree", "disagree", "no size inferred", "no witness"
 
 
@@ -54,6 +57,13 @@ def judge(case: Case, inferred: Shapes, actual: dict[str, Shapes]) -> str:
         return ALONE
     sizes = case.sizes
     return AGREE if all(_fits(inferred, shapes, sizes) for shapes in actual.values()) else DISAGREE
+
+
+def who_differs(inferred: Shapes, actual: dict[str, Shapes], sizes: dict[str, int]) -> set[str]:
+    """The witnesses with other sizes than the inferred ones."""
+    return {
+        PACKAGE_OF[name] for name, shapes in actual.items() if not _fits(inferred, shapes, sizes)
+    }
 
 
 def _fits(inferred: Shapes, actual: Shapes, sizes: dict[str, int]) -> bool:
