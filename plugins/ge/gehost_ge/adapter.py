@@ -279,19 +279,19 @@ _ADAPTERS: dict[str, Callable[[Any], Any]] = {
 
 def spec_of(descriptor: PassDescriptor) -> PassSpec:
     """Return a pass as the host registers it."""
-    adapter = _ADAPTERS[descriptor.kind]
+    cls, adapter = descriptor.cls, _ADAPTERS[descriptor.kind]
+    names = dict(passes.METHOD_NAMES)
+    if issubclass(cls, gehost.FusionBasePass):  # the host runs it as it is
+        names = names if any(hasattr(cls, own) for own in names.values()) else {}
+    else:
+        names["Patterns"] = " or ".join(getattr(cls, "pattern_methods", ())) or "patterns"
     return PassSpec(
         name=descriptor.name,
         stage=descriptor.stage.host_stage,
         origin=str(descriptor.origin),
         kind=descriptor.kind,
-        factory=lambda: adapter(descriptor.cls),
-        trusted=descriptor.kind != "fusion_base",
+        factory=cls if issubclass(cls, gehost.FusionBasePass) else lambda: adapter(cls),
+        trusted=issubclass(cls, passes.PatternFusionPass | passes.DecomposePass),
         any_option=True,
-        method_names={
-            "Patterns": " or ".join(getattr(descriptor.cls, "pattern_methods", ())) or "patterns",
-            "MeetRequirements": "meet_requirements",
-            "Replacement": "replacement",
-            "Run": "run",
-        },
+        method_names=names,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
+import gehost
 from gehost_ge.errors import checked, items_of, origin
 from gehost_ge.graph import Graph, Node
 from gehost_ge.patterns import MatchResult, Pattern, PatternMatcherConfig
@@ -145,6 +146,9 @@ def register_fusion_pass(
 ) -> Callable[[_Pass], _Pass]:
     """Register a ``PatternFusionPass`` or ``FusionBasePass``.
 
+    A class that derives from a base class of gehost or of its plugins, such as
+    ``AttentionFusionPass``, may have GE's Python names of its methods, too.
+
     Raises:
         TypeError: the class derives from neither, or an argument is of another type.
         ValueError: the name is empty, or ``kind`` is not the class's.
@@ -153,13 +157,16 @@ def register_fusion_pass(
     _check(name, stage)
 
     def mark(cls: Any) -> Any:
-        if not isinstance(cls, type) or not issubclass(cls, PatternFusionPass | FusionBasePass):
+        bases = PatternFusionPass | FusionBasePass | gehost.FusionBasePass
+        if not isinstance(cls, type) or not issubclass(cls, bases):
             raise TypeError(
                 f"{name}: a fusion pass derives from PatternFusionPass or FusionBasePass"
             )
-        own = "pattern_fusion" if issubclass(cls, PatternFusionPass) else "fusion_base"
+        patterns = PatternFusionPass | gehost.PatternFusionPass
+        own = "pattern_fusion" if issubclass(cls, patterns) else "fusion_base"
         if kind not in (None, own):
             raise ValueError(f'{name}: kind is "{own}" for this class, not {kind!r}')
+        _take_over_methods(cls)
         _check_methods(cls)
         register(
             PassDescriptor(name, stage, own, cls.__module__, cls.__name__, cls=cls, origin=where)
@@ -226,8 +233,34 @@ def _check_methods(cls: type[Any]) -> None:
         raise TypeError(f"{cls.__name__} does not define {' and '.join(missing)}")
 
 
+METHOD_NAMES = {
+    "Patterns": "patterns",
+    "MeetRequirements": "meet_requirements",
+    "Replacement": "replacement",
+    "Run": "run",
+}
+"""GE's Python names of the host's methods."""
+
+
+def _take_over_methods(cls: type[Any]) -> None:
+    """Give the methods of a class of the host's bases the host's names."""
+    if not issubclass(cls, gehost.FusionBasePass):
+        return
+    for name, own in METHOD_NAMES.items():
+        if own in vars(cls):
+            setattr(cls, name, vars(cls)[own])
+
+
 def _missing_methods(cls: type[Any]) -> list[str]:
     """Return the methods that a class must define and does not."""
+    if issubclass(cls, gehost.FusionBasePass):
+        homes = {
+            name: next(base for base in cls.__mro__ if name in vars(base))
+            for name in cls.required_methods
+        }
+        return [
+            METHOD_NAMES[name] for name, home in homes.items() if "required_methods" in vars(home)
+        ]
     if issubclass(cls, FusionBasePass):
         return ["run"] if cls.run is FusionBasePass.run else []
     if issubclass(cls, PatternFusionPass):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +118,6 @@ def test_a_file_beside_installed_packages_leaves_them_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a clone, where gehost lies beside the file."""
-    import sys
-
     (tmp_path / "clone" / "package").mkdir(parents=True)
     (tmp_path / "clone" / "package" / "beside_the_pass.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path / "clone" / "package")
@@ -382,13 +382,31 @@ class P(PatternFusionPass):
     assert [node.op_type for node in compiled.graph.node] == ["Sum"]
 
 
+def test_nothing_is_imported_where_no_file_uses_ge(tmp_path: Path) -> None:
+    """The plugin's own module alone, which names its hooks."""
+    home = tmp_path / "acme" / "custom_fusion_passes"
+    home.mkdir(parents=True)
+    (home / "passes.py").write_text(TWINS)
+    onnx.save(model(CHAIN), tmp_path / "m.onnx")
+    code = f"""
+import sys
+from gehost import Host, HostOptions
+host = Host(HostOptions(vendors=[{str(tmp_path)!r}]))
+assert "MatMulBiasToGemm" in host.passes.names()
+host.compile({str(tmp_path / "m.onnx")!r}, {str(tmp_path / "out.onnx")!r})
+print(sorted(name for name in sys.modules if name.partition(".")[0] in ("gehost_ge", "ge")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout == "['gehost_ge']\n"
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_hosts_keep_a_real_ge_as_it_is(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module named ge that is installed is not ours, also after compiles."""
-    import sys
-
     real = tmp_path / "site" / "ge"
     real.mkdir(parents=True)
     (real / "__init__.py").write_text("REAL = True\n")
