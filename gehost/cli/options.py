@@ -146,10 +146,10 @@ opset_option = click.option(
 assume_option = click.option(
     "--assume",
     multiple=True,
-    metavar="NAME",
+    metavar="NAME|FACT",
     help=(
-        "Take a property of the model for granted that passes cannot prove; "
-        "`gehost passes -v` lists them; repeatable."
+        "Take a property of the model for granted that passes cannot prove, as `gehost passes -v` "
+        'lists them, or a fact about sizes: "total == past + seq", "seq <= 4096"; repeatable.'
     ),
 )
 library_option = click.option(

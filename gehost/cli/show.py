@@ -33,6 +33,11 @@ from gehost.cli.output import print_text, writing_output
 @click.option("--text", "form", flag_value="text", default="text", help="Print text (default).")
 @click.option("--dot", "form", flag_value="dot", help="Print a Graphviz graph.")
 @click.option("--svg", "form", flag_value="svg", help="Print a picture; redirect it into a file.")
+@click.option(
+    "--sizes",
+    is_flag=True,
+    help="List the model's sizes, and which equalities would unlock a fusion.",
+)
 @compile_options
 def show(
     model: str,
@@ -41,6 +46,7 @@ def show(
     depth: int,
     stage: str | None,
     form: Any,
+    sizes: bool,
     **given: Any,
 ) -> None:
     """Show part of MODEL with types and constants.
@@ -49,10 +55,16 @@ def show(
     """
     from gehost.cli.progress import Progress
     from gehost.diagnose.show import show as render
+    from gehost.diagnose.sizes import show_sizes
     from gehost.host.containment import output_on_stderr
 
     options = options_of(given, quiet=stage is None)
     with output_on_stderr(), Progress().showing(what="reading"):
-        shown = render(model, options, around=around, ops=ops, depth=depth, stage=stage, form=form)
+        if sizes:
+            shown = show_sizes(model, options)
+        else:
+            shown = render(
+                model, options, around=around, ops=ops, depth=depth, stage=stage, form=form
+            )
     with writing_output():
         print_text(shown)

@@ -46,6 +46,7 @@ from gehost.passes.cleanup import remove_leftovers
 from gehost.passes.context import PassRecord
 from gehost.rewrite.functions import inferrer_of
 from gehost.settings import GE_PREFIX, PassOption, check_assumptions, check_settings
+from gehost.sizes import Scope, is_fact
 
 if TYPE_CHECKING:
     from gehost.verify import Runner
@@ -236,9 +237,12 @@ class Host:
             self.declared_options(),
             undeclared=(GE_PREFIX, *(f"{spec.name}." for spec in self.passes if spec.any_option)),
         )
+        facts = [text for text in self.options.assume if is_fact(text)]
         check_assumptions(
-            self.options.assume, [option for spec in self.passes for option in spec.options]
+            [name for name in self.options.assume if name not in facts],
+            [option for spec in self.passes for option in spec.options],
         )
+        Scope().assume_all(facts)  # refuses what is none, or contradicts another one
         Target.of(self.options.target)
         self._feeds: list[dict[str, Any]] | None = None
         if self.options.feeds is not None:

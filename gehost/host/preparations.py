@@ -17,6 +17,7 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.opset import raise_opset
 from gehost.options import HostOptions
+from gehost.sizes import is_fact, name_of
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,33 @@ def _at_opset(model: Model, options: HostOptions, _report: Report) -> Model:
     return _with_opset(model, options.opset)
 
 
+def _with_facts(model: Model, options: HostOptions, _report: Report) -> Model:
+    """Return the model with facts about its sizes, before any size is computed.
+
+    Raises:
+        UsageError: no input has a size of a fact's name.
+    """
+    facts = tuple([text for text in options.assume if is_fact(text)])
+    names = {
+        name
+        for value in model.graph.inputs
+        for dim in value.shape or ()
+        if isinstance(dim, str)
+        for name in model.sizes.names_in(dim)
+    }
+    for fact in facts:
+        name = name_of(fact)
+        if name and name not in names:
+            listed = ", ".join(sorted(names)) or "none"
+            raise UsageError(
+                f'--assume {fact!r}: no input has a size "{name}"',
+                where=model,
+                hint=f"named sizes of inputs: {listed}",
+            )
+    model.assume(facts)
+    return model
+
+
 PREPARATIONS = (
     Preparation(
         "inline",
@@ -129,4 +157,5 @@ PREPARATIONS = (
     ),
     Preparation("dims", lambda options, _model: bool(options.dims), _with_dims),
     Preparation("opset", lambda options, _model: options.opset is not None, _at_opset),
+    Preparation("facts", lambda options, _model: any(map(is_fact, options.assume)), _with_facts),
 )

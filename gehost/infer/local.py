@@ -35,6 +35,7 @@ from gehost.ir.types import (
 )
 from gehost.ops import OpDef, OpRegistry
 from gehost.refusal import Refused
+from gehost.sizes import Origin
 
 _DATA_LIMIT = 1024
 """Largest integer constants in bytes that inference functions see (shapes, axes, pads)."""
@@ -196,10 +197,16 @@ class Inferrer:
             found = self._known[key] = self._compute(op, proto, types, small, opsets)
         return found
 
-    def named(self, known: ValueType | None, declared: ValueType | None = None) -> ValueType | None:
+    def named(
+        self,
+        known: ValueType | None,
+        declared: ValueType | None = None,
+        value: Value | None = None,
+    ) -> ValueType | None:
         """Return the type with a name for each unknown size.
 
-        The name is that of ``declared`` if no other size has it, or a new one.
+        The name is that of ``declared`` if no other size has it, or a new one, whose origin is
+        ``value``.
         """
         taken, scope = self._taken, self._model.sizes
         if (
@@ -213,7 +220,7 @@ class Inferrer:
         if offered is None or len(offered) != len(known.shape):
             offered = (None,) * len(known.shape)
         dims: list[Dim] = []
-        for dim, name in zip(known.shape, offered, strict=True):
+        for axis, (dim, name) in enumerate(zip(known.shape, offered, strict=True)):
             if dim is not None:
                 dims.append(dim)
             elif isinstance(name, str) and (
@@ -222,7 +229,10 @@ class Inferrer:
                 taken.update(scope.names_in(name))
                 dims.append(name)
             else:
-                dims.append(scope.unnamed())
+                unnamed = scope.unnamed()
+                dims.append(unnamed)
+                if value is not None:
+                    scope.symbol(unnamed, _origin(value, axis))
         return TensorType(known.dtype, tuple(dims))
 
     def take_names(self, known: ValueType | None) -> None:
@@ -376,6 +386,13 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def _origin(value: Value, axis: int) -> Origin:
+    node = value.producer
+    if node is None:
+        return Origin(value.name, axis, reason="an input" if value.is_input else "")
+    return Origin(value.name, axis, f'{node.op} "{node.label}"')
 
 
 def is_scan(op: str, version: int | None) -> bool:

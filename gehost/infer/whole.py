@@ -59,8 +59,18 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
         for value in model.graph.inputs:
             inferrer.take_names(value.type)
         for value in model.graph.inputs:
-            value.known_type = inferrer.named(value.type)
+            value.known_type = inferrer.named(_by_facts(value), value=value)
         infer_graph(model.graph, inferrer)
+
+
+def _by_facts(value: Value) -> ValueType | None:
+    """Return the type of an input, with its sizes as the facts about their names have them."""
+    known, scope = value.type, value.graph.model.sizes
+    if not isinstance(known, TensorType) or known.shape is None or not value.graph.model.facts:
+        return known
+    sizes = scope.parse_all(known.shape)
+    dims = [size if size is None or isinstance(size, int) else str(size) for size in sizes]
+    return TensorType(known.dtype, tuple(dims))
 
 
 def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
@@ -92,7 +102,7 @@ def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
     elif isinstance(known, TensorType) and isinstance(declared, TensorType):
         known = TensorType(known.dtype or declared.dtype, known.shape)
     if known is not None:
-        value.known_type = inferrer.named(known, declared)
+        value.known_type = inferrer.named(known, declared, value)
 
 
 # nodes with bodies

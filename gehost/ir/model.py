@@ -80,6 +80,8 @@ class Model:
         self.journal = Journal()
         self.names = Names(self, self.journal)
         self.integers = IntegersOfModel()
+        self.facts: tuple[str, ...] = ()
+        """What ``--assume`` states about the names of sizes."""
         self.renumbered = 0
         self.body_ops: set[str] = set()
         """Operators with a node that has, or had, a body."""
@@ -213,7 +215,20 @@ class Model:
     @cached_property
     def sizes(self) -> Scope:
         """The sizes of the model's tensors; each text in a type is one of them."""
+        return self._scope()
+
+    def assume(self, facts: Sequence[str]) -> None:
+        """Take facts about the names of sizes, before any type is inferred.
+
+        Raises:
+            UsageError: one is no fact, or contradicts another one.
+        """
+        self.facts = tuple(facts)
+        self.sizes = self._scope()
+
+    def _scope(self) -> Scope:
         scope = Scope()
+        scope.assume_all(self.facts)
         scope.declare(
             dim for value in self.graph.inputs for dim in value.shape or () if isinstance(dim, str)
         )

@@ -4,7 +4,8 @@ Other modules ask a ``Scope``; they neither compute with sizes nor compare their
 """
 
 from gehost.sizes import lengths
+from gehost.sizes.facts import is_fact, name_of
 from gehost.sizes.scope import Scope
 from gehost.sizes.size import Answer, Dim, Known, Origin, Size
 
-__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size", "lengths"]
+__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size", "is_fact", "lengths", "name_of"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
 from gehost.errors import UsageError
-from gehost.sizes.texts import parsed
+from gehost.sizes.texts import is_name, names, parsed
 
 if TYPE_CHECKING:
     from gehost.sizes.scope import Scope
@@ -39,6 +40,26 @@ class Facts:
         )
 
 
+def is_fact(text: str) -> bool:
+    """Whether an assumption is about sizes: it has a comparison."""
+    return _FACT.fullmatch(text.strip()) is not None
+
+
+def name_of(fact: str) -> str:
+    """Return the name that a fact is about, "" for all sizes."""
+    match = _FACT.fullmatch(fact.strip())
+    name = match[1] if match is not None else fact
+    multiple = _MULTIPLE.fullmatch(name)
+    name = name if multiple is None else multiple[1]
+    return "" if name == _ALL else name
+
+
+def assume_all(scope: Scope, stated: Iterable[str]) -> None:
+    """Take facts in any order: those that define a name use others, so they come last."""
+    for fact in sorted(stated, key=lambda fact: "==" in fact and _MULTIPLE.match(fact) is None):
+        assume(scope, fact)
+
+
 def assume(scope: Scope, fact: str) -> None:
     """Take a fact.
 
@@ -64,7 +85,11 @@ def assume(scope: Scope, fact: str) -> None:
             raise UsageError(f"{where}: nothing is a multiple of 0")
         facts.step[name] = lcm(facts.step.get(name, 1), int(multiple[2]))
     elif relation == "==":
+        for part in names(right):
+            scope.symbol(part)
         size = number if number is not None else parsed(right, scope)
+        if size is None and not is_name(right):
+            raise UsageError(f"{where}: the right side is no size", hint=_FORMS)
         if size is None:
             size = scope.symbol(right)
         if name in facts.least or name in facts.most or name in facts.step:

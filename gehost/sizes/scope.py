@@ -56,6 +56,8 @@ class Scope:
         self.facts = facts.Facts()
         self.chosen: dict[int, Known] = {}
         """Minima that are one of their operands where no tensor is empty."""
+        self.multiples: dict[Monomial, tuple[str, int]] = {}
+        """Names whose sizes are multiples of a number, by their only monomial."""
         self._filled: dict[Known, Known] = {}
         self._answers: dict[Size, Answer] = {}
         self._signs: dict[Size, Answer] = {}
@@ -81,6 +83,7 @@ class Scope:
                 if isinstance(size, Size):
                     size.text = name
                     self._texts[name] = size
+                    self.multiples[size.terms[0][0]] = name, step
             else:
                 size = self.atom("symbol", name, least, most, name, origin)
             self._symbols[name] = size
@@ -428,6 +431,10 @@ class Scope:
             UsageError: it is no such fact, or its name is already in use.
         """
         facts.assume(self, fact)
+
+    def assume_all(self, stated: Iterable[str]) -> None:
+        """Take facts in any order, as ``assume``."""
+        facts.assume_all(self, stated)
 
     def define(self, name: str, size: Known) -> None:
         """Make a name a spelling of a size; a caller checks that the name is not in use."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gehost.sizes.minima import single
-from gehost.sizes.size import Atom, Dim, Known, Size, divided, shared_by, terms_of
+from gehost.sizes.size import Atom, Dim, Known, Monomial, Size, divided, shared_by, terms_of
 
 if TYPE_CHECKING:
     from gehost.sizes.scope import Scope
@@ -50,14 +50,21 @@ def written(scope: Scope, size: Size) -> str:
         atom = single(scope, size)
         if atom is not None and atom.kind == "symbol":
             return atom.name
-    terms = sorted(
-        (-len(m), "*".join(sorted([_factor(scope.atoms[i]) for i in m])), c) for m, c in size.terms
-    )
+    terms = sorted(_term(scope, m, c) for m, c in size.terms)
     for _, factors, c in terms:
         sign = (" - " if c < 0 else " + ") if text else ("-" if c < 0 else "")
         number = [str(abs(c))] if abs(c) != 1 or not factors else []
         text += sign + "*".join([*number, *filter(None, [factors])])
     return text
+
+
+def _term(scope: Scope, monomial: Monomial, factor: int) -> tuple[int, str, int]:
+    """Return the place, text and coefficient of a term."""
+    name, step = scope.multiples.get(monomial, ("", 1))
+    if name and factor % step == 0:
+        return -len(monomial), name, factor // step
+    factors = sorted([_factor(scope.atoms[i]) for i in monomial])
+    return -len(monomial), "*".join(factors), factor
 
 
 def _multiple(scope: Scope, size: Size) -> str:
@@ -180,6 +187,15 @@ def parts(text: str) -> list[str]:
     if not _SUM.fullmatch(text):
         return [text]
     return [part for part in re.split(r"\s*[+*]\s*", text) if not part.isdecimal()]
+
+
+def names(text: str) -> list[str]:
+    """Return the names in an expression of a user, whether a scope has them or not."""
+    return [
+        match[2]
+        for match in _TOKEN.finditer(text)
+        if match[2] and not text[match.end() :].lstrip().startswith("(")
+    ]
 
 
 def is_name(text: str) -> bool:

@@ -58,3 +58,13 @@ def test_what_is_no_fact_is_refused(fact: str, message: str) -> None:
     scope.assume("t <= 8")
     with pytest.raises(UsageError, match=message):
         scope.assume(fact)
+
+
+def test_a_multiple_is_written_by_its_name() -> None:
+    scope = Scope()
+    scope.assume_all(["total == past + seq", "past % 2 == 0", "seq >= 1"])
+    total, past = scope.symbol("total"), scope.symbol("past")
+    assert str(total) == "past + seq"
+    assert str(2 * past * scope.symbol("seq")) == scope.written(2 * past * scope.symbol("seq"))
+    assert scope.parse(str(past + 3)) is past + 3
+    assert scope.divides(2, past + 4) is Answer.YES

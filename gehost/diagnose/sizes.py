@@ -1,0 +1,114 @@
+"""The sizes of a model: names, where computed ones come from, and what would unlock a fusion."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+from gehost.diagnose.at_stage import at_stage
+from gehost.errors import one_line
+from gehost.host.hookspecs import hookimpl
+from gehost.host.host import Host
+from gehost.ir.model import Model
+from gehost.options import HostOptions
+from gehost.sizes import Known, Origin, Scope
+from gehost.spelling import counted
+
+_PAIRS = (
+    re.compile(r"was (.+?)(?: \(dimension .*?\))?, would be (.+?)(?: \(dimension .*\))?$"),
+    re.compile(r"(\S.*?) of \w+, (?:.+ of \w+, )?(.+?) of \w+: not proven equal"),
+)
+"""Two sizes in a refusal that are not proven equal."""
+
+
+def show_sizes(path: str, options: HostOptions) -> str:
+    """Describe a model's sizes, and the refusals of its passes that sizes decide.
+
+    Raises:
+        UsageError: an option does not fit the model.
+        ModelError: the model cannot be read.
+    """
+    lines, scope = at_stage(path, options, "kAfterInferShape", _listed)
+    refused: Counter[tuple[str, str]] = Counter()
+
+    def match_refused(record: Any, reason: str) -> None:
+        if "proven" in reason:
+            refused[record.name, reason.partition(": ")[2]] += 1
+
+    watch = SimpleNamespace(gehost_match_refused=hookimpl(match_refused))
+    Host(options.rewrites_only(), plugins=[("sizes", watch)]).run(path)
+    lines += ["", "not fused, as not proven" if refused else "no pass refused an unproven size"]
+    for (name, reason), count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
+        lines.append(f"  {count} × {name}: {reason}")
+        lines += [f"      unlocked by {fact}" for fact in _facts(reason, scope)]
+    return "\n".join(map(_one_line, [f"{path}: {lines[0]}", *lines[1:]]))
+
+
+def _one_line(line: str) -> str:
+    text = line.lstrip()
+    return " " * (len(line) - len(text)) + one_line(text)
+
+
+def _listed(model: Model) -> tuple[list[str], Scope]:
+    """Return a section for names, unnamed and computed sizes, each with its first place."""
+    scope = model.sizes
+    first: dict[str, Origin] = {}
+    counts: Counter[str] = Counter()
+    for graph in model.graphs:
+        for value in graph.values.values():
+            for axis, dim in enumerate(value.shape or ()):
+                if isinstance(dim, str):
+                    node = value.producer
+                    made = "" if node is None else f'{node.op} "{node.label}"'
+                    first.setdefault(
+                        dim, Origin(value.name, axis, made, "" if made else "an input")
+                    )
+                    counts[dim] += 1
+    symbols = scope.symbols()
+    sections = {
+        "names": [dim for dim in first if dim in symbols and not dim.startswith("?")],
+        "unnamed": [dim for dim in first if dim in symbols and dim.startswith("?")],
+        "computed": [dim for dim in first if dim not in symbols],
+    }
+    head = ", ".join(f"{len(dims)} {what}" for what, dims in sections.items())
+    lines = [f"sizes: {head}"]
+    for what, dims in sections.items():
+        lines += ["", what] if dims else []
+        width = min(max(map(len, dims), default=0), 32)
+        for dim in dims:
+            origin = first[dim]
+            lines.append(f"  {dim:<{width}}  {origin}; {counted(counts[dim], 'axis', 'axes')}")
+        if what == "names":
+            lines += [f"  {name} = {size}" for name, size in symbols.items() if str(size) != name]
+    return lines, scope
+
+
+def _facts(reason: str, scope: Scope) -> Iterator[str]:
+    """Yield an option that makes the two sizes of a refusal equal."""
+    names = [name for name in scope.symbols() if not name.startswith("?")]
+    for pair in _PAIRS:
+        match = pair.search(reason)
+        if match is None:
+            continue
+        texts = match.groups()
+        parts = {str(part): None for text in texts for part in _parts(scope, scope.parse(text))}
+        for name, part in product(names, parts):
+            if name == part or name in scope.names_in(part):
+                continue
+            trial = Scope()
+            trial.assume(f"{name} == {part}")
+            trial.declare(names)
+            if trial.parse(texts[0]) == trial.parse(texts[1]):
+                yield f'--assume "{name} == {part}"'
+                return
+
+
+def _parts(scope: Scope, size: Known) -> list[Known]:
+    """Return a size and the operands of functions in it."""
+    if isinstance(size, int):
+        return [size]
+    return [size, *[arg for m, _ in size.terms for i in m for arg in scope.atoms[i].args]]
