@@ -44,6 +44,12 @@ class Kernel:
     note: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sizes and forms of inputs that it takes, by what they limit."""
+    empty: str = ""
+    """The first release that takes empty tensors where older ones end the process; "": all do."""
+
+    def ends_at_empty(self, version: str) -> bool:
+        """Whether the kernel of a release ends the process at empty tensors."""
+        return bool(self.empty) and not _holds(self.empty, version)
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,25 @@ class Target:
         multiplies = find("MatMul", dtype, runtime=runtime, provider="cpu") is not None
         return find(operator, dtype, runtime=runtime, provider="cpu" if multiplies else "cuda")
 
-    def why_not(self, operator: str, dtype: DataType | None, runtime: str) -> str:
-        """Return why the target has no kernel of an operator for a type, or ""."""
-        if self.kernel(operator, dtype, runtime) is not None:
-            return ""
+    def why_not(
+        self, operator: str, dtype: DataType | None, runtime: str, *, empty: bool = False
+    ) -> str:
+        """Return why the target has no kernel of an operator for a type, or "".
+
+        Args:
+            operator: as in ``find``.
+            dtype: of its first input.
+            runtime: its name.
+            empty: whether a size of its first input may be 0.
+        """
+        kernel = self.kernel(operator, dtype, runtime)
+        if kernel is not None:
+            if not (empty and self.version and kernel.ends_at_empty(self.version)):
+                return ""
+            return (
+                f"empty: its input may be empty, which {runtime} {kernel.empty} and newer take; "
+                "--dim fixes a size"
+            )
         name = str(dtype) if dtype else "an unknown type"
         others = sorted(
             {
@@ -131,7 +152,7 @@ def find(
         kernel
         for kernel in kernels()
         if (kernel.operator, kernel.runtime, kernel.provider) == (operator, runtime, provider)
-        and (not version or release(kernel.since) <= release(version))
+        and (not version or _holds(kernel.since, version))
     ]
     last = max(rows, key=lambda kernel: release(kernel.since), default=None)
     if last is None or not dtype or str(dtype) not in last.types:
@@ -151,23 +172,32 @@ def first_release(kernel: Kernel, dtype: DataType) -> str:
     return min((row.since for row in rows), key=release)
 
 
-def runtimes(found: Iterable[tuple[str, DataType | None, str]], target: Target) -> list[str]:
-    """Return the runtimes that operators need, each with its oldest release.
+@dataclass(frozen=True)
+class Use:
+    """How a file uses an operator of a runtime."""
 
-    Args:
-        found: operators with their type, and the runtime that provides them (``provided_by``).
-        target: of the compile.
-    """
+    operator: str
+    dtype: DataType | None
+    provided_by: str
+    """The runtime, as its definition states it."""
+    may_be_empty: bool
+    """Whether a size of its first input may be 0."""
+
+
+def runtimes(uses: Iterable[Use], target: Target) -> list[str]:
+    """Return the runtimes that operators need, each with its oldest release."""
     oldest: dict[str, str] = {}
     others: set[str] = set()
-    for operator, dtype, provided in found:
-        runtime, exact, since = provided.partition(">=")
+    for use in uses:
+        runtime, exact, since = use.provided_by.partition(">=")
         if not exact or not since.replace(".", "").isdecimal():
-            others.add(provided)
+            others.add(use.provided_by)
             continue
-        kernel = replace(target, version="").kernel(operator, dtype, runtime)
-        if kernel is not None and dtype is not None:
-            since = max(since, first_release(kernel, dtype), key=release)
+        kernel = replace(target, version="").kernel(use.operator, use.dtype, runtime)
+        if kernel is not None and use.dtype is not None:
+            since = max(since, first_release(kernel, use.dtype), key=release)
+        if kernel is not None and kernel.empty and use.may_be_empty:
+            since = max(since, kernel.empty, key=release)
         oldest[runtime] = max(oldest.get(runtime, since), since, key=release)
     return [*(f"{runtime}>={since}" for runtime, since in sorted(oldest.items())), *sorted(others)]
 
@@ -187,6 +217,12 @@ def older_note(target: Target) -> str:
 def kernels() -> tuple[Kernel, ...]:
     """Return the rows of all tables."""
     return _tables()[0]
+
+
+def _holds(since: str, version: str) -> bool:
+    """Whether a release is one from ``since`` on; ``1.24`` is its newest, 1.24.x."""
+    parts = release(version)
+    return release(since)[: len(parts)] <= parts
 
 
 def release(version: str) -> tuple[int, ...]:

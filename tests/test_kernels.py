@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -11,7 +12,7 @@ import pytest
 from gehost import Host, HostOptions, UsageError, VendorError, kernels
 from gehost.cli import run
 from gehost.ir.types import DataType
-from gehost.kernels import Target, find, older_note, release, runtimes
+from gehost.kernels import Target, Use, find, older_note, release, runtimes
 
 RUNTIME = "onnxruntime"
 SKIP = "com.microsoft::SkipLayerNormalization"
@@ -132,13 +133,23 @@ def test_no_target_is_the_cpu_but_for_types_that_it_does_not_multiply() -> None:
 
 
 def test_the_runtimes_that_operators_need() -> None:
-    found = [
-        (ATTENTION, DataType.FLOAT, "onnxruntime>=1.21.1"),
-        (SKIP, DataType.BFLOAT16, "onnxruntime>=1.21.1"),
-        ("acme::Op", None, "acmert"),
+    attention = Use(ATTENTION, DataType.FLOAT, "onnxruntime>=1.21.1", may_be_empty=False)
+    uses = [
+        attention,
+        Use(SKIP, DataType.BFLOAT16, "onnxruntime>=1.21.1", may_be_empty=True),
+        Use("acme::Op", None, "acmert", may_be_empty=True),
     ]
-    assert runtimes(found[:1], Target()) == ["onnxruntime>=1.21.1"]
-    assert runtimes(found, Target.of("cpu")) == ["onnxruntime>=1.30.0", "acmert"]
+    assert runtimes([attention], Target()) == ["onnxruntime>=1.21.1"]
+    assert runtimes([replace(attention, may_be_empty=True)], Target()) == ["onnxruntime>=1.29.0"]
+    assert runtimes(uses, Target.of("cpu")) == ["onnxruntime>=1.30.0", "acmert"]
+
+
+def test_releases_whose_kernel_ends_the_process_at_empty_tensors() -> None:
+    older, newer = Target.of("cpu:1.28"), Target.of("cpu:1.29")
+    reason = older.why_not(ATTENTION, DataType.FLOAT, RUNTIME, empty=True)
+    assert reason.startswith("empty: its input may be empty, which onnxruntime 1.29.0 and newer")
+    assert not older.why_not(ATTENTION, DataType.FLOAT, RUNTIME)
+    assert not newer.why_not(ATTENTION, DataType.FLOAT, RUNTIME, empty=True)
 
 
 @pytest.mark.parametrize("dtype", ["float", "float16"])

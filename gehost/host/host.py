@@ -39,7 +39,7 @@ from gehost.ir.files.validate import checker_finding, deprecated_operators, vali
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
-from gehost.kernels import Target, older_note, runtimes
+from gehost.kernels import Target, Use, older_note, runtimes
 from gehost.ops import OpRegistry, declared_in
 from gehost.options import HostOptions
 from gehost.passes.cleanup import remove_leftovers
@@ -427,14 +427,19 @@ class Host:
         older = older_note(target)
         if older:
             report.notes.append(older)
-        found = {
-            (node.op, dtype, node.metadata["gehost.provided_by"])
+        uses = {
+            Use(
+                node.op,
+                None if first is None else first.dtype,
+                node.metadata["gehost.provided_by"],
+                first is None or first.may_be_empty,
+            )
             for graph in model.graphs
             for node in graph.nodes
             if "gehost.provided_by" in node.metadata
-            for dtype in (node.inputs[0].dtype if node.inputs and node.inputs[0] else None,)
+            for first in (node.input(0),)
         }
-        report.needs = runtimes(found, target)
+        report.needs = runtimes(uses, target)
         if report.needs:
             model.set_metadata("gehost.needs", ", ".join(report.needs))
             if self.options.target:

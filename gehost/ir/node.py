@@ -136,6 +136,12 @@ class Value:
         return known.shape if isinstance(known, TensorType) else None
 
     @property
+    def may_be_empty(self) -> bool:
+        """Whether a size may be 0: it is, or no number is known for it."""
+        shape = self.shape
+        return shape is None or not all(isinstance(size, int) and size > 0 for size in shape)
+
+    @property
     def rank(self) -> int | None:
         shape = self.shape
         return None if shape is None else len(shape)

@@ -122,7 +122,8 @@ def compare(compiled: onnx.ModelProto, runs: Sequence[Run], how: str) -> int:
     """Load and run a compiled graph, with the runtime's optimizations off and on.
 
     Returns how many empty feeds only the runtime's own fusions refuse: ReshapeFusion puts -1 for a
-    computed size, which fails beside a 0, in graphs with fewer Shape nodes only.
+    computed size, which fails beside a 0, in graphs with fewer Shape nodes only; before 1.32
+    MatMulAddFusion does not load some graphs whose inputs are declared with a size of 0.
 
     Raises:
         BrokenAttention: it does not load, does not run, or computes other numbers.
@@ -133,6 +134,9 @@ def compare(compiled: onnx.ModelProto, runs: Sequence[Run], how: str) -> int:
         try:
             session = _Session(compiled, optimized=optimized)
         except Exception as error:
+            if optimized and _declares_empty(compiled) and "ShapeInferenceError" in str(error):
+                refused += len(runs)
+                continue
             raise BrokenAttention(f"{where}: does not load: {error}") from error
         for feeds, expected in runs:
             sizes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
@@ -155,6 +159,14 @@ def compare(compiled: onnx.ModelProto, runs: Sequence[Run], how: str) -> int:
 
 def _is_empty(run: Run) -> bool:
     return any(not array.size for array in run[0].values())
+
+
+def _declares_empty(model: onnx.ModelProto) -> bool:
+    return any(
+        dim.HasField("dim_value") and not dim.dim_value
+        for value in model.graph.input
+        for dim in value.type.tensor_type.shape.dim
+    )
 
 
 def _difference(expected: Outputs, found: Outputs) -> str:

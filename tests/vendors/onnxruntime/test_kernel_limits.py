@@ -120,6 +120,29 @@ def test_heads_of_v_may_have_a_size_of_their_own_at_opset_23(
     assert_as_before(given, made, run, apart_feeds(values))
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "is_fused"),
+    [
+        ("cpu:1.28", {}, False),
+        ("cpu:1.28", {"dims": {"B": 2, "S": 3, "T": 5}}, True),
+        ("cpu:1.28", {"assume": ["no-empty-inputs"]}, True),
+        ("cpu:1.29", {}, True),
+        ("cpu", {}, True),
+    ],
+)
+def test_releases_that_end_the_process_at_empty_tensors(
+    plain: Host, target: str, options: Any, *, is_fused: bool
+) -> None:
+    """Before 1.29 MultiHeadAttention divides by a batch or length of 0."""
+    made, report = plain.with_options(target=target, **options).run(apart(2, *APART["given apart"]))
+    assert kernels(made) == ({"MultiHeadAttention": 1} if is_fused else {"Softmax": 1})
+    if is_fused:
+        oldest = "1.21.1" if "dims" in options else "1.29.0"
+        assert report.needs == [f"onnxruntime>={oldest}"]
+    else:
+        assert reasons(report, "OrtAttentionPass") == ["empty"]
+
+
 # -- empty tensors --------------------------------------------------------------------------------
 
 

@@ -16,8 +16,11 @@ FLOATS = HALVES | {DataType.FLOAT}
 
 
 def no_kernel(context: CustomPassContext, operator: str, value: Value | None) -> str:
-    """Return why the target has no kernel of an operator for a tensor's type, or ""."""
-    return context.target.why_not(operator, None if value is None else value.dtype, RUNTIME)
+    """Return why the target has no kernel of an operator for its first input, or ""."""
+    if value is None:
+        return context.target.why_not(operator, None, RUNTIME)
+    empty = value.may_be_empty and not context.options.get("no_empty_inputs")
+    return context.target.why_not(operator, value.dtype, RUNTIME, empty=empty)
 
 
 def not_float(value: Value | None) -> str:

@@ -37,7 +37,7 @@ from gehost import (
 
 from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention
 from ._instances import ATTENTION, KEEP, QKV, instance
-from ._kernels import takes_heads_apart
+from ._kernels import NO_EMPTY_INPUTS, takes_heads_apart
 from ._numbers import numbers, rounded
 from ._shapes import Sizes, all_same, remove_dead, same, shape_of, sources_of
 from ._types import HALVES, dtype_name, no_kernel
@@ -148,7 +148,12 @@ _OURS = {0, 1, 2, 3, 5}
 """q, k, v, bias, attention_bias."""
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False, min_opset=13)
+@REG_FUSION_PASS(
+    stage=CustomPassStage.kAfterOriginGraphOptimize,
+    default=False,
+    min_opset=13,
+    options=[NO_EMPTY_INPUTS],
+)
 class OrtAttentionPass(FusionBasePass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.
 
@@ -167,8 +172,8 @@ class OrtAttentionPass(FusionBasePass):
     row is expanded, or of each head where a guard makes rows 0; ``shared``: probabilities or others
     are read outside; ``heads``, ``head size``, ``batch``, ``length``: not proven equal, or 0;
     ``layout``: heads of k third, and those of v second; ``dtype``: not float32, float16 or
-    bfloat16, or not of one type; ``kernel``: the target has none of the type; ``graph``: in a body
-    of If, Loop or Scan.
+    bfloat16, or not of one type; ``kernel``: the target has none of the type; ``empty``: a size may
+    be 0, which ends the process in the target's release; ``graph``: in a body of If, Loop or Scan.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
