@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gehost_linalg.companions import COMPANIONS, Change, Surroundings
 from gehost_linalg.control import Control, MultiUse, asked, control_named, multi_use_named, unknown
@@ -182,6 +182,53 @@ class Block:
             )
 
 
+@dataclass(frozen=True)
+class Rules:
+    """Which fusions are legal and wanted; see ``Driver``."""
+
+    block: Block
+    control: Control
+    multi_use: MultiUse
+    coverage: str
+    limit: int | None
+
+    def fused(self, operand: OpOperand) -> Fused | Refusal:
+        refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(operand)
+        return refusal or fuse_checked(operand)
+
+    def _forbidden(self, operand: OpOperand) -> Refusal | None:
+        """Conditions 10 (control) and 12 (no cycle)."""
+        producer, consumer = operand.generics()
+        if self.limit is not None and len(producer.origins) + len(consumer.origins) > self.limit:
+            return Refusal("too-large", f"more than {self.limit} nodes")
+        reason = asked(self.control, operand)
+        if reason is not None:
+            return Refusal("control", reason)
+        if operand.uses == 1:
+            return None
+        if self.multi_use == "refuse":
+            return Refusal(
+                "control", f"the producer has {operand.uses} uses, and multi-use is refuse"
+            )
+        scalar_ops = len(producer.payload.ops) + len(consumer.payload.ops)
+        if self.multi_use == "duplicate" and scalar_ops > MOST_SCALAR_OPS:
+            return Refusal("too-large", f"more than {MOST_SCALAR_OPS} scalar operations")
+        if self.multi_use == "share":
+            incomplete = results_are_complete(operand) if operand.shared else None
+            if incomplete is not None:
+                return incomplete
+            if any(
+                value in producer.results
+                for index, value in enumerate(consumer.operands)
+                if index != operand.index
+            ):
+                return Refusal("cycle", f"another operand of {consumer.name} reads the producer")
+            path = self.block.path_back(producer, consumer)
+            if path is not None:
+                return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")
+        return None
+
+
 class Driver:
     """Visits consumers in order and fuses the first operand that qualifies.
 
@@ -203,7 +250,6 @@ class Driver:
         if unknown_names:
             raise ValueError(unknown("companion", unknown_names[0], ALL_COMPANIONS))
         self.block = block
-        self.control = control
         self.multi_use = multi_use
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
@@ -211,7 +257,7 @@ class Driver:
         if coverage not in {"preserved", "upstream"}:
             raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
         self.coverage = coverage
-        self.limit = limit
+        self.rules = Rules(block, control, multi_use, coverage, limit)
         self.around = Surroundings(block.made_by.get, block.is_dead)
         self._work: dict[Op, None] = {}
         """Taken from its end, as in MLIR; an operation that is added again keeps its place."""
@@ -248,28 +294,13 @@ class Driver:
             block.remove(op)
             self._released((*op.operands, *op.scalars))
         elif not is_generic:
-            if not (self.reshapes and self._cancel_reshapes(op)):
-                self._note_boundary(op)
+            source = _undone(block, op) if self.reshapes else None
+            if source is not None:
+                self._swap(op, Change((), {op.results[0]: source}))
+            else:
+                _note_boundary(block, op)
         elif not self._fuse_first(op):
             self._change(op)
-
-    def _cancel_reshapes(self, op: Opaque) -> bool:
-        """Read the source of a reshape that undoes the one before it, as fusion leaves them."""
-        first = self.block.made_by.get(op.operands[0]) if op.operands else None
-        if not isinstance(first, Opaque) or not undoes(op, first):
-            return False
-        self._swap(op, Change((), {op.results[0]: first.operands[0]}))
-        return True
-
-    def _note_boundary(self, op: Op) -> None:
-        """Note the Generics that are operands of another kind of operation."""
-        read = [self.block.operand(op, index) for index in range(len(op.operands))]
-        refusals = [
-            (each, consumer_is_generic(each)) for each in read if isinstance(each.producer, Generic)
-        ]
-        self.block.refusals[op] = [
-            (each, refusal) for each, refusal in refusals if refusal is not None
-        ]
 
     def _change(self, op: Generic) -> None:
         """Apply the first companion that changes ``op``."""
@@ -332,7 +363,7 @@ class Driver:
             if self.merges and _is_repeated(consumer, index):
                 continue  # one operand, once companions have merged them
             operand = block.operand(consumer, index)
-            fused = self._fused(operand)
+            fused = self.rules.fused(operand)
             if not isinstance(fused, Refusal):
                 self._commit(operand, fused.generic, fused.replaced)
                 return True
@@ -364,7 +395,7 @@ class Driver:
                         reasons.append(attempt)
                         continue
                     operand, moved = attempt
-                    fused = self._fused(operand)
+                    fused = self.rules.fused(operand)
                     if not isinstance(fused, Refusal):
                         ops = (*moved.before, fused.generic, *moved.after)
                         self._swap(consumer, Change(ops, {}))
@@ -375,42 +406,6 @@ class Driver:
             noted[:] = [each for each in noted if each[0].index != index]
             noted += [(block.operand(consumer, index), reason) for reason in reasons]
         return False
-
-    def _fused(self, operand: OpOperand) -> Fused | Refusal:
-        refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(operand)
-        return refusal or fuse_checked(operand)
-
-    def _forbidden(self, operand: OpOperand) -> Refusal | None:
-        """Conditions 10 (control) and 12 (no cycle)."""
-        producer, consumer = operand.generics()
-        if self.limit is not None and len(producer.origins) + len(consumer.origins) > self.limit:
-            return Refusal("too-large", f"more than {self.limit} nodes")
-        reason = asked(self.control, operand)
-        if reason is not None:
-            return Refusal("control", reason)
-        if operand.uses == 1:
-            return None
-        if self.multi_use == "refuse":
-            return Refusal(
-                "control", f"the producer has {operand.uses} uses, and multi-use is refuse"
-            )
-        scalar_ops = len(producer.payload.ops) + len(consumer.payload.ops)
-        if self.multi_use == "duplicate" and scalar_ops > MOST_SCALAR_OPS:
-            return Refusal("too-large", f"more than {MOST_SCALAR_OPS} scalar operations")
-        if self.multi_use == "share":
-            incomplete = results_are_complete(operand) if operand.shared else None
-            if incomplete is not None:
-                return incomplete
-            if any(
-                value in producer.results
-                for index, value in enumerate(consumer.operands)
-                if index != operand.index
-            ):
-                return Refusal("cycle", f"another operand of {consumer.name} reads the producer")
-            path = self.block.path_back(producer, consumer)
-            if path is not None:
-                return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")
-        return None
 
     def _commit(self, operand: OpOperand, fused: Generic, replaced: Mapping[Value, Value]) -> None:
         block, producer, consumer = self.block, operand.producer, operand.consumer
@@ -433,6 +428,21 @@ class Driver:
         else:
             for result in producer.results:
                 self._note_readers(result)
+
+
+def _undone(block: Block, op: Opaque) -> Value | None:
+    """The source of a reshape that undoes the one before it, as fusion leaves them."""
+    first = block.made_by.get(op.operands[0]) if op.operands else None
+    return first.operands[0] if isinstance(first, Opaque) and undoes(op, first) else None
+
+
+def _note_boundary(block: Block, op: Op) -> None:
+    """Note the Generics that are operands of another kind of operation."""
+    read = [block.operand(op, index) for index in range(len(op.operands))]
+    refusals = [
+        (each, consumer_is_generic(each)) for each in read if isinstance(each.producer, Generic)
+    ]
+    block.refusals[op] = [(each, refusal) for each, refusal in refusals if refusal is not None]
 
 
 def _is_repeated(consumer: Generic, index: int) -> bool:

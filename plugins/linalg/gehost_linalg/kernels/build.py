@@ -74,7 +74,7 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
     Where the cache cannot be written, nothing is cached.
 
     Args:
-        source: C, as ``emit.source`` gives it.
+        source: C, as ``c.source`` gives it.
         output: the path of the library.
         cc: a compiler; see ``compiler``.
         march: the instructions that kernels may use, as ``-march=`` takes it.

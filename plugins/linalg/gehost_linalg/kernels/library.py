@@ -26,7 +26,9 @@ from gehost_linalg.groups.body import DOMAIN, Body, Signature
 from gehost_linalg.groups.derive import derive
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
-from gehost_linalg.kernels.emit import Kernel, NotEmitted, emit, source
+from gehost_linalg.kernels.c import Kernel, source
+from gehost_linalg.kernels.emit import emit
+from gehost_linalg.kernels.steps import NotEmitted
 from gehost_linalg.lower import NotLowered
 
 if TYPE_CHECKING:

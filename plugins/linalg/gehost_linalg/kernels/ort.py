@@ -2,7 +2,7 @@
 
 ONNX Runtime's functions are a table to which versions only append, so their places and types are
 all that is declared here; no header is needed. ``RUNTIME`` fills outputs from the tables that
-``emit`` writes for each kernel, ``REGISTER`` is the entry point. ``REGISTER`` is compiled on its
+``c`` writes for each kernel, ``REGISTER`` is the entry point. ``REGISTER`` is compiled on its
 own for any CPU, as it checks that this one has the instructions of the rest.
 """
 

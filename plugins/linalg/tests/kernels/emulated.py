@@ -22,7 +22,7 @@ import onnx
 from gehost.verify import compare_outputs
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import FLAGS
-from gehost_linalg.kernels.emit import Kernel, source
+from gehost_linalg.kernels.c import Kernel, source
 from gehost_linalg.kernels.library import fused
 
 from .cases import CASES, ELEMENT_WISE

@@ -18,7 +18,7 @@ from gehost import OutputError, UsageError
 from gehost_linalg.kernels import build as building
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build, compiler
-from gehost_linalg.kernels.emit import source
+from gehost_linalg.kernels.c import source
 from gehost_linalg.kernels.library import fused, names_in
 
 from .emulated import VERSIONS, Emulator, program

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from gehost import GehostError, UsageError
 from gehost.testing import parse
 from gehost_linalg.groups.body import DOMAIN
+from gehost_linalg.kernels.c import source
 from gehost_linalg.kernels.cli import command
-from gehost_linalg.kernels.emit import source
 from gehost_linalg.kernels.library import check_lines, fused, write_library
 from gehost_linalg.kernels.ort import MARK
 
