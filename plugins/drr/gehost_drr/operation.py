@@ -14,7 +14,7 @@ from typing import Any
 
 import onnx
 
-from gehost import Graph, Node, Value, ops
+from gehost import Graph, Model, Node, Value, ops
 
 
 class OpResult:
@@ -38,6 +38,23 @@ class OpResult:
     def use_empty(self) -> bool:
         """True where no node, nested body or graph output reads the tensor."""
         return not self.value.readers
+
+    def use_count(self) -> int:
+        """The number of inputs and graph outputs that read the tensor."""
+        return len(self.value.uses)
+
+    def ReplaceAllUsesWith(self, other: OpResult) -> None:
+        """Let all operations that read the tensor read ``other``; graph outputs keep theirs."""
+        self.value.graph.redirect(self.value, other.value)
+
+    def index(self) -> int:
+        return self.value.index
+
+    def type(self) -> str:
+        """Return the type as text: ``tensor<2x-1xf32>``."""
+        from gehost_drr.printing import type_text
+
+        return type_text(self.value)
 
     def defining_op(self) -> Operation | None:
         """The producer; None for graph inputs and weights."""
@@ -87,9 +104,79 @@ class Operation:
         value = self.node.inputs[index]
         return None if value is None else OpResult(value)
 
+    def operand(self, index: int) -> OpOperand:
+        """Input ``index`` as a place that reads a tensor."""
+        if not 0 <= index < self.num_operands():
+            raise IndexError(f"{self.name()} has {self.num_operands()} operands, not {index}")
+        return OpOperand(self, index)
+
+    def operands(self) -> list[OpOperand]:
+        return [OpOperand(self, index) for index in range(self.num_operands())]
+
     def attribute(self, name: str) -> Any:
         """The attribute's Python value; ``KeyError`` where the node does not carry it."""
         return self.node.attrs[name]
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that the node carries, by name."""
+        return dict(self.node.attrs)
+
+    def has_attribute(self, name: str) -> bool:
+        return name in self.node.attrs
+
+    def set_attribute(self, name: str, value: Any) -> None:
+        self.node.graph.set_attribute(self.node, name, value)
+
+    def isa(self, op: Any) -> bool:
+        """Whether it is an operator: ``Relu``, ``acme::Gate``, or a function of ``es``."""
+        return self.name() == _operator(op)
+
+    def dyn_cast(self, op: Any) -> Operation | None:
+        """Return the operation if it is the operator, else None."""
+        return self if self.isa(op) else None
+
+    def HasTrait(self, trait: str) -> bool:
+        """Whether its registration has the trait: ``commutative``, ``random`` or ``stateful``.
+
+        Raises:
+            ValueError: there is no such trait.
+        """
+        if trait not in ops.TRAITS:
+            raise ValueError(
+                f"there is no trait {trait!r}; there are {', '.join(sorted(ops.TRAITS))}"
+            )
+        declared = ops.declared(self.node.op)
+        return declared is not None and trait in declared.traits
+
+    def HasInterface(self, interface: Any) -> bool:
+        """Not offered: operators have no interfaces; raises ``NotImplementedError``."""
+        raise NotImplementedError(
+            f"HasInterface({interface!r}): operators have no interfaces; ask HasTrait or isa"
+        )
+
+    def Verify(self) -> None:
+        """Check the graph that holds the operation; raises where it is not valid."""
+        self.node.graph.model.check()
+
+    def GetParent(self) -> Block:
+        return Block(self.node.graph)
+
+    def block(self) -> Block:
+        """The block that holds the operation."""
+        return Block(self.node.graph)
+
+    def GetParentProgram(self) -> Program:
+        """The whole model."""
+        return Program(self.node.graph.model)
+
+    def ReplaceAllUsesWith(self, others: Sequence[OpResult]) -> None:
+        """Let the readers of each result read the one at its place.
+
+        Raises:
+            ValueError: their numbers differ.
+        """
+        for old, new in zip(self.results, others, strict=True):
+            old.ReplaceAllUsesWith(new)
 
     def use_empty(self) -> bool:
         """True where nothing reads any result."""
@@ -120,6 +207,62 @@ class Operation:
                 return lambda: None if value is None else OpResult(value)
         known = ", ".join((*inputs, *outputs)) or "none"
         raise AttributeError(f"{self.node.op} declares no {name!r}; it declares {known}")
+
+
+class OpOperand:
+    """An input of an operation: the place, and the tensor that it reads."""
+
+    def __init__(self, owner: Operation, index: int) -> None:
+        self._owner = owner
+        self._index = index
+
+    def __bool__(self) -> bool:
+        return self.source() is not None
+
+    def source(self) -> OpResult | None:
+        """The tensor; None where the input is absent."""
+        return self._owner.operand_source(self._index)
+
+    def set_source(self, source: OpResult | None) -> None:
+        node = self._owner.node
+        node.graph.set_input(node, self._index, None if source is None else source.value)
+
+    def owner(self) -> Operation:
+        return self._owner
+
+    def index(self) -> int:
+        return self._index
+
+
+class Program:
+    """The model as Paddle's program."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def block(self) -> Block:
+        """The root graph."""
+        return Block(self.model.graph)
+
+    def module_op(self) -> GraphOperation:
+        return GraphOperation(self.model.graph)
+
+    def parameters(self) -> dict[str, OpResult]:
+        """The weights of the root graph, by name."""
+        values = self.model.graph.values.values()
+        return {
+            value.name: OpResult(value)
+            for value in values
+            if value.initializer is not None and not value.is_input
+        }
+
+
+def _operator(given: Any) -> str:
+    """Return the name of an operator or of a function of ``es``."""
+    named: Any = (given,) if isinstance(given, str) else getattr(given, "ops", ())
+    if len(named) != 1:
+        raise TypeError(f"wanted the name of an operator, got {given!r}")
+    return named[0]
 
 
 def _small(names: Sequence[str]) -> tuple[str, ...]:
@@ -196,6 +339,22 @@ class GraphOperation:
 
     def num_regions(self) -> int:
         return 1
+
+    def block(self) -> Block:
+        """The block of its one region."""
+        return Block(self.graph)
+
+    def GetParentProgram(self) -> Program:
+        """The whole model."""
+        return Program(self.graph.model)
+
+    def Verify(self) -> None:
+        """Check the graph; raises where it is not valid."""
+        self.graph.model.check()
+
+    def isa(self, op: Any) -> bool:
+        """Whether it is ``builtin.module``, or the node of this operator."""
+        return self.name() == _operator(op)
 
     def region(self, index: int) -> Region:
         if index != 0:

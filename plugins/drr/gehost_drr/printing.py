@@ -32,6 +32,8 @@ _SHORT = MappingProxyType(
     }
 )
 _INDENT = "    "
+_TYPES = ("to", "dtype")
+_MOST_SHOWN = 16
 
 
 def print_graph(graph: Graph) -> str:
@@ -84,7 +86,8 @@ def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
 def _operation(node: Node, numbers: _Numbers) -> str:
     made, read = numbers.all(node.outputs), numbers.all(node.inputs)
     attributes = ", ".join(
-        f"{name}: {_attribute(value)}" for name, value in sorted(node.attrs.items())
+        f"{name}: {_type_of(value) if name in _TYPES else _attribute(value)}"
+        for name, value in sorted(node.attrs.items())
     )
     return (
         f"{made} = {_quoted(node.op)} {read} {{{attributes}}} : "
@@ -123,4 +126,16 @@ def _attribute(value: Any) -> str:
         return f"{text} : {array.dtype.name}"
     if isinstance(value, str):
         return _quoted(value)
+    if isinstance(value, float):
+        return str(np.float32(value))  # ONNX holds it so: 0.2, not 0.20000000298023224
+    if isinstance(value, list | tuple):
+        items = list(cast("Sequence[Any]", value))
+        shown = [*map(_attribute, items[:_MOST_SHOWN]), *(["…"] if items[_MOST_SHOWN:] else [])]
+        return f"[{', '.join(shown)}]"
     return str(value)
+
+
+def _type_of(value: Any) -> str:
+    """Return the element type that a number stands for, the number itself if it is none."""
+    known = isinstance(value, int) and value in DataType.__members__.values()
+    return _SHORT.get(DataType(value), DataType(value).name.lower()) if known else str(value)

@@ -69,3 +69,13 @@ def test_attributes_are_sorted_and_texts_are_quoted() -> None:
     text = '(float[2, 2] x) => (float y) { a = Pad<mode = "edge">(x, p) y = ReduceSum<keepdims = 0>(a) }'
     found = lines(text.replace("{ a", "<int64[4] p = {0, 1, 2, 3}> { a"))
     assert '"Pad" (%0, %1) {mode: "edge"}' in found[3]
+
+
+def test_attributes_are_readable() -> None:
+    text = """(float[2, 3] x) => (int64[3, 2] y) {
+    a = LeakyRelu<alpha = 0.2>(x) b = Transpose<perm = [1, 0]>(a) y = Cast<to = 7>(b)
+    c = Constant<value_floats = [0.1, 0.5]>() d = Constant<value_ints = [ONES]>() }"""
+    found = "\n".join(lines(text.replace("ONES", ", ".join("1" * 40))))
+    for shown in ("{alpha: 0.2}", "{perm: [1, 0]}", "{value_floats: [0.1, 0.5]}", "{to: i64}"):
+        assert shown in found
+    assert f"{{value_ints: [{', '.join('1' * 16)}, …]}}" in found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gehost import Host, HostOptions, PassError, UsageError
+from gehost import Host, HostOptions, PassError, UsageError, es
 from gehost.testing import parse
 from gehost_drr import (
     ApplyPatternsGreedily,
@@ -154,11 +154,61 @@ def test_operands_and_results_by_declared_name():
     assert seen == [("x", "w", True), 2, ("x", "v", False), 2]
 
 
+class Walk(Pass):
+    """Each method of an operation once."""
+
+    def Run(self, op):
+        program = op.GetParentProgram()
+        assert list(program.parameters()) == ["w", "v"]
+        assert len(program.block()) == len(op.block()) == 2
+        assert (program.module_op().name(), op.isa("builtin.module")) == ("builtin.module", True)
+        op.Verify()
+        first, second = op.region(0).front()
+        assert first.isa("Add")
+        assert first.isa(es.Add)
+        assert first.dyn_cast("Add") == first
+        assert first.dyn_cast(es.Relu) is None
+        assert (first.attributes(), first.has_attribute("axis")) == ({}, False)
+        assert first.operand(0).source().value.name == "x"
+        assert (first.operand(1).owner(), first.operand(1).index()) == (first, 1)
+        assert len(second.operands()) == 2
+        with pytest.raises(IndexError, match="Add has 2 operands, not 2"):
+            first.operand(2)
+        with pytest.raises(TypeError, match="wanted the name of an operator, got 3"):
+            first.isa(3)
+        x = first.operand_source(0)
+        assert (x.use_count(), first.result(0).use_count(), x.type()) == (2, 0, "tensor<2xf32>")
+        assert (first.block().size(), first.GetParentProgram().block().size()) == (2, 2)
+        first.Verify()
+        with pytest.raises(
+            NotImplementedError, match=r"HasInterface\('InferShape'\): operators have"
+        ):
+            first.HasInterface("InferShape")
+        assert not first.HasTrait("commutative")
+        with pytest.raises(
+            ValueError, match="no trait 'inplace'; there are commutative, random, st"
+        ):
+            first.HasTrait("inplace")
+        # the result of the second Add becomes (x + w) + v
+        second.operand(0).set_source(first.result(0))
+        assert first.result(0).use_count() == 1
+        first.result(0).ReplaceAllUsesWith(x)
+        first.ReplaceAllUsesWith([x])
+        assert first.use_empty()
+        op.region(0).front().erase(first)
+
+
+def test_each_method_of_an_operation_once():
+    result = PassManager().AddPass(Walk()).Run(parse(DEAD)).model
+    (add,) = result.graph.node
+    assert list(add.input) == ["x", "v"]
+
+
 REGISTERED = """
 from gehost import es, ops
 from gehost_drr import REG_IR_PASS, Pass
 
-@ops.register("acme::Gate", outputs=["out", "aux"])
+@ops.register("acme::Gate", outputs=["out", "aux"], traits=["stateful"])
 def gate(x, scale):
     return es.Mul(x, scale), es.Neg(x)
 
@@ -168,6 +218,7 @@ class Look(Pass):
         (inner,) = op.region(0).front()
         assert (inner.x().name, inner.scale().name) == ("a", "b")
         assert (inner.out().name, inner.aux()) == ("y", None)
+        assert (inner.HasTrait("stateful"), inner.HasTrait("random")) == (True, False)
 """
 
 

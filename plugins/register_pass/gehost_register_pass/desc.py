@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import onnx
 
-from gehost import DataType, PatternError, es
+from gehost import DataType, es
 from gehost import expressions as ex
 
 from .program import Input, count_outputs, operator_problem, schema_of
@@ -367,10 +367,6 @@ def _output_names(type_: str) -> list[str]:
     return [] if schema is None else [output.name for output in schema.outputs]
 
 
-class BothGivenError(PatternError, ValueError):
-    """``MappedPattern`` was given an operator and a tensor."""
-
-
 def MappedPattern(
     op: str = "",
     index: int = 0,
@@ -389,14 +385,11 @@ def MappedPattern(
         var: the argument of the pattern function, instead of an operator.
 
     Raises:
-        PatternError: the pattern has no such operator or argument, or ``element_index`` is no
-            number.
-        BothGivenError: a ``ValueError`` too: both ``op`` and ``var`` are given.
+        PatternError: the pattern has no such operator or argument, ``element_index`` is no
+            number, or both ``op`` and ``var`` are given; a ``ValueError``, too.
     """
     if var and op:
-        raise BothGivenError(
-            f'{origin()}: MappedPattern takes op="{op}" or var="{var}", and not both'
-        )
+        raise mistake(f'MappedPattern takes op="{op}" or var="{var}", and not both')
     scope = current("MappedPattern")
     if scope.pattern is None:
         raise mistake(

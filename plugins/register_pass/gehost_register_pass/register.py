@@ -15,13 +15,13 @@ from typing import Any, cast, overload
 import numpy as np
 import onnx
 
-from gehost import CustomPassStage, PassSpec, es
+from gehost import CustomPassStage, PassSpec, PatternError, es
 
 from .desc import InputSpec, ParamAttr
 from .lower import TracedPass
 from .program import Rule
 from .readable import readable
-from .scope import author_code, calling_module, mistake, origin
+from .scope import RegisterPassError, author_code, calling_module, mistake, origin
 from .trace import origin_of, trace_pairs
 
 REGISTERED = "__gehost_registered_passes__"
@@ -75,8 +75,15 @@ class RegisteredPass:
             PatternError: a function's signature or return value is wrong, or a pattern is not
                 well-formed.
         """
-        rule = self._trace()
-        TracedPass(rule)
+        try:
+            rule = self._trace()
+            TracedPass(rule)
+        except RegisterPassError:
+            raise
+        except PatternError as error:  # of the pattern that the host makes of it
+            raise RegisterPassError(
+                error.message, where=error.where, subject=error.subject, hint=error.hint
+            ) from error
         return rule
 
     def spec(self) -> PassSpec:

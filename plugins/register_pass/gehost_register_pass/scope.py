@@ -35,9 +35,13 @@ def calling_module() -> str:
     return "" if frame is None else str(frame.f_globals.get("__name__", ""))
 
 
+class RegisterPassError(PatternError, ValueError, NotImplementedError):
+    """A pair or description is wrong, or not supported; published code catches the last two."""
+
+
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
     """Build an author's error at a place, by default the current call."""
-    return PatternError(problem, where=where or origin())
+    return RegisterPassError(problem, where=where or origin())
 
 
 @contextmanager

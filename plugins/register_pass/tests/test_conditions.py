@@ -137,14 +137,17 @@ def nothing(dtype: str) -> None:
 @pytest.fixture
 def refused(run, monkeypatch, interpreted):
     """The whole reasons for which matches are refused."""
-    from gehost import PassRecord
+    from gehost import CustomPassContext
 
     reasons: list[str] = []
-    count = PassRecord.reject
+    refuse = CustomPassContext.refuse
     monkeypatch.setattr(
-        PassRecord,
-        "reject",
-        lambda record, reason: (reasons.append(reason), count(record, reason))[1],
+        CustomPassContext,
+        "refuse",
+        lambda context, node, reason: (
+            reasons.append(str(reason)),
+            refuse(context, node, reason),
+        )[1],
     )
 
     def of(model: Any, pair: Any, **specs: Any) -> list[str]:

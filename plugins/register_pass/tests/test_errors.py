@@ -26,6 +26,8 @@ def rejects(function: Any, told: str, *, specs: Any = None) -> None:
     """Tracing ``function`` fails at a line of this file that holds ``# here``, and says ``told``."""
     with pytest.raises(PatternError) as caught:
         _ = RegisterPass(input_specs=specs)(function).rule  # here
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, NotImplementedError)
     message = str(caught.value)
     found = re.match(rf"{HERE}:(\d+): ", message)
     assert found, message

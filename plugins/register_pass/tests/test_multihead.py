@@ -281,14 +281,17 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
 def test_near_misses_that_are_refused(
     changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gehost import PassRecord
+    from gehost import CustomPassContext
 
     reasons: list[str] = []
-    count = PassRecord.reject
+    refuse = CustomPassContext.refuse
     monkeypatch.setattr(
-        PassRecord,
-        "reject",
-        lambda record, reason: (reasons.append(reason), count(record, reason))[1],
+        CustomPassContext,
+        "refuse",
+        lambda context, node, reason: (
+            reasons.append(str(reason)),
+            refuse(context, node, reason),
+        )[1],
     )
     model = attention(**{**SMALL, **changed})
     shape = model.graph.output[0].type.tensor_type.shape
