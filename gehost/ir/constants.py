@@ -11,7 +11,7 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.ir import tensors
-from gehost.ir.files.external import element_bits, is_external
+from gehost.ir.files.external import OWN_WEIGHTS, element_bits, is_external
 from gehost.ir.graph import Value
 from gehost.ir.types import DataType
 
@@ -70,9 +70,15 @@ def stored_bytes(value: Value) -> int | None:
 
 
 def external_bytes(value: Value) -> int:
-    """Return a constant's number of bytes in another file."""
+    """Return a constant's number of bytes in another file of the user."""
     tensor = tensor_of(value)
-    return (stored_bytes(value) or 0) if tensor is not None and is_external(tensor) else 0
+    if tensor is None or not is_external(tensor):
+        return 0
+    if any(
+        one.key == "location" and one.value.endswith(OWN_WEIGHTS) for one in tensor.external_data
+    ):
+        return 0  # the result has them inside
+    return stored_bytes(value) or 0
 
 
 def elements(value: Value) -> Array | None:

@@ -22,6 +22,7 @@ from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.kernels import Target as KernelTarget
+from gehost.optimizing.apart import LARGE, put_apart, put_back
 from gehost.optimizing.facts import Facts, facts_of, foreign_nodes
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
@@ -109,7 +110,15 @@ class Builder:
         if isinstance(runner_source, onnx.ModelProto):
             path = f"{place}original.onnx"
             save_model(runner_source, path, os.path.dirname(os.path.abspath(model)))
-        self.original = Candidate(os.fspath(path), frozenset(), facts_of(path))
+        path, facts = os.fspath(path), facts_of(path)
+        self._is_apart = os.stat(path).st_size >= LARGE and not weight_files(path)
+        if self._is_apart:
+            parsed = onnx.ModelProto.FromString(Path(path).read_bytes())
+            path = f"{place}original.onnx"
+            put_apart(parsed, place)
+            save_model(parsed, path, os.path.dirname(path))
+            del parsed
+        self.original = Candidate(path, frozenset(), facts)
         self._prepared = self._prepare(self.original.path)
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
@@ -215,6 +224,8 @@ class Builder:
         """
         self.host.importers.check_output(output)
         model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
+        if self._is_apart:
+            put_back(model, self._place)
         save_model(model, output, os.path.dirname(candidate.path))
 
 

@@ -24,6 +24,8 @@ _PACKED_BITS = MappingProxyType({21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6
 # Times 16 bytes, the largest element, a number of elements below this stays below 2**63.
 _TOO_MANY_ELEMENTS = 2**59
 _READ_KEYS = frozenset({"location", "offset", "length", "checksum"})
+OWN_WEIGHTS = "gehost-weights.bin"
+"""How the file ends that ``optimize`` keeps weights in, for as long as it runs."""
 PLAIN_KINDS = frozenset(
     map(
         onnx.AttributeProto.AttributeType.Value,

@@ -1,0 +1,60 @@
+"""Keep a large model's weights in one file while candidates are built, so that all map it.
+
+A candidate is then as small as its nodes. The result has the weights inside again, as the model had
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from pathlib import Path
+
+import onnx
+
+from gehost.ir.files.external import OWN_WEIGHTS, external_tensors, is_external
+
+LARGE = 64 << 20
+"""Bytes of a file from which it pays."""
+_LEAST = 1 << 12
+"""Bytes of a weight that moves; smaller ones decide what passes do, and are read often."""
+_PAGE = 4096
+
+
+def put_apart(model: onnx.ModelProto, place: str) -> None:
+    """Move large weights of the main graph to ``{place}{OWN_WEIGHTS}``, equal ones once."""
+    path = place + OWN_WEIGHTS
+    at: dict[bytes, int] = {}
+    with open(path, "wb") as file:
+        for tensor in model.graph.initializer:
+            if is_external(tensor) or len(tensor.raw_data) < _LEAST:
+                continue
+            digest = hashlib.sha256(tensor.raw_data).digest()
+            if digest not in at:
+                file.write(b"\0" * (-file.tell() % _PAGE))
+                at[digest] = file.tell()
+                file.write(tensor.raw_data)
+            entries = {
+                "location": os.path.basename(path),
+                "offset": str(at[digest]),
+                "length": str(len(tensor.raw_data)),
+            }
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=value)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.ClearField("raw_data")
+
+
+def put_back(model: onnx.ModelProto, place: str) -> None:
+    """Read the weights that were put apart into the model again."""
+    path = Path(place + OWN_WEIGHTS)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for tensor in external_tensors(model):
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            if entries["location"] != path.name:
+                continue
+            offset = int(entries["offset"])
+            tensor.raw_data = data[offset : offset + int(entries["length"])]
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")

@@ -1,0 +1,47 @@
+"""Weights of a large model lie apart while it is optimized, and inside the result again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gehost
+from gehost.optimizing import apart, build
+from gehost.testing import parse
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+@pytest.mark.parametrize("name", ["bert.ts17", "vit.dyn20"])
+def test_the_result_is_the_same_byte_by_byte(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    written: list[bytes] = []
+    sizes: list[Any] = []
+    for limit in (1 << 40, 0):
+        monkeypatch.setattr(build, "LARGE", limit)
+        output = tmp_path / f"{limit}.onnx"
+        made = gehost.optimize(MODELS / f"{name}.onnx", output=output, measured=False)
+        written.append(output.read_bytes())
+        sizes.append((made.report.before.size, made.report.after.size))
+    assert written[0] == written[1]
+    assert sizes[0][0] == sizes[1][0]
+    assert {path.name for path in tmp_path.iterdir()} == {"0.onnx", f"{1 << 40}.onnx"}
+
+
+def test_equal_weights_lie_there_once(tmp_path: Path) -> None:
+    array = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    text = "g (float[N, 64] x) => (float[N, 64] y) { a = MatMul (x, v)  y = MatMul (a, w) }"
+    text = f'<ir_version: 8, opset_import: ["": 17]> {text}'
+    model = parse(text, {"v": array, "w": array})
+    before = model.SerializeToString()
+    place = str(tmp_path / "here-")
+    apart.put_apart(model, place)
+    assert not any(tensor.raw_data for tensor in model.graph.initializer)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == array.nbytes
+    apart.put_back(model, place)
+    assert model.SerializeToString() == before
