@@ -54,6 +54,9 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/hostile/test_vendor_files.py": {
         "test_a_file_that_does_not_load_is_named_and_skipped": 5,
     },
+    "tests/optimizing/test_corpus.py": {
+        "test_what_any_writes_runs_as_the_model_did": ("bert_sdpa.dynopt",),
+    },
     "tests/passes/cleanup/test_cleaner.py": {
         "test_corpus": 5,
         "test_models": 5,
@@ -93,6 +96,9 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     },
     "tests/rewrite/test_migration.py": {
         "test_one_pattern_and_one_replacement_at_every_opset": 11,
+    },
+    "tests/test_downstream.py": {
+        "test_a_tool_takes_the_output_of_a_model": 2,
     },
     "tests/test_corpus.py": {  # one model of each family, of both exporters
         "test_an_output_compiled_again_is_the_same": (

@@ -1,4 +1,4 @@
-"""Quantizers and onnxslim take outputs; ``python -m tests.downstream`` runs them on the corpus."""
+"""Quantizers, converters and onnxslim take outputs; ``python -m tests.downstream`` runs them on the corpus."""
 
 from __future__ import annotations
 
