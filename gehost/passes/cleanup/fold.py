@@ -176,7 +176,10 @@ class Folder:
         return made
 
     def _runs_of(self, values: Sequence[Value | None]) -> frozenset[int]:
-        return frozenset().union(*(self._runs.get(v, ()) for v in values if v is not None))
+        found: set[int] = set()
+        for value in values:
+            found.update(() if value is None else self._runs.get(value, ()))
+        return frozenset(found)
 
     def _growth(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> int:
         """Return the bytes by which the model grows if results take a node's place."""
