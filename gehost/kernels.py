@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -42,6 +42,8 @@ class Kernel:
     source: str = ""
     """``measured`` or ``read``."""
     note: str = ""
+    float32_inputs: Sequence[int] = ()
+    """Inputs that are float32 whatever the type of the others."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sizes and forms of inputs that it takes, by what they limit."""
     empty: str = ""
@@ -200,6 +202,11 @@ def runtimes(uses: Iterable[Use], target: Target) -> list[str]:
             since = max(since, kernel.empty, key=release)
         oldest[runtime] = max(oldest.get(runtime, since), since, key=release)
     return [*(f"{runtime}>={since}" for runtime, since in sorted(oldest.items())), *sorted(others)]
+
+
+def float32_inputs(operator: str) -> Sequence[int]:
+    """Return the inputs of an operator that are float32 in each of its kernels."""
+    return next((row.float32_inputs for row in kernels() if row.operator == operator), ())
 
 
 def older_note(target: Target) -> str:

@@ -22,7 +22,9 @@ def test_each_product_has_the_same_hook_and_licence() -> None:
     assert [product.name for product in PRODUCTS] == ["hlo", "linalg", "sharding", "zoo"]
 
 
-@pytest.mark.parametrize("product", [*PRODUCTS, ROOT / "tools" / "native"], ids=lambda product: product.name)
+@pytest.mark.parametrize(
+    "product", [*PRODUCTS, ROOT / "tools" / "native"], ids=lambda product: product.name
+)
 def test_a_product_has_gehosts_version_in_a_clone_and_in_an_sdist(
     product: Path, tmp_path: Path
 ) -> None:

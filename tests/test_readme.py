@@ -59,7 +59,9 @@ def test_the_first_command_prints_what_is_shown(
     """But for times, which are those of one machine."""
 
     def compare(_run: Any, _inputs: Any, _first: Any, _second: Any, what: str, **_: Any) -> Gain:
-        ratio = {"without residual normalization": 0.9, "the model against itself": 1.0}.get(what, 1.2)
+        ratio = {"without residual normalization": 0.9, "the model against itself": 1.0}.get(
+            what, 1.2
+        )
         comparison = Comparison((ratio, ratio, ratio), 8e-5, 6e-5)
         return Gain(comparison, comparison if "whole" in what else None)
 

@@ -60,8 +60,7 @@ class Area:
         """Classes of refusals: exceptions that are no error, and ``Refusal``-like data."""
         words = ("Refus", "Reject", "NotApplicable", "NotEmitted", "NotLowered", "NoMatch")
         return sum(
-            (name.lstrip("_").startswith(words)
-            and not name.endswith("s"))
+            (name.lstrip("_").startswith(words) and not name.endswith("s"))
             or (bases == ["Exception"] and not name.endswith("Error"))
             for name, bases in self.classes()
         )

@@ -35,7 +35,7 @@ from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import DataType
-from gehost.kernels import NO_TARGET, Target, kernels
+from gehost.kernels import NO_TARGET, Target, float32_inputs, kernels
 from gehost.ops import OpRegistry
 from gehost.verify.feeds import without_weights
 from gehost.verify.retype import HALF, element_types, holds, node_lists
@@ -48,8 +48,6 @@ _KEPT = frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "Rando
 _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
     ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
 )
-_FLOAT_INPUTS = {"GroupNorm": (1, 2), "SkipGroupNorm": (1, 2)}
-"""Inputs of ONNX Runtime's kernels that are float32 whatever the others are."""
 _BODIES = ("If", "Loop", "Scan")
 _NAMED = 3
 """Nodes that a note names."""
@@ -224,7 +222,7 @@ class _Conversion:
         given = self._signatures.get(key)
         if given is None or key in self._float_functions:
             return copy
-        fixed = _FLOAT_INPUTS.get(function.name, ())
+        fixed = float32_inputs(f"{function.domain}::{function.name}")
         types = self._types_inside(function, given)
         self._weights = {}
         scope = _Scope(types, Origins())
@@ -462,7 +460,7 @@ class _Conversion:
         """Whether a node that computes in half has it in an input."""
         schema = _schema(node, opsets)
         if schema is None or node.op_type in _BODIES:
-            return slot not in _FLOAT_INPUTS.get(node.op_type, ())
+            return slot not in float32_inputs(f"{node.domain}::{node.op_type}")
         return _may_be_half(schema, schema.inputs, slot)
 
     def _gives_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
@@ -563,8 +561,12 @@ def _name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
                 for slot, name in enumerate(each):
                     if name in names:
                         each[slot] = names[name]
-    for tensor in getattr(graph, "initializer", ()):
-        tensor.name = names.get(tensor.name, tensor.name)
+    bodies = [
+        entry.g for nodes in _lists_of(graph.node) for node in nodes for entry in node.attribute
+    ]
+    for tensors in (getattr(each, "initializer", ()) for each in (graph, *bodies)):
+        for tensor in tensors:
+            tensor.name = names.get(tensor.name, tensor.name)
 
 
 def _rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:

@@ -261,6 +261,14 @@ _LACKS = MappingProxyType(
             "operator {domain}::{op} has no body in the model and {runtime} no kernel for it; load "
             "one by --ort-library"
         ),
+        r"Failed to find kernel for (?P<domain>com\.microsoft)\.(?P<op>\w+)\(": (
+            "{runtime} has no kernel of {domain}::{op} on a CPU, and the model no body of it; run "
+            "it on its device (--provider cuda)"
+        ),
+        r"Could not find an implementation for (?P<op>\w+)\(": (
+            "{runtime} has no kernel of {op} on a CPU, and the model no body of it; run it on its "
+            "device (--provider cuda)"
+        ),
         r"IR version: (?P<has>\d+), max supported IR version: (?P<most>\d+)": (
             f"it has IR version {{has}}, {_TOO_NEW}"
         ),

@@ -256,6 +256,28 @@ def test_a_weight_of_both_types_is_in_the_file_twice() -> None:
     }
 
 
+def test_weights_of_a_body_keep_their_names() -> None:
+    """Passes put the constants of a replacement in a body there, as its weights."""
+    model = graph(
+        "float[N, 4] x, bool c",
+        """y = If (c) <
+            then_branch = t () => (float[N, 4] a) <float[4] w = {1, 2, 3, 4}> { a = Mul (x, w) },
+            else_branch = e () => (float[N, 4] b) <float[4] v = {4, 3, 2, 1}> { b = Add (x, v) }>""",
+    )
+    result = converted(model)
+    named = {
+        tensor.name: tensor.data_type
+        for entry in result.graph.node[-1].attribute
+        for tensor in entry.g.initializer
+    }
+    assert named == {"w": FLOAT16, "v": FLOAT16}
+    feeds = make_feeds(result)
+    wide = {"x": feeds["x"].astype(np.float32), "c": feeds["c"]}
+    np.testing.assert_allclose(
+        Runner(result).run(feeds)["y"], Runner(model).run(wide)["y"], rtol=2e-3
+    )
+
+
 def test_nodes_of_a_body_read_values_of_the_graph_around_it() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["": 20]>

@@ -73,7 +73,9 @@ def test_one_command_writes_a_file_beside_the_model(
     assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80
     assert "bert.onnx: 2 attention layers, opset 17, " in out
     assert "  Attention                   2   softmax(q·kᵀ·scale + mask)·v" in out
-    assert re.search(r"  after +\d+ +\S+ kB +1.0 ms   1.31 × \[1.\d\d, 1.\d\d\], small 1.31 ×\n", out)
+    assert re.search(
+        r"  after +\d+ +\S+ kB +1.0 ms   1.31 × \[1.\d\d, 1.\d\d\], small 1.31 ×\n", out
+    )
     text = " ".join(out.split())
     assert f"wrote {tmp_path / 'bert.opt.onnx'}: any plain session of ONNX Runtime runs it" in text
     result = tmp_path / "bert.opt.onnx"

@@ -40,7 +40,9 @@ class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
             RuntimeError: an editable install, which has no place for machine code.
         """
         if version == "editable":
-            raise RuntimeError("gehost-native has no editable form: run `make compiled` in the clone")
+            raise RuntimeError(
+                "gehost-native has no editable form: run `make compiled` in the clone"
+            )
         self._directory = TemporaryDirectory()
         built = Path(self._directory.name, "lib")
         compile_into(self._directory.name)

@@ -56,7 +56,11 @@ def findings(pass_: Any, **options: Any) -> str:
 # -- what is right, and what is wrong -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+OF_A_DEVICE = {"OrtGroupNormPass"}
+"""Kernels that no CPU has: a check has no target, and their own tests run their bodies."""
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in OF_A_DEVICE])
 def test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right(name):
     result = check_pass(name, vendors=VENDORS, instances=2, mutations=12)
     fired, patterns = result.patterns
