@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from gehost.ir.types import DataType, TensorType
     from gehost.optimizing.run import Optimized, optimize
     from gehost.options import HostOptions, from_environment
+    from gehost.passes.author_errors import author_errors
     from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.fuse_inspector import Fusibility, GraphFuseInspectorUtils
@@ -130,6 +131,7 @@ _MODULES = {
     "ir.types": ("DataType", "TensorType"),
     "optimizing.run": ("Optimized", "optimize"),
     "options": ("HostOptions", "from_environment"),
+    "passes.author_errors": ("author_errors",),
     "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.fuse_inspector": ("Fusibility", "GraphFuseInspectorUtils"),
@@ -230,6 +232,7 @@ __all__ = [
     "Value",
     "VariadicPattern",
     "VendorError",
+    "author_errors",
     "es",
     "expressions",
     "external_files",

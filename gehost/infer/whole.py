@@ -19,6 +19,7 @@ from gehost.errors import ModelError
 from gehost.infer.local import Inferrer, is_scan, small_array
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.integers import taken_branch
 from gehost.ir.model import Model
 from gehost.ir.types import (
     DataType,
@@ -120,6 +121,9 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
         infer_graph(body, inferrer)
     if op != "If":
         return inferrer.node(node)
+    taken = taken_branch(node)
+    if taken is not None:
+        return [value.type for value in taken.outputs]
     first, *others = [[value.type for value in body.outputs] for body in node.bodies]
     for other in others:
         first = list(map(_either, first, other))

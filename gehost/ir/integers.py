@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from gehost.ir.node import GRAPH_KINDS
 from gehost.ir.types import DataType, TensorType
 from gehost.sizes import Dim, Scope
 from gehost.sizes.lengths import END, product
 from gehost.sizes.values import ELEMENTWISE, elementwise
 
 if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
     from gehost.ir.node import Node, Value
 
 Integers: TypeAlias = "np.ndarray[Any, Any]"
@@ -121,6 +123,11 @@ class _Walk:
         if node.op == "Size":
             return _array([product(self._scope, dims)], ())
         return _array(dims[node.attrs.get("start", 0) : node.attrs.get("end")])
+
+    def chosen(self, node: Node) -> Integers | None:
+        """If: a result of the branch that sizes decide."""
+        branch = taken_branch(node)
+        return None if branch is None else self._of(branch.outputs[self._value.index])
 
     def _elementwise(self, node: Node) -> Integers | None:
         arrays = [self._of(operand) for operand in node.inputs]
@@ -290,6 +297,7 @@ _FUNCTIONS: Mapping[str, Callable[[_Walk, Node], Integers | None]] = MappingProx
         "Flatten": _Walk.reshaped,
         "Gather": _Walk.gathered,
         "Identity": _Walk.identity,
+        "If": _Walk.chosen,
         "Range": _Walk.ranged,
         "ReduceProd": _Walk.multiplied,
         "Reshape": _Walk.reshaped,
@@ -301,6 +309,20 @@ _FUNCTIONS: Mapping[str, Callable[[_Walk, Node], Integers | None]] = MappingProx
         "Unsqueeze": _Walk.reshaped,
     }
 )
+
+
+def taken_branch(node: Node) -> Graph | None:
+    """Return the branch that an ``If`` takes in every run, where its condition is computed."""
+    condition = node.input(0)
+    test = None if condition is None else condition.elements
+    if node.op != "If" or not test or len(test) != 1 or not isinstance(test[0], int):
+        return None
+    names = [entry.name for entry in node.proto.attribute if entry.type in GRAPH_KINDS]
+    wanted = "then_branch" if test[0] else "else_branch"
+    if wanted not in names or len(names) != len(node.bodies):
+        return None
+    branch = node.bodies[names.index(wanted)]
+    return branch if len(branch.outputs) >= len(node.outputs) else None
 
 
 def _listed(array: Integers) -> list[Dim]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,8 @@ class Model:
         self.integers = IntegersOfModel()
         self.facts: tuple[str, ...] = ()
         """What ``--assume`` states about the names of sizes."""
+        self.answers: dict[Hashable, object] = {}
+        """What a plugin computed about the model, by a key of its own; freed with it."""
         self.renumbered = 0
         self.body_ops: set[str] = set()
         """Operators with a node that has, or had, a body."""

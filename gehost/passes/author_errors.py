@@ -13,9 +13,9 @@ from gehost.passes.context import CustomPassContext
 
 @contextmanager
 def author_errors(
-    context: CustomPassContext, method: str, *, edits: bool = True
+    context: CustomPassContext, method: str, node: Node | None = None, *, edits: bool = True
 ) -> Generator[None]:
-    """Turn exceptions of a pass's method into ``PassError`` with its line.
+    """Turn exceptions of a pass's method, at a node, into ``PassError`` with its line.
 
     Interrupts pass through. Without ``edits``, a method that edits the graph itself is an error,
     too.
@@ -26,7 +26,7 @@ def author_errors(
         if not edits and context.model.mark() != mark:
             raise direct_edit(context)
     except BaseException as error:
-        blamed = blamed_on(context, method, None, error)
+        blamed = blamed_on(context, method, node, error)
         if blamed is error:
             raise
         raise blamed from blamed.__cause__

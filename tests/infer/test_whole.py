@@ -71,6 +71,22 @@ def test_bodies_get_types_too():
     assert types(model, "q", "v", "r", "m", "b") == ["float[N,3]"] * 5
 
 
+def test_an_if_that_sizes_decide_has_the_types_of_its_branch():
+    """Without it the other branch, of rank 3, hides the rank from all that follows."""
+    model = load(
+        """g (float[N, 4] x) => (float[?] y) {
+            shape = Shape(x) rank = Size(shape) two = Constant<value_int = 2>()
+            test = Equal(rank, two)
+            sizes = If(test) <then_branch = a () => (int64[2] s) { s = Identity(shape) },
+                else_branch = b () => (int64[3] t) { t = Constant<value_ints = [1, 1, 4]>() }>
+            z = If(test) <then_branch = c () => (float[N, 4] u) { u = Relu(x) },
+                else_branch = d () => (float[1, N, 4] v) { o = Constant<value_ints = [0]>() v = Unsqueeze(x, o) }>
+            y = Reshape(z, sizes) }"""
+    )
+    infer_model(model)
+    assert types(model, "sizes", "z", "y") == ["int64[2]", "float[N,4]", "float[N,4]"]
+
+
 def test_weights_stay_out_of_it(tmp_path):
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 17]> g (float[N, 512] x) => (float[] y) { t = MatMul(x, w) y = Reshape(t, s) }'

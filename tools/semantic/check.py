@@ -11,8 +11,8 @@ import onnxruntime as ort
 
 from gehost import Graph, Value
 from gehost_semantic.attention import Attention
-from gehost_semantic.recompute import Recomputed, bases, difference, sizes_of_run
 from gehost_semantic.views import Views
+from tools.semantic.recompute import Recomputed, bases, difference, sizes_of_run, sources
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -30,9 +30,9 @@ def differences(
     """
     graph = views.graph
     wanted = [value for attention in attentions for value in bases(attention)]
-    wanted += [value for value, _ in views.extents.sources.values()]
+    wanted += [value for value, _ in sources(views.graph).values()]
     arrays = tensors(proto, graph, wanted, feed)
-    sizes = sizes_of_run(views.extents, arrays)
+    sizes = sizes_of_run(views.graph, arrays)
     found: list[float] = []
     for attention in attentions:
         again = Recomputed(attention, views.extents, arrays, sizes)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from gehost import Value, sizes
+from gehost import Graph, Value, sizes
 
 Extent: TypeAlias = int | sizes.Size
 """A number, or a polynomial of named sizes: ``a == b`` proves equality, ``a != b`` nothing."""
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([^\s\d*+\-/%(),][^\s*+\-/%(),]*)|(//|[*+\-%(),]))")
 _MOST_REWRITES = 8
 
 
@@ -22,13 +19,13 @@ class Extents:
     A fact is an equality without which the model fails.
     """
 
-    def __init__(self) -> None:
-        self.scope = sizes.Scope()
-        self._texts: dict[str, Extent] = {}
+    def __init__(self, graph: Graph) -> None:
+        self.scope = graph.model.sizes
+        self._integers = graph.model.integers
+        self._shapes: dict[tuple[sizes.Dim | str, ...], tuple[Extent, ...]] = {}
+        """The sizes of each shape that inference wrote."""
         self._facts: dict[int, Extent] = {}
         """The size that an atom, by its number, is equal to."""
-        self.sources: dict[str, tuple[Value, int]] = {}
-        """A tensor and an axis that have the size of a name."""
 
     # reading
 
@@ -37,32 +34,26 @@ class Extents:
         shape = value.shape
         if shape is None:
             return None
-        found: list[Extent] = []
-        for axis, dim in enumerate(shape):
-            if not isinstance(dim, int):
-                text = f"?{value.name}.{axis}" if dim is None else dim
-                self.sources.setdefault(text, (value, axis))
-                dim = self.read(text)
-            found.append(dim)
-        return tuple(found)
+        found = self._shapes.get(shape)
+        if found is None:
+            found = tuple(
+                dim if isinstance(dim, int) else self.read(dim or f"?{value.name}.{axis}")
+                for axis, dim in enumerate(shape)
+            )
+            if None not in shape:
+                self._shapes[shape] = found
+        return found
 
     def of_elements(self, value: Value | None) -> list[Extent | None] | None:
         """Return the elements of an integer vector or scalar; None where one is unknown."""
-        elements = None if value is None else value.elements
+        elements = self._integers.vector(value)
         if elements is None:
             return None
-        return [self.read(dim) if isinstance(dim, str) else dim for dim in elements]
+        return [None if each is None else self.rewritten(each) for each in elements]
 
     def read(self, text: str) -> Extent:
         """Return the size that a text of a shape stands for."""
-        found = self._texts.get(text)
-        if found is None:
-            try:
-                found = _Reader(text, self.scope).whole()
-            except ValueError:
-                found = self.scope.symbol(text)
-            found = self._texts[text] = self.rewritten(found)
-        return found
+        return self.rewritten(self.scope.parse(text))
 
     # facts
 
@@ -81,7 +72,7 @@ class Extents:
             if inside == 1:
                 rest = _alone(self.scope, atom) - difference * factor
                 self._facts[atom] = rest
-                self._texts.clear()
+                self._shapes.clear()
                 return True
         return False
 
@@ -133,9 +124,7 @@ class Extents:
     def rewritten(self, size: Extent) -> Extent:
         """Return a size with each atom that a fact defines replaced."""
         for _ in range(_MOST_REWRITES):
-            if isinstance(size, int) or not self._facts:
-                break
-            if not any(n in self._facts for m, _ in size.terms for n in self._within(m)):
+            if isinstance(size, int) or not self._is_rewritten(size):
                 break
             found: Extent = 0
             for monomial, factor in size.terms:
@@ -143,18 +132,29 @@ class Extents:
             size = found
         return size
 
+    def _is_rewritten(self, size: sizes.Size) -> bool:
+        """Whether an atom in a size has another normal form here."""
+        atoms, facts = self.scope.atoms, self._facts
+        return any(
+            number in facts or atoms[number].kind == "either"
+            for monomial, _ in size.terms
+            for number in self._within(monomial)
+        )
+
     def _of_atom(self, number: int) -> Extent:
         if number in self._facts:
             return self._facts[number]
         atom, scope = self.scope.atoms[number], self.scope
-        if not any(inner in self._facts for inner in self._within([number])):
-            return _alone(scope, number)
+        if atom.kind == "either":
+            # it is the second size where the first is 0, and the tensor empty
+            return self.rewritten(atom.args[0])
+        alone = _alone(scope, number)
+        if isinstance(alone, int) or not self._is_rewritten(alone):
+            return alone
         args = [self.rewritten(arg) for arg in atom.args]
         if atom.kind == "min":
             return scope.min(*args)
-        if atom.kind == "broadcast":
-            return scope.broadcast(*args)
-        return scope.either(*args) if atom.kind == "either" else scope.floordiv(*args)
+        return scope.broadcast(*args) if atom.kind == "broadcast" else scope.floordiv(*args)
 
     # questions
 
@@ -207,120 +207,6 @@ def _one_term(size: Extent) -> tuple[Sequence[int], int] | None:
     if isinstance(size, int):
         return (), size
     return size.terms[0] if len(size.terms) == 1 else None
-
-
-class _Reader:
-    """Reads a text of a shape: sums, products, quotients and functions of names."""
-
-    def __init__(self, text: str, scope: sizes.Scope) -> None:
-        self._scope = scope
-        self._tokens: list[str] = []
-        place = 0
-        text = text.strip()
-        while place < len(text):
-            found = _TOKEN.match(text, place)
-            if found is None:
-                raise ValueError(text)
-            self._tokens.append(found[0].strip())
-            place = found.end()
-
-    def whole(self) -> Extent:
-        found = self._sum()
-        if self._tokens:
-            raise ValueError(self._tokens[0])
-        return found
-
-    def _next(self) -> str:
-        return self._tokens[0] if self._tokens else ""
-
-    def _sum(self) -> Extent:
-        found = self._product()
-        while self._next() in ("+", "-"):
-            sign = self._tokens.pop(0)
-            part = self._product()
-            found = found + part if sign == "+" else found - part
-        return found
-
-    def _product(self) -> Extent:
-        found = self._factor()
-        while self._next() in ("*", "//", "%"):
-            sign = self._tokens.pop(0)
-            part = self._factor()
-            if sign == "*":
-                found = found * part
-            else:
-                divide = self._scope.mod if sign == "%" else self._scope.floordiv
-                found = divide(found, part)
-        return found
-
-    def _factor(self) -> Extent:
-        if not self._tokens:
-            raise ValueError("a size is missing")
-        word = self._tokens.pop(0)
-        if word == "-":
-            return -self._factor()
-        if word.isdigit():
-            return int(word)
-        if word == "(":
-            return self._closed(self._sum())
-        if self._next() != "(":
-            if word in "*+,%)//":
-                raise ValueError(word)
-            return self._scope.symbol(word)
-        self._tokens.pop(0)
-        args = [self._sum()]
-        while self._next() == ",":
-            self._tokens.pop(0)
-            args.append(self._sum())
-        self._closed(0)
-        scope = self._scope
-        if word == "min":
-            return scope.min(*args)
-        if word == "max":
-            return scope.max(*args)
-        if word == "broadcast":
-            return scope.broadcast(*args)
-        if len(args) != 2 or word not in ("ceildiv", "div", "either", "or"):
-            raise ValueError(word)
-        if word == "ceildiv":
-            return scope.ceildiv(*args)
-        # `either(a, b)` is b where a is 0, and the tensor empty: no element tells them apart
-        return scope.floordiv(*args) if word == "div" else args[0]
-
-    def _closed(self, found: Extent) -> Extent:
-        if not self._tokens or self._tokens.pop(0) != ")":
-            raise ValueError("a parenthesis is open")
-        return found
-
-
-def evaluate(scope: sizes.Scope, size: Extent, names: Mapping[str, int]) -> int:
-    """Return the value of a size in a run.
-
-    Raises:
-        KeyError: the value of a name is not given.
-    """
-    if isinstance(size, int):
-        return size
-    return sum(
-        factor * prod(_of_run(scope, atom, names) for atom in monomial)
-        for monomial, factor in size.terms
-    )
-
-
-def _of_run(scope: sizes.Scope, number: int, names: Mapping[str, int]) -> int:
-    atom = scope.atoms[number]
-    if atom.kind == "symbol":
-        return names[atom.name]
-    args = [evaluate(scope, arg, names) for arg in atom.args]
-    match atom.kind:
-        case "min":
-            return min(args)
-        case "broadcast":
-            return next((arg for arg in args if arg != 1), 1)
-        case "either":
-            return args[0] or args[1]
-        case _:
-            return args[0] // args[1]
 
 
 def exact_int(size: Extent) -> int | None:

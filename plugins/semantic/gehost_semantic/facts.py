@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gehost import Graph, Node
-from gehost_semantic import shape_values
-from gehost_semantic.extents import total
+from gehost_semantic.extents import Extent, total
 from gehost_semantic.view import Unknown
 
 if TYPE_CHECKING:
@@ -15,20 +14,35 @@ if TYPE_CHECKING:
 
 
 def learn(views: Views) -> bool:
-    """Note the equalities that the operators prove; return whether one is new."""
+    """Note the equalities that the operators prove; return whether one is new.
+
+    Operators of equal shapes prove the same, so that one of them is asked.
+    """
     is_new = False
-    for node in _live(views.graph):
+    live: Collection[Node] | None = None
+    asked: set[Hashable] = set()
+    for node in views.graph.nodes:
         rule = _PROVING.get(node.op)
-        if rule is not None:
-            try:
-                is_new |= rule(views, node)
-            except Unknown:
-                continue
+        if rule is None:
+            continue
+        shapes = [None if value is None else value.shape for value in node.inputs]
+        key = node.op, node.attrs.get("equation"), *shapes, *[v and v.shape for v in node.outputs]
+        if key in asked:
+            continue
+        # a runtime drops an operator that no output depends on
+        live = _live(views.graph) if live is None else live
+        if node not in live:
+            continue
+        asked.add(key)
+        try:
+            is_new |= rule(views, node)
+        except Unknown:
+            continue
     return is_new
 
 
-def _live(graph: Graph) -> list[Node]:
-    """Return the nodes that the graph's outputs depend on: a runtime drops the others."""
+def _live(graph: Graph) -> Collection[Node]:
+    """Return the nodes that the graph's outputs depend on."""
     seen: set[Node] = set()
     todo = [value.producer for value in graph.outputs if value.graph is graph]
     while todo:
@@ -40,14 +54,51 @@ def _live(graph: Graph) -> list[Node]:
         for body in node.bodies:
             read.extend(value for _, _, value in body.captured())
         todo.extend(value.producer for value in read if value.graph is graph)
-    return [node for node in graph.nodes if node in seen]
+    return seen
 
 
 def _matmul_fact(views: Views, node: Node) -> bool:
     left, right = views.shape(node.input(0)), views.shape(node.input(1))
     if left is None or right is None or len(left) < 1 or len(right) < 2:
         return False
-    return views.extents.learn(left[-1], right[-2]) | _shape_fact(views, node)
+    is_new = views.extents.learn(left[-1], right[-2])
+    return is_new | _spread_fact(views, node, (*left[:-1], 1), (*right[:-2], 1, right[-1]))
+
+
+def _broadcast_fact(views: Views, node: Node) -> bool:
+    shapes = [views.shape(value) for value in node.inputs]
+    known = [shape for shape in shapes if shape is not None]
+    return len(known) == len(shapes) and _spread_fact(views, node, *known)
+
+
+def _einsum_fact(views: Views, node: Node) -> bool:
+    """Name the sizes of a result by those of its letters; a size 1 spreads."""
+    operands, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
+    shapes = [views.shape(value) for value in node.inputs]
+    output = views.shape(node.outputs[0])
+    if not arrow or "." in operands + result or output is None or None in shapes:
+        return False
+    sizes: dict[str, Extent] = {}
+    for letters, shape in zip(operands.split(","), shapes, strict=True):
+        for letter, size in zip(letters, shape or (), strict=False):
+            sizes[letter] = views.extents.broadcast(sizes.get(letter, 1), size)
+    is_new = False
+    for letter, size in zip(result, output, strict=False):
+        is_new |= views.extents.learn(size, sizes[letter])
+    return is_new
+
+
+def _spread_fact(views: Views, node: Node, *operands: Sequence[Extent]) -> bool:
+    """Name the sizes that inference left open by those of the operands."""
+    output = node.outputs[0]
+    sizes = None if output is None else views.extents.of_shape(output)
+    if output is None or sizes is None or not any(map(is_open, output.shape or ())):
+        return False
+    is_new = False
+    for place, size in enumerate(reversed(sizes), 1):
+        own = [each[-place] for each in operands if len(each) >= place]
+        is_new |= bool(own) and views.extents.learn(size, views.extents.broadcast(*own))
+    return is_new
 
 
 def _concat_fact(views: Views, node: Node) -> bool:
@@ -118,20 +169,6 @@ def _window_fact(views: Views, node: Node) -> bool:
     return is_new
 
 
-def _shape_fact(views: Views, node: Node) -> bool:
-    """Name the sizes that inference left open by those of the operands."""
-    output = node.outputs[0]
-    if output is None or output.shape is None:
-        return False
-    if not any(is_open(dim) for dim in output.shape):
-        return False
-    inferred, shape = views.extents.of_shape(output), shape_values.shape(views, output)
-    is_new = False
-    for size, other in zip(inferred or (), shape or (), strict=False):
-        is_new |= size != other and views.extents.learn(size, other)
-    return is_new
-
-
 def is_open(dim: int | str | None) -> bool:
     """Whether a size has a part that inference has no name for."""
     return dim is None or (isinstance(dim, str) and "?" in dim)
@@ -139,8 +176,9 @@ def is_open(dim: int | str | None) -> bool:
 
 _PROVING: Mapping[str, Callable[[Views, Node], bool]] = {
     "Conv": _window_fact,
-    "Einsum": _shape_fact,
+    "Einsum": _einsum_fact,
     "MatMul": _matmul_fact,
+    **dict.fromkeys(["Add", "And", "Div", "Mul", "Sub", "Where"], _broadcast_fact),
     "Concat": _concat_fact,
     "Reshape": _reshape_fact,
     "Expand": _layout_fact,
@@ -149,5 +187,4 @@ _PROVING: Mapping[str, Callable[[Views, Node], bool]] = {
     "Squeeze": _layout_fact,
     "Flatten": _layout_fact,
     "Gather": _layout_fact,
-    **dict.fromkeys(shape_values.BROADCAST, _shape_fact),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from gehost_semantic.atoms import Operand
 from gehost_semantic.attention import Add, Attention, Floor, Limit, MaskMeaning, Role
 from gehost_semantic.elements import (
@@ -24,6 +26,38 @@ MOST_OF_A_MASK = _LOWEST_OF_FLOAT16 / 2
 
 def meaning(views: Views, attention: Attention) -> MaskMeaning:
     """Return what the addends and masks of a description mean."""
+    # layers share masks
+    key = "mask", _key(attention)
+    found = views.answers.get(key)
+    if not isinstance(found, MaskMeaning):
+        found = views.answers[key] = _meaning(views, attention)
+    return found
+
+
+def _key(attention: Attention) -> Hashable:
+    """Return the masks with the place of each atom in its role instead of the atom."""
+    names = {
+        atom: (role, number) for role in Role for number, atom in enumerate(attention.atoms(role))
+    }
+    steps = [
+        step
+        if isinstance(step, Floor)
+        else (
+            step.operand.base,
+            step.operand.offsets,
+            frozenset(
+                (names.get(index.atom), index.axis, index.stride)
+                for dim in step.operand.dims
+                for index in dim
+            ),
+            step.factor if isinstance(step, Add) else (step.keeps, step.fill),
+        )
+        for step in attention.after
+    ]
+    return tuple(steps), frozenset((names[a], size) for a, size in attention.sizes.items())
+
+
+def _meaning(views: Views, attention: Attention) -> MaskMeaning:
     sizes: dict[Digit, Extent] = dict(attention.sizes.items())
     elements = Elements(views, sizes)
     query, key = attention.atoms(Role.QUERY), attention.atoms(Role.KEY)

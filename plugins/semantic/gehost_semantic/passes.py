@@ -11,6 +11,7 @@ from gehost import (
     NOT_CHANGED,
     SUCCESS,
     CustomPassContext,
+    EsGraph,
     EsTensor,
     FusionBasePass,
     Graph,
@@ -18,6 +19,7 @@ from gehost import (
     PassError,
     Refusal,
     Status,
+    author_errors,
 )
 from gehost_semantic.atoms import Refused
 from gehost_semantic.call import FEATURES, AttentionCall
@@ -57,7 +59,7 @@ class AttentionFusionPass(FusionBasePass):
         softmaxes = graph.nodes_of("Softmax")
         if not softmaxes:
             return NOT_CHANGED
-        views = Views(graph)
+        views = Views.shared(graph)
         finder = AttentionFinder(views)
         calls: list[tuple[Node, AttentionCall]] = []
         for softmax in softmaxes:
@@ -74,7 +76,8 @@ class AttentionFusionPass(FusionBasePass):
     ) -> bool:
         reason = call.refusal()
         if not reason:
-            answer: Any = self.MeetRequirements(call)
+            with author_errors(context, "MeetRequirements", softmax):
+                answer: Any = self.MeetRequirements(call)
             if isinstance(answer, Refusal):
                 reason = answer.reason or "unspecified"
             elif not isinstance(answer, bool | np.bool_):
@@ -85,20 +88,24 @@ class AttentionFusionPass(FusionBasePass):
                 )
             elif not answer:
                 reason = "MeetRequirements"
-        if not reason:
+        made = reason or self._made(softmax, call, known, context)
+        if isinstance(made, EsGraph):
+            assert call.region is not None
+            return not isinstance(context.replace(call.region, made, keep_shared=True), Refusal)
+        context.record.matched += 1
+        context.refuse(softmax, made)
+        return False
+
+    def _made(
+        self, softmax: Node, call: AttentionCall, known: Collection[str], context: CustomPassContext
+    ) -> EsGraph | str:
+        """Return the replacement, or why there is none."""
+        with author_errors(context, "Replacement", softmax):
             try:
                 call.begin()
                 made: Any = self.Replacement(call)
                 if isinstance(made, Refusal):
-                    reason = made.reason or "unspecified"
-                else:
-                    graph = call.finish(made, known)
-                    assert call.region is not None
-                    return not isinstance(
-                        context.replace(call.region, graph, keep_shared=True), Refusal
-                    )
+                    return made.reason or "unspecified"
+                return call.finish(made, known)
             except Refused as refusal:
-                reason = str(refusal)
-        context.record.matched += 1
-        context.refuse(softmax, reason)
-        return False
+                return str(refusal)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import cast
 
 from gehost import Graph, Node, Value
-from gehost_semantic import facts, shape_values
+from gehost_semantic import facts
 from gehost_semantic.constants import Numbers
 from gehost_semantic.extents import Extent, Extents
 from gehost_semantic.layout_rules import LAYOUTS
@@ -23,13 +24,27 @@ class Views:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.extents = Extents()
+        self.extents = Extents(graph)
         self.numbers = Numbers()
+        self.answers: dict[Hashable, object] = {}
+        """What recognisers found, by what they asked."""
         self._views: dict[Value, View | None] = {}
         for _ in range(_MOST_ROUNDS):
             self._views.clear()
             if not facts.learn(self):
                 break
+
+    @classmethod
+    def shared(cls, graph: Graph) -> Views:
+        """Return the views of a graph as it is, which all passes share until it changes."""
+        answers, edit = graph.model.answers, graph.model.journal.last
+        found = answers.get(("views", graph))
+        if isinstance(found, tuple) and found[0] == edit[0] and found[1] is edit[1]:
+            views = cast("Views", found[2])
+        else:
+            views = cls(graph)
+            answers["views", graph] = *graph.model.journal.last, views
+        return views
 
     # reading
 
@@ -72,13 +87,13 @@ class Views:
 
     def elements(self, value: Value | None) -> list[Extent | None] | None:
         """Return the elements of an integer vector or scalar; None where one is unknown."""
-        return shape_values.elements(self, value)
+        return self.extents.of_elements(value)
 
     def _sources(self, value: Value) -> Sequence[Value]:
         """Return the tensors whose views a tensor's view is made of."""
         node = value.producer
         if node is None or node.op not in LAYOUTS:
-            return [v for v in node.inputs if v is not None] if node and value.rank is None else ()
+            return ()
         if node.op == "If":
             branch = self.branch(node)
             return () if branch is None else [branch.outputs[value.index]]
@@ -100,8 +115,6 @@ class Views:
 
     def _base(self, value: Value) -> View | None:
         sizes = self.extents.of_shape(value)
-        if sizes is None:
-            sizes = shape_values.shape(self, value)
         if sizes is None:
             return None
         dims = tuple(coalesced([Term(size, axis, 1)]) for axis, size in enumerate(sizes))

@@ -22,7 +22,7 @@ from gehost import (
 from gehost.diagnose.explain.run import explain
 from gehost.ir.model import Model
 from gehost.testing import parse, run_pass
-from gehost_semantic import AttentionCall, AttentionFusionPass
+from gehost_semantic import AttentionCall, AttentionFusionPass, Views
 from tests.conftest import Vendors, no_default_vendors, vendors  # noqa: F401 - fixtures
 from tools.semantic.check import random_feed
 
@@ -282,6 +282,27 @@ def test_a_replacement_that_is_no_tensor_is_named() -> None:
     )
     with pytest.raises(PassError, match="must return the kernel's result"):
         run_pass(model(PLAIN + REST % "scaled"), wrong)
+
+
+@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
+def test_an_error_names_the_author_s_hook_and_line(hook: str) -> None:
+    def fails(self: Kernel, attention: AttentionCall) -> EsTensor:
+        del self
+        return getattr(attention, "no_such_name")  # noqa: B009 - the line that is named
+
+    wrong = REG_FUSION_PASS(stage=AFTER)(type("Wrong", (Kernel,), {hook: fails}))
+    with pytest.raises(PassError, match=f"{hook} at node .*no_such_name") as caught:
+        run_pass(model(PLAIN + REST % "scaled"), wrong)
+    line = fails.__code__.co_firstlineno + 2
+    assert f"test_passes.py:{line}" in str(caught.value)
+
+
+def test_passes_share_the_views_of_a_graph_until_it_changes() -> None:
+    graph = Model(model(PLAIN + REST % "scaled")).graph
+    views = Views.shared(graph)
+    assert Views.shared(graph) is views
+    graph.add_node("Neg", [graph.inputs[0]], ["n"])
+    assert Views.shared(graph) is not views
 
 
 def test_explain_names_the_step_of_each_softmax_that_stays(

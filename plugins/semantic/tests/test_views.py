@@ -15,10 +15,10 @@ from gehost import Value, infer_model
 from gehost.ir.model import Model
 from gehost.testing import graph_of
 from gehost_semantic import View, Views
-from gehost_semantic.extents import Extents, evaluate
-from gehost_semantic.recompute import sizes_of_run
+from gehost_semantic.extents import Extents
 from tools.semantic.check import Array, tensors
 from tools.semantic.graphs import RandomGraph
+from tools.semantic.recompute import evaluate, sizes_of_run, sources
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> g '
 
@@ -96,9 +96,9 @@ def test_random_layouts_have_the_elements_of_their_view(seed: int) -> None:
     for b, s in ((3, 5), (1, 1), (2, 1), (1, 4)):
         shape = [{"b": b, "s": s}.get(str(dim), dim) for dim in model.graph.inputs[0].shape or ()]
         x = np.arange(math.prod(map(int, shape)), dtype=np.float32).reshape(list(map(int, shape)))
-        sources = [value for value, _ in views.extents.sources.values()]
-        arrays = tensors(proto, model.graph, [*bases, *sources, *found], {"x": x})
-        sizes = sizes_of_run(views.extents, arrays)
+        sized = [value for value, _ in sources(views.graph).values()]
+        arrays = tensors(proto, model.graph, [*bases, *sized, *found], {"x": x})
+        sizes = sizes_of_run(views.graph, arrays)
         for value, view in checked:
             got = elements(view, arrays[view.base], views.extents, sizes)
             np.testing.assert_array_equal(got, arrays[value], err_msg=value.name)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from string import ascii_letters
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from gehost import Value
+from gehost import Graph, Value, sizes
 from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.attention import Add, Attention, Floor, Role
-from gehost_semantic.extents import Extent, Extents, evaluate
+from gehost_semantic.extents import Extent, Extents
 from gehost_semantic.masks import MOST_OF_A_MASK
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -26,13 +27,60 @@ def bases(attention: Attention) -> list[Value]:
     return list(dict.fromkeys(operand.base for operand in operands))
 
 
-def sizes_of_run(extents: Extents, arrays: Arrays) -> dict[str, int]:
+def sources(graph: Graph) -> dict[str, tuple[Value, int]]:
+    """Return a tensor and an axis that have the size of each name."""
+    found: dict[str, tuple[Value, int]] = {}
+    for value in [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]:
+        for axis, dim in enumerate((None if value is None else value.shape) or ()):
+            if isinstance(dim, str) and value is not None:
+                found.setdefault(dim, (value, axis))
+    scope = graph.model.sizes
+    return {
+        text: source
+        for text, source in found.items()
+        if isinstance(size := scope.parse(text), sizes.Size)
+        and len(size.terms) == 1
+        and str(size) == scope.atoms[size.terms[0][0][0]].name
+    }
+
+
+def sizes_of_run(graph: Graph, arrays: Arrays) -> dict[str, int]:
     """Return the value of each named size in a run."""
     return {
         name: int(arrays[value].shape[axis])
-        for name, (value, axis) in extents.sources.items()
+        for name, (value, axis) in sources(graph).items()
         if value in arrays
     }
+
+
+def evaluate(scope: sizes.Scope, size: Extent, names: Mapping[str, int]) -> int:
+    """Return the value of a size in a run.
+
+    Raises:
+        KeyError: the value of a name is missing.
+    """
+    if isinstance(size, int):
+        return size
+    return sum(
+        factor * prod(_of_run(scope, atom, names) for atom in monomial)
+        for monomial, factor in size.terms
+    )
+
+
+def _of_run(scope: sizes.Scope, number: int, names: Mapping[str, int]) -> int:
+    atom = scope.atoms[number]
+    if atom.kind == "symbol":
+        return names[atom.name]
+    args = [evaluate(scope, arg, names) for arg in atom.args]
+    match atom.kind:
+        case "min":
+            return min(args)
+        case "broadcast":
+            return next((arg for arg in args if arg != 1), 1)
+        case "either":
+            return args[0] or args[1]
+        case _:
+            return args[0] // args[1]
 
 
 class Recomputed:
