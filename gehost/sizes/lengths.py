@@ -131,6 +131,16 @@ def reshaped(
     scope: Scope, target: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
 ) -> tuple[Dim, ...]:
     """Return the result of ``Reshape`` to a target, for every run in which it does not fail."""
+    key = tuple(target), None if source is None else tuple(source), allow_zero
+    dims = scope.reshapes.get(key)
+    if dims is None:
+        dims = scope.reshapes[key] = _reshaped(scope, target, source, allow_zero=allow_zero)
+    return dims
+
+
+def _reshaped(
+    scope: Scope, target: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
+) -> tuple[Dim, ...]:
     dims = list(target)
     if not allow_zero:
         dims = [_or_copied(scope, place, entry, source) for place, entry in enumerate(target)]

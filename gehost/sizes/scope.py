@@ -56,6 +56,8 @@ class Scope:
         self.facts = facts.Facts()
         self.chosen: dict[int, Known] = {}
         """Minima that are one of their operands where no tensor is empty."""
+        self.reshapes: dict[Hashable, tuple[Dim, ...]] = {}
+        """Results of ``lengths.reshaped``."""
         self.multiples: dict[Monomial, tuple[str, int]] = {}
         """Names whose sizes are multiples of a number, by their only monomial."""
         self._filled: dict[Known, Known] = {}

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gehost.ir.graph import Node, Value
-from gehost.ir.types import Dim
 from gehost.passes.cleanup.dead import reap
 from gehost.passes.cleanup.state import State
+from gehost.sizes import Dim, Known, Scope, Size, lengths
 
 
 class KnownShapes:
@@ -31,14 +31,14 @@ class KnownShapes:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._origins: dict[str, tuple[Value, int]] = {}
-        """Name of a size → an input of the model, and the axis that has it."""
+        self._origins: dict[Known, tuple[Value, int]] = {}
+        """A size → an input of the model, and the axis that has it."""
         self._shapes: dict[Value, Value] = {}
         """Input → its ``Shape``, once one is needed."""
         for value in state.model.graph.inputs:
             for axis, dim in enumerate(value.shape or ()):
                 if isinstance(dim, str):
-                    self._origins.setdefault(dim, (value, axis))
+                    self._origins.setdefault(state.model.sizes.parse(dim), (value, axis))
 
     def use(self, node: Node) -> bool:
         """Simplify the shape that a node reads; returns False for operators that read none."""
@@ -60,11 +60,12 @@ class KnownShapes:
             or not node.graph.takes_constant(np.dtype(np.int64))
         ):
             return
-        elements = target.elements
+        elements, scope = state.model.integers.vector(target), state.model.sizes
         if elements is None:
             return
         allow_zero = bool(node.attrs.get("allowzero", 0))
-        sizes = entries(elements, source.shape, allow_zero=allow_zero)
+        source_sizes = None if source.shape is None else scope.parse_all(source.shape)
+        sizes = entries(scope, elements, source_sizes, allow_zero=allow_zero)
         if sizes is None:
             return
         constant = state.add_integers(node.graph, sizes, "shape")
@@ -93,10 +94,12 @@ class KnownShapes:
             or not all(isinstance(each, Node) and each.op == "Gather" for each in read.readers)
         ):
             return
-        source, elements = shape.input(0), node.outputs[0].elements
+        source = shape.input(0)
+        elements = self._state.model.integers.vector(node.outputs[0])
         if source is None or source.is_input or elements is None or len(elements) != 1:
             return
-        origin = self._origins.get(str(elements[0]))
+        size = elements[0]
+        origin = self._origins.get(size) if isinstance(size, Size) else None
         if origin is None or not graph.takes_constant(np.dtype(np.int64)):
             return
         value, axis = origin
@@ -123,11 +126,14 @@ class KnownShapes:
 
 
 def entries(
-    elements: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
+    scope: Scope, elements: Sequence[Dim], source: Sequence[Dim] | None, *, allow_zero: bool
 ) -> list[int] | None:
     """Return a constant target equivalent to computed entries, or None; its 0 copies a size.
 
     Args:
+        scope: of the sizes.
+        elements: the entries.
+        allow_zero: whether a 0 in them is a size.
         source: the sizes of x; None where its rank is unknown.
     """
     if allow_zero and 0 in elements:
@@ -148,17 +154,13 @@ def entries(
         return found
     own, others = found.index(-1), math.prod([entry for entry in found if entry > 0])
     left = [place for place in range(len(sizes)) if found[place : place + 1] != [0]]
-    whole = _product([sizes[place] for place in left])
-    if whole and whole % others == 0:
+    whole = lengths.product(scope, [sizes[place] for place in left])
+    if isinstance(whole, int) and whole and whole % others == 0:
         found[own] = whole // others
-    elif own in left and _product([sizes[place] for place in left if place != own]) == others:
+    elif own in left and others == lengths.product(
+        scope, [sizes[place] for place in left if place != own]
+    ):
         found[own] = 0
     elif 0 in found and allow_zero:
         return None
     return found
-
-
-def _product(sizes: Sequence[Dim]) -> int | None:
-    """Return the product of sizes; None if one is not known."""
-    numbers = [size for size in sizes if isinstance(size, int)]
-    return math.prod(numbers) if len(numbers) == len(sizes) else None

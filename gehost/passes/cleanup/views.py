@@ -56,7 +56,9 @@ def merge_views(state: State, node: Node, first: Node) -> bool:
         state.push(node)
         reap(state, [between])
         return True
-    target = None if 0 in final else entries(final, shape, allow_zero=False)
+    scope = state.model.sizes
+    sizes = scope.parse_all(final), scope.parse_all(shape)
+    target = None if 0 in final else entries(scope, *sizes, allow_zero=False)
     if target is None or not node.graph.takes_constant(np.dtype(np.int64)):
         return False
     constant = state.add_integers(node.graph, target, "shape")
