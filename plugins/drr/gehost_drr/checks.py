@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from gehost import PatternError, es, expressions
+from gehost_drr.constants import FILLS
 from gehost_drr.expressions import Expression, Variable, parts
 from gehost_drr.graph import Application, Native, PatternGraph
 
@@ -90,6 +91,8 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
 
 def _check_operators(application: Application) -> None:
     for op in application.ops:
+        if op in FILLS and not application.inputs:
+            continue
         if "::" not in op and es.first_version("", op) is None:
             near = difflib.get_close_matches(op, sorted(es.operator_names()), 1)
             hint = (

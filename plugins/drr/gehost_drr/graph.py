@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from gehost import PatternError, es
-from gehost_drr.constants import CONSTANT_ATTRIBUTES, ConstantSource
+from gehost_drr.constants import FILLS, ConstantSource, check_constant
 from gehost_drr.expressions import FIELDS, HERE, Expression, Field
 from gehost_drr.matched import MatchContext
 
@@ -55,8 +55,8 @@ class Tensor(Struct, frozen=True):
     def __repr__(self) -> str:
         return f'tensor "{self.name}"'
 
-    def Assign(self, source: Tensor) -> None:
-        """Give an operator's output this name; in a result, also forward tensors."""
+    def Assign(self, source: Tensor | Const) -> None:
+        """Give an operator's output this name; in a result, also forward tensors and constants."""
         self.graph.bind(self.name, source)
 
     def __getattr__(self, name: str) -> Field:
@@ -99,6 +99,11 @@ class Application:
     def function(self) -> es.OpFunction:
         """Builds it."""
         return es.AnyOf(*self.ops)
+
+    @property
+    def is_fill(self) -> bool:
+        """Whether it makes a constant of the result."""
+        return not self.inputs and self.ops[0] in FILLS
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
@@ -180,12 +185,7 @@ class PatternGraph:
         Raises:
             PatternError: an attribute that constants lack, or an output of another pattern.
         """
-        for name in attributes:
-            if name not in CONSTANT_ATTRIBUTES:
-                raise PatternError(
-                    f'{op} has no attribute "{name}"; it has {", ".join(CONSTANT_ATTRIBUTES)}',
-                    where=origin,
-                )
+        check_constant(op, attributes, origin)
         made = next((given for given in outputs if isinstance(given, Tensor)), None)
         if made is None:
             made = Tensor(self, f"%constant{len(self.constants)}")
@@ -223,20 +223,40 @@ class PatternGraph:
         self.applications.append(added)
         return Tensor(self, names[0])
 
+    def fill(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        outputs: Sequence[Tensor | NoneTensor],
+        origin: es.Origin,
+    ) -> Tensor:
+        """Add a constant of the result; return its tensor.
+
+        Raises:
+            PatternError: it has no value, or an attribute that constants lack.
+        """
+        check_constant(op, attributes, origin)
+        if attributes.get("value") is None:
+            raise PatternError(f"{op} needs a value", where=origin)
+        return self.apply((op,), attributes, (), outputs, origin)
+
     def _fresh(self) -> str:
         """A name unused by the author and the rule's other pattern."""
         return f"%{'r' if self.is_result else ''}{len(self.applications)}"
 
-    def bind(self, name: str, source: Tensor) -> None:
+    def bind(self, name: str, source: Tensor | Const) -> None:
         """Name a tensor that an operator makes.
 
-        In a result, forward a tensor that has a name.
+        In a result, forward a tensor that has a name, or make a computed constant.
 
         Raises:
             PatternError: it is none, is of another pattern, has a name already, or the name is
                 another's.
         """
         origin = es.author_origin(HERE)
+        if self.is_result and isinstance(source, Const):
+            self.fill("full", {"value": source}, [Tensor(self, name)], origin)
+            return
         if not isinstance(source, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
             raise PatternError(
                 f'"{name}" must be a tensor that an operator makes, got {source!r}', where=origin

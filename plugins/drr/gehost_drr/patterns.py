@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from gehost import PatternError, es
-from gehost_drr.constants import CONSTANT_OPS
+from gehost_drr.constants import CONSTANT_OPS, FILLS
 from gehost_drr.expressions import HERE, Expression, Variable, as_condition
 from gehost_drr.graph import (
     Condition,
@@ -53,6 +53,8 @@ class Op(Struct, frozen=True):
                 inputs, outputs = first, second
         if not inputs and not self.graph.is_result and self.ops[0] in CONSTANT_OPS:
             return self.graph.add_constant(self.ops[0], self.attributes, outputs, self.origin)
+        if not inputs and self.graph.is_result and self.ops[0] in FILLS:
+            return self.graph.fill(self.ops[0], self.attributes, outputs, self.origin)
         for position, given in enumerate(inputs):
             if not _is_operand(given, in_result=self.graph.is_result):
                 message = (

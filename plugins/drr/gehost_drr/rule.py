@@ -12,10 +12,12 @@ import numpy as np
 import onnx
 
 from gehost import (
+    CustomPassContext,
     CustomPassStage,
     EsGraph,
     EsGraphBuilder,
     EsTensor,
+    Graph,
     MatchResult,
     PassError,
     PassSpec,
@@ -23,12 +25,14 @@ from gehost import (
     PatternError,
     PatternFusionPass,
     Refusal,
+    Status,
+    Value,
     VariadicPattern,
     es,
     expressions,
 )
 from gehost_drr.checks import check, check_options
-from gehost_drr.constants import ConstantSource
+from gehost_drr.constants import ConstantSource, filled
 from gehost_drr.expressions import HERE, Expression, Variable
 from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph
 from gehost_drr.matched import MatchContext
@@ -268,6 +272,8 @@ class DrrPass(PatternFusionPass):
         self.rule = rule
         self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - set by each rule
         self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - set by the caller
+        self._constants: dict[Value, None] = {}
+        """The constants of nodes that replaced matches read."""
         self._asked: tuple[MatchResult, MatchContext] | None = None
         """The match of the last query, which is mostly the one to be replaced."""
 
@@ -283,7 +289,21 @@ class DrrPass(PatternFusionPass):
         return True if refusal is None else refusal
 
     def Replacement(self, match: MatchResult) -> EsGraph:
+        self._constants.update(
+            (value, None)
+            for value in match.inputs
+            if value.producer is not None and value.producer.op == "Constant"
+        )
         return self._rule_of(match).replacement(self._context(match))
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        """Replace the matches; a constant node goes with the last match that read it."""
+        status = super().Run(graph, context)
+        for value in self._constants:
+            if value.producer is not None and not value.readers and value.producer.in_graph:
+                value.producer.graph.remove_node(value.producer)
+        self._constants.clear()
+        return status
 
     def end_compile(self) -> bool:
         """Keep the lowered pattern for the next compile: it depends on the rule alone."""
@@ -430,7 +450,9 @@ def _apply(
             else:
                 operands.append(None if isinstance(given, NoneTensor) else given)
         count = len(application.outputs)
-        if operands:
+        if application.is_fill:
+            returned = builder.CreateConst(filled(application.ops[0], params))
+        elif operands:
             returned = application.function(*operands, num_outputs=count, **params)
         else:
             returned = application.function.on(builder, num_outputs=count, **params)

@@ -6,6 +6,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from gehost import Host, HostOptions, PassError, UsageError, es
@@ -285,3 +287,106 @@ def test_a_variable_is_bound_by_a_constant():
 
     ops, record = _compiled(scaled)
     assert (ops.count("Div"), dict(record.rejected)) == (1, {"constant": 2})
+
+
+def test_a_matched_constant_that_nothing_else_reads_goes_with_its_match():
+    text = """g (float[4] x) => (float[4] y, float[4] z) {
+    one = Constant <value = float[4] {2, 2, 2, 2}> ()
+    two = Constant <value = float[4] {3, 3, 3, 3}> ()
+    a = Mul(x, one) b = Mul(a, two) y = Neg(b) z = Add(x, two) }"""
+
+    @drr.rule()
+    def halved(pat, res):
+        pat.y = pat.Mul(pat.x, pat.Op("full")())
+        res.y = res.Div(res.x, 2.0)
+
+    host = Host(HostOptions(plugins=False, cleanup=False))
+    host.passes.add(halved.spec())
+    result, report = host.run(parse(HEAD + text))
+    assert report.passes[0].replaced == 2
+    assert [node.output[0] for node in result.graph.node if node.op_type == "Constant"] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("put", "values"),
+    [
+        (lambda res: res.Op("full", {"value": 1.5, "shape": [4]})(), [1.5] * 4),
+        (lambda res: res.Op("full", {"value": 2, "shape": [4], "dtype": 1})(), [2.0] * 4),
+        (lambda res: res.Op("full", {"value": res.Attr(lambda m: 0.5)})(), 0.5),
+    ],
+)
+def test_an_operator_without_inputs_makes_a_constant_of_the_result(put, values):
+    @drr.rule()
+    def filled(pat, res):
+        pat.y = pat.Mul(pat.x, pat.Op("full", {"value": 2.0})())
+        res.y = res.Sub(res.x, put(res))
+
+    assert _weight_of(filled, "Sub") == values
+
+
+def test_a_computed_constant_is_assigned():
+    @drr.rule()
+    def filled(pat, res):
+        pat.y = pat.Mul(pat.x, pat.Op("full", {"value": 2.0})())
+        res.Tensor("c").Assign(res.Const(lambda m: np.full(4, 0.25, np.float32)))
+        res.d = res.Const(lambda m: 3.0)
+        res.y = res.Mul(res.Sub(res.x, res.Tensor("c")), res.d)
+
+    assert _weight_of(filled, "Sub") == [0.25] * 4
+
+    @drr.rule()
+    def axes(pat, res):
+        pat.y = pat.Unsqueeze(pat.x, pat.Op("full_int_array", {"value": [0]})())
+        res.shape = res.Op("full_int_array", {"value": [1, 4]})()
+        res.y = res.Reshape(res.x, res.shape)
+
+    text = """g (float[4] x) => (float[1, 4] y) <int64[1] k = {0}> { y = Unsqueeze(x, k) }"""
+    host = Host(HostOptions(plugins=False, cleanup=False))
+    host.passes.add(axes.spec())
+    (node,) = host.run(parse(HEAD + text))[0].graph.node
+    assert node.op_type == "Reshape"
+
+    @drr.rule()
+    def known(pat, res):
+        pat.y = pat.Sub(pat.x, pat.x)
+        pat.where(pat.x.shape == [4])
+        res.y = res.Const(lambda m: np.zeros(4, np.float32))
+
+    host = Host(HostOptions(plugins=False, cleanup=False))
+    host.passes.add(known.spec())
+    text = "g (float[4] x) => (float[4] z) { y = Sub(x, x) z = Neg(y) }"
+    result, report = host.run(parse(HEAD + text))
+    assert report.passes[0].replaced == 1
+    assert "Sub" not in [node.op_type for node in result.graph.node]
+
+
+def test_a_constant_of_a_result_is_checked():
+    with pytest.raises(Exception, match="full needs a value"):
+
+        @drr.rule()
+        def empty(pat, res):
+            pat.y = pat.Relu(pat.x)
+            res.y = res.Add(res.x, res.Op("full")())
+
+    with pytest.raises(Exception, match='full has no attribute "axis"; it has value, shape, dtype'):
+
+        @drr.rule()
+        def wrong(pat, res):
+            pat.y = pat.Relu(pat.x)
+            res.y = res.Add(res.x, res.Op("full", {"axis": 1, "value": 1.0})())
+
+
+def _weight_of(rule: Any, op: str) -> Any:
+    """The second operand of the operator that the rule makes."""
+    host = Host(HostOptions(plugins=False, cleanup=False))
+    host.passes.add(rule.spec())
+    result, _ = host.run(parse(CONSTANTS))
+    (node,) = (node for node in result.graph.node if node.op_type == op)
+    graph = result.graph
+    arrays = {weight.name: onnx.numpy_helper.to_array(weight) for weight in graph.initializer}
+    arrays |= {
+        node.output[0]: onnx.numpy_helper.to_array(node.attribute[0].t)
+        for node in graph.node
+        if node.op_type == "Constant"
+    }
+    return arrays[node.input[1]].tolist()

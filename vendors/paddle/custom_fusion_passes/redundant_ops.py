@@ -8,12 +8,14 @@ The rules feed each other and run until none applies.
 ``x → Reshape to its own shape      ==>   x``
 ``x → Cast t1 → Cast t2             ==>   x → Cast t2, or x``
 ``x → Cast to its own dtype         ==>   x``
-``one number → Expand s             ==>   s → ConstantOfShape``
+``equal numbers → Expand s          ==>   s → ConstantOfShape``
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from gehost import Refusal
 from gehost_drr import REG_IR_PASS, MatchContext, PatternRewritePass, attr, drr
@@ -151,25 +153,36 @@ def _fills_target(m: MatchContext) -> bool | Refusal:
     dtype, rank, sizes = one.Dtype(), one.Rank(), one.Shape()
     if dtype is None or dtype.name not in CONSTANT_OF_SHAPE_DTYPES:
         return m.reject("dtype: ConstantOfShape has it not")
-    if rank is None or any(size != 1 for size in sizes):
+    if rank is None or not _is_one_number(one.Array()):
         return m.reject("value: not one number")
     if target is None or target.ndim != 1 or (target < 0).any():
         return m.reject("target: no constant list of sizes")
-    return rank <= target.size or m.reject("target: of lower rank than the number, whose axes stay")
+    if rank > target.size:
+        return m.reject("target: of lower rank than the number, whose axes stay")
+    last = target[target.size - rank :].tolist()
+    wider = any(size not in (1, wanted) for size, wanted in zip(sizes, last, strict=True))
+    return m.reject("target: a size of the number stays") if wider else True
+
+
+def _is_one_number(array: np.ndarray[Any, Any] | None) -> bool:
+    """Whether all elements are the same number, bit by bit: 0.0 is not -0.0."""
+    if array is None or not array.size:
+        return False
+    return array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size
 
 
 @drr.rule(labels=["constant"], min_opset=9)
 def fold_expand_of_constant(pat: Any, res: Any) -> None:
-    """Fill the target where one number is expanded.
+    """Fill the target where one number, or a constant of equal numbers, is expanded.
 
-    Shapes: s [r], of sizes; one [1, …, 1] of at most r axes; result of shape s. Keeps: dtype.
-    Refuses: ``where``: no constant; ``value``: of more than one element; ``dtype``: not one of
-    ConstantOfShape-9; ``target``: no constant list, negative sizes, or of lower rank.
+    Shapes: s [r], of sizes; one of at most r axes, each of size 1 or as in s; result of shape s.
+    Keeps: dtype. Refuses: ``constant``: computed; ``value``: different elements; ``dtype``: not one
+    of ConstantOfShape-9; ``target``: no constant list, negative sizes, of lower rank, or a size of
+    1 where one has more.
     """
-    pat.ret = pat.Expand(pat.one, pat.s)
-    pat.where(pat.one.is_constant)
+    pat.ret = pat.Expand(pat.Op("Constant")([], [pat.one]), pat.s)
     pat.RequireNativeCall(_fills_target)
-    res.ret = res.ConstantOfShape(value=lambda m: m.Tensor("one").Array().reshape(1))(res.s)
+    res.ret = res.ConstantOfShape(value=lambda m: m.Tensor("one").Array().reshape(-1)[:1])(res.s)
 
 
 @REG_IR_PASS("remove_redundant_ops_pass")
