@@ -26,6 +26,7 @@ test: $(VENV)/installed  ## ruff, pyright, pytest; PART=pattern: the tests of on
 
 lint: $(VENV)/installed  ## ruff
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --extend-exclude '*.md' .
 
 types: $(VENV)/installed
 	$(BIN)/basedpyright --level error

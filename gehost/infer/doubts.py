@@ -529,9 +529,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             ),
             _TRANSPOSED,
         ),
-        "float32_scale_differs": Condition(
-            _scales_to_another_size, ("Resize", "Upsample")
-        ),
+        "float32_scale_differs": Condition(_scales_to_another_size, ("Resize", "Upsample")),
         "float64_count_differs": Condition(_float64_counts_otherwise, ("Range",)),
         # without axes, Squeeze removes those of size 1
         "no_axes": Condition(
@@ -601,13 +599,9 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"),
         ),
         "rank_over_2": Condition(lambda s: len(s.shape(0) or ()) > 2, ("Unique",)),
-        "axis_not_first": Condition(
-            lambda s: s.attributes.get("axis", 0) != 0, ("Unique",)
-        ),
+        "axis_not_first": Condition(lambda s: s.attributes.get("axis", 0) != 0, ("Unique",)),
         "hidden_size_mismatch": Condition(_hidden_size_differs, _RECURRENT),
-        "state_length_mismatch": Condition(
-            _state_is_not_kernel, ("CausalConvWithState",)
-        ),
+        "state_length_mismatch": Condition(_state_is_not_kernel, ("CausalConvWithState",)),
         "batch_mismatch": Condition(
             lambda s: _first_differs(s.shape(0), s.numbers(1)), ("AffineGrid",)
         ),

@@ -152,9 +152,7 @@ class SpecError(ModelError):
         self.findings = findings
 
 
-def decode_spec(
-    spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devices: int
-) -> Spec:
+def decode_spec(spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devices: int) -> Spec:
     """Decode one spec.
 
     Args:
@@ -210,9 +208,7 @@ def decode_spec(
 
 def _size_problem(entry: onnx.ShardedDimProto, size: int) -> str:
     """Describe a written size that the tensor's axis does not have; several are factors of it."""
-    written = [
-        simple.dim_value for simple in entry.simple_sharding if simple.HasField("dim_value")
-    ]
+    written = [simple.dim_value for simple in entry.simple_sharding if simple.HasField("dim_value")]
     if not written or math.prod(written) == size:
         return ""
     if len(written) < len(entry.simple_sharding) and all(

@@ -89,7 +89,6 @@ class Task:
         words += [word for given in options["ort_libraries"] for word in ("--ort-library", given)]
         return shlex.join(words)
 
-
     def _replay_of_optimize(self, options: Record, chosen: Record) -> str:
         words = ["gehost", "optimize", self.path, "-o", "out.onnx", "--for", chosen["target"]]
         words += ["--budget", f"{chosen['budget']:g}s"] if chosen["measured"] else ["--no-measure"]

@@ -51,7 +51,14 @@ def test_models_are_optimized_and_resumed(place: Any) -> None:
     assert results["models/a.onnx"]["numbers"]["summary"].startswith("equal")
     assert Path("out/models/models/b.onnx").exists()
     words = shlex.split(results["models/bad.onnx"]["replay"])
-    assert words[:2] + words[4:8] == ["gehost", "optimize", "out.onnx", "--for", "any", "--no-measure"]
+    assert words[:2] + words[4:8] == [
+        "gehost",
+        "optimize",
+        "out.onnx",
+        "--for",
+        "any",
+        "--no-measure",
+    ]
     assert place.zoo(*arguments, "--resume") == 3
     assert place.results()["models/a.onnx"] == results["models/a.onnx"]
 
