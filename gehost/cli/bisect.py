@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gehost.cli.options import compare_options, compile_options, json_option, options_of
-from gehost.cli.output import print_json, print_line, writing_output
+from gehost.cli.output import print_json, print_line, print_notes, writing_output
 from gehost.errors import NumbersDifferError, one_line
 
 
@@ -72,6 +72,7 @@ def bisect(
             on_trial=lambda trial, number, most: progress.update(
                 match_files.trial_line(trial), number, most
             ),
+            on_note=lambda line: print_notes([line]),
         )
         answer = match_files.answer(found, model)
         if found.captured is not None:

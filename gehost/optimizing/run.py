@@ -249,6 +249,7 @@ class _Run:
         self._load_original()
         inputs = self._inputs()
         report.notes += inputs.notes
+        report.notes += map(str, builder.host.unregistered)
         builder.feeds = [inputs.smallest]
         self._done("read")
 

@@ -151,6 +151,13 @@ def test_a_pass_that_changes_numbers_is_dropped_and_named(model: Path, vendors: 
     assert any("not used: Wrong" in line for line in found.report.lines())
 
 
+def test_a_class_that_is_not_registered_is_a_note(model: Path, vendors: Any) -> None:
+    bare = vendors.swap("Bad", "Abs", "Relu").replace("@REG", "# @REG")
+    vendors.write("acme/a.py", vendors.swap("A", "Erf", "Relu"), bare)
+    found = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
+    assert sum("Bad is not registered" in note for note in found.report.notes) == 1
+
+
 def test_any_has_operators_of_onnx_alone() -> None:
     found = gehost.optimize(onnx.load(BERT), "any", measured=False)
     assert foreign_nodes(found.model) == []

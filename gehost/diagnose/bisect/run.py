@@ -189,8 +189,13 @@ class _Compiles:
         self._most = 1
         """Model runs of the whole search, at most; known after the first."""
 
-    def baseline(self, libraries: Sequence[str], **given: Any) -> Baseline:
-        return Baseline.of(Host(self._options).original(self._model, libraries), **given)
+    def baseline(
+        self, libraries: Sequence[str], on_note: Callable[[str], None], **given: Any
+    ) -> Baseline:
+        host = Host(self._options)
+        for each in host.unregistered:
+            on_note(str(each))
+        return Baseline.of(host.original(self._model, libraries), **given)
 
     @contextmanager
     def compiled(
@@ -236,6 +241,7 @@ def bisect(
     libraries: Sequence[str] = (),
     provider: str = "cpu",
     on_trial: OnTrial = lambda _trial, _number, _most: None,
+    on_note: Callable[[str], None] = lambda _line: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
 
@@ -250,6 +256,7 @@ def bisect(
         libraries: of custom operators that ONNX Runtime needs.
         provider: of ONNX Runtime that runs the models.
         on_trial: called after each model run, with its number and how many there are at most.
+        on_note: called with a line for each pass class that is not registered.
 
     Raises:
         UsageError: ``keep_going`` is on, or the feeds do not fit.
@@ -263,6 +270,7 @@ def bisect(
     compiles = _Compiles(model, options, on_trial)
     baseline = compiles.baseline(
         libraries,
+        on_note,
         feeds=feeds,
         rtol=rtol,
         atol=atol,

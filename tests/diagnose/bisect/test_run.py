@@ -477,3 +477,11 @@ def test_the_compile_of_the_search_is_that_of_the_host(low: str) -> None:
     assert whole.SerializeToString(deterministic=True) == limited.SerializeToString(
         deterministic=True
     )
+
+
+def test_a_class_that_is_not_registered_is_a_note(model: str, vendors: Any) -> None:
+    bare = vendors.swap("Bad", "Abs", "Relu").replace("@REG", "# @REG")
+    vendors.write("acme/a.py", vendors.swap("A", "Erf", "Relu"), bare)
+    notes: list[str] = []
+    bisect(model, HostOptions(vendors=[vendors.root], plugins=False), on_note=notes.append)
+    assert [note.partition(": ")[2].partition(";")[0] for note in notes] == ["Bad is not registered"]
