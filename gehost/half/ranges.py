@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.helper
 
-from gehost.half.reasons import FLOAT, LARGEST, SMALLEST_NORMAL, constant_of, is_fill
+from gehost.half.reasons import (
+    FLOAT,
+    LARGEST,
+    PRODUCTS,
+    SMALLEST_NORMAL,
+    constant_of,
+    is_fill,
+)
 from gehost.ir.files.external import element_count
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.retype import element_types, graphs_of
@@ -48,7 +55,8 @@ def ranges(
     producer = {name: node for node in model.graph.node for name in node.output}
     names = [name for name in producer if name and types.get(name) == FLOAT]
     names += [info.name for info in model.graph.input if types.get(info.name) == FLOAT]
-    _measure(measured.graph, names, _fills(model, base_dir))
+    products = {name for name in producer if producer[name].op_type in PRODUCTS}
+    _measure(measured.graph, names, _fills(model, base_dir), products)
     runner = Runner(measured, base_dir=base_dir)
     largest = dict.fromkeys(names, 0.0)
     for feed in feeds:
@@ -85,10 +93,15 @@ def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
     return sorted(found)
 
 
-def _measure(graph: onnx.GraphProto, names: Sequence[str], fills: Sequence[float]) -> None:
-    """Replace the outputs of a graph by the largest number of each value, but for fills."""
+def _measure(
+    graph: onnx.GraphProto, names: Sequence[str], fills: Sequence[float], products: Collection[str]
+) -> None:
+    """Replace the outputs of a graph by the largest number of each value, but for fills.
+
+    A product is none, however large.
+    """
     del graph.output[:]
-    numbers = {"zero": 0.0, "limit": _LIMIT}
+    numbers = {"zero": 0.0, "limit": _LIMIT, "largest": float(np.finfo(np.float32).max)}
     for place, fill in enumerate(each for each in fills if each < _LIMIT):
         numbers |= {f"fill {place}": fill, f"near {place}": fill * 1e-3}
     for name, number in numbers.items():
@@ -104,9 +117,10 @@ def _measure(graph: onnx.GraphProto, names: Sequence[str], fills: Sequence[float
     for name in names:
         made = {name}
         size = add("Abs", [name], f"{_LARGEST_OF}|{name}")
-        fits = add("Less", [size, "limit"], f"{_LARGEST_OF}<{name}")
+        limit = "largest" if name in products else "limit"
+        fits = add("Less", [size, limit], f"{_LARGEST_OF}<{name}")
         kept = add("Where", [fits, size, "zero"], f"{_LARGEST_OF}={name}")
-        for place in range((len(numbers) - 2) // 2):
+        for place in range((len(numbers) - 3) // 2):
             stem = f"{_LARGEST_OF}{place} {name}"
             off = add("Sub", [kept, f"fill {place}"], f"{stem}-")
             distance = add("Abs", [off], f"{stem}|")

@@ -26,7 +26,7 @@ MOVES = frozenset(
     ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice")
 ).union(("Split", "Expand", "Tile"))
 _TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
-_PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
+PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _INTEGER = frozenset(
     ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QuantizeLinear", "DequantizeLinear")
 )
@@ -134,7 +134,7 @@ def _by_numbers(
         return POSITION
     if not outside.isdisjoint(reads) or not outside.isdisjoint(writes):
         return RANGE
-    if not origins.wide.isdisjoint(reads) and node.op_type not in _PRODUCTS:
+    if not origins.wide.isdisjoint(reads) and node.op_type not in PRODUCTS:
         constant = origins.moved | origins.positions
         if node.op_type in _STILL_WIDE and (origins.wide | constant).issuperset(reads):
             both = all(name in origins.wide for name in reads) and len(reads) > 1
@@ -170,7 +170,7 @@ def _is_position(
     known = origins.moved | origins.positions
     if not known.issuperset(reads):
         return False
-    if node.op_type in _PRODUCTS:
+    if node.op_type in PRODUCTS:
         matrices = (origins.constants.get(name) for name in reads)
         return not any(
             array is not None and sum(size > 1 for size in array.shape) > 1 for array in matrices

@@ -55,3 +55,16 @@ def test_large_values_beside_a_fill_are_named() -> None:
     feed = {"x": np.array([3, 2], np.float32), "keep": np.array([True, False])}
     outside, _ = ranges(model, [feed])
     assert outside == {"a", "y"}
+
+
+def test_a_product_is_no_fill_however_large() -> None:
+    """Weights of a test model that all have one size make logits of 1e31; those are numbers."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 1] x, float[1, 1] w) => (float[N, 1] y) {
+            a = MatMul (x, w) b = MatMul (a, w) y = Softmax (b)
+        }"""
+    )
+    feed = {"x": np.full((2, 1), 6e4, np.float32), "w": np.full((1, 1), 6e13, np.float32)}
+    outside, _ = ranges(model, [feed])
+    assert outside == {"w", "a", "b"}
