@@ -34,7 +34,9 @@ def print_report(report: Report, output: str) -> None:
         print_line(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
         files = counted(len(report.dumps), "file")
-        print_line(f"dumps: {one_line(report.dumps[0])} … ({files}; open them in Netron)")
+        is_text = all(path.endswith(".txt") for path in report.dumps)  # readable, for people
+        advice = "" if is_text else "; open them in Netron"
+        print_line(f"dumps: {one_line(report.dumps[0])} … ({files}{advice})")
     seconds = sum(report.seconds.values())
     print_line(
         f"{one_line(output)}: {counted(report.nodes_before, 'node')} before, {report.nodes_after} "

@@ -109,6 +109,8 @@ def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str])
         "verify: equal: 1 feed",
         "dumps: there/0.pbtxt … (2 files; open them in Netron)",
     ]
+    print_report(Report(dumps=["there/0.txt"]), "out.onnx")
+    assert "dumps: there/0.txt … (1 file)\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
