@@ -15,7 +15,7 @@ from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.ir.model import Model
 from gehost.options import HostOptions
-from gehost.sizes import Known, Origin, Scope
+from gehost.sizes import Known, Origin, Scope, is_invented
 from gehost.spelling import counted
 
 _PAIRS = (
@@ -70,8 +70,8 @@ def _listed(model: Model) -> tuple[list[str], Scope]:
                     counts[dim] += 1
     symbols = scope.symbols()
     sections = {
-        "names": [dim for dim in first if dim in symbols and not dim.startswith("?")],
-        "unnamed": [dim for dim in first if dim in symbols and dim.startswith("?")],
+        "names": [dim for dim in first if dim in symbols and not is_invented(dim)],
+        "unnamed": [dim for dim in first if dim in symbols and is_invented(dim)],
         "computed": [dim for dim in first if dim not in symbols],
     }
     head = ", ".join(f"{len(dims)} {what}" for what, dims in sections.items())
@@ -89,7 +89,7 @@ def _listed(model: Model) -> tuple[list[str], Scope]:
 
 def _facts(reason: str, scope: Scope) -> Iterator[str]:
     """Yield an option that makes the two sizes of a refusal equal."""
-    names = [name for name in scope.symbols() if not name.startswith("?")]
+    names = [name for name in scope.symbols() if not is_invented(name)]
     for pair in _PAIRS:
         match = pair.search(reason)
         if match is None:

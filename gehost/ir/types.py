@@ -11,15 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx
 
+from gehost.sizes import is_invented
+
 Dim: TypeAlias = int | str | None
 """A known size, the name of a size or an expression of names (``sizes``), or None: unknown, which
 is equal to nothing. Equal names are equal sizes throughout the model.
 """
-
-
-def is_invented(dim: Dim) -> bool:
-    """Whether a dimension contains a name that inference invented."""
-    return isinstance(dim, str) and "?" in dim
 
 
 def more_specific(first: Dim, second: Dim) -> Dim:

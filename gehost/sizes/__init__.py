@@ -7,5 +7,17 @@ from gehost.sizes import lengths
 from gehost.sizes.facts import is_fact, name_of
 from gehost.sizes.scope import Scope
 from gehost.sizes.size import Answer, Dim, Known, Origin, Size
+from gehost.sizes.texts import is_invented
 
-__all__ = ["Answer", "Dim", "Known", "Origin", "Scope", "Size", "is_fact", "lengths", "name_of"]
+__all__ = [
+    "Answer",
+    "Dim",
+    "Known",
+    "Origin",
+    "Scope",
+    "Size",
+    "is_fact",
+    "is_invented",
+    "lengths",
+    "name_of",
+]

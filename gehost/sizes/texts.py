@@ -198,6 +198,11 @@ def names(text: str) -> list[str]:
     ]
 
 
+def is_invented(text: object) -> bool:
+    """Whether a dimension contains a name that inference invented."""
+    return isinstance(text, str) and "?" in text
+
+
 def is_name(text: str) -> bool:
     """Whether a text is a name without operators."""
     return _NAME.fullmatch(text) is not None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
-from gehost import es, ops
+from gehost import Host, HostOptions, es, ops
 from gehost.infer import Inferrer
 from gehost.ir.model import Model
 from gehost.ir.types import TensorType
 from gehost.ops import OpRegistry
 from gehost.refusal import Refused
 from gehost.rewrite.shape_proof import NodeState, TypeProof, ValueNumbering
+from gehost.testing import parse
 
 
 def matmul_add(a, b, c):
@@ -378,3 +381,29 @@ def test_sizes_are_named_alike_every_time():
     assert a != b
     assert a.endswith(",=N]")
     assert b.endswith(",=N]")
+
+
+def test_types_that_the_file_states_prove_a_gemm_before_inference(tmp_path: Path) -> None:
+    """GE's MatMul + Add to GEMM, at its own stage: nothing but the file's sizes is known."""
+    (tmp_path / "gemm.py").write_text("""
+from gehost import CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, REG_FUSION_PASS, es
+
+@REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
+class GemmPass(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("p")
+        a, b, c = builder.CreateInputs(3)
+        return [Pattern(builder.BuildAndReset([es.Add(es.MatMul(a, b), c)]))]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("r")
+        a, b, c = builder.CreateInputs(3)
+        one = builder.CreateScalar(1.0)
+        return builder.BuildAndReset([es.GEMM(a, b, c, one, one)])
+""")
+    model = parse("""<ir_version: 8, opset_import: ["" : 17]>
+        main (float[B, 4, S, 8] q, float[B, 4, 8, S] k, float[B, 1, S, S] mask) => (float[B, 4, S, S] y)
+        <float[B, 4, S, S] m> { m = MatMul (q, k) y = Add (m, mask) }""")
+    options = HostOptions(pass_paths=[tmp_path / "gemm.py"], plugins=False)
+    _, report = Host(options).run(model)
+    assert [record.replaced for record in report.passes] == [1]
