@@ -77,6 +77,29 @@ def test_a_planted_bug_is_found_without_a_model(wrong, right):
     assert check_pass(right).ok
 
 
+def test_no_opset_is_newer_than_the_installed_onnx(monkeypatch):
+    """onnx 1.19 refuses models of opset 25."""
+
+    class Shorter(PatternFusionPass):
+        def Patterns(self):
+            builder = EsGraphBuilder("p")
+            return [Pattern(builder.BuildAndReset([es.Relu(es.Relu(builder.CreateInput(0)))]))]
+
+        def Replacement(self, match):
+            builder = EsGraphBuilder("r")
+            return builder.BuildAndReset([es.Relu(builder.CreateInput(0))])
+
+    opsets = set()
+    identity = run_module._identity
+    monkeypatch.setattr(run_module, "_identity", lambda opset: opsets.add(opset) or identity(opset))
+    check_pass(Shorter)
+    assert max(opsets) == 26
+    opsets.clear()
+    monkeypatch.setattr(run_module.onnx.defs, "onnx_opset_version", lambda: 24)
+    check_pass(Shorter)
+    assert max(opsets) == 24
+
+
 def test_a_condition_that_only_a_changed_instance_gets_past():
     class FirstIsOne(planted.Rewrites):
         """Multiplies by a vector of ones, of which it looks at the first."""
