@@ -484,4 +484,6 @@ def test_a_class_that_is_not_registered_is_a_note(model: str, vendors: Any) -> N
     vendors.write("acme/a.py", vendors.swap("A", "Erf", "Relu"), bare)
     notes: list[str] = []
     bisect(model, HostOptions(vendors=[vendors.root], plugins=False), on_note=notes.append)
-    assert [note.partition(": ")[2].partition(";")[0] for note in notes] == ["Bad is not registered"]
+    assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [
+        "Bad is not registered"
+    ]
