@@ -30,6 +30,7 @@ LETTERS = {
     "SkipSimplifiedLayerNormalization": "S",
     "RotaryEmbedding": "R",
     "Conv": "C",
+    "FusedConv": "C",
     "BatchNormalization": "B",
 }
 FORMS = ("f32", "f16", "bf16", "occ", "ortc")
