@@ -41,7 +41,7 @@ class Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.position = 0
+        self.position: int = 0
         self.depth = 0
         """How many brackets of an expression are open."""
 

@@ -34,6 +34,8 @@ class Reader(TypeReader):
                 self.maps[alias] = self.any_map()
             elif self.accept("module"):
                 self.match(_SYMBOL)
+                if self.accept("attributes"):
+                    self._skip_attributes()
                 self.expect("{")
                 closing += 1
             elif closing and self.accept("}"):
@@ -56,7 +58,14 @@ class Reader(TypeReader):
             self.accept(word)
         name = self.take(_SYMBOL, "the function's name")[1:].strip('"')
         arguments = self.listed("(", ")", self._argument)
-        declared = [each.type_text for each in self.result_types(())] if self.accept("->") else []
+        declared: list[str] = []
+        if self.accept("->"):
+            types = (
+                self.listed("(", ")", self._declared) if self.peek("(") else [self.type("result")]
+            )
+            declared = [each.type_text for each in types]
+        if self.accept("attributes"):
+            self._skip_attributes()
         self.expect("{")
         start = self.skip()
         while not (self.accept("return") or self.accept("func.return")):
@@ -75,7 +84,19 @@ class Reader(TypeReader):
     def _argument(self) -> Value:
         ssa = self.take(SSA, "an argument")
         self.expect(":")
-        return self._define(ssa, self.type(ssa[1:]))
+        value = self._define(ssa, self.type(ssa[1:]))
+        self._skip_attributes()
+        return value
+
+    def _skip_attributes(self) -> None:
+        """Those of arguments, results, functions and modules mean nothing to fusion."""
+        if self.peek("{"):
+            self.braces()
+
+    def _declared(self) -> Value:
+        value = self.type("result")
+        self._skip_attributes()
+        return value
 
     def _define(self, ssa: str, value: Value, start: int | None = None) -> Value:
         if ssa in self.values:

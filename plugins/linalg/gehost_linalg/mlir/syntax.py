@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gehost_linalg.mlir import generics, tensors
+from gehost_linalg.mlir import carried, generics, tensors
 from gehost_linalg.mlir.printer import Print
 from gehost_linalg.mlir.reader import Read
 from gehost_linalg.operations import OPERATIONS
@@ -32,6 +32,13 @@ SYNTAX: Mapping[str, OpSyntax] = {
     "tensor.cast": OpSyntax(tensors.read_cast, tensors.print_cast),
     EXPAND: OpSyntax(tensors.read_reshape, tensors.print_expand),
     COLLAPSE: OpSyntax(tensors.read_reshape, tensors.print_collapse),
+    carried.STRIDED: OpSyntax(tensors.read_extract_slice, carried.print_any_slice),
+    "tensor.insert_slice": OpSyntax(carried.read_insert_slice, carried.print_insert_slice),
+    "tensor.extract": OpSyntax(carried.read_extract, carried.print_extract),
+    "tensor.pad": OpSyntax(carried.read_pad, carried.print_pad),
+    **dict.fromkeys(
+        carried.STRUCTURED, OpSyntax(carried.read_structured, carried.print_structured)
+    ),
     "linalg.generic": OpSyntax(generics.read_generic, generics.print_generic_op),
     **{
         name: OpSyntax(tensors.read_of_sizes)

@@ -7,6 +7,7 @@ from math import prod
 from typing import cast
 
 from gehost_linalg.generic import GenericError, Literal, Opaque, Size, Value, is_known
+from gehost_linalg.mlir.carried import read_any_slice
 from gehost_linalg.mlir.function import Statement
 from gehost_linalg.mlir.literals import read_constant
 from gehost_linalg.mlir.printer import Printer
@@ -238,10 +239,8 @@ def read_extract_slice(reader: Reader, statement: Statement) -> list[Value]:
     at = reader.skip()
     made = reader.type(statement.result("part"))
     offsets = [each for each in begins if isinstance(each, int)]
-    if offsets != begins or any(each != 1 for each in steps):
-        raise reader.error(
-            "tensor.extract_slice is supported with constant offsets and strides of 1", start
-        )
+    if offsets != begins or any(each != 1 for each in steps) or len(sizes) != made.rank:
+        return read_any_slice(reader, source, (begins, sizes, steps), made, start)
     if {len(begins), len(sizes), len(steps)} != {source.rank}:
         raise reader.error(f"a part of {source.type_text} has {source.rank} of each list", start)
     stated = [each if isinstance(each, int) else None for each in sizes]
