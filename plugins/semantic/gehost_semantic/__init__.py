@@ -9,7 +9,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gehost import hookimpl
+
 if TYPE_CHECKING:
+    import click
+
     from gehost_semantic.atoms import Operand, Refused
     from gehost_semantic.attention import Attention, Cache, Limit, MaskMeaning, Role
     from gehost_semantic.call import FEATURES, AttentionCall
@@ -45,6 +49,14 @@ __all__ = [
     "View",
     "Views",
 ]
+
+
+@hookimpl
+def gehost_register_commands(cli: click.Group) -> None:
+    """Add ``gehost attention``."""
+    from gehost_semantic.command import command
+
+    cli.add_command(command)
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,8 @@ FEATURES: Mapping[str, str] = {
 }
 """What a kernel may take beyond q, k, v and scale."""
 
+_ALLOWZERO = 14
+"""The first opset whose Reshape need not copy a size for 0."""
 _LOWEST = -1e30
 """A score that is replaced by at most this has no weight, and absorbs what is added to it."""
 _LOWEST_OF = {
@@ -59,6 +61,9 @@ class AttentionCall:
         self.description = description
         self.takes = frozenset(takes)
         """The features that the kernel has."""
+        opset = description.softmax.graph.model.opset() or 0
+        self.allowzero = opset >= _ALLOWZERO
+        """Whether Reshape has the attribute."""
         self._views = views
         self._sources = Sources(views, description, takes_groups="groups" in takes)
         self._tensors: dict[str, EsTensor | None] = {}
@@ -150,17 +155,27 @@ class AttentionCall:
         value, layout = sources.of[name]
         tensor = self._input(value)
         if name == "q":
-            tensor = relaid(tensor, layout, sources.q_layout, description.sizes)
+            tensor = relaid(
+                tensor, layout, sources.q_layout, description.sizes, allowzero=self.allowzero
+            )
             return self._scaled(tensor)
         if sources.is_wide(name):
-            return relaid(tensor, layout, sources.wide_layout(name), description.sizes)
+            return relaid(
+                tensor,
+                layout,
+                sources.wide_layout(name),
+                description.sizes,
+                allowzero=self.allowzero,
+            )
         operand = description.k if name == "k" else description.v
-        tensor = relaid(tensor, layout, sources.key_layout(operand), description.sizes)
+        tensor = relaid(
+            tensor, layout, sources.key_layout(operand), description.sizes, allowzero=self.allowzero
+        )
         repeats = _known(description.heads) // _known(description.key_heads)
         if repeats > 1 and "groups" not in self.takes:
             if description.key_heads == 1:
                 return es.Expand(tensor, [1, repeats, 1, 1])
-            return _repeated(tensor, _known(description.heads), repeats)
+            return _repeated(tensor, _known(description.heads), repeats, allowzero=self.allowzero)
         return tensor
 
     def _scaled(self, q: EsTensor) -> EsTensor:
@@ -212,7 +227,7 @@ class AttentionCall:
             if own and len(own) < len(whole):
                 raise Refused("mask: it spreads over a part of the heads or batches")
             axes.append(own)
-        return relaid(self._input(value), layout, axes, sizes)
+        return relaid(self._input(value), layout, axes, sizes, allowzero=self.allowzero)
 
     def _input(self, value: Value) -> EsTensor:
         return self._inputs[value]
@@ -291,7 +306,9 @@ class AttentionCall:
             lowest = self._number(_LOWEST_OF[sources.score_type])
             made = es.Where(es.Less(top, lowest), self._number(0), made)
         target = [[index.atom for index in dim] for dim in sources.result.dims]
-        made = relaid(made, sources.result_layout, target, description.sizes)
+        made = relaid(
+            made, sources.result_layout, target, description.sizes, allowzero=self.allowzero
+        )
         graph.outputs = [made]
         return graph
 
@@ -350,7 +367,10 @@ class _Formula:
         q, k, v = of["q"], of["k"], of["v"]
         repeats = call.heads // call.key_heads
         if repeats > 1:
-            k, v = (_repeated(tensor, call.heads, repeats) for tensor in (k, v))
+            k, v = (
+                _repeated(tensor, call.heads, repeats, allowzero=call.allowzero)
+                for tensor in (k, v)
+            )
         scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2]))
         if call.scale != 1:
             scores = es.Mul(scores, call.scale)
@@ -365,12 +385,13 @@ class _Formula:
         return es.MatMul(es.Softmax(scores, axis=-1), v)
 
 
-def _repeated(tensor: EsTensor, heads: int, repeats: int) -> EsTensor:
+def _repeated(tensor: EsTensor, heads: int, repeats: int, *, allowzero: bool) -> EsTensor:
     """Return [b, hk, t, d] with each head repeated: [b, h, t, d]."""
     wide = es.Expand(es.Unsqueeze(tensor, axes=[2]), [1, 1, repeats, 1, 1])
     shape = es.Shape(tensor)
     sizes = [es.Slice(shape, starts=[n], ends=[n + 1], axes=[0]) for n in (0, 2, 3)]
-    return es.Reshape(wide, es.Concat(sizes[0], [heads], sizes[1], sizes[2], axis=0))
+    target = es.Concat(sizes[0], [heads], sizes[1], sizes[2], axis=0)
+    return es.Reshape(wide, target, allowzero=1) if allowzero else es.Reshape(wide, target)
 
 
 def _between(result: Value, sources: Collection[Value]) -> list[Node]:

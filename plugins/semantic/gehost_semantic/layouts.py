@@ -49,9 +49,16 @@ def has_layout(view: View, operand: Operand, layout: Layout, sizes: Mapping[Atom
 
 
 def relaid(
-    tensor: EsTensor, source: Layout, target: Layout, sizes: Mapping[Atom, Extent]
+    tensor: EsTensor,
+    source: Layout,
+    target: Layout,
+    sizes: Mapping[Atom, Extent],
+    *,
+    allowzero: bool,
 ) -> EsTensor:
     """Return a tensor with its axes in another order and grouping.
+
+    ``allowzero``: Reshape has the attribute, without which a computed size 0 copies another one.
 
     Raises:
         Refused: a size can be computed neither from numbers nor from the tensor's sizes.
@@ -71,16 +78,18 @@ def relaid(
         source, target = (
             [_with_pair(axis, first, second, whole) for axis in axes] for axes in (source, target)
         )
-        return relaid(tensor, source, target, sizes)
+        return relaid(tensor, source, target, sizes, allowzero=allowzero)
     if order == wanted:
-        return _reshaped(tensor, source, target, sizes)
+        return _reshaped(tensor, source, target, sizes, allowzero=allowzero)
     single = [[atom] for atom in order]
     if source != single:
-        tensor = _reshaped(tensor, source, single, sizes)
+        tensor = _reshaped(tensor, source, single, sizes, allowzero=allowzero)
     places = [order.index(atom) for atom in wanted]
     tensor = es.Transpose(tensor, perm=places)
     moved = [[atom] for atom in wanted]
-    return tensor if moved == target else _reshaped(tensor, moved, target, sizes)
+    if moved == target:
+        return tensor
+    return _reshaped(tensor, moved, target, sizes, allowzero=allowzero)
 
 
 def _neighbours(layout: Layout) -> set[tuple[Atom, Atom]]:
@@ -96,6 +105,8 @@ def _reshaped(
     source: Sequence[Sequence[Atom]],
     target: Sequence[Sequence[Atom]],
     sizes: Mapping[Atom, Extent],
+    *,
+    allowzero: bool,
 ) -> EsTensor:
     """Reshape to axes whose atoms come in the same order."""
     entries: list[int | EsTensor] = []
@@ -118,7 +129,8 @@ def _reshaped(
     if all(isinstance(entry, int) for entry in entries):
         return es.Reshape(tensor, [entry for entry in entries if isinstance(entry, int)])
     parts = [[entry] if isinstance(entry, int) else entry for entry in entries]
-    return es.Reshape(tensor, es.Concat(*parts, axis=0))
+    shape = es.Concat(*parts, axis=0)
+    return es.Reshape(tensor, shape, allowzero=1) if allowzero else es.Reshape(tensor, shape)
 
 
 def is_readable(axis: Sequence[Atom], source: Layout, sizes: Mapping[Atom, Extent]) -> bool:

@@ -1,0 +1,47 @@
+"""``gehost attention``: the lines of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from gehost import infer_model
+from gehost.ir.model import Model
+from gehost.testing import parse
+from gehost_semantic.command import command, lines
+
+MODELS = Path(__file__).parent / "models"
+HEAD = '<ir_version: 9, opset_import: ["" : 18]> g '
+
+
+def test_each_attention_of_an_export_is_a_line() -> None:
+    result = CliRunner().invoke(command, [str(MODELS / "gemma3_past.dyn.eager.onnx")])
+    assert (result.exit_code, len(result.output.splitlines())) == (0, 3)
+    assert "causal (t - s <= " in result.output
+    assert "2 of 2 Softmax operators are attention" in result.output
+
+
+def test_a_body_is_searched() -> None:
+    body = """
+        w = Transpose <perm = [0, 2, 1]> (k)
+        x = MatMul (q, w)
+        p = Softmax <axis = -1> (x)
+        z = MatMul (p, v)"""
+    text = f"""{HEAD}(float[b, s, 8] q, float[b, t, 8] k, float[b, u, 8] v, bool c) => (float[?] y) {{
+        y = If (c) <then_branch = yes () => (float[?] z) {{ {body} }},
+            else_branch = no () => (float[b, s, 8] n) {{ n = Identity (q) }}> }}"""
+    model = Model(parse(text))
+    infer_model(model)
+    assert lines(model) == [
+        "p: q b s d | k b t d | v b t v -> b s v, scale 1",
+        "1 of 1 Softmax operators are attention",
+    ]
+
+
+def test_a_softmax_without_products_says_so() -> None:
+    model = Model(parse(f"{HEAD}(float[b, 8] x) => (float[b, 8] y) {{ y = Softmax (x) }}"))
+    infer_model(model)
+    reason, total = lines(model)
+    assert reason.endswith("no attention: scores: no product of q and k leads to them")
+    assert total == "0 of 1 Softmax operators are attention"
