@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 from pathlib import Path
@@ -24,6 +23,8 @@ _PAGE = 4096
 
 def put_apart(model: onnx.ModelProto, place: str) -> None:
     """Move large weights of the main graph to ``{place}{OWN_WEIGHTS}``, equal ones once."""
+    import hashlib  # `from gehost import *` comes by here
+
     path = place + OWN_WEIGHTS
     at: dict[bytes, int] = {}
     with open(path, "wb") as file:

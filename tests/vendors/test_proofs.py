@@ -22,6 +22,9 @@ VOUCHED = {
     "masked_fill.py",  # gptneo: sizes of min(length, 64)
     "projections.py",  # gpt2.ts: rows restored over computed sizes
     "fold_into_weights.py",  # the spatial sizes that a Conv makes
+    "conv_activation.py",  # likewise
+    "slices_to_split.py",  # the axis, which inference leaves open behind a Slice
+    "group_norm.py",  # the kernel has no CPU form whose sizes could be inferred
 }
 OFF = ("FlattenBatchMatMulAddPass", "MoveReluBeforeConcatPass", "DecomposeGroupedConvPass")
 

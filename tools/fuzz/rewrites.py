@@ -207,7 +207,7 @@ class FuzzedByHand(FusionBasePass):
                 except PassError as error:
                     if not isinstance(error.__cause__, Refused):
                         raise
-                    context.record.reject(f"by hand: {error}")
+                    context.refuse(match.GetMatchedNode(0), f"by hand: {error}")
 
 
 class FuzzedDecompose(DecomposePass):

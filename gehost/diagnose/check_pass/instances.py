@@ -287,7 +287,8 @@ class _Drawing:
                     self._parameters.like = None
             else:
                 return
-        raise NoInstance(f"{op.label} cannot be built: {refusal}") from refusal
+        text = refusal.refusal.message if isinstance(refusal, Refused) else refusal
+        raise NoInstance(f"{op.label} cannot be built: {text}") from refusal
 
     def _draw_op(self, op: OpPattern, node: EsNode) -> None:
         name = self._op = one_of(self._rng, list(op.ops))

@@ -47,7 +47,7 @@ def test_a_refusal_has_the_reason_of_the_author(compile_with: Any) -> None:
 
 def test_an_error_is_one_line_with_the_line_of_the_author(compile_with: Any) -> None:
     with pytest.raises(
-        PassError, match=r"passes.py:1\d\): run: .*no attribute 'missing'"
+        PassError, match=r"passes.py:1\d\): meet_requirements at node .*no attribute 'missing'"
     ) as caught:
         compile_with(FILE.replace("attention.head_size", "attention.missing"), model(ATTENTION))
     assert "\n" not in str(caught.value)

@@ -60,7 +60,7 @@ class MoveReluBeforeConcatPass(FusionBasePass):
             if concat is None:
                 continue
             if len(_result(concat).readers) > 1:
-                context.record.reject("readers: the Concat is also read by others")
+                context.refuse(relu, "readers: the Concat is also read by others")
                 continue
             tree = _tree(concat, rectified)
             readers = _readers(tree)
