@@ -599,3 +599,14 @@ def test_a_set_bound_is_its_operand() -> None:
     )
     (result,) = run(imported(text), [np.array(7, np.int32)])
     assert result == 7
+
+
+def test_a_set_bound_of_an_array_has_the_sizes_of_its_operand() -> None:
+    call = 'custom-call(p, n), custom_call_target="SetBound", literal=s32[] 1'
+    given = "p = f32[4] parameter(0)\n n = s32[] parameter(1)"
+    model = imported(entry(given, f"ROOT c = f32[<=4] {call}"))
+    array = np.arange(4, dtype=np.float32)
+    (result,) = run(model, [array, np.array(4, np.int32)])
+    assert np.array_equal(result, array)
+    with pytest.raises(UntranslatableError, match=r"its result is f32\[<=3\]"):
+        imported(entry(given, f"ROOT c = f32[<=3] {call}"))
