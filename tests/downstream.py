@@ -103,12 +103,7 @@ def failure(tool: str, source: Path, target: Path, feeds: Mapping[str, np.ndarra
 def outputs() -> dict[str, Callable[[Path, Path, int | None], object]]:
     """Return the ways to write an output, at an opset, by name."""
     shipped = Host(HostOptions(vendors=[ROOT / "vendors"]))
-    runtime = [
-        spec.name
-        for spec in shipped.passes
-        # quantizers find no types behind FusedConv, which onnx does not know
-        if spec.vendor == "onnxruntime" and spec.name != "OrtConvActivationPass"
-    ]
+    runtime = [spec.name for spec in shipped.passes if spec.vendor == "onnxruntime"]
     hosts = {"default": Host(), "passes for ONNX Runtime": shipped.with_options(enable=runtime)}
 
     def compiled(host: Host) -> Callable[[Path, Path, int | None], object]:

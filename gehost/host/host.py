@@ -34,10 +34,11 @@ from gehost.host.registry import PassRegistry, PassSpec, Unregistered
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.infer.again import drop_false_types
-from gehost.infer.declared import declare_widths
+from gehost.infer.declared import declare_results, declare_widths
 from gehost.ir.files.validate import checker_finding, deprecated_operators, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.model import Model
+from gehost.ir.node import PROVIDED_BY
 from gehost.ir.usage import Usage, remove_unused
 from gehost.kernels import Target, Use, older_note, runtimes
 from gehost.ops import OpRegistry, declared_in
@@ -431,12 +432,12 @@ class Host:
             Use(
                 node.op,
                 None if first is None else first.dtype,
-                node.metadata["gehost.provided_by"],
+                node.metadata[PROVIDED_BY],
                 first is None or first.may_be_empty,
             )
             for graph in model.graphs
             for node in graph.nodes
-            if "gehost.provided_by" in node.metadata
+            if PROVIDED_BY in node.metadata
             for first in (node.input(0),)
         }
         report.needs = runtimes(uses, target)
@@ -535,6 +536,7 @@ class Host:
             if model.mark() > start:
                 drop_false_types(model)
                 declare_widths(model)
+                declare_results(model, [op.name for op in self.ops if op.provided_by])
             _final_check(model, report)
         if self.options.assume:
             model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))

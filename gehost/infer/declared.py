@@ -1,4 +1,7 @@
-"""Declare sizes that readers of the file need and may not infer.
+"""Declare types that readers of the file need and may not infer.
+
+No inference knows the results of a runtime's own operators, and quantizers leave out or refuse what
+stands behind a tensor of unknown type.
 
 ONNX's inference of Attention (onnx 1.23, and with it ONNX Runtime) reads an unknown width of a v
 [B, T, M·V] as 0, and the width of the result as well, so that the file does not load. A rewrite can
@@ -7,8 +10,13 @@ make the width of v one that only gehost infers: behind a Reshape to computed si
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import onnx
+
 from gehost.ir.graph import Value
 from gehost.ir.model import Model
+from gehost.ir.node import PROVIDED_BY
 from gehost.ir.types import TensorType, encode_type
 
 
@@ -21,6 +29,32 @@ def declare_widths(model: Model) -> None:
                 _declare(value)
 
 
+def declare_results(model: Model, operators: Iterable[str]) -> None:
+    """Declare the results of new nodes, unless a function computes them.
+
+    Sizes that have no number stay open.
+
+    Args:
+        model: after all passes.
+        operators: that runtimes provide, as ``domain::Type``.
+    """
+    operators = [op for op in operators if model.function(op) is None]
+    for graph in model.graphs:
+        infos = {info.name: info for info in graph.proto.value_info}
+        for node in graph.nodes_of(*operators):
+            if PROVIDED_BY not in node.metadata:
+                continue
+            for value in node.outputs:
+                known = None if value is None or value.is_graph_output else value.type
+                if value is None or not isinstance(known, TensorType) or not known.dtype:
+                    continue
+                shape = known.shape and tuple(
+                    size if isinstance(size, int) else None for size in known.shape
+                )
+                if value.name not in infos or value.name in graph.remade:
+                    _write(value, infos.get(value.name), TensorType(known.dtype, shape))
+
+
 def _declare(value: Value) -> None:
     graph, maker, known = value.graph, value.producer, value.type
     if maker is None or maker.op != "Reshape" or not isinstance(known, TensorType):
@@ -30,13 +64,20 @@ def _declare(value: Value) -> None:
         return
     if not isinstance(shape[2], int):
         return
-    info = next((one for one in graph.proto.value_info if one.name == value.name), None)
+    infos = graph.proto.value_info
+    info = next((info for info in infos if info.name == value.name), None)
     if info is not None and value.name not in graph.remade:
         declared = info.type.tensor_type.shape.dim
         if len(declared) == 3 and declared[2].HasField("dim_value"):
             return
+    _write(value, info, TensorType(known.dtype, (None, None, shape[2])))
+
+
+def _write(value: Value, info: onnx.ValueInfoProto | None, known: TensorType) -> None:
+    """Declare a type in place of what the file declares."""
+    graph = value.graph
     if info is None:
         info = graph.proto.value_info.add(name=value.name)
-    info.type.CopyFrom(encode_type(TensorType(known.dtype, (None, None, shape[2]))))
+    info.type.CopyFrom(encode_type(known))
     graph.remade.discard(value.name)
     graph.dirty = True

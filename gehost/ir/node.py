@@ -36,6 +36,8 @@ _KEPT_BYTES = 1 << 16
 _SHORT: Final = 256
 """Largest size in bytes of encoded attributes that are cached."""
 
+PROVIDED_BY: Final = "gehost.provided_by"
+"""Metadata key: the runtime that has the operator of a node which a pass added."""
 INPUT: Final = -1
 
 _FEW: Final = 4

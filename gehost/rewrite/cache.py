@@ -19,6 +19,7 @@ from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, exact
 from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
 from gehost.ir.graph import NodeTemplate, op_name
 from gehost.ir.model import Model
+from gehost.ir.node import PROVIDED_BY
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.ops import OpRegistry
@@ -83,7 +84,7 @@ class LoweredOp:
             if self.original:
                 metadata["gehost.op"] = self.original
             if self.provided_by:
-                metadata["gehost.provided_by"] = self.provided_by
+                metadata[PROVIDED_BY] = self.provided_by
             found = self._templates[origin_types] = NodeTemplate.of(
                 self.op, self.attributes, metadata, ORIGIN_NODES
             )

@@ -23,6 +23,7 @@ import onnx
 from gehost.errors import GehostError, PassError, UsageError, one_line
 from gehost.host.host import Host
 from gehost.host.switches import disabled_passes, machine
+from gehost.ir.node import PROVIDED_BY
 from gehost.options import HostOptions
 from gehost.spelling import counted
 from gehost.tune.inputs import realistic_inputs
@@ -466,7 +467,7 @@ def _requires(path: str) -> tuple[str, ...]:
                 entry.value
                 for node in proto.graph.node
                 for entry in node.metadata_props
-                if entry.key == "gehost.provided_by"
+                if entry.key == PROVIDED_BY
             }
         )
     )

@@ -1,4 +1,4 @@
-"""The width of v that ONNX's inference of Attention reads as 0 where it does not know it."""
+"""What ONNX's inference reads as 0, or not at all, is declared."""
 
 from __future__ import annotations
 
@@ -57,3 +57,25 @@ def test_nothing_is_declared_where_inference_knows() -> None:
     made, report = Host(HostOptions(vendors=["gehost:paddle"])).run(attention())
     assert sum(record.replaced or 0 for record in report.passes)
     assert not declared(made)
+
+
+def test_results_of_a_runtimes_operators() -> None:
+    """Quantizers refuse what stands behind a tensor of unknown type."""
+    model = parse(
+        """<ir_version: 10, opset_import: ["" : 17]>
+        main (float[B, 2, 8, 8] x) => (float[B, 4, 2, 2] y) {
+            a = Conv <kernel_shape = [3, 3]> (x, w) r = Relu (a)
+            b = Conv <kernel_shape = [3, 3], strides = [2, 2]> (r, v) y = Relu (b) }""",
+        {
+            "w": np.ones((4, 2, 3, 3), np.float32),
+            "v": np.ones((4, 4, 3, 3), np.float32),
+        },
+    )
+    options = HostOptions(vendors=["gehost:onnxruntime"], enable=["OrtConvActivationPass"])
+    made, _ = Host(options).run(model)
+    assert [node.op_type for node in made.graph.node] == ["FusedConv", "FusedConv"]
+    assert not made.functions  # the calls differ
+    assert declared(made) == {"r": [0, 4, 6, 6]}  # the batch has no number
+    assert not made.graph.value_info[0].type.tensor_type.shape.dim[0].dim_param
+    again, _ = Host(options).run(made)
+    assert again.SerializeToString(deterministic=True) == made.SerializeToString(deterministic=True)

@@ -47,26 +47,29 @@ def fused_conv(
     B: EsTensor | None = None,
     *,
     activation: str,
-    activation_params: Sequence[float] = (),
+    activation_params: Sequence[float] | None = None,
     auto_pad: str = "NOTSET",
-    dilations: Sequence[int] = (),
+    dilations: Sequence[int] | None = None,
     group: int = 1,
-    kernel_shape: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    strides: Sequence[int] = (),
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
 ) -> EsTensor:
     """Conv, then an activation.
 
     Shapes: X [N, C, …], W [M, C/group, …], B [M].
     """
     lists = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
-    sizes: dict[str, Any] = {name: list(given) for name, given in lists.items() if len(given)}
+    sizes: dict[str, Any] = {
+        name: list(given) for name, given in lists.items() if given is not None
+    }
     made = es.Conv(X, W, B, auto_pad=auto_pad, group=group, **sizes)
+    params = () if activation_params is None else map(float, activation_params)
     if activation == "Clip":
-        low, high = map(float, activation_params)
+        low, high = params
         return es.op("Clip")(made, low, high)
     names = _DEFAULTS.get(activation, {})
-    numbers: dict[str, Any] = dict(zip(names, map(float, activation_params), strict=True))
+    numbers: dict[str, Any] = dict(zip(names, params, strict=True))
     return es.op(activation)(made, **numbers)
 
 
