@@ -41,3 +41,17 @@ def test_a_wrapped_item_keeps_its_place_and_words_that_start_items() -> None:
     assert all(line.startswith("   ") for line in lines[3:-1])
     assert not any(line.strip().startswith("- not") for line in lines)
     assert " ".join(line.strip() for line in lines[2:-1]) == item.strip()
+
+
+def test_no_hint_names_a_distribution_that_is_not_registered() -> None:
+    """``pip install 'gehost[verify]'`` would install whatever a stranger registers as gehost."""
+    files = [
+        *ROOT.glob("gehost/**/*.py"),
+        *ROOT.glob("plugins/**/*.py"),
+        *ROOT.glob("vendors/**/*.py"),
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "README.md",
+    ]
+    assert len(files) > 300
+    hints = ("install gehost", "install 'gehost", 'install "gehost', "install gehost-")
+    assert [file.name for file in files if any(hint in file.read_text() for hint in hints)] == []

@@ -157,4 +157,4 @@ def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(target, "entry_points", lambda group: [])
     from gehost_shipped.targets.openvino import OpenVino
 
-    assert "pip install 'gehost[openvino]'" in OpenVino().missing()
+    assert "pip install 'openvino>=2025.1'" in OpenVino().missing()

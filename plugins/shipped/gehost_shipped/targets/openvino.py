@@ -22,7 +22,7 @@ class OpenVino(optimizing.Target):
         try:
             importlib.import_module("openvino")
         except ImportError:
-            return "OpenVINO is not installed: pip install 'gehost[openvino]'"
+            return "OpenVINO is not installed: pip install 'openvino>=2025.1'"
         return ""
 
     def title(self) -> str:
