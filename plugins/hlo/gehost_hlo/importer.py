@@ -337,9 +337,8 @@ def _check_result(c: Context, instruction: HloInstruction, value: Value) -> None
     if shape is None:
         return
     if instruction.attributes.get("custom_call_target") == '"SetBound"':
-        shape = msgspec.structs.replace(
-            shape, dynamic=()
-        )  # of f32[<=4]; the operand, which it returns, has sizes
+        # f32[<=4]: it returns its operand, whose sizes are numbers
+        shape = msgspec.structs.replace(shape, dynamic=())
     for leaf in shape.leaves():
         array_shape(leaf)
     if not _fits(shape, value, c.batch):
