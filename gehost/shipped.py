@@ -22,6 +22,7 @@ GROUP = "gehost.vendors"
 DEFAULT_GROUP = "gehost.default_vendors"
 
 _SPELLING = re.compile(r"[A-Za-z0-9][\w.-]+:[\w.-]+")
+_REGISTRATION = re.compile(r"^@(?:REG_|Register|drr\.)(?:.*\n)+?(?:class|def) (\w+)", re.MULTILINE)
 
 
 def shipped_vendors(group: str = GROUP) -> list[str]:
@@ -29,17 +30,14 @@ def shipped_vendors(group: str = GROUP) -> list[str]:
     return sorted({_spelled(entry) for entry in entry_points(group=group)})
 
 
-def shipping_vendors(pass_name: str) -> list[str]:
-    """List the shipped vendors whose files define a class or function of a pass's name."""
-    definition = re.compile(rf"^(?:class|def) {re.escape(pass_name)}\b", re.MULTILINE)
-    return [
-        vendor
-        for vendor in shipped_vendors()
-        if any(
-            definition.search(file.read_text(encoding="utf-8"))
-            for file in sorted((shipped_directory(vendor) or Path()).rglob("*.py"))
-        )
-    ]
+def shipped_passes() -> dict[str, list[str]]:
+    """Return the shipped vendors by the names of the passes that their files register."""
+    vendors: dict[str, list[str]] = {}
+    for vendor in shipped_vendors():
+        for file in sorted((shipped_directory(vendor) or Path()).rglob("*.py")):
+            for name in _REGISTRATION.findall(file.read_text(encoding="utf-8")):
+                vendors.setdefault(name, []).append(vendor)
+    return vendors
 
 
 def shipped_directory(root: str | os.PathLike[str]) -> Path | None:

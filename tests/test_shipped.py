@@ -109,5 +109,7 @@ def test_a_pass_of_a_shipped_vendor_is_located(
     assert run([*command, "--enable", "OrtAttentionPass"]) == 2
     error = capsys.readouterr().err
     assert "gehost:onnxruntime has it: --vendors gehost:onnxruntime" in error
+    assert run([*command, "--enable", "OrtAtention"]) == 2
+    assert "did you mean OrtAttentionPass of gehost:onnxruntime?" in capsys.readouterr().err
     assert run([*command, "--enable", "Gelu"]) == 2
     assert "did you mean GeluFusionPass or GeluTanhFusionPass?" in capsys.readouterr().err

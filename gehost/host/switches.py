@@ -14,7 +14,7 @@ from typing import Any, cast
 from gehost.errors import UsageError
 from gehost.host.registry import Unregistered
 from gehost.options import HostOptions
-from gehost.shipped import shipping_vendors
+from gehost.shipped import shipped_passes
 from gehost.spelling import nearest
 
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
@@ -201,11 +201,14 @@ def check_names(
                 if each.name == name:
                     raise UsageError(str(each))
             near = nearest(name, known, 3)
-            ships = shipping_vendors(name)
-            if ships:
-                hint = f"{' and '.join(ships)} has it: --vendors {ships[0]}"
+            shipped = shipped_passes()
+            if name in shipped:
+                hint = f"{' and '.join(shipped[name])} has it: --vendors {shipped[name][0]}"
             elif near:
                 hint = f"did you mean {' or '.join(near)}?"
+            elif absent := nearest(name, shipped):
+                vendor = shipped[absent[0]][0]
+                hint = f"did you mean {absent[0]} of {vendor}? Then add --vendors {vendor}"
             else:
                 hint = "`gehost passes` lists them"
             raise UsageError(f"there is no pass {name}", where=source, hint=hint)
