@@ -63,6 +63,7 @@ ONNX: dict[str, int] = {
 }
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SHAPE = re.compile(r"\s*(\w+)\[([\d,]*)\](?:\{[\d,]*\})?\s+")
 _PAYLOAD = re.compile(r"(-?nan)\([^)]*\)")
 
 
@@ -86,7 +87,7 @@ def bits(kind: str) -> int:
 def array_of(text: str, shape: Shape) -> Array:
     """Return the value of an array's literal.
 
-    Examples are ``5``, ``{1, 2}``, ``{ {1, inf}, {nan, -0} }``.
+    Examples are ``5``, ``{1, 2}``, ``{ {1, inf}, {nan, -0} }``, ``s32[] 5``.
 
     Raises:
         ValueError: the text is no literal of this shape, or its type has no value in numpy.
@@ -95,6 +96,11 @@ def array_of(text: str, shape: Shape) -> Array:
     if dtype is None:
         raise ValueError(f"{shape.type} has no ONNX type")
     text = _PAYLOAD.sub(r"\1", _COMMENT.sub("", text))
+    if repeated := _SHAPE.match(text):
+        dimensions = tuple(map(int, filter(None, repeated[2].split(","))))
+        if (repeated[1], dimensions) != (shape.type, tuple(shape.dimensions)):
+            raise ValueError(f"it has the shape {repeated[0].strip()}")
+        text = text[repeated.end() :]
     words = text.replace("{", " ").replace("}", " ").replace(",", " ").split()
     if "_" in text:
         raise ValueError(f"cannot read {next(word for word in words if '_' in word)}")

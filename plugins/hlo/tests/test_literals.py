@@ -25,6 +25,8 @@ from gehost_hlo.literals import array_of
         ("1e-45", Shape("f32"), np.float32(1e-45)),
         ("nan(0x7)", Shape("f64"), np.float64(np.nan)),
         ("{}", Shape("f32", (0,)), np.zeros(0, np.float32)),
+        ("s32[] 5", Shape("s32"), np.int32(5)),
+        ("f32[2]{0} {1, 2}", Shape("f32", (2,)), np.array([1, 2], np.float32)),
     ],
 )
 def test_values(text: str, shape: Shape, wanted: np.ndarray) -> None:
@@ -37,6 +39,7 @@ def test_values(text: str, shape: Shape, wanted: np.ndarray) -> None:
     ("text", "shape", "problem"),
     [
         ("{1, 2}", Shape("f32", (3,)), "expected 3 values, found 2"),
+        ("s32[2] 5", Shape("s32"), r"it has the shape s32\[2\]"),
         ("256", Shape("u8"), "256 does not fit into u8"),
         ("-1", Shape("u32"), "-1 does not fit"),
         ("maybe", Shape("pred"), "expected true or false"),
