@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 from collections import Counter
 from typing import Any
 
@@ -30,6 +29,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 
 from gehost.infer import infer_model
 from gehost.ir.model import Model
+from tools.shapes.claims import kinds, wrong
 
 _FAILURES = (Fail, InvalidArgument, InvalidGraph, RuntimeException)
 
@@ -330,69 +330,6 @@ class Program:
         return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
 
 
-def evaluated(text: str, sizes: dict[str, int]) -> int | None:
-    """What an expression is with the sizes of names; None where a name that it needs has none."""
-
-    def size(found: re.Match[str]) -> str:
-        name = found.group()
-        if name.isdecimal() or name in ("div", "either", "min"):
-            return name
-        return f"({sizes[name]})" if name in sizes else "None"
-
-    scope = {
-        "div": lambda a, b: a // b,
-        "either": lambda a, b: None if a is None else a or b,
-        "min": min,
-    }
-    text = re.sub(r"[^\s*+\-/(),]+", size, text.replace("or(", "either("))
-    try:
-        found = eval(text, {"__builtins__": {}}, scope)
-    except TypeError:  # None in a sum
-        return None
-    return None if found is None else int(found)
-
-
-def wrong(model: Model, sizes: dict[str, int], results: dict[str, Any]) -> list[str]:
-    """The sizes and elements that are not those of a run."""
-    claims: list[tuple[str, Any, int]] = []
-    for name, value in model.graph.values.items():
-        found = results.get(name)
-        if found is None:
-            continue
-        if value.shape is not None and len(value.shape) != found.ndim:
-            return [f"{name}: {value.shape} is {found.shape}"]
-        claims += [
-            (f"{name}.shape", d, s) for d, s in zip(value.shape or (), found.shape, strict=False)
-        ]
-        elements = value.elements
-        if elements is not None and found.dtype.kind in "ib" and found.ndim < 2:
-            if len(elements) != found.size:
-                return [f"{name}: elements {elements} are {found}"]
-            claims += [
-                (f"{name}.elements", e, int(s)) for e, s in zip(elements, found.flat, strict=True)
-            ]
-    bound = dict(sizes)
-    for where, claim, _size in claims:
-        if (
-            isinstance(claim, str)
-            and claim.startswith("?")
-            and claim[1:].isdecimal()
-            and where.endswith("shape")
-        ):
-            bound.setdefault(claim, _size)
-    bad: list[str] = []
-    for where, claim, size in claims:
-        if claim is None:
-            continue
-        try:
-            found = claim if isinstance(claim, int) else evaluated(claim, bound)
-        except ZeroDivisionError:
-            found = "a quotient by 0"
-        if found is not None and found != size:
-            bad.append(f"{where}: {claim} with {bound} is {found}, not {size}")
-    return bad
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare inferred sizes with runs.")
     parser.add_argument("--programs", type=int, default=10000)
@@ -434,20 +371,8 @@ def main() -> int:
                 continue
             counts["runs"] += 1
             counts["runs with a 0"] += 0 in sizes.values()
-            for value in model.graph.values.values():
-                for dim in value.shape or ():
-                    kind = (
-                        "number"
-                        if isinstance(dim, int)
-                        else "unknown"
-                        if dim is None
-                        else "unknown name"
-                        if dim.startswith("?") and dim[1:].isdecimal()
-                        else "name"
-                        if dim in NAMES
-                        else "expression"
-                    )
-                    counts[f"sizes: {kind}"] += not trial
+            if not trial:
+                counts.update({f"sizes: {kind}": n for kind, n in kinds(model).items()})
             found = wrong(model, sizes, results)
             if found:
                 counts["wrong"] += 1
