@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from gehost_semantic.attention import Attention, Cache, Limit, MaskMeaning, Role
     from gehost_semantic.call import FEATURES, AttentionCall
     from gehost_semantic.finder import AttentionFinder
-    from gehost_semantic.passes import AttentionFusionPass
+    from gehost_semantic.passes import AttentionFusionPass, RotaryFusionPass
+    from gehost_semantic.rotary import Rotary
+    from gehost_semantic.rotary_call import ROTARY_FEATURES, RotaryCall
     from gehost_semantic.view import Term, View
     from gehost_semantic.views import Views
 
@@ -27,7 +29,9 @@ _HOMES = {
     "attention": ("Attention", "Cache", "Limit", "MaskMeaning", "Role"),
     "finder": ("AttentionFinder",),
     "call": ("FEATURES", "AttentionCall"),
-    "passes": ("AttentionFusionPass",),
+    "passes": ("AttentionFusionPass", "RotaryFusionPass"),
+    "rotary": ("Rotary",),
+    "rotary_call": ("ROTARY_FEATURES", "RotaryCall"),
     "view": ("Term", "View"),
     "views": ("Views",),
 }
@@ -35,6 +39,7 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 __all__ = [
     "FEATURES",
+    "ROTARY_FEATURES",
     "Attention",
     "AttentionCall",
     "AttentionFinder",
@@ -45,6 +50,9 @@ __all__ = [
     "Operand",
     "Refused",
     "Role",
+    "Rotary",
+    "RotaryCall",
+    "RotaryFusionPass",
     "Term",
     "View",
     "Views",

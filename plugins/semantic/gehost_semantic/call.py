@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,14 @@ import numpy as np
 from gehost import (
     DataType,
     EsGraph,
-    EsGraphBuilder,
     EsTensor,
-    Node,
-    PassError,
-    Refusal,
-    Region,
     Value,
     es,
-    ops,
 )
 from gehost_semantic.atoms import Atom, Operand, Refused
 from gehost_semantic.attention import Add, Attention, Floor, Role, Select
 from gehost_semantic.extents import Extent, exact_int
+from gehost_semantic.kernel_call import KernelCall
 from gehost_semantic.layouts import relaid
 from gehost_semantic.sources import Sources
 from gehost_semantic.views import Views
@@ -50,26 +44,24 @@ _LOWEST_OF = {
 """Below the lowest number of its type a mask is -inf."""
 
 
-class AttentionCall:
+class AttentionCall(KernelCall):
     """An attention as a kernel takes it: tensors in one layout, numbers, and ``reject``.
 
     Shapes: q [b, h, s, d], k [b, hk, t, d], v [b, hk, t, v]; the result is [b, h, s, v]. ``hk`` is
     ``h`` unless the pass takes groups. ``mask`` broadcasts to [b, h, s, t].
     """
 
+    title = "softmax(q·kᵀ·scale, then softcap and mask)·v, in [b, h, s, d]"
+    operands = frozenset({"q", "k", "v"})
+    example = 'es.op("npu::FlashAttention")(attention.q, attention.k, attention.v)'
+
     def __init__(self, views: Views, description: Attention, takes: Collection[str]) -> None:
+        super().__init__("attention", description.softmax.graph.model.opset() or 0, takes)
         self.description = description
-        self.takes = frozenset(takes)
-        """The features that the kernel has."""
-        opset = description.softmax.graph.model.opset() or 0
-        self.allowzero = opset >= _ALLOWZERO
+        self.allowzero = self.opset >= _ALLOWZERO
         """Whether Reshape has the attribute."""
         self._views = views
         self._sources = Sources(views, description, takes_groups="groups" in takes)
-        self._tensors: dict[str, EsTensor | None] = {}
-        self._inputs: dict[Value, EsTensor] = {}
-        self._builder = EsGraphBuilder("attention")
-        self.region: Region | None = None
 
     # numbers
 
@@ -117,10 +109,6 @@ class AttentionCall:
         """The element type of q."""
         return self.description.q.value.dtype
 
-    def reject(self, reason: str) -> Refusal:
-        """Return a refusal, as ``key: text``."""
-        return Refusal.of(reason)
-
     # tensors, in Replacement
 
     @property
@@ -145,10 +133,7 @@ class AttentionCall:
         return self._tensors["mask"]
 
     def _tensor(self, name: str) -> EsTensor:
-        found = self._tensors.get(name)
-        if found is None:
-            found = self._tensors[name] = self._made(name)
-        return found
+        return self._once(name, lambda: self._made(name))
 
     def _made(self, name: str) -> EsTensor:
         description, sources = self.description, self._sources
@@ -200,20 +185,20 @@ class AttentionCall:
                     condition = self._wide(operand)
                     if operand.value.dtype is not DataType.BOOL:
                         condition = es.Cast(condition, to=DataType.BOOL)
-                    low = self._number(fill if np.isinf(fill) else min(fill, _LOWEST))
-                    kept = self._number(0) if merged is None else merged
+                    low = self._score(fill if np.isinf(fill) else min(fill, _LOWEST))
+                    kept = self._score(0) if merged is None else merged
                     merged = (
                         es.Where(condition, kept, low) if keeps else es.Where(condition, low, kept)
                     )
                 case Floor(least):
                     if merged is not None:
-                        merged = es.Max(merged, self._number(least))
+                        merged = es.Max(merged, self._score(least))
         assert merged is not None
         return merged
 
-    def _number(self, number: float) -> EsTensor:
+    def _score(self, number: float) -> EsTensor:
         """Return a constant of the scores' type."""
-        return self._builder.CreateScalar(number, self._sources.score_type)
+        return self._number(number, self._sources.score_type)
 
     def _wide(self, operand: Operand) -> EsTensor:
         """Return a mask or scale as [b, h, s, t], with 1 where it spreads."""
@@ -264,121 +249,44 @@ class AttentionCall:
         return ""
 
     def begin(self) -> None:
-        """Choose the replaced nodes, and begin the graph of the replacement.
-
-        Raises:
-            Refused: the nodes between the tensors cannot be replaced.
-        """
-        values = self._sources.values()
-        result = self._sources.result.value
-        assert result.producer is not None
-        region = Region.of_nodes(_between(result, values))
-        if isinstance(region, Refusal) or region.results != [result]:
-            # a size of an inner tensor leads back inside: clean-up removes the other nodes
-            last = result.producer
-            region = Region(result.graph, list(last.inputs), [result], [last])
-        listed = list(dict.fromkeys([*region.inputs, *values]))
-        self.region = Region(region.graph, listed, region.outputs, region.nodes)
-        tensors = self._builder.CreateInputs(len(listed))
-        for value, tensor in zip(listed, tensors, strict=True):
-            if value is not None:
-                self._inputs[value] = tensor
+        self._begin([self._sources.result.value], self._sources.values())
 
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
-        """Return the replacement as a graph: layout, empty rows, bodies of unknown operators.
-
-        Raises:
-            PassError: ``Replacement`` returned something else than a tensor.
-        """
         description = self.description
-        if isinstance(made, EsGraph) or not isinstance(made, EsTensor):
-            raise PassError(
-                f"Replacement must return the kernel's result, a tensor, got {type(made).__name__}",
-                hint='as in es.op("npu::FlashAttention")(attention.q, attention.k, attention.v)',
-            )
-        graph = made.graph
+        result = self._result(made)
+        graph = result.graph
         self._define(graph, known)
         sources = self._sources
         if description.zero_empty_rows and "empty rows" not in self.takes and self.has_mask:
             mask = self.mask
             assert mask is not None
             top = es.ReduceMax(mask, axes=[3], keepdims=1)
-            lowest = self._number(_LOWEST_OF[sources.score_type])
-            made = es.Where(es.Less(top, lowest), self._number(0), made)
+            lowest = self._score(_LOWEST_OF[sources.score_type])
+            result = es.Where(es.Less(top, lowest), self._score(0), result)
         target = [[index.atom for index in dim] for dim in sources.result.dims]
-        made = relaid(
-            made, sources.result_layout, target, description.sizes, allowzero=self.allowzero
+        result = relaid(
+            result, sources.result_layout, target, description.sizes, allowzero=self.allowzero
         )
-        graph.outputs = [made]
+        graph.outputs = [result]
         return graph
 
-    def _define(self, graph: EsGraph, known: Collection[str]) -> None:
-        """Define operators that nothing registers by the description's own formula."""
-        names = {
-            id(tensor.producer): name
-            for name, tensor in self._tensors.items()
-            if tensor is not None
-        }
-        for node in graph.nodes:
-            op = node.ops[0]
-            if "::" not in op or op in known or op.startswith("ai.onnx"):
-                continue
-            roles = [
-                None if tensor is None else names.get(id(tensor.producer)) for tensor in node.inputs
-            ]
-            present = [name for name in roles if name is not None]
-            if not {"q", "k", "v"} <= set(present) or len(set(present)) < len(present):
-                continue
-            absent = [tensor is None for tensor in node.inputs]
-            if node.count > 1 or len(present) + sum(absent) < len(roles):
-                continue
-            inputs = tuple(name or f"absent_{place}" for place, name in enumerate(roles))
-            graph.definitions[op] = ops.OpDef(
-                op,
-                1,
-                inputs,
-                max(place for place, name in enumerate(roles) if name is not None) + 1,
-                ("output",),
-                dict.fromkeys(node.params, inspect.Parameter.empty),
-                _Formula(self, inputs),
-                None,
-                frozenset(),
-                str(node.origin),
-            )
-
-
-class _Formula:
-    """``softmax(q·kᵀ·scale + mask)·v`` of what a call holds."""
-
-    def __init__(self, call: AttentionCall, inputs: Sequence[str]) -> None:
-        self._call = call
-        self._inputs = inputs
-        self.__doc__ = "softmax(q·kᵀ·scale, then softcap and mask)·v, in [b, h, s, d]"
-        self.__signature__ = inspect.Signature()
-
-    def __call__(self, *operands: EsTensor | None, **attributes: Any) -> EsTensor:
-        del attributes
-        call = self._call
-        of = {
-            name: operand
-            for name, operand in zip(self._inputs, operands, strict=True)
-            if operand is not None
-        }
+    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
+        """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of tensors [b, h, s, d]."""
         q, k, v = of["q"], of["k"], of["v"]
-        repeats = call.heads // call.key_heads
+        repeats = self.heads // self.key_heads
         if repeats > 1:
             k, v = (
-                _repeated(tensor, call.heads, repeats, allowzero=call.allowzero)
+                _repeated(tensor, self.heads, repeats, allowzero=self.allowzero)
                 for tensor in (k, v)
             )
         scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2]))
-        if call.scale != 1:
-            scores = es.Mul(scores, call.scale)
-        if call.softcap is not None:
-            scores = es.Mul(es.Tanh(scores), call.softcap)
+        if self.scale != 1:
+            scores = es.Mul(scores, self.scale)
+        if self.softcap is not None:
+            scores = es.Mul(es.Tanh(scores), self.softcap)
         if "mask" in of:
             scores = es.Add(scores, of["mask"])
-        if call.is_causal:
+        if self.is_causal:
             low = es.CastLike(np.float32(-np.inf), scores)
             above = es.Trilu(es.Expand(low, es.Shape(scores)), np.int64(1), upper=1)
             scores = es.Add(scores, above)
@@ -392,27 +300,6 @@ def _repeated(tensor: EsTensor, heads: int, repeats: int, *, allowzero: bool) ->
     sizes = [es.Slice(shape, starts=[n], ends=[n + 1], axes=[0]) for n in (0, 2, 3)]
     target = es.Concat(sizes[0], [heads], sizes[1], sizes[2], axis=0)
     return es.Reshape(wide, target, allowzero=1) if allowzero else es.Reshape(wide, target)
-
-
-def _between(result: Value, sources: Collection[Value]) -> list[Node]:
-    """Return the nodes from the sources to the result, but not those of shapes."""
-    graph = result.graph
-    stops, found = set(sources), dict[Node, None]()
-    todo = [result]
-    while todo:
-        value = todo.pop()
-        node = value.producer
-        if value in stops or node is None or node in found or node.graph is not graph:
-            continue
-        if value.is_constant or (value.dtype is not None and not _is_data(value.dtype)):
-            continue
-        found[node] = None
-        todo.extend(read for read in node.inputs if read is not None)
-    return list(found)
-
-
-def _is_data(dtype: DataType) -> bool:
-    return dtype.is_float or dtype is DataType.BOOL
 
 
 def _known(size: Extent) -> int:

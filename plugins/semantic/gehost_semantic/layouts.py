@@ -16,15 +16,15 @@ Layout: TypeAlias = Sequence[Sequence[Atom]]
 """The atoms of each axis, outermost first."""
 
 
-def way_up(views: Views, operand: Operand) -> list[Value]:
-    """Return an operand and the tensors that layout operators make it of, up to the base."""
-    found = [operand.value]
-    while found[-1] is not operand.base:
+def way_up(views: Views, value: Value, base: Value) -> list[Value]:
+    """Return a tensor and those that layout operators make it of, up to its base."""
+    found = [value]
+    while found[-1] is not base:
         node = found[-1].producer
-        value = None if node is None else next(iter(_data_inputs(views, node, operand.base)), None)
-        if value is None:
+        source = None if node is None else next(iter(_data_inputs(views, node, base)), None)
+        if source is None:
             break
-        found.append(value)
+        found.append(source)
     return found
 
 

@@ -1,9 +1,9 @@
-"""The base class of passes that replace attention by a kernel."""
+"""The base classes of passes that replace what a recogniser describes by a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -24,83 +24,88 @@ from gehost import (
 from gehost_semantic.atoms import Refused
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
+from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.rotary import rotations
+from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.views import Views
 
+CallT = TypeVar("CallT", bound=KernelCall)
 
-class AttentionFusionPass(FusionBasePass):
-    """Replaces each attention by a kernel of a vendor.
 
-    A subclass defines ``Replacement`` and, if the kernel has limits, ``MeetRequirements``. What the
-    attention has beyond what the kernel ``takes`` is written around the kernel where that is exact,
-    or refused by the feature's name.
+class SemanticFusionPass(FusionBasePass, Generic[CallT]):
+    """Replaces what a recogniser describes by a kernel of a vendor.
+
+    What a description has beyond what the kernel ``takes`` is written around the kernel where that
+    is exact, or refused by the feature's name.
     """
 
     required_methods: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = True
-    takes: ClassVar[Collection[str]] = frozenset({"mask"})
-    """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
+    features: ClassVar[Mapping[str, str]] = {}
+    """What a kernel may take, with the meaning."""
+    takes: ClassVar[Collection[str]] = frozenset()
+    """Features of the kernel: names of ``features``."""
 
-    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
-        """Return whether to replace an attention, or ``attention.reject("key: text")``."""
-        del attention
+    def MeetRequirements(self, call: CallT, /) -> bool | Refusal:
+        """Return whether to replace it, or ``call.reject("key: text")``."""
+        del call
         return True
 
-    def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
-        """Return the kernel's result, [b, h, s, v], of ``attention.q``, ``k``, ``v``, ``mask``."""
+    def Replacement(self, call: CallT, /) -> EsTensor | Refusal:
+        """Return the kernel's result, of the tensors of the call."""
+        raise NotImplementedError
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, CallT | Refused]]:
+        """Yield what the recogniser describes, and near misses with the step that fails."""
         raise NotImplementedError
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
-        unknown = sorted(set(self.takes) - set(FEATURES))
+        unknown = sorted(set(self.takes) - set(self.features))
         if unknown:
             raise PassError(
-                f"takes: there is no feature {unknown[0]!r}; there are {', '.join(FEATURES)}",
+                f"takes: there is no feature {unknown[0]!r}; there are {', '.join(self.features)}",
                 subject=context.pass_name,
             )
-        softmaxes = graph.nodes_of("Softmax")
-        if not softmaxes:
-            return NOT_CHANGED
-        views = Views.shared(graph)
-        finder = AttentionFinder(views)
-        calls: list[tuple[Node, AttentionCall]] = []
-        for softmax in softmaxes:
-            try:
-                calls.append((softmax, AttentionCall(views, finder.find(softmax), self.takes)))
-            except Refused as refusal:
-                context.refuse(softmax, str(refusal))
+        calls: list[tuple[Node, CallT]] = []
+        for node, call in self.calls(graph):
+            if isinstance(call, Refused):
+                context.refuse(node, str(call))
+            else:
+                calls.append((node, call))
         known = {definition.name for definition in context.registry} | set(context.model.functions)
-        count = sum(self._replace(softmax, call, known, context) for softmax, call in calls)
+        count = sum(self._replace(node, call, known, context) for node, call in calls)
         return SUCCESS if count else NOT_CHANGED
 
     def _replace(
-        self, softmax: Node, call: AttentionCall, known: Collection[str], context: CustomPassContext
+        self, node: Node, call: CallT, known: Collection[str], context: CustomPassContext
     ) -> bool:
         reason = call.refusal()
         if not reason:
-            with author_errors(context, "MeetRequirements", softmax):
+            with author_errors(context, "MeetRequirements", node):
                 answer: Any = self.MeetRequirements(call)
             if isinstance(answer, Refusal):
                 reason = answer.reason or "unspecified"
             elif not isinstance(answer, bool | np.bool_):
                 raise PassError(
-                    f"MeetRequirements must return True, False or attention.reject(reason), got "
-                    f"{answer!r}",
+                    f"MeetRequirements must return True, False or reject(reason) of its argument, "
+                    f"got {answer!r}",
                     subject=context.pass_name,
                 )
             elif not answer:
                 reason = "MeetRequirements"
-        made = reason or self._made(softmax, call, known, context)
+        made = reason or self._made(node, call, known, context)
         if isinstance(made, EsGraph):
             assert call.region is not None
-            return not isinstance(context.replace(call.region, made, keep_shared=True), Refusal)
+            return not isinstance(context.replace(call.region, made), Refusal)
         context.record.matched += 1
-        context.refuse(softmax, made)
+        context.refuse(node, made)
         return False
 
     def _made(
-        self, softmax: Node, call: AttentionCall, known: Collection[str], context: CustomPassContext
+        self, node: Node, call: CallT, known: Collection[str], context: CustomPassContext
     ) -> EsGraph | str:
         """Return the replacement, or why there is none."""
-        with author_errors(context, "Replacement", softmax):
+        with author_errors(context, "Replacement", node):
             try:
                 call.begin()
                 made: Any = self.Replacement(call)
@@ -109,3 +114,53 @@ class AttentionFusionPass(FusionBasePass):
                 return call.finish(made, known)
             except Refused as refusal:
                 return str(refusal)
+
+
+class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
+    """Replaces each attention by a kernel of a vendor.
+
+    A subclass defines ``Replacement`` and, if the kernel has limits, ``MeetRequirements``.
+    ``Replacement`` returns the kernel's result, [b, h, s, v], of ``attention.q``, ``k``, ``v`` and
+    ``mask``.
+    """
+
+    features = FEATURES
+    takes: ClassVar[Collection[str]] = frozenset({"mask"})
+    """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
+        softmaxes = graph.nodes_of("Softmax")
+        if not softmaxes:
+            return
+        views = Views.shared(graph)
+        finder = AttentionFinder(views)
+        for softmax in softmaxes:
+            try:
+                yield softmax, AttentionCall(views, finder.find(softmax), self.takes)
+            except Refused as refusal:
+                yield softmax, refusal
+
+
+class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
+    """Replaces each rotary embedding by a kernel of a vendor.
+
+    A subclass defines ``Replacement``, which returns the kernel's result, of the shape of
+    ``rotary.x``, of ``rotary.x``, ``cos`` and ``sin``.
+    """
+
+    features = ROTARY_FEATURES
+    layout: ClassVar[str] = ""
+    """The kernel's axes, "b h s d" or "b s h d"; "" for those of the graph."""
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, RotaryCall | Refused]]:
+        if self.layout not in LAYOUTS:
+            raise PassError(
+                f"layout: there is no {self.layout!r}; there are {', '.join(map(repr, LAYOUTS))}",
+                subject=type(self).__name__,
+            )
+        views = Views.shared(graph)
+        for node, found in rotations(views):
+            if isinstance(found, Refused):
+                yield node, found
+            else:
+                yield node, RotaryCall(views, found, self.takes, self.layout)

@@ -110,7 +110,7 @@ class Sources:
         """Return the tensor that has a layout, nearest to the base; else the operand itself."""
         views, sizes = self._views, self._description.sizes
         found: Value | None = None
-        for value in way_up(views, operand):
+        for value in way_up(views, operand.value, operand.base):
             view = views.of(value)
             if view is None or value.dtype != operand.value.dtype:
                 break
@@ -127,7 +127,7 @@ class Sources:
 
     def _unrepeated(self, operand: Operand, layout: Layout) -> tuple[Value, Layout]:
         """Return the tensor before k or v are repeated for the heads of q."""
-        for value in way_up(self._views, operand):
+        for value in way_up(self._views, operand.value, operand.base):
             view = self._views.of(value)
             if view is None or view.offsets != operand.offsets or view.is_repeated:
                 continue

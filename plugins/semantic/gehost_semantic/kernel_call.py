@@ -1,0 +1,181 @@
+"""What every call of a kernel has: the replaced nodes, input tensors, and a body by default."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from gehost import (
+    DataType,
+    EsGraph,
+    EsGraphBuilder,
+    EsTensor,
+    PassError,
+    Refusal,
+    Region,
+    Value,
+    ops,
+)
+from gehost import Node as GraphNode
+
+
+class KernelCall:
+    """A part of a graph as a kernel takes it."""
+
+    title: ClassVar[str]
+    """The formula, for the body of an operator that nothing registers."""
+    operands: ClassVar[Collection[str]]
+    """The tensors that the formula needs, by the names of their properties."""
+    example: ClassVar[str]
+    """What ``Replacement`` may return."""
+
+    def __init__(self, name: str, opset: int, takes: Collection[str]) -> None:
+        self.takes = frozenset(takes)
+        """The features that the kernel has."""
+        self.opset = opset
+        self.region: Region | None = None
+        self._builder = EsGraphBuilder(name)
+        self._tensors: dict[str, EsTensor | None] = {}
+        """What the author asked for, by name."""
+        self._inputs: dict[Value, EsTensor] = {}
+
+    def reject(self, reason: str) -> Refusal:
+        """Return a refusal, as ``key: text``."""
+        return Refusal.of(reason)
+
+    # defined by each kind of call
+
+    def refusal(self) -> str:
+        """Return the first feature that the kernel lacks, with the reason; "" if there is none."""
+        return ""
+
+    def begin(self) -> None:
+        """Choose the replaced nodes, and begin the graph of the replacement."""
+        raise NotImplementedError
+
+    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+        """Return the replacement as a graph, with the bodies of unknown operators.
+
+        Raises:
+            PassError: ``Replacement`` returned something else than a tensor.
+        """
+        raise NotImplementedError
+
+    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor | Sequence[EsTensor]:
+        """Return the result, computed from tensors by name."""
+        raise NotImplementedError
+
+    # shared
+
+    def _once(self, name: str, make: Callable[[], EsTensor]) -> EsTensor:
+        """Return a tensor that the author asks for, the same one each time."""
+        found = self._tensors.get(name)
+        if found is None:
+            found = self._tensors[name] = make()
+        return found
+
+    def _begin(self, results: Sequence[Value], sources: Sequence[Value]) -> None:
+        region = Region.of_nodes(_between(results, sources))
+        first = results[0]
+        if isinstance(region, Refusal) or not set(results) <= set(region.outputs):
+            # a size of an inner tensor leads back inside: clean-up removes the other nodes
+            last = first.producer
+            assert last is not None
+            region = Region(first.graph, list(last.inputs), [first], [last])
+        listed = list(dict.fromkeys([*region.inputs, *sources]))
+        self.region = Region(region.graph, listed, list(results), region.nodes)
+        tensors = self._builder.CreateInputs(len(listed))
+        for value, tensor in zip(listed, tensors, strict=True):
+            if value is not None:
+                self._inputs[value] = tensor
+
+    def _number(self, number: float, dtype: DataType) -> EsTensor:
+        return self._builder.CreateScalar(number, dtype)
+
+    def _result(self, made: Any) -> EsTensor:
+        if isinstance(made, EsGraph) or not isinstance(made, EsTensor):
+            raise PassError(
+                f"Replacement must return the kernel's result, a tensor, got {type(made).__name__}",
+                hint=f"as in {self.example}",
+            )
+        return made
+
+    def _define(self, graph: EsGraph, known: Collection[str]) -> None:
+        """Define operators that nothing registers by the formula of what the call holds."""
+        names = {
+            (id(tensor.producer), tensor.index): name
+            for name, tensor in self._tensors.items()
+            if tensor is not None
+        }
+        for node in graph.nodes:
+            op = node.ops[0]
+            if "::" not in op or op in known or op.startswith("ai.onnx"):
+                continue
+            roles = [
+                None if tensor is None else names.get((id(tensor.producer), tensor.index))
+                for tensor in node.inputs
+            ]
+            present = [name for name in roles if name is not None]
+            if not set(self.operands) <= set(present) or len(set(present)) < len(present):
+                continue
+            absent = [tensor is None for tensor in node.inputs]
+            if len(present) + sum(absent) < len(roles):
+                continue
+            outputs = ("output",) if node.count == 1 else self.outputs
+            if node.count != len(outputs):
+                continue
+            inputs = tuple(name or f"absent_{place}" for place, name in enumerate(roles))
+            graph.definitions[op] = ops.OpDef(
+                op,
+                1,
+                inputs,
+                max(place for place, name in enumerate(roles) if name is not None) + 1,
+                outputs,
+                dict.fromkeys(node.params, inspect.Parameter.empty),
+                _Body(self, inputs),
+                None,
+                frozenset(),
+                str(node.origin),
+            )
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what the formula gives."""
+        return ("output",)
+
+
+class _Body:
+    """The formula of a call as the body of an operator."""
+
+    def __init__(self, call: KernelCall, inputs: Sequence[str]) -> None:
+        self._call = call
+        self._inputs = inputs
+        self.__doc__ = call.title
+        self.__signature__ = inspect.Signature()
+
+    def __call__(self, *operands: EsTensor | None, **attributes: Any) -> Any:
+        del attributes
+        pairs = zip(self._inputs, operands, strict=True)
+        return self._call.formula({name: each for name, each in pairs if each is not None})
+
+
+def _between(results: Sequence[Value], sources: Collection[Value]) -> list[GraphNode]:
+    """Return the nodes from the sources to the results, but not those of shapes."""
+    graph = results[0].graph
+    stops, found = set(sources), dict[GraphNode, None]()
+    todo = list(results)
+    while todo:
+        value = todo.pop()
+        node = value.producer
+        if value in stops or node is None or node in found or node.graph is not graph:
+            continue
+        if value.is_constant or (value.dtype is not None and not _is_data(value.dtype)):
+            continue
+        found[node] = None
+        todo.extend(read for read in node.inputs if read is not None)
+    return list(found)
+
+
+def _is_data(dtype: DataType) -> bool:
+    return dtype.is_float or dtype is DataType.BOOL
