@@ -474,7 +474,7 @@ def _are_sizes(left: Any, right: Any) -> bool:
     )
 
 
-def _sized(left: Any, right: Any) -> tuple[sizes.Scope, sizes.Known, sizes.Known]:
+def _sized(left: Any, right: Any) -> tuple[sizes.Algebra, sizes.Known, sizes.Known]:
     one, other = (side.size if isinstance(side, DimName) else side for side in (left, right))
     return (one if isinstance(one, sizes.Size) else other).scope, one, other
 

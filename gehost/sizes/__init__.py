@@ -6,10 +6,11 @@ Other modules ask a ``Scope``; they neither compute with sizes nor compare their
 from gehost.sizes import lengths
 from gehost.sizes.facts import is_fact, name_of
 from gehost.sizes.scope import Scope
-from gehost.sizes.size import Answer, Dim, Known, Origin, Size
+from gehost.sizes.size import Algebra, Answer, Dim, Known, Origin, Size
 from gehost.sizes.texts import is_invented
 
 __all__ = [
+    "Algebra",
     "Answer",
     "Dim",
     "Known",

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import inf, lcm
-from typing import TYPE_CHECKING
 
 from gehost.errors import UsageError
+from gehost.sizes.size import ALL, Algebra
 from gehost.sizes.texts import is_name, names, parsed
-
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
 
 _FACT = re.compile(r"(.+?)\s*(==|<=|>=|<|>)\s*(.+)")
 _MULTIPLE = re.compile(r"(.+?)\s*%\s*(\d+)")
-_ALL = "sizes"
 _FORMS = 'write "total == past + seq", "seq <= 4096", "seq % 8 == 0" or "sizes >= 1"'
-
-
-@dataclass
-class Facts:
-    """The range of each name, and a number that divides it."""
-
-    least: dict[str, float] = field(default_factory=dict)
-    most: dict[str, float] = field(default_factory=dict)
-    step: dict[str, int] = field(default_factory=dict)
-
-    def of(self, name: str) -> tuple[float, float, int]:
-        """Return the least and the largest value of a name, and its divisor."""
-        least = max(0, self.least.get(name, 0), self.least.get(_ALL, 0))
-        most = min(self.most.get(name, inf), self.most.get(_ALL, inf))
-        step = self.step.get(name, 1)
-        return (
-            -(-int(least) // step) * step,
-            most if most == inf else int(most) // step * step,
-            step,
-        )
 
 
 def is_fact(text: str) -> bool:
@@ -51,16 +26,16 @@ def name_of(fact: str) -> str:
     name = match[1] if match is not None else fact
     multiple = _MULTIPLE.fullmatch(name)
     name = name if multiple is None else multiple[1]
-    return "" if name == _ALL else name
+    return "" if name == ALL else name
 
 
-def assume_all(scope: Scope, stated: Iterable[str]) -> None:
+def assume_all(scope: Algebra, stated: Iterable[str]) -> None:
     """Take facts in any order: those that define a name use others, so they come last."""
     for fact in sorted(stated, key=lambda fact: "==" in fact and _MULTIPLE.match(fact) is None):
         assume(scope, fact)
 
 
-def assume(scope: Scope, fact: str) -> None:
+def assume(scope: Algebra, fact: str) -> None:
     """Take a fact.
 
     Raises:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import TYPE_CHECKING
 
 from gehost.sizes import proofs
 from gehost.sizes.size import (
+    Algebra,
     Atom,
     Known,
     Monomial,
@@ -20,15 +20,12 @@ from gehost.sizes.size import (
     without,
 )
 
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
-
 _MOST_OPERANDS = 4
 MOST_NESTED = 2
 """Minima inside the operands of a flat one. Beyond both, a min is a symbol of its own."""
 
 
-def least(scope: Scope, sizes: Sequence[Known]) -> Known:
+def least(scope: Algebra, sizes: Sequence[Known]) -> Known:
     """Return the least of at least two sizes."""
     numbers = [size for size in sizes if isinstance(size, int)]
     if len(numbers) == len(sizes):
@@ -69,17 +66,17 @@ def least(scope: Scope, sizes: Sequence[Known]) -> Known:
     return scope.add(base, scope.mul(scope.call("min", args, low, high), g))
 
 
-def _opaque(scope: Scope, sizes: Sequence[Known]) -> Size:
+def _opaque(scope: Algebra, sizes: Sequence[Known]) -> Size:
     low, high = _least_bounds(scope, sizes)
     return scope.keyed(("min", frozenset(sizes)), least=low, most=high)
 
 
-def _least_bounds(scope: Scope, sizes: Sequence[Known]) -> tuple[float, float]:
+def _least_bounds(scope: Algebra, sizes: Sequence[Known]) -> tuple[float, float]:
     bounds = [scope.bounds(size) for size in sizes]
     return min(low for low, _ in bounds), min(high for _, high in bounds)
 
 
-def _undominated(scope: Scope, sizes: Sequence[Known]) -> list[Known]:
+def _undominated(scope: Algebra, sizes: Sequence[Known]) -> list[Known]:
     """Without the operands that another one never exceeds."""
     operands = list(dict.fromkeys(sizes))
     for size in list(operands):
@@ -91,12 +88,12 @@ def _undominated(scope: Scope, sizes: Sequence[Known]) -> list[Known]:
     return operands
 
 
-def minima_in(scope: Scope, sizes: Sequence[Known]) -> int:
+def minima_in(scope: Algebra, sizes: Sequence[Known]) -> int:
     """The number of minima in some sizes."""
     return sum(scope.atoms[i].kind == "min" for size in sizes for m, _ in terms_of(size) for i in m)
 
 
-def parts_of_min(scope: Scope, size: Known) -> list[Known]:
+def parts_of_min(scope: Algebra, size: Known) -> list[Known]:
     """The operands of which a size is the least, itself if it is no min."""
     for m, c in terms_of(size):
         if len(m) == 1 and c > 0 and scope.atoms[m[0]].kind == "min":
@@ -105,7 +102,7 @@ def parts_of_min(scope: Scope, size: Known) -> list[Known]:
     return [size]
 
 
-def broadcast(scope: Scope, sizes: Sequence[Known]) -> Known:
+def broadcast(scope: Algebra, sizes: Sequence[Known]) -> Known:
     """Return the size of an axis that broadcasts. It is no max: 0 beside 1 is 0."""
     flat = dict[Known, None]()
     for size in sizes:
@@ -128,7 +125,7 @@ def broadcast(scope: Scope, sizes: Sequence[Known]) -> Known:
     return scope.call("broadcast", tuple(operands), low, high)
 
 
-def _gives_way(scope: Scope, size: Known, other: Known) -> bool:
+def _gives_way(scope: Algebra, size: Known, other: Known) -> bool:
     """Whether ``size`` is 1 or ``other`` wherever the two broadcast, so that ``other`` results.
 
     ``min(n, c)`` with a positive number c: were n larger, c and n would differ and not broadcast,
@@ -145,7 +142,7 @@ def _gives_way(scope: Scope, size: Known, other: Known) -> bool:
     )
 
 
-def either(scope: Scope, a: Known, b: Known) -> Known:
+def either(scope: Algebra, a: Known, b: Known) -> Known:
     """Return ``a``, or ``b`` where ``a`` is 0."""
     if isinstance(a, int):
         return a or b
@@ -156,7 +153,7 @@ def either(scope: Scope, a: Known, b: Known) -> Known:
     return scope.call("either", (a, b), min(1 if low == 0 else low, least), max(high, most))
 
 
-def filled(scope: Scope, size: Known) -> Known:
+def filled(scope: Algebra, size: Known) -> Known:
     """Return a size with ``a`` for each ``either(a, b)``, and minima as ``learn`` has them."""
     if isinstance(size, int):
         return size
@@ -169,7 +166,7 @@ def filled(scope: Scope, size: Known) -> Known:
     return result
 
 
-def learn(scope: Scope, one: Size, other: Size) -> None:
+def learn(scope: Algebra, one: Size, other: Size) -> None:
     """Note minima that are one of their operands, as two products are equal and not 0."""
     shared = shared_by([m for size in (one, other) for m, _ in size.terms])
     g = gcd(*[c for size in (one, other) for _, c in size.terms])
@@ -188,7 +185,7 @@ def learn(scope: Scope, one: Size, other: Size) -> None:
             scope.chosen[atom.number] = atom.args[parts.index(equal)]
 
 
-def _filled_atom(scope: Scope, atom: Atom) -> Known:
+def _filled_atom(scope: Algebra, atom: Atom) -> Known:
     if atom.number in scope.chosen:
         return filled(scope, scope.chosen[atom.number])
     args = [filled(scope, arg) for arg in atom.args]
@@ -205,7 +202,7 @@ def _filled_atom(scope: Scope, atom: Atom) -> Known:
             return scope.of({(atom.number,): 1}, ("atom", atom.number))
 
 
-def vanishes_with(scope: Scope, size: Known, cause: Known) -> bool:
+def vanishes_with(scope: Algebra, size: Known, cause: Known) -> bool:
     """Whether ``size`` is 0 wherever ``cause`` is, as their terms show."""
     if size is cause or size == 0 or (isinstance(cause, int) and cause):
         return True
@@ -234,7 +231,7 @@ def _factors(monomial: Monomial) -> Monomial:
     return tuple(dict.fromkeys(monomial))
 
 
-def _call_vanishes(scope: Scope, atom: Atom, cause: Known) -> bool:
+def _call_vanishes(scope: Algebra, atom: Atom, cause: Known) -> bool:
     if atom.kind == "symbol":
         return False
     vanish = [vanishes_with(scope, arg, cause) for arg in atom.args]
@@ -245,7 +242,7 @@ def _call_vanishes(scope: Scope, atom: Atom, cause: Known) -> bool:
     return all(vanish)
 
 
-def single(scope: Scope, size: Known) -> Atom | None:
+def single(scope: Algebra, size: Known) -> Atom | None:
     """The atom that a size is, if it is one."""
     terms = terms_of(size)
     monomial, factor = terms[0]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from math import gcd, inf
-from typing import TYPE_CHECKING
 
-from gehost.sizes.size import Answer, Atom, Known, Monomial, Size, constant_of, terms_of, without
-
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
+from gehost.sizes.size import (
+    Algebra,
+    Answer,
+    Atom,
+    Known,
+    Monomial,
+    Size,
+    constant_of,
+    terms_of,
+    without,
+)
 
 _BUDGET = 64
 """Steps of a question; beyond, its answer is unknown and not remembered."""
@@ -16,7 +22,7 @@ _DEPTH = 3
 """How many atoms of a size are replaced by their bounds. Normal forms replace one, unbudgeted."""
 
 
-def is_zero(scope: Scope, difference: Size) -> Answer:
+def is_zero(scope: Algebra, difference: Size) -> Answer:
     """Return whether a size is 0."""
     scope.budget = _BUDGET
     low, high = scope.bounds(difference)
@@ -35,7 +41,7 @@ def is_zero(scope: Scope, difference: Size) -> Answer:
     return Answer.UNKNOWN
 
 
-def nonnegative(scope: Scope, size: Known) -> Answer:
+def nonnegative(scope: Algebra, size: Known) -> Answer:
     """Return whether a size is at least 0."""
     scope.budget = _BUDGET
     if at_least(scope, size, 0, _DEPTH):
@@ -45,7 +51,7 @@ def nonnegative(scope: Scope, size: Known) -> Answer:
     return Answer.UNKNOWN
 
 
-def at_least(scope: Scope, size: Known, least: int, depth: int) -> bool:
+def at_least(scope: Algebra, size: Known, least: int, depth: int) -> bool:
     """Prove ``size >= least``; False is unknown."""
     size = scope.sub(size, least)
     low, high = scope.bounds(size)
@@ -65,14 +71,14 @@ def at_least(scope: Scope, size: Known, least: int, depth: int) -> bool:
     return proof
 
 
-def _is_nonnegative(scope: Scope, size: Size, depth: int) -> bool:
+def _is_nonnegative(scope: Algebra, size: Size, depth: int) -> bool:
     atoms = [scope.atoms[i] for i in sorted({i for m, _ in size.terms for i in m}, reverse=True)]
     if scope.bounds(_counted_from_least(scope, size, atoms))[0] >= 0:
         return True
     return depth > 0 and any(_bound_helps(scope, size, atom, depth) for atom in atoms)
 
 
-def _counted_from_least(scope: Scope, size: Known, atoms: list[Atom]) -> Known:
+def _counted_from_least(scope: Algebra, size: Known, atoms: list[Atom]) -> Known:
     """``size`` with each atom of a least value counted from there: ``n`` is ``1 + n'``."""
     for atom in atoms:
         if atom.least not in (0, -inf) and len(terms_of(size)) > 1:
@@ -83,7 +89,7 @@ def _counted_from_least(scope: Scope, size: Known, atoms: list[Atom]) -> Known:
     return size
 
 
-def _bound_helps(scope: Scope, size: Size, atom: Atom, depth: int) -> bool:
+def _bound_helps(scope: Algebra, size: Size, atom: Atom, depth: int) -> bool:
     """Whether one atom, replaced by what it may be, or by its bound, proves ``size >= 0``."""
     if atom.kind == "symbol":
         return False
@@ -96,7 +102,7 @@ def _bound_helps(scope: Scope, size: Size, atom: Atom, depth: int) -> bool:
     return any(proven) if falls else all(proven)
 
 
-def _quotient_helps(scope: Scope, size: Size, atom: Atom, factor: Known, depth: int) -> bool:
+def _quotient_helps(scope: Algebra, size: Size, atom: Atom, factor: Known, depth: int) -> bool:
     """Use ``x - y + 1 <= y * (x // y) <= x`` for positive y."""
     x, y = atom.args
     low, high = scope.bounds(factor)
@@ -113,7 +119,7 @@ def _quotient_helps(scope: Scope, size: Size, atom: Atom, factor: Known, depth: 
     return at_least(scope, scope.add(total, scope.sub(y, 1)), 0, depth - 1)
 
 
-def _factor(scope: Scope, size: Size, atom: Atom) -> Known | None:
+def _factor(scope: Algebra, size: Size, atom: Atom) -> Known | None:
     """The polynomial before an atom; None if it occurs squared."""
     poly = dict[Monomial, int]()
     for m, c in size.terms:
@@ -125,7 +131,7 @@ def _factor(scope: Scope, size: Size, atom: Atom) -> Known | None:
     return scope.of(poly, ("factor", size, atom.number))
 
 
-def _replaced(scope: Scope, size: Known, atom: Atom, by: Known) -> Known:
+def _replaced(scope: Algebra, size: Known, atom: Atom, by: Known) -> Known:
     """``size`` with another size for an atom."""
     others = {m: c for m, c in terms_of(size) if atom.number not in m}
     total = scope.of(others, ("rest", size, atom.number))

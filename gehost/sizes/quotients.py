@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import gcd, inf
-from typing import TYPE_CHECKING
 
 from gehost.sizes import proofs
 from gehost.sizes.minima import MOST_NESTED, minima_in, parts_of_min
 from gehost.sizes.size import (
+    Algebra,
     Known,
     Size,
     divided,
@@ -17,11 +17,8 @@ from gehost.sizes.size import (
     terms_of,
 )
 
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
 
-
-def quotient(scope: Scope, a: Known, b: Known) -> Known:
+def quotient(scope: Algebra, a: Known, b: Known) -> Known:
     """Return ``a // b``; a ``b`` of at least 0 is at least 1."""
     if (b if isinstance(b, int) else leading(b)[1]) < 0:
         return scope.floordiv(scope.mul(a, -1), scope.mul(b, -1))
@@ -42,7 +39,7 @@ def quotient(scope: Scope, a: Known, b: Known) -> Known:
     return scope.add(whole, _proper(scope, rest, b, is_positive=is_positive))
 
 
-def _nested(scope: Scope, a: Size, b: Known) -> Known | None:
+def _nested(scope: Algebra, a: Size, b: Known) -> Known | None:
     """``(z + x // y) // b = (y*z + x) // (y*b)`` for positive y and b.
 
     ``z - x // y`` is ``(y*z - x + y - 1) // y``.
@@ -61,7 +58,7 @@ def _nested(scope: Scope, a: Size, b: Known) -> Known | None:
     return scope.floordiv(inside, scope.mul(y, b))
 
 
-def _proper(scope: Scope, a: Known, b: Known, *, is_positive: bool) -> Known:
+def _proper(scope: Algebra, a: Known, b: Known, *, is_positive: bool) -> Known:
     """Return ``a // b`` for the rest ``a`` of a division by ``b``."""
     if a == 0 or (isinstance(a, int) and isinstance(b, int)):
         return scope.floordiv(a, b)
@@ -91,7 +88,7 @@ def _proper(scope: Scope, a: Known, b: Known, *, is_positive: bool) -> Known:
     return _floor(scope, a, b)
 
 
-def _floor(scope: Scope, a: Known, b: Known) -> Size:
+def _floor(scope: Algebra, a: Known, b: Known) -> Size:
     (low, high), (least, most) = scope.bounds(a), scope.bounds(b)
     if least < 0:
         return scope.call("floor", (a, b), -inf, inf)

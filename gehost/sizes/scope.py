@@ -15,6 +15,7 @@ from gehost.sizes.size import (
     Answer,
     Atom,
     Dim,
+    Facts,
     Kind,
     Known,
     Monomial,
@@ -53,7 +54,7 @@ class Scope:
         self.results: dict[Hashable, Known] = {}
         self.proofs: dict[tuple[Size, int], bool] = {}
         self.budget = 0
-        self.facts = facts.Facts()
+        self.facts = Facts()
         self.chosen: dict[int, Known] = {}
         """Minima that are one of their operands where no tensor is empty."""
         self.reshapes: dict[Hashable, tuple[Dim, ...]] = {}

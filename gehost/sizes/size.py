@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
+from typing import Literal, Protocol, TypeAlias
 
 Monomial: TypeAlias = tuple[int, ...]
 """Numbers of atoms, sorted; one that occurs twice is squared. ``()`` is that of the constant."""
@@ -20,6 +17,9 @@ Known: TypeAlias = "int | Size"
 Dim: TypeAlias = "int | Size | None"
 """A size; None is unknown, without a name."""
 Kind: TypeAlias = Literal["symbol", "floor", "min", "broadcast", "either"]
+
+ALL = "sizes"
+"""The name of all sizes, in a fact."""
 
 
 class Answer(Enum):
@@ -71,12 +71,70 @@ class Atom:
         return 1 + sum(arg.weight for arg in self.args if isinstance(arg, Size))
 
 
+@dataclass
+class Facts:
+    """The range of each name, and a number that divides it."""
+
+    least: dict[str, float] = field(default_factory=dict)
+    most: dict[str, float] = field(default_factory=dict)
+    step: dict[str, int] = field(default_factory=dict)
+
+    def of(self, name: str) -> tuple[float, float, int]:
+        """Return the least and the largest value of a name, and its divisor."""
+        least = max(0, self.least.get(name, 0), self.least.get(ALL, 0))
+        most = min(self.most.get(name, inf), self.most.get(ALL, inf))
+        step = self.step.get(name, 1)
+        return (
+            -(-int(least) // step) * step,
+            most if most == inf else int(most) // step * step,
+            step,
+        )
+
+
+class Algebra(Protocol):
+    """The part of a ``Scope`` that sizes, facts, normal forms and texts use."""
+
+    atoms: list[Atom]
+    facts: Facts
+    steps: int
+    budget: int
+    proofs: dict[tuple[Size, int], bool]
+    chosen: dict[int, Known]
+    multiples: dict[Monomial, tuple[str, int]]
+
+    def symbol(self, name: str, origin: Origin | None = None) -> Known: ...
+    def symbols(self) -> Mapping[str, Known]: ...
+    def named(self, name: str) -> Known | None: ...
+    def define(self, name: str, size: Known) -> None: ...
+    def written(self, size: Size) -> str: ...
+    def keyed(self, key: Hashable, *, least: float = 0, most: float = inf) -> Size: ...
+    def call(self, kind: Kind, args: tuple[Known, ...], least: float, most: float) -> Size: ...
+    def of(self, terms: Mapping[Monomial, int], key: Hashable) -> Known: ...
+    def add(self, a: Known, b: Known) -> Known: ...
+    def sub(self, a: Known, b: Known) -> Known: ...
+    def mul(self, a: Known, b: Known) -> Known: ...
+    def division(self, a: Known, b: Known) -> tuple[Known, Known]: ...
+    def floordiv(self, a: Known, b: Known) -> Known: ...
+    def ceildiv(self, a: Known, b: Known) -> Known: ...
+    def mod(self, a: Known, b: Known) -> Known: ...
+    def min(self, *sizes: Known) -> Known: ...
+    def max(self, *sizes: Known) -> Known: ...
+    def broadcast(self, *sizes: Known) -> Known: ...
+    def either(self, a: Known, b: Known) -> Known: ...
+    def bounds(self, size: Known) -> tuple[float, float]: ...
+    def equal(self, a: Known, b: Known) -> Answer: ...
+    def nonnegative(self, size: Known) -> Answer: ...
+    def atom(
+        self, kind: Kind, key: Hashable, least: float, most: float, name: str = ""
+    ) -> Size: ...
+
+
 class Size:
     """A size that is no number: immutable; equal terms of a scope are one object."""
 
     __slots__ = ("bounds", "scope", "terms", "text", "weight")
 
-    def __init__(self, scope: Scope, terms: Terms) -> None:
+    def __init__(self, scope: Algebra, terms: Terms) -> None:
         """Use the operators, or ``Scope.symbol`` and ``Scope.parse``."""
         atoms = scope.atoms
         self.scope = scope

@@ -10,13 +10,19 @@ import re
 from collections.abc import Callable, Mapping
 from math import gcd, prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from gehost.sizes.minima import single
-from gehost.sizes.size import Atom, Dim, Known, Monomial, Size, divided, shared_by, terms_of
-
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
+from gehost.sizes.size import (
+    Algebra,
+    Atom,
+    Dim,
+    Known,
+    Monomial,
+    Size,
+    divided,
+    shared_by,
+    terms_of,
+)
 
 _NAME = re.compile(r"""[^\s\d*+\-/%(),"<>=!][^\s*+\-/%(),"<>=!]*""")
 _TOKEN = re.compile(
@@ -35,7 +41,7 @@ class NoExpressionError(Exception):
 # printing
 
 
-def written(scope: Scope, size: Size) -> str:
+def written(scope: Algebra, size: Size) -> str:
     """Return a size's text."""
     for m, c in size.terms:  # rest + min(0, x) is min(rest, rest + x)
         atom = scope.atoms[m[0]] if len(m) == 1 else None
@@ -58,7 +64,7 @@ def written(scope: Scope, size: Size) -> str:
     return text
 
 
-def _term(scope: Scope, monomial: Monomial, factor: int) -> tuple[int, str, int]:
+def _term(scope: Algebra, monomial: Monomial, factor: int) -> tuple[int, str, int]:
     """Return the place, text and coefficient of a term."""
     name, step = scope.multiples.get(monomial, ("", 1))
     if name and factor % step == 0:
@@ -67,7 +73,7 @@ def _term(scope: Scope, monomial: Monomial, factor: int) -> tuple[int, str, int]
     return -len(monomial), "*".join(factors), factor
 
 
-def _multiple(scope: Scope, size: Size) -> str:
+def _multiple(scope: Algebra, size: Size) -> str:
     """What a quotient's size is a multiple of goes before it: ``2*ceildiv(n, 4)``."""
     shared, g = shared_by([m for m, _ in size.terms]), gcd(*[c for _, c in size.terms])
     if len(size.terms) < 2 or not (shared or g > 1):
@@ -80,7 +86,7 @@ def _multiple(scope: Scope, size: Size) -> str:
     return "*".join([str(g)] * (g > 1) + [text if text[-1] == ")" else f"({text})", *factors])
 
 
-def _one_quotient(scope: Scope, size: Size) -> str:
+def _one_quotient(scope: Algebra, size: Size) -> str:
     """What is beside a quotient goes inside, where the text gets no longer."""
     atoms = [scope.atoms[i] for m, _ in size.terms for i in m]
     if sum(atom.kind != "symbol" for atom in atoms) != 1:
@@ -101,14 +107,14 @@ def _one_quotient(scope: Scope, size: Size) -> str:
     return ""
 
 
-def _floor(scope: Scope, x: Known, y: Known) -> str:
+def _floor(scope: Algebra, x: Known, y: Known) -> str:
     above = scope.sub(x, scope.sub(y, 1))
     if len(terms_of(above)) < len(terms_of(x)):
         return f"ceildiv({above}, {y})"
     return f"{_operand(scope, x)} // {_operand(scope, y)}"
 
 
-def _operand(scope: Scope, size: Known) -> str:
+def _operand(scope: Algebra, size: Known) -> str:
     if isinstance(size, int):
         return str(size)
     atom = single(scope, size)
@@ -129,7 +135,7 @@ def _factor(atom: Atom) -> str:
     return f"{atom.kind}({', '.join(map(str, atom.args))})"
 
 
-def described(scope: Scope, size: Dim) -> str:
+def described(scope: Algebra, size: Dim) -> str:
     """Return a size's text with the origins of its unnamed sizes."""
     if not isinstance(size, Size):
         return "an unknown size" if size is None else str(size)
@@ -144,7 +150,7 @@ def described(scope: Scope, size: Dim) -> str:
     return f"{size}" + (f", where {' and '.join(origins)}" if origins else "")
 
 
-def symbols_in(scope: Scope, size: Known) -> list[Atom]:
+def symbols_in(scope: Algebra, size: Known) -> list[Atom]:
     """The symbols of a size, those inside functions included, each once."""
     symbols = dict[int, Atom]()
     waiting = [size]
@@ -157,14 +163,14 @@ def symbols_in(scope: Scope, size: Known) -> list[Atom]:
     return [symbols[number] for number in sorted(symbols)]
 
 
-def value(scope: Scope, size: Known, numbers: Mapping[str, int]) -> int:
+def value(scope: Algebra, size: Known, numbers: Mapping[str, int]) -> int:
     """Return a size in a run."""
     if isinstance(size, int):
         return size
     return sum(c * prod([_value(scope, scope.atoms[i], numbers) for i in m]) for m, c in size.terms)
 
 
-def _value(scope: Scope, atom: Atom, numbers: Mapping[str, int]) -> int:
+def _value(scope: Algebra, atom: Atom, numbers: Mapping[str, int]) -> int:
     args = [value(scope, arg, numbers) for arg in atom.args]
     match atom.kind:
         case "symbol":
@@ -208,7 +214,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def parsed(text: str, scope: Scope) -> Known | None:
+def parsed(text: str, scope: Algebra) -> Known | None:
     """Return the size of an expression of the scope's names, None if it is none."""
     if len(text) > _LONGEST or _NAME.fullmatch(text):
         return None
@@ -221,7 +227,7 @@ def parsed(text: str, scope: Scope) -> Known | None:
 class _Reader:
     """Recursive descent; a value is a numerator and a denominator, for PyTorch's ``floor(s/2)``."""
 
-    def __init__(self, text: str, scope: Scope) -> None:
+    def __init__(self, text: str, scope: Algebra) -> None:
         self._scope = scope
         self._depth = 0
         self._at = 0

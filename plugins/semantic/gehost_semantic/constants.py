@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gehost import Node, Value
-
-if TYPE_CHECKING:
-    from gehost_semantic.views import Views
+from gehost_semantic.extents import Extent, Extents
 
 _MOST_ELEMENTS = 4096
 _DEPTH = 24
@@ -48,13 +46,21 @@ _UNCHANGED = frozenset(
 )  # fmt: skip
 
 
+class Elements(Protocol):
+    """The elements of integer tensors, and the sizes that they are compared as."""
+
+    extents: Extents
+
+    def elements(self, value: Value | None) -> list[Extent | None] | None: ...
+
+
 class Numbers:
     """Numbers of uniform tensors, computed on demand."""
 
     def __init__(self) -> None:
         self._known: dict[Value, float | None] = {}
 
-    def scalar(self, value: Value | None, views: Views) -> float | None:
+    def scalar(self, value: Value | None, views: Elements) -> float | None:
         """Return the number of a tensor of one element."""
         if value is None:
             return None
@@ -63,7 +69,7 @@ class Numbers:
             return None
         return self.fill(value, views)
 
-    def fill(self, value: Value | None, views: Views, depth: int = _DEPTH) -> float | None:
+    def fill(self, value: Value | None, views: Elements, depth: int = _DEPTH) -> float | None:
         """Return the number that all elements of a tensor are."""
         if value is None or depth == 0:
             return None
@@ -71,7 +77,7 @@ class Numbers:
             self._known[value] = self._find(value, views, depth)
         return self._known[value]
 
-    def _find(self, value: Value, views: Views, depth: int) -> float | None:
+    def _find(self, value: Value, views: Elements, depth: int) -> float | None:
         if value.is_constant:
             return _uniform(value)
         if value.rank in (0, 1) and value.dtype is not None and not value.dtype.is_float:
@@ -102,7 +108,7 @@ class Numbers:
         return None
 
 
-def _compared(node: Node, views: Views) -> float | None:
+def _compared(node: Node, views: Elements) -> float | None:
     """Compare two sizes."""
     left, right = (views.elements(node.input(slot)) for slot in (0, 1))
     if left is None or right is None or len(left) != 1 or len(right) != 1:

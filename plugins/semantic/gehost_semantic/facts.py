@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gehost import Graph, Node
 from gehost_semantic.extents import Extent, total
+from gehost_semantic.reader import Reader
 from gehost_semantic.view import Unknown
 
-if TYPE_CHECKING:
-    from gehost_semantic.views import Views
 
-
-def learn(views: Views) -> bool:
+def learn(views: Reader) -> bool:
     """Note the equalities that the operators prove; return whether one is new.
 
     Operators of equal shapes prove the same, so that one of them is asked.
@@ -57,7 +54,7 @@ def _live(graph: Graph) -> Collection[Node]:
     return seen
 
 
-def _matmul_fact(views: Views, node: Node) -> bool:
+def _matmul_fact(views: Reader, node: Node) -> bool:
     left, right = views.shape(node.input(0)), views.shape(node.input(1))
     if left is None or right is None or len(left) < 1 or len(right) < 2:
         return False
@@ -65,13 +62,13 @@ def _matmul_fact(views: Views, node: Node) -> bool:
     return is_new | _spread_fact(views, node, (*left[:-1], 1), (*right[:-2], 1, right[-1]))
 
 
-def _broadcast_fact(views: Views, node: Node) -> bool:
+def _broadcast_fact(views: Reader, node: Node) -> bool:
     shapes = [views.shape(value) for value in node.inputs]
     known = [shape for shape in shapes if shape is not None]
     return len(known) == len(shapes) and _spread_fact(views, node, *known)
 
 
-def _einsum_fact(views: Views, node: Node) -> bool:
+def _einsum_fact(views: Reader, node: Node) -> bool:
     """Name the sizes of a result by those of its letters; a size 1 spreads."""
     operands, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
     shapes = [views.shape(value) for value in node.inputs]
@@ -88,7 +85,7 @@ def _einsum_fact(views: Views, node: Node) -> bool:
     return is_new
 
 
-def _spread_fact(views: Views, node: Node, *operands: Sequence[Extent]) -> bool:
+def _spread_fact(views: Reader, node: Node, *operands: Sequence[Extent]) -> bool:
     """Name the sizes that inference left open by those of the operands."""
     output = node.outputs[0]
     sizes = None if output is None else views.extents.of_shape(output)
@@ -101,7 +98,7 @@ def _spread_fact(views: Views, node: Node, *operands: Sequence[Extent]) -> bool:
     return is_new
 
 
-def _concat_fact(views: Views, node: Node) -> bool:
+def _concat_fact(views: Reader, node: Node) -> bool:
     shapes = [views.shape(value) for value in node.inputs]
     first, is_new = shapes[0], False
     if first is None:
@@ -115,7 +112,7 @@ def _concat_fact(views: Views, node: Node) -> bool:
     return is_new
 
 
-def _reshape_fact(views: Views, node: Node) -> bool:
+def _reshape_fact(views: Reader, node: Node) -> bool:
     source = views.shape(node.input(0))
     result = views.shape(node.outputs[0])
     if source is None or result is None:
@@ -133,7 +130,7 @@ def _reshape_fact(views: Views, node: Node) -> bool:
     return is_new | _layout_fact(views, node)
 
 
-def _layout_fact(views: Views, node: Node) -> bool:
+def _layout_fact(views: Reader, node: Node) -> bool:
     """Compare the sizes of a view with those that inference found."""
     is_new = False
     for value in node.outputs:
@@ -148,7 +145,7 @@ def _layout_fact(views: Views, node: Node) -> bool:
     return is_new
 
 
-def _window_fact(views: Views, node: Node) -> bool:
+def _window_fact(views: Reader, node: Node) -> bool:
     """Compute the sizes of a convolution that inference left open."""
     source, weights = views.shape(node.input(0)), views.shape(node.input(1))
     result = views.shape(node.outputs[0])
@@ -174,7 +171,7 @@ def is_open(dim: int | str | None) -> bool:
     return dim is None or (isinstance(dim, str) and "?" in dim)
 
 
-_PROVING: Mapping[str, Callable[[Views, Node], bool]] = {
+_PROVING: Mapping[str, Callable[[Reader, Node], bool]] = {
     "Conv": _window_fact,
     "Einsum": _einsum_fact,
     "MatMul": _matmul_fact,

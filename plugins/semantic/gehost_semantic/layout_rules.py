@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from gehost import DataType, Node, Value
 from gehost_semantic.extents import Extent, Extents, total
+from gehost_semantic.reader import Reader
 from gehost_semantic.view import Term, View, coalesced, cut, regroup
-
-if TYPE_CHECKING:
-    from gehost_semantic.views import Views
 
 _END = (1 << 31) - 1
 """From here on, an end is the end of the axis; no axis is longer."""
 
 
-def _same(views: Views, node: Node, _: Value) -> View | None:
+def _same(views: Reader, node: Node, _: Value) -> View | None:
     return views.of(node.input(0))
 
 
-def _cast(views: Views, node: Node, value: Value) -> View | None:
+def _cast(views: Reader, node: Node, value: Value) -> View | None:
     source = views.of(node.input(0))
     given = node.inputs[0]
     before = None if given is None else given.dtype
@@ -40,7 +38,7 @@ def _cast(views: Views, node: Node, value: Value) -> View | None:
     return source if before == after else replace(source, casts=(*source.casts, before, after))
 
 
-def _transpose(views: Views, node: Node, _: Value) -> View | None:
+def _transpose(views: Reader, node: Node, _: Value) -> View | None:
     source = views.of(node.input(0))
     if source is None:
         return None
@@ -48,7 +46,7 @@ def _transpose(views: Views, node: Node, _: Value) -> View | None:
     return replace(source, dims=tuple(source.dims[axis] for axis in order))
 
 
-def _unsqueeze(views: Views, node: Node, _: Value) -> View | None:
+def _unsqueeze(views: Reader, node: Node, _: Value) -> View | None:
     source, axes = views.of(node.input(0)), views.axes(node)
     if source is None or axes is None:
         return None
@@ -57,7 +55,7 @@ def _unsqueeze(views: Views, node: Node, _: Value) -> View | None:
     return replace(source, dims=tuple(() if axis in new else next(old) for axis in range(rank)))
 
 
-def _squeeze(views: Views, node: Node, value: Value) -> View | None:
+def _squeeze(views: Reader, node: Node, value: Value) -> View | None:
     source, axes = views.of(node.input(0)), views.axes(node)
     if source is None:
         return None
@@ -72,7 +70,7 @@ def _squeeze(views: Views, node: Node, value: Value) -> View | None:
     return replace(source, dims=dims)
 
 
-def _flatten(views: Views, node: Node, _: Value) -> View | None:
+def _flatten(views: Reader, node: Node, _: Value) -> View | None:
     source = views.of(node.input(0))
     if source is None:
         return None
@@ -83,7 +81,7 @@ def _flatten(views: Views, node: Node, _: Value) -> View | None:
     return replace(source, dims=dims)
 
 
-def _reshape(views: Views, node: Node, value: Value) -> View | None:
+def _reshape(views: Reader, node: Node, value: Value) -> View | None:
     source = views.of(node.input(0))
     if source is None:
         return None
@@ -107,7 +105,7 @@ def _reshape(views: Views, node: Node, value: Value) -> View | None:
     return regroup(views.extents, source, sizes)
 
 
-def _expand(views: Views, node: Node, _: Value) -> View | None:
+def _expand(views: Reader, node: Node, _: Value) -> View | None:
     source, target = views.of(node.input(0)), views.elements(node.input(1))
     if source is None or target is None:
         return None
@@ -128,7 +126,7 @@ def _expand(views: Views, node: Node, _: Value) -> View | None:
     return replace(source, dims=tuple(found))
 
 
-def _tile(views: Views, node: Node, _: Value) -> View | None:
+def _tile(views: Reader, node: Node, _: Value) -> View | None:
     source, repeats = views.of(node.input(0)), views.elements(node.input(1))
     if source is None or repeats is None or None in repeats:
         return None
@@ -155,7 +153,7 @@ def bound(extents: Extents, place: Extent | None, size: Extent) -> Extent | None
     return size if extents.at_least(place, size) else None
 
 
-def _slice(views: Views, node: Node, _: Value) -> View | None:
+def _slice(views: Reader, node: Node, _: Value) -> View | None:
     view = views.of(node.input(0))
     if view is None:
         return None
@@ -200,7 +198,7 @@ def _slice(views: Views, node: Node, _: Value) -> View | None:
     return view
 
 
-def _split(views: Views, node: Node, value: Value) -> View | None:
+def _split(views: Reader, node: Node, value: Value) -> View | None:
     source = views.of(node.input(0))
     if source is None:
         return None
@@ -225,7 +223,7 @@ def _split(views: Views, node: Node, value: Value) -> View | None:
     return None if own is None else cut(views.extents, source, axis, start, own)
 
 
-def _gather(views: Views, node: Node, _: Value) -> View | None:
+def _gather(views: Reader, node: Node, _: Value) -> View | None:
     view, indices = views.of(node.input(0)), node.input(1)
     if view is None or indices is None or indices.rank is None or indices.rank > 1:
         return None
@@ -255,7 +253,7 @@ def _gather(views: Views, node: Node, _: Value) -> View | None:
     return replace(found, dims=(*found.dims[:axis], repeated, *found.dims[axis + 1 :]))
 
 
-def _scaled(views: Views, node: Node, value: Value) -> View | None:
+def _scaled(views: Reader, node: Node, value: Value) -> View | None:
     """Mul or Div by a number: recorded."""
     if value.dtype is not None and not value.dtype.is_float:
         return None
@@ -274,7 +272,7 @@ def _scaled(views: Views, node: Node, value: Value) -> View | None:
     return None
 
 
-def _if(views: Views, node: Node, value: Value) -> View | None:
+def _if(views: Reader, node: Node, value: Value) -> View | None:
     branch = views.branch(node)
     if branch is None:
         return None
@@ -284,7 +282,7 @@ def _if(views: Views, node: Node, value: Value) -> View | None:
     return view
 
 
-Rule: TypeAlias = "Callable[[Views, Node, Value], View | None]"
+Rule: TypeAlias = "Callable[[Reader, Node, Value], View | None]"
 
 LAYOUTS: Mapping[str, Rule] = {
     "Cast": _cast,
