@@ -158,8 +158,13 @@ def test_a_rewrite_by_boundary_counts_once_with_and_without_a_report(
 
 
 def test_another_context_is_refused() -> None:
+    earlier: list[CustomPassContext] = []
+    run(lambda _, context: earlier.append(context))
+
     def body(graph: Graph, context: CustomPassContext) -> None:
-        SubgraphRewriter.Replace(SubgraphBoundary(), None, graph)  # type: ignore[arg-type]
+        builder = EsGraphBuilder("replacement")
+        replacement = builder.BuildAndReset(es.Relu(builder.CreateInput(0)))
+        SubgraphRewriter.Replace(SubgraphBoundary(), replacement, earlier[0])
 
     with pytest.raises(PassError, match="wanted the context of the running pass, got"):
         run(body)
