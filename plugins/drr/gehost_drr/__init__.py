@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gehost import PassRegistry, StyleRegistry
     from gehost_drr import drr
+    from gehost_drr.builder import Builder
     from gehost_drr.dce import DeadCodeEliminationPass
     from gehost_drr.greedy import (
         ApplyPatternsGreedily,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gehost_drr.rule import DrrPatternBase, DrrRule
 
 _HOMES = {
+    "builder": ("Builder",),
     "dce": ("DeadCodeEliminationPass",),
     "greedy": (
         "ApplyPatternsGreedily",
@@ -55,6 +57,7 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 __all__ = [
     "REG_IR_PASS",
     "ApplyPatternsGreedily",
+    "Builder",
     "DeadCodeEliminationPass",
     "DrrPatternBase",
     "DrrPatternContext",

@@ -129,7 +129,7 @@ class Operation:
 
     def isa(self, op: Any) -> bool:
         """Whether it is an operator: ``Relu``, ``acme::Gate``, or a function of ``es``."""
-        return self.name() == _operator(op)
+        return self.name() == operator_name(op)
 
     def dyn_cast(self, op: Any) -> Operation | None:
         """Return the operation if it is the operator, else None."""
@@ -257,7 +257,7 @@ class Program:
         }
 
 
-def _operator(given: Any) -> str:
+def operator_name(given: Any) -> str:
     """Return the name of an operator or of a function of ``es``."""
     named: Any = (given,) if isinstance(given, str) else getattr(given, "ops", ())
     if len(named) != 1:
@@ -354,7 +354,7 @@ class GraphOperation:
 
     def isa(self, op: Any) -> bool:
         """Whether it is ``builtin.module``, or the node of this operator."""
-        return self.name() == _operator(op)
+        return self.name() == operator_name(op)
 
     def region(self, index: int) -> Region:
         if index != 0:

@@ -12,8 +12,10 @@ import pytest
 
 from gehost import Host, HostOptions, PassError, UsageError, es
 from gehost.testing import parse
+from gehost.verify import compare
 from gehost_drr import (
     ApplyPatternsGreedily,
+    Builder,
     DeadCodeEliminationPass,
     DrrPatternBase,
     FrozenRewritePatternSet,
@@ -204,6 +206,71 @@ def test_each_method_of_an_operation_once():
     result = PassManager().AddPass(Walk()).Run(parse(DEAD)).model
     (add,) = result.graph.node
     assert list(add.input) == ["x", "v"]
+
+
+class Construct(Pass):
+    """HardSwish in parts, whose results are typed as soon as they are there."""
+
+    def Run(self, op):
+        block = op.block()
+        for swish in block:
+            if not swish.isa("HardSwish"):
+                continue
+            x = swish.operand_source(0)
+            builder = Builder(self.context, block)
+            builder.set_insertion_point(swish)
+            gate = builder.Build(es.HardSigmoid, [x], {"alpha": 1 / 6}).result(0)
+            assert (gate.dtype.name, gate.shape, gate.type()) == (
+                "FLOAT",
+                ("N", 6),
+                "tensor<-1x6xf32>",
+            )
+            left, right = builder.Build("Split", [gate], {"axis": 1}, num_results=2).results
+            assert (left.type(), right.shape) == ("tensor<-1x3xf32>", ("N", 3))
+            joined = builder.Build("Concat", [left, right], {"axis": 1})
+            builder.SetInsertionPointAfter(joined)
+            wide = builder.Build("Cast", [joined.result(0)], {"to": 11}).result(0)
+            assert wide.type() == "tensor<-1x6xf64>"
+            narrow = builder.Build("CastLike", [wide, x])
+            swish.ReplaceAllUsesWith(builder.Build("Mul", [x, narrow.result(0)]).results)
+            block.erase(swish)
+            self.AddStatistics(1)
+
+
+def test_results_of_a_new_operation_have_a_dtype_and_a_shape() -> None:
+    given = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
+    result = PassManager().AddPass(Construct()).Run(given)
+    assert [node.op_type for node in result.model.graph.node] == [
+        *("HardSigmoid", "Split", "Concat", "Cast", "CastLike", "Mul", "Neg")
+    ]
+    assert compare(given, result.model).equal
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda b, x: b.Build("Concat", [x, x], {"axis": 7}), "Concat.*axis"),
+        (lambda b, x: b.Build("Cast", [x]), "Cast"),
+        (lambda b, x: b.Build(3, [x]), "wanted the name of an operator, got 3"),
+        (lambda b, x: b.Build("Relu", [3]), "wanted the result of an operation, got 3"),
+        (lambda b, x: b.Build("Reluu", [x]), "Reluu"),
+        (
+            lambda b, x: b.Build("acme::Gate", [x]),
+            "Gate: the model does not import acme; context.r",
+        ),
+    ],
+)
+def test_an_operation_that_cannot_be_built_is_one_line(build: Any, message: str) -> None:
+    class Wrong(Pass):
+        def Run(self, op):
+            swish, _ = op.block()
+            build(Builder(self.context, op.block()), swish.operand_source(0))
+
+    given = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
+    with pytest.raises(PassError, match=message) as caught:
+        PassManager().AddPass(Wrong()).Run(given)
+    assert str(caught.value).count("\n") == 0
+    assert "test_published.py:" in str(caught.value)
 
 
 REGISTERED = """
