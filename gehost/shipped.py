@@ -22,7 +22,9 @@ GROUP = "gehost.vendors"
 DEFAULT_GROUP = "gehost.default_vendors"
 
 _SPELLING = re.compile(r"[A-Za-z0-9][\w.-]+:[\w.-]+")
-_REGISTRATION = re.compile(r"^@(?:REG_|Register|\w+\.rule\b)(?:.*\n)+?(?:class|def) (\w+)", re.MULTILINE)
+_REGISTRATION = re.compile(
+    r"^@(?:REG_|Register|\w+\.rule\b)(?:.*\n)+?(?:class|def) (\w+)", re.MULTILINE
+)
 
 
 def shipped_vendors(group: str = GROUP) -> list[str]:
