@@ -70,6 +70,11 @@ def _sizes(
 @click.option(
     "--half", is_flag=True, help="Convert to float16; inputs and outputs keep their types."
 )
+@click.option(
+    "--kernels",
+    is_flag=True,
+    help="Write a library of generated C kernels beside the result, where it pays.",
+)
 @click.option("--no-measure", is_flag=True, help="Keep all fusions of the target, unmeasured.")
 @click.option("--keep-metadata", is_flag=True, help="Keep the notes of exporters on nodes.")
 @click.option(

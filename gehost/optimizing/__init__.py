@@ -1,5 +1,6 @@
 """From a model to the best file for a runtime: ``gehost optimize``."""
 
+from gehost.optimizing.kernels import KernelWriter
 from gehost.optimizing.report import OptimizeReport
 from gehost.optimizing.run import (
     Optimized,
@@ -11,6 +12,7 @@ from gehost.optimizing.run import (
 from gehost.optimizing.target import Switch, Target, find_target, targets
 
 __all__ = [
+    "KernelWriter",
     "OptimizeOptions",
     "OptimizeReport",
     "Optimized",

@@ -45,6 +45,8 @@ class Candidate:
     facts: Facts
     report: Report | None = None
     """Of the compile; None for the original, which is not compiled."""
+    library: str = ""
+    """Of generated kernels for some of its nodes; "" for none."""
 
     @property
     def effective(self) -> list[str]:
@@ -174,7 +176,7 @@ class Builder:
         with host.compiled(self._prepared, report) as model:
             proto = model.flush()
             if self._target.standard:
-                _refuse_foreign(proto)
+                _refuse_foreign(proto, self._target.operators)
             if self._half:
                 proto = self._converted(proto, model.base_dir)
             if not self._keep_metadata:
@@ -235,11 +237,17 @@ class _ForeignError(Exception):
         self.passes = set(passes)
 
 
-def _refuse_foreign(model: onnx.ModelProto) -> None:
-    """Raise the passes that made operators which are not ONNX's own."""
+def _refuse_foreign(model: onnx.ModelProto, operators: Collection[str]) -> None:
+    """Raise the passes that made operators which a target does not load.
+
+    It loads those of ``operators`` by itself: their functions are removed.
+    """
+    for number, function in reversed([*enumerate(model.functions)]):
+        if f"{function.domain}::{function.name}" in operators:
+            del model.functions[number]
     makers = {
         entry.value
-        for node in foreign_nodes(model)
+        for node in foreign_nodes(model, operators)
         for entry in node.metadata_props
         if entry.key == PASS
     }

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gehost.errors import ModelError, one_line
 from gehost.optimizing.build import Builder, Candidate
 from gehost.optimizing.target import Target
-from gehost.verify import Baseline, Verification, compare_outputs
+from gehost.verify import Baseline, Runner, Verification, compare_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     Feeds = Mapping[str, NDArray[Any]]
@@ -30,31 +29,50 @@ class Checker:
     target: Target
     original: Candidate
     results: dict[str, Verification] = field(default_factory=dict[str, Verification])
+    _there: list[tuple[Feeds, Feeds]] | None = None
+    """Inputs and the original's outputs on the target's own runtime."""
 
     def problem(self, candidate: Candidate) -> str:
         """Return why a file is no replacement for the original, or ""."""
         if candidate.path not in self.results:
-            self.results[candidate.path] = self.baseline.against(candidate.path)
+            self.results[candidate.path] = self.baseline.against(self._model_of(candidate))
         found = self.results[candidate.path]
         return self._problem_there(candidate) if found.equal else found.summary()
 
+    def _model_of(self, candidate: Candidate) -> str | Runner:
+        """Return the file, with its own library where it has one."""
+        if not candidate.library:
+            return candidate.path
+        libraries = (*self.baseline.runner.libraries, candidate.library)
+        return Runner(candidate.path, libraries=libraries, role="result")
+
     def _problem_there(self, candidate: Candidate) -> str:
         """Return how the outputs on the target's own runtime differ, or ""."""
-        feeds = self.baseline.runs[0][0]
-        try:
-            expected = self.target.outputs(self.original.path, feeds)
-        except Exception:  # noqa: BLE001 - the original does not run there on these inputs
-            return ""
-        if expected is None:
+        expected = self._expected_there()
+        if not expected:
             return ""
         try:
-            actual = self.target.outputs(candidate.path, feeds)
+            run = self.target.loaded(candidate.path)
+            assert run is not None  # it loaded the original
+            for feeds, outputs in expected:
+                for each in compare_outputs(outputs, run(feeds), rtol=_RTOL, atol=_ATOL):
+                    if not each.equal:
+                        why = each.reason or f"{each.a} and {each.b}"
+                        return f"differs in {self.target.title()} at {each.place}: {why}"
         except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
-            return f"does not run: {one_line(str(error))}"
-        for each in compare_outputs(expected, actual or {}, rtol=_RTOL, atol=_ATOL):
-            if not each.equal:
-                return f"differs at {each.place}: {each.reason or f'{each.a} and {each.b}'}"
+            return f"does not run in {self.target.title()}: {one_line(str(error))}"
         return ""
+
+    def _expected_there(self) -> Sequence[tuple[Feeds, Feeds]]:
+        """Return the original's outputs on the target's own runtime, where it runs there."""
+        if self._there is None:
+            self._there = []
+            run = self.target.loaded(self.original.path)
+            for feeds, _ in self.baseline.runs:
+                if run is not None:
+                    with suppress(Exception):  # it does not run there on these inputs
+                        self._there.append((feeds, run(feeds)))
+        return self._there
 
 
 def right_candidate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,14 +68,15 @@ def facts_of(path: str) -> Facts:
     )
 
 
-def foreign_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Return the nodes that are no operators of ONNX at the model's opset."""
+def foreign_nodes(model: onnx.ModelProto, others: Collection[str] = ()) -> list[onnx.NodeProto]:
+    """Return the nodes that are no operators of ONNX at the model's opset, and none of others."""
     opset = next((each.version for each in model.opset_import if not each.domain), 0)
     return [
         node
         for graph in _graphs(model)
         for node in graph.node
-        if node.domain not in ("", "ai.onnx") or schema_at("", node.op_type, opset) is None
+        if _operator(node) not in others
+        and (node.domain not in ("", "ai.onnx") or schema_at("", node.op_type, opset) is None)
     ]
 
 

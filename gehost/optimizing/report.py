@@ -53,6 +53,8 @@ class OptimizeReport:
     python: str = ""
     """How to create the session, where a plain one is not the best."""
     switch: str = ""
+    kernels: str = ""
+    """How many nodes have a generated kernel."""
     next: str = ""
     compile: Report | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -100,7 +102,7 @@ class OptimizeReport:
         return lines
 
     def _loads(self) -> str:
-        if self.target in ("any", "openvino"):
+        if self.target == "any":
             return "ONNX's own operators alone"
         return f"any plain session of {self.title.rpartition(' ')[0]} runs it"
 
@@ -167,6 +169,7 @@ class OptimizeReport:
             "trials": [trial.as_dict() for trial in self.trials],
             "dropped": self.dropped,
             "refused": self.refused,
+            "kernels": self.kernels,
             "python": self.python,
             "next": self.next,
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},

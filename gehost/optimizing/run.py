@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -23,10 +24,12 @@ from gehost.errors import GehostError, ModelError, UsageError, one_line
 from gehost.ir.files.save import save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
+from gehost.optimizing.kernels import kernel_writer
 from gehost.optimizing.report import OptimizeReport, refusals
 from gehost.optimizing.search import Gain, GroupTrial, leave_out
 from gehost.optimizing.target import Switch, Target, find_target
 from gehost.options import HostOptions
+from gehost.spelling import counted
 from gehost.tune.inputs import Inputs, describe_sizes, realistic_inputs
 from gehost.tune.measure import FEWEST_PAIRS, Comparison, dead_zone_of, measure_pairs, verdict_of
 from gehost.verify import Baseline, load_feeds
@@ -81,6 +84,8 @@ class OptimizeOptions:
     keep_metadata: bool = False
     half: bool = False
     """Convert to float16; inputs and outputs keep their types."""
+    kernels: bool = False
+    """Write a library of generated kernels beside the result, where it pays."""
     libraries: Sequence[str | os.PathLike[str]] = ()
     progress: Callable[[str], None] = lambda _: None
     clock: Callable[[], float] | None = None
@@ -105,6 +110,7 @@ def optimize(
     threads: int = 1,
     keep_metadata: bool = False,
     half: bool = False,
+    kernels: bool = False,
     libraries: Sequence[str | os.PathLike[str]] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Optimized:
@@ -127,6 +133,8 @@ def optimize(
         threads: of an operator while measuring.
         keep_metadata: keep the notes of exporters on nodes.
         half: convert to float16 after the fusions; inputs and outputs keep their types.
+        kernels: write a library of generated C kernels beside the result, where it pays; only
+            for a path.
         libraries: shared libraries of custom operators.
         progress: called with a line for each step.
 
@@ -141,13 +149,16 @@ def optimize(
     )  # fmt: skip
     options = OptimizeOptions(
         target=target, measured=measured, budget=budget, threads=threads, measure=measure or {},
-        feeds=feeds, keep_metadata=keep_metadata, half=half, libraries=libraries, progress=progress,
+        feeds=feeds, keep_metadata=keep_metadata, half=half, kernels=kernels, libraries=libraries,
+        progress=progress,
     )  # fmt: skip
     if isinstance(model, str | os.PathLike):
         path = os.fspath(cast("str | os.PathLike[str]", model))
         written = os.fspath(output) if output is not None else default_output(path)
         report, switch = optimize_file(path, replace(options, output=written), host_options)
         return Optimized(written, report, None if switch is None else switch.options())
+    if kernels:
+        raise UsageError("kernels are written beside a file: give optimize a path")
     with tempfile.TemporaryDirectory(prefix="gehost-optimize-") as folder:
         path, written = os.path.join(folder, "model.onnx"), os.path.join(folder, "result.onnx")
         onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
@@ -182,6 +193,8 @@ def optimize_file(
     """
     started = time.perf_counter()
     target = find_target(options.target)
+    if options.kernels and target.with_library("") is None:
+        raise UsageError(f"--kernels: {target.title()} takes none of them (--for {target.name})")
     vendors = [*target.vendors, *(v for v in host_options.vendors if v not in target.vendors)]
     host_options = replace(host_options, vendors=vendors, target=target.kernels)
     with _place_for(path) as place:
@@ -226,6 +239,8 @@ class _Run:
         self._shares = 1
         """Comparisons that share the time that is left."""
         self._dead_zone = _NOISE
+        self._writer = kernel_writer() if options.kernels else None
+        self._place = place
         self._pair_takes = 0.0
         """Seconds of two new sessions with enough runs of each."""
         self._show("read")
@@ -264,11 +279,17 @@ class _Run:
             best, switch = self._measure(report, inputs, checker, best, cleaned)
         else:
             report.unmeasured = "--no-measure"
+            best = self._with_kernels(report, checker, best) or best
         best = self._not_larger([best, cleaned])
         self._done("measure")
 
         self._show("write and load")
         builder.write(best, self._options.output)
+        if best.library:
+            library = str(Path(self._options.output).with_suffix(".so"))
+            shutil.copyfile(best.library, library)
+            switch = target.with_library(os.path.abspath(library))
+            report.switch = f"{os.path.basename(library)} has kernels for {report.kernels}"
         self._load(best)
         self._fill(report, best, checker, switch)
         self._done("write and load")
@@ -346,6 +367,7 @@ class _Run:
         best, report.trials = leave_out(
             best, groups, rebuild, compare, lambda: self._left() < run * 20, self._dead_zone
         )
+        best = self._kernels_that_pay(report, inputs, checker, best)
         self._shares = _FINAL
         report.gain = compare(original, best, "the whole", shares=_FINAL)
         return self._not_slower(report, inputs, best, cleaned)
@@ -370,7 +392,7 @@ class _Run:
     def _switch(self, report: OptimizeReport, inputs: Inputs, best: Candidate) -> Switch | None:
         """Return a setting of sessions that makes the file faster still."""
         for switch in self._target.switches():
-            if self._left() <= 0:
+            if self._left() <= 0 or best.library:
                 break
             self._show(switch.name)
             with_it = self._runner(best, inputs.largest, switch)
@@ -429,9 +451,12 @@ class _Run:
             candidate.path,
             feeds,
             threads=self._options.threads,
-            libraries=self._libraries,
+            libraries=self._libraries_of(candidate),
             switch=switch,
         )
+
+    def _libraries_of(self, candidate: Candidate) -> tuple[str, ...]:
+        return (*self._libraries, candidate.library) if candidate.library else self._libraries
 
     def _run_once(self, candidate: Candidate, inputs: Inputs) -> float:
         """Return the seconds of a run."""
@@ -442,6 +467,47 @@ class _Run:
         seconds = time.perf_counter() - started
         self._pair_takes = 2 * (started - began + _RUNS * seconds)
         return seconds
+
+    # -- kernels
+
+    def _kernels_that_pay(
+        self, report: OptimizeReport, inputs: Inputs, checker: Checker, best: Candidate
+    ) -> Candidate:
+        """Return a file with generated kernels where it is faster, else the best before."""
+        found = self._with_kernels(report, checker, best)
+        if found is None:
+            return best
+        gain = self._compare(inputs, best, found, "generated kernels")
+        pays = gain.verdict(self._dead_zone) == "pays"
+        report.trials.append(
+            GroupTrial("generated kernels", (), "pays" if pays else "slower", gain)
+        )
+        return found if pays else best
+
+    def _with_kernels(
+        self, report: OptimizeReport, checker: Checker, best: Candidate
+    ) -> Candidate | None:
+        """Return the file with its groups and their library; None, with a note, for none."""
+        if self._writer is None:
+            return None
+        self._show("write kernels")
+        library = f"{self._place}kernels.so"
+        grouped = self._builder.build(best.passes.union(self._writer.passes))
+        try:
+            count = self._writer.write(grouped.path, library)
+        except GehostError as error:
+            report.notes.append(f"no kernels: {one_line(str(error.message))}")
+            return None
+        if grouped.facts.size > self._builder.original.facts.size:
+            report.notes.append("no kernels: with their groups the file is larger")
+            return None
+        found = replace(grouped, library=library)
+        reason = checker.problem(found)
+        if reason:
+            report.dropped["generated kernels"] = reason
+            return None
+        report.kernels = counted(count, "node")
+        return found
 
     # -- write and load
 
@@ -455,7 +521,7 @@ class _Run:
 
     def _load(self, best: Candidate) -> None:
         try:
-            self._target.load(self._options.output, self._libraries)
+            self._target.load(self._options.output, self._libraries_of(best))
         except Exception as error:
             raise ModelError(
                 f"the result does not load: {one_line(str(error))}; gehost compile "

@@ -48,6 +48,8 @@ class Target:
     """Domains whose operators it has kernels for: functions of these are not inlined."""
     standard: bool = False
     """Whether the file has ONNX's own operators alone: no functions, no other domains."""
+    operators: tuple[str, ...] = ()
+    """Operators of other domains that it loads all the same, as ``domain::Type``."""
 
     next: str = ""
     """What a user may try next, for the last line."""
@@ -81,10 +83,14 @@ class Target:
         del threads
         return None
 
-    def outputs(self, path: str, feeds: Feeds) -> dict[str, NDArray[Any]] | None:
-        """Run a file there; None where the comparison of numbers does so itself."""
-        del path, feeds
+    def loaded(self, path: str) -> Callable[[Feeds], dict[str, NDArray[Any]]] | None:
+        """Load a file there; None where the comparison of numbers runs it itself."""
+        del path
         return None
+
+    def with_library(self, library: str) -> Switch | None:
+        """Return how a session loads a library of generated kernels; None: it takes none."""
+        del library
 
     def switches(self) -> tuple[Switch, ...]:
         """Return the settings of a session that may pay."""

@@ -25,7 +25,13 @@ def _ways() -> dict[str, Callable[[Path, Any], dict[str, Any]]]:
     }
     openvino = optimizing.targets()["openvino"]
     if not openvino.missing():
-        found["OpenVINO"] = lambda path, feeds: openvino.outputs(str(path), feeds) or {}
+
+        def in_openvino(path: Path, feeds: Any) -> dict[str, Any]:
+            run = openvino.loaded(str(path))
+            assert run is not None
+            return run(feeds)
+
+        found["OpenVINO"] = in_openvino
     return found
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.version_converter
 import pytest
 
 import gehost
 from gehost import UsageError, VendorError
-from gehost.optimizing import Target, find_target, run, target, targets
+from gehost.optimizing import Target, find_target, kernels, run, target, targets
 from gehost.testing import parse
 from gehost.tune import Comparison
 
@@ -51,6 +52,11 @@ class Absent(There):
 def with_targets(monkeypatch: pytest.MonkeyPatch, **made: Any) -> None:
     entries = [Entry(name, each) for name, each in made.items()]
     monkeypatch.setattr(target, "entry_points", lambda group: entries)
+
+
+def runs_there(path: str | Path) -> Any:
+    """Load a file in OpenVINO."""
+    return find_target("openvino").loaded(str(path))
 
 
 def test_ours_ship() -> None:
@@ -98,14 +104,10 @@ def test_what_any_writes_loads_in_openvino_and_computes_the_same(name: str, tmp_
     path = MODELS / f"{name}.onnx"
     original, result = onnx.load(path), tmp_path / "r.onnx"
     gehost.optimize(path, "any", measured=False, output=result)
-    runtime = find_target("openvino")
     feeds = gehost.verify.make_feeds(original)
     if name == "bert.ts17":
         feeds = {key: array[:, :8] for key, array in feeds.items()}
-    expected = runtime.outputs(str(path), feeds)
-    actual = runtime.outputs(str(result), feeds)
-    assert expected is not None
-    assert actual is not None
+    expected, actual = (runs_there(each)(feeds) for each in (path, result))
     for output, array in expected.items():
         np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
 
@@ -158,3 +160,45 @@ def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPat
     from gehost_shipped.targets.openvino import OpenVino
 
     assert "pip install 'openvino>=2025.1'" in OpenVino().missing()
+
+
+@needs_openvino
+def test_openvino_gets_the_attention_that_its_importer_takes(tmp_path: Path) -> None:
+    path, result = MODELS / "vit.dyn20.onnx", tmp_path / "r.onnx"
+    found = gehost.optimize(path, "openvino", measured=False, output=result)
+    written = onnx.load(result)
+    assert [node.op_type for node in written.graph.node if node.domain] == ["Attention"] * 2
+    assert not written.functions
+    assert found.report.lines()[-1].endswith("any plain session of OpenVINO runs it")
+    feeds = gehost.verify.make_feeds(onnx.load(path))
+    expected, actual = (runs_there(each)(feeds) for each in (path, result))
+    for output, array in expected.items():
+        np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
+
+
+@needs_openvino
+def test_what_openvino_computes_otherwise_is_dropped_and_named(tmp_path: Path) -> None:
+    model, path = onnx.load(MODELS / "bert.ts17.onnx"), tmp_path / "m.onnx"
+    for node in model.graph.node:  # its importer ignores the scale of Attention
+        if node.op_type == "Constant" and "layer.0/attention/self/Constant_6_" in node.output[0]:
+            node.attribute[0].t.CopyFrom(onnx.numpy_helper.from_array(np.float32(2)))
+    onnx.save(model, path)
+    found = gehost.optimize(path, "openvino", measured=False)
+    assert found.report.dropped["OrtPackedAttentionPass"].startswith("differs in OpenVINO ")
+    feeds = {name: array[:, :8] for name, array in gehost.verify.make_feeds(model).items()}
+    expected, actual = (runs_there(each)(feeds) for each in (path, found.model))
+    for output, array in expected.items():
+        np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
+
+
+def test_kernels_need_a_package_and_a_session_that_takes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = MODELS / "bert.ts17.onnx"
+    with pytest.raises(UsageError, match=r"--kernels: ONNX Runtime .* takes none .*--for any"):
+        gehost.optimize(path, "any", kernels=True)
+    with pytest.raises(UsageError, match="kernels are written beside a file"):
+        gehost.optimize(onnx.load(path), "cpu", kernels=True)
+    monkeypatch.setattr(kernels, "entry_points", lambda group: [])
+    with pytest.raises(UsageError, match="--kernels: nothing here writes any; .*gehost-linalg"):
+        gehost.optimize(path, "cpu", kernels=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from gehost_linalg.fuse import Fused, fuse_elementwise_ops
     from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value
+    from gehost_linalg.kernels.writer import kernel_writer
     from gehost_linalg.passes import control_function
     from gehost_linalg.scanner import MlirError
 
@@ -46,6 +47,7 @@ _HOMES = {
     ),
     "fuse": ("Fused", "fuse_elementwise_ops"),
     "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value"),
+    "kernels.writer": ("kernel_writer",),
     "passes": ("control_function",),
     "scanner": ("MlirError",),
 }
@@ -69,6 +71,7 @@ __all__ = [
     "control_function",
     "fuse_all",
     "fuse_elementwise_ops",
+    "kernel_writer",
     "preserved_producer_results",
     "producer_map_in_fused_coordinates",
 ]

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from gehost import optimizing
+import os
+from typing import Any
+
+from gehost import optimizing, tune
 from gehost_shipped.targets._onnxruntime import OnnxRuntimeTarget, without_skip_norm
+
+_PYTHON = """\
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library({library})
+session = onnxruntime.InferenceSession({{path}}, options)"""
 
 
 class Cpu(OnnxRuntimeTarget):
@@ -29,6 +37,16 @@ class Cpu(OnnxRuntimeTarget):
         "SlicesToSplitPass",
         "OrtConvActivationPass",
     )
+
+    def with_library(self, library: str) -> optimizing.Switch:
+        def options() -> Any:
+            return tune.Runtime(libraries=(library,)).options()
+
+        return optimizing.Switch(
+            f"{os.path.basename(library)} has its kernels",
+            _PYTHON.format(library=repr(library)),
+            options,
+        )
 
     def switches(self) -> tuple[optimizing.Switch, ...]:
         return (without_skip_norm(),)

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU: ONNX's own operators, which its importer recognizes."""
+"""OpenVINO on the CPU: ONNX's own operators, and the attention that its importer takes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ class OpenVino(optimizing.Target):
     """OpenVINO's CPU plugin."""
 
     name = "openvino"
-    vendors = ("gehost:onnx",)
-    passes = ("SlicesToSplitPass",)
+    vendors = ("gehost:onnx", "gehost:onnxruntime")
+    passes = (
+        "OrtSizesPass",
+        "OrtProjectionPass",
+        "OrtMaskedFillPass",
+        "OrtWindowMaskPass",
+        "OrtMaskSumPass",
+        "OrtAttentionPass",
+        "OrtPackedAttentionPass",
+        "SlicesToSplitPass",
+    )
+    kernels = "cpu"
     standard = True
+    operators = ("com.microsoft::Attention", "com.microsoft::MultiHeadAttention")
 
     def missing(self) -> str:
         try:
@@ -54,10 +65,14 @@ class OpenVino(optimizing.Target):
     def clock(self, threads: int) -> Callable[[], float] | None:
         return time.process_time if threads == 1 else time.perf_counter
 
-    def outputs(self, path: str, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+    def loaded(self, path: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         model = _compiled(path, 1)
-        results = model(dict(feeds))
-        return {port.any_name: results[port] for port in model.outputs}
+
+        def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+            results = model(dict(feeds))
+            return {port.any_name: results[port] for port in model.outputs}
+
+        return run
 
 
 def _compiled(path: str, threads: int) -> Any:
