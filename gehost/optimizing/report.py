@@ -124,7 +124,7 @@ class OptimizeReport:
         rows = (("before", self.before), ("after", self.after))
         for (name, facts), seconds in zip(rows, times, strict=True):
             line = f"  {name:6} {facts.nodes:7} {bytes_of(facts.size):>10}"
-            found.append(line if gain is None else f"{line} {_duration(seconds):>9}")
+            found.append(line if gain is None else f"{line} {duration(seconds):>9}")
         if gain is not None:
             low, high = gain.large.interval
             found[-1] += f"   {gain.large.median:.2f} × [{low:.2f}, {high:.2f}]"
@@ -199,7 +199,7 @@ def refusals(report: Report | None) -> Mapping[str, str]:
     return found
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"

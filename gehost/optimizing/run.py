@@ -25,7 +25,7 @@ from gehost.ir.files.save import save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
 from gehost.optimizing.kernels import kernel_writer
-from gehost.optimizing.report import OptimizeReport, refusals
+from gehost.optimizing.report import OptimizeReport, duration, refusals
 from gehost.optimizing.search import Gain, GroupTrial, leave_out
 from gehost.optimizing.target import Switch, Target, find_target
 from gehost.options import HostOptions
@@ -351,7 +351,10 @@ class _Run:
         original = self._builder.original
         run = self._run_once(original, inputs)
         if run > self._options.budget * _LONG or self._left() < 4 * run:
-            report.unmeasured = f"a run takes {run:.1f} s: --budget {_whole(run * 60)}s searches"
+            seconds = _whole(max(run * 60, self._options.budget * 2))
+            report.unmeasured = (
+                f"each fusion alone; a run takes {duration(run)}: --budget {seconds}s searches"
+            )
             report.gain = self._compare(inputs, original, best, "the whole", shares=1)
             return self._not_slower(report, inputs, best, cleaned)
         groups = _groups(self._builder, best)

@@ -291,7 +291,7 @@ def test_a_long_run_is_compared_once(
     monkeypatch.setattr(optimizing._Run, "_run_once", lambda *_: 100.0)
     pairs[:] = [FASTER]
     found = gehost.optimize(model, "cpu")
-    assert "a run takes 100.0 s" in found.report.unmeasured
+    assert "a run takes 100.00 s" in found.report.unmeasured
     assert found.report.gain is not None
     assert found.report.trials == []
 
@@ -308,3 +308,15 @@ def test_dims_are_fixed_in_the_file(tmp_path: Path) -> None:
     onnx.save(parse(text), path)
     found = gehost.optimize(path, "any", dims={"n": 3}, measured=False)
     assert onnx.load(found.model).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+
+
+@pytest.mark.parametrize("name", ["gpt2.ts17", "bert.ts17"])
+def test_further_vendors_take_no_operators_of_the_target(name: str) -> None:
+    path = MODELS / f"{name}.onnx"
+    alone, beside = (
+        gehost.optimize(onnx.load(path), "cpu", measured=False, vendors=vendors).report
+        for vendors in ((), (MODELS.parents[1] / "vendors",))
+    )
+    assert alone.fused == beside.fused
+    assert alone.fused["com.microsoft::Attention"][0] == 2
+    assert beside.after.nodes <= alone.after.nodes

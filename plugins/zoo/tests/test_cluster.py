@@ -47,6 +47,8 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
         assert place.zoo(*given, "-o", "two", "--dask", dask.address) == 5, dask.logs()
         told = place.errors()
         assert place.zoo(*given, "-o", "three", "--dask", dask.address, "--send") == 5, dask.logs()
+        best = ["models", "--optimize", "--for", "any", "--no-measure"]
+        assert place.zoo(*best, "-o", "best", "--dask", dask.address, "--send") == 0, dask.logs()
         # its Dask worker dies with the first of these; the other one takes the model over
         place.model("more/a.onnx", "orphan")
         place.model("more/b.onnx")
@@ -62,6 +64,8 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
     }
     assert place.results("one") == place.results("two") == place.results("three")
     assert {row["status"] for row in place.results("four").values()} == {"done"}
+    assert len(_files("best")) == 6
+    assert {row["numbers"]["equal"] for row in place.results("best").values()} == {True}
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "foo://127.0.0.1:1"])
