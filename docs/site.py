@@ -20,8 +20,8 @@ OTHERS = {
     for pattern in (
         "CONTRIBUTING.md",
         "CHANGELOG.md",
-        "vendors/**/README.md",
-        "plugins/*/README.md",
+        "vendors/**/*.md",
+        "plugins/*/*.md",
         "tools/benchmarks/README.md",
     )
     for path in ROOT.glob(pattern)

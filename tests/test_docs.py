@@ -128,9 +128,9 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 LINKED = [
     ROOT / "README.md",
-    ROOT / "vendors" / "README.md",
+    *sorted(ROOT.glob("vendors/**/*.md")),
     *PAGES,
-    *sorted(ROOT.glob("plugins/*/README.md")),
+    *sorted(ROOT.glob("plugins/*/*.md")),
 ]
 
 

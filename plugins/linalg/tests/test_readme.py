@@ -14,7 +14,7 @@ from .conftest import Case
 from .models import graph
 from .test_control import operand
 
-README = (Path(__file__).parents[3] / "plugins/linalg/README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[3] / "plugins/linalg/reference.md").read_text(encoding="utf-8")
 
 
 def test_the_control_function_runs() -> None:
