@@ -42,13 +42,14 @@ class GeUtils:
 
     @staticmethod
     def InferShape(
-        graph: EsGraph, source: MatchResult | Node | Sequence[Value | None]
+        graph: EsGraph, source: MatchResult | Node | Sequence[Value | TensorType | None]
     ) -> list[ValueType | None]:
         """Return the output types of a replacement for given input tensors.
 
         Args:
             graph: the result of ``BuildAndReset``.
-            source: a match (its inputs), a node (its inputs), or the tensors themselves.
+            source: a match (its inputs), a node (its inputs), or the tensors themselves, or their
+                types.
 
         Raises:
             PassError: no pass is running, the opset lacks an operator, or an operator does not
@@ -177,7 +178,10 @@ class _Inference:
     """Types and lowered nodes of a replacement."""
 
     def __init__(
-        self, nodes: Sequence[EsNode], values: Sequence[Value | None], context: CustomPassContext
+        self,
+        nodes: Sequence[EsNode],
+        values: Sequence[Value | TensorType | None],
+        context: CustomPassContext,
     ) -> None:
         """Infer ``nodes``, in topological order; ``values`` are the inputs by index."""
         self._values = values
@@ -192,7 +196,7 @@ class _Inference:
         # bodies were added only for inference; a rewrite adds its own
         context.model.undo(mark)
 
-    def _value(self, tensor: EsTensor) -> Value | None:
+    def _source(self, tensor: EsTensor) -> Value | TensorType | None:
         producer = tensor.producer
         if isinstance(producer, EsInput) and producer.index < len(self._values):
             return self._values[producer.index]
@@ -201,14 +205,16 @@ class _Inference:
     def type_of(self, tensor: EsTensor) -> ValueType | None:
         if isinstance(tensor.producer, EsConst):
             return array_type(tensor.producer.array)
-        value = self._value(tensor)
-        return self._known.get(_key(tensor)) if value is None else value.type
+        source = self._source(tensor)
+        if source is None:
+            return self._known.get(_key(tensor))
+        return source.type if isinstance(source, Value) else source
 
     def _infer(self, node: EsNode, context: CustomPassContext) -> None:
         lowered = lower_node(node, context.model, context.registry, self.type_of)
         types = [_operand_type(operand, self.type_of) for operand in lowered.inputs]
         arrays = [
-            (None if (value := self._value(read)) is None else small_array(value))
+            (small_array(source) if isinstance(source := self._source(read), Value) else None)
             if isinstance(read, EsTensor)
             else read
             for read in lowered.inputs

@@ -6,7 +6,6 @@ The host's matcher, type proof, transaction, explain, check-pass and switches se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +14,6 @@ import gehost
 from gehost import (
     CustomPassContext,
     EsGraph,
-    GehostError,
     Node,
     PassSpec,
     PatternError,
@@ -24,6 +22,7 @@ from gehost import (
 )
 from gehost_ge import passes
 from gehost_ge.builder import GraphBuilder, TensorHolder, building_patterns
+from gehost_ge.drafts import current_inputs
 from gehost_ge.errors import checked, items_of, origin_of
 from gehost_ge.graph import Graph
 from gehost_ge.graph import Node as GeNode
@@ -31,21 +30,6 @@ from gehost_ge.operators import GE_FORMS
 from gehost_ge.patterns import MatchResult, Pattern, PatternMatcherConfig, capture_constants
 from gehost_ge.registered import PassDescriptor
 from gehost_ge.rewriting import PassContext
-
-_inputs: ContextVar[Sequence[Any]] = ContextVar("gehost_ge_inputs", default=())
-"""The tensors that the current match or node reads, for ``GeUtils.infer_shape``."""
-
-
-def input_values(count: int) -> Sequence[Any]:
-    """Return the tensors of the current match or node, of which ``count`` shapes are given.
-
-    Raises:
-        GehostError: their number differs.
-    """
-    values = _inputs.get()
-    if count != len(values):
-        raise GehostError(f"infer_shape: {count} shapes are given, the match has {len(values)}")
-    return values
 
 
 class PassInputs:
@@ -127,19 +111,19 @@ class PatternAdapter(gehost.PatternFusionPass):
         return [pattern.host_pattern for pattern in listed]
 
     def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
-        token = _inputs.set(match.inputs)
+        token = current_inputs.set(match.inputs)
         try:
             author = self._author
             return author.refusal(author.call(author.owner.meet_requirements, self._result(match)))
         finally:
-            _inputs.reset(token)
+            current_inputs.reset(token)
 
     def Replacement(self, match: gehost.MatchResult) -> EsGraph:
-        token = _inputs.set(match.inputs)
+        token = current_inputs.set(match.inputs)
         try:
             return self._replacement(match)
         finally:
-            _inputs.reset(token)
+            current_inputs.reset(token)
 
     def _replacement(self, match: gehost.MatchResult) -> EsGraph:
         author, result = self._author, self._result(match)
@@ -193,15 +177,19 @@ class DecomposeAdapter(gehost.DecomposePass):
         return super().Run(graph, context)
 
     def MeetRequirements(self, node: Node) -> bool | Refusal:
-        author = self._author
-        return author.refusal(author.call(author.owner.meet_requirements, self._node(node)))
+        token = current_inputs.set(list(node.inputs))
+        try:
+            author = self._author
+            return author.refusal(author.call(author.owner.meet_requirements, self._node(node)))
+        finally:
+            current_inputs.reset(token)
 
     def Replacement(self, node: Node) -> EsGraph:
-        token = _inputs.set(list(node.inputs))
+        token = current_inputs.set(list(node.inputs))
         try:
             return _built(self._author.call(self._author.owner.replacement, self._node(node)))
         finally:
-            _inputs.reset(token)
+            current_inputs.reset(token)
 
     def _node(self, node: Node) -> GeNode:
         return GeNode(node, self._names.get(node.op, ""))

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gehost import EsGraphBuilder, EsTensor, es
+from gehost_ge.drafts import Draft, DraftTensor
 from gehost_ge.errors import GeError, checked, items_of, origin
-from gehost_ge.graph import Graph
-from gehost_ge.types import DataType, Format, Shape, to_onnx
+from gehost_ge.graph import Graph, Node, agree
+from gehost_ge.types import DataType, Format, Shape, TensorDesc, to_onnx
 
 _in_pattern: ContextVar[bool] = ContextVar("gehost_ge_in_pattern", default=False)
 """Whether the graphs that are built are patterns: their numbers stand for any constant."""
@@ -59,8 +60,13 @@ class TensorHolder:
         return getattr(producer, "name", "Const")
 
     def set_data_type(self, data_type: DataType) -> TensorHolder:
-        """Check the name of a type; the host infers types itself."""
+        """State the element type.
+
+        Raises:
+            RuntimeError: inference has another one.
+        """
         checked(data_type, DataType, "a DataType")
+        agree(self._drafted(), TensorDesc(Shape([-2]), data_type=data_type))
         return self
 
     def set_format(self, format: Format) -> TensorHolder:  # noqa: A002 - GE's name
@@ -69,10 +75,21 @@ class TensorHolder:
         return self
 
     def set_shape(self, shape: Shape | Sequence[int]) -> TensorHolder:
-        """Check a shape; the host infers shapes itself."""
-        if not isinstance(shape, Shape):
-            Shape(shape)
+        """State the shape.
+
+        Raises:
+            RuntimeError: inference has another one.
+        """
+        stated = shape if isinstance(shape, Shape) else Shape(shape)
+        agree(self._drafted(), TensorDesc(stated, data_type=DataType.DT_UNDEFINED))
         return self
+
+    def _get_node_snapshot(self) -> Node:
+        """Return the operator of the tensor; private in GE, but published examples call it."""
+        return Node(self._drafted().node)
+
+    def _drafted(self) -> DraftTensor:
+        return DraftTensor(self.tensor, self.builder.draft)
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a TensorHolder is one tensor and has no parts")
@@ -113,6 +130,7 @@ class GraphBuilder:
             self.built = EsGraphBuilder(self.name)
         self.types: dict[Any, str] = {}
         """The names by which the author calls operators, by producer."""
+        self.draft = Draft(self.built.graph, self.types)
         self._outputs: dict[int, TensorHolder] = {}
         self._is_used = False
 
@@ -145,7 +163,9 @@ class GraphBuilder:
         checked(format, Format, "a Format")
         self.check_open()
         with es.written_at(origin()):
-            return self.holder(self.built.CreateInput(index, name or ""))
+            tensor = self.built.CreateInput(index, name or "")
+        self.draft.data_types[tensor.producer] = data_type
+        return self.holder(tensor)
 
     def create_inputs(self, num: int, start_index: int = 0) -> list[TensorHolder]:
         """Create ``num`` placeholders from ``start_index`` on."""
@@ -251,8 +271,8 @@ class GraphBuilder:
             self.own(tensor)
         self._is_used = True
         with es.written_at(origin()):
-            tensors = [tensor.tensor for tensor in listed]
-            return Graph(self.built.BuildAndReset(tensors), self.types)
+            self.built.BuildAndReset([tensor.tensor for tensor in listed])
+        return Graph(self.draft)
 
     def check_open(self) -> None:
         """Raises ``RuntimeError`` if the builder is used up."""

@@ -5,17 +5,18 @@ Source: the documented Python interface of GE (Node, Graph).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import gehost
 from gehost import Value, es, readable, write_bytes_atomic
+from gehost_ge.drafts import Draft, DraftNode, DraftTensor
 from gehost_ge.errors import GeError, checked, ge_errors
-from gehost_ge.types import DumpFormat, Tensor, TensorDesc
+from gehost_ge.types import DataType, DumpFormat, Tensor, TensorDesc
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ class Node:
 
     def get_in_data_nodes_and_port_indexes(self, index: int) -> tuple[Node, int]:
         """Return the node that produces input ``index``, and the number of its output."""
-        io = gehost.NodeIo.of(self._input(index))
+        value = self._input(index)
+        if isinstance(value, DraftTensor):
+            return Node(value.node), value.index
+        io = gehost.NodeIo.of(value)
         return Node(io.node), io.index
 
     def get_out_data_nodes_and_port_indexes(self, index: int) -> list[tuple[Node, int]]:
@@ -83,7 +87,7 @@ class Node:
             array = value.array
             if array is None:
                 raise GeError(f'the numbers of "{self.name}" are not loaded')
-            return Tensor.of(array, value.dtype)
+            return Tensor.of(array)
         if name not in self.inner.attrs:
             raise GeError(f'{self.type} "{self.name}" has no attribute "{name}"')
         return self.inner.attrs[name]
@@ -95,6 +99,9 @@ class Node:
             TypeError: no attribute holds such a value.
         """
         checked(name, str, "the name of an attribute")
+        if isinstance(self.inner, DraftNode):
+            self.inner.attrs[name] = value
+            return
         self._editable().graph.set_attribute(self.inner, name, value)
 
     def get_input_desc(self, index: int) -> TensorDesc:
@@ -109,11 +116,11 @@ class Node:
         Raises:
             GeError: its element type or a known size differs.
         """
-        _agrees(self._input(index), desc)
+        agree(self._input(index), desc)
 
     def update_output_desc(self, index: int, desc: TensorDesc) -> None:
         """As ``update_input_desc``, of an output."""
-        _agrees(self.output_value(index), desc)
+        agree(self.output_value(index), desc)
 
     def get_input_attr(self, name: str, index: int) -> Any:
         raise GeError(f'input {index} has no attribute "{name}": ONNX has attributes of nodes only')
@@ -151,14 +158,20 @@ class Node:
         return self.inner
 
 
-def _agrees(value: Value, desc: TensorDesc) -> None:
+def agree(value: Value | DraftTensor, desc: TensorDesc) -> None:
+    """Check that ``desc`` does not contradict what is known of a tensor.
+
+    Raises:
+        GeError: its element type, rank or a known size differs.
+    """
     checked(desc, TensorDesc, "a TensorDesc")
     own = TensorDesc.of(value)
+    ranks = {own.shape.get_dim_num(), desc.shape.get_dim_num()} - {-1}
     sizes = zip(own.shape, desc.shape, strict=False)
     if (
-        own.data_type != desc.data_type
-        or own.shape.get_dim_num() not in (-1, desc.shape.get_dim_num())
-        or any(size >= 0 and size != other for size, other in sizes)
+        len({own.data_type, desc.data_type} - {DataType.DT_UNDEFINED}) > 1
+        or len(ranks) > 1
+        or any(size >= 0 and other >= 0 and size != other for size, other in sizes)
     ):
         raise GeError(f'"{value.name}" is {own}, not {desc}')
 
@@ -166,29 +179,29 @@ def _agrees(value: Value, desc: TensorDesc) -> None:
 class Graph:
     """A graph of a model, or one that ``GraphBuilder`` built."""
 
-    def __init__(
-        self, inner: gehost.Graph | es.EsGraph, types: Mapping[Any, str] | None = None
-    ) -> None:
-        """Wrap a graph of the host; ``types`` are a builder's names of operators."""
+    def __init__(self, inner: gehost.Graph | Draft) -> None:
+        """Wrap a graph of the host."""
         self._inner = inner
-        self.types: Mapping[Any, str] = types or {}
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}>"
 
     def __str__(self) -> str:
-        if isinstance(self._inner, es.EsGraph):
-            return repr(self._inner)
-        return readable(self._inner)
+        return readable(cast("Any", self._inner))
 
     @property
     def name(self) -> str:
         return self._inner.name
 
     @property
-    def built(self) -> es.EsGraph:
+    def draft(self) -> Draft:
         """The graph of a builder; raises ``TypeError`` for one of a model."""
-        return checked(self._inner, es.EsGraph, "a graph that GraphBuilder built")
+        return checked(self._inner, Draft, "a graph that GraphBuilder built")
+
+    @property
+    def built(self) -> es.EsGraph:
+        """As ``draft``, in the host's form."""
+        return self.draft.graph
 
     @property
     def model_graph(self) -> gehost.Graph:
@@ -198,24 +211,24 @@ class Graph:
             GeError: it is one of a builder, which has no nodes of a model.
         """
         if not isinstance(self._inner, gehost.Graph):
-            raise GeError(f'"{self.name}" is under construction and has no nodes of a model yet')
+            raise GeError(f'"{self.name}" is no graph of a model: GraphBuilder built it')
         return self._inner
 
     def get_direct_nodes(self) -> list[Node]:
         """Return the nodes of this graph, in topological order."""
-        return [Node(node) for node in self.model_graph.nodes]
+        return [Node(node) for node in self._inner.nodes]
 
     def get_all_nodes(self) -> list[Node]:
         """Return the nodes of this graph and of all bodies."""
-        graphs = [self.model_graph, *self.model_graph.subgraphs()]
-        return [Node(node) for graph in graphs for node in graph.nodes]
+        graphs = [self, *self.get_all_subgraphs()]
+        return [node for graph in graphs for node in graph.get_direct_nodes()]
 
     def find_node_by_name(self, name: str) -> Node:
         """Return a node of this graph; raises ``GeError`` if none has the name."""
         checked(name, str, "the name of a node")
-        for node in self.model_graph.nodes:
-            if node.label == name:
-                return Node(node)
+        for node in self.get_direct_nodes():
+            if node.name == name:
+                return node
         raise GeError(f'graph "{self.name}" has no node "{name}"')
 
     def remove_node(self, node: Node) -> None:
@@ -248,7 +261,9 @@ class Graph:
 
     def get_all_subgraphs(self) -> list[Graph]:
         """Return the bodies of all nodes, also nested ones."""
-        return [Graph(graph) for graph in self.model_graph.subgraphs()]
+        if isinstance(self._inner, Draft):
+            return []
+        return [Graph(graph) for graph in self._inner.subgraphs()]
 
     def get_subgraph(self, name: str) -> Graph | None:
         """Return the body of a name, or None."""

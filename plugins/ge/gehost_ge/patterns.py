@@ -10,6 +10,7 @@ from typing import Any
 import gehost
 from gehost import es
 from gehost_ge.builder import TensorHolder
+from gehost_ge.drafts import DraftNode
 from gehost_ge.errors import GeError, checked, origin
 from gehost_ge.graph import Graph, Node, NodeIo
 
@@ -66,11 +67,9 @@ class Pattern:
         Raises:
             TypeError: it is none.
         """
-        built = checked(graph, Graph, "the result of build_and_reset").built
+        self.draft = checked(graph, Graph, "the result of build_and_reset").draft
         with es.written_at(origin()):
-            self.host_pattern = gehost.Pattern(built)
-        self.types = graph.types
-        """The names by which the author calls the pattern's operators."""
+            self.host_pattern = gehost.Pattern(self.draft.graph)
         self._captures: list[Any] = []
 
     def __repr__(self) -> str:
@@ -89,13 +88,18 @@ class Pattern:
         """Capture a tensor under the next number.
 
         Args:
-            source: a tensor of the pattern, or its ``NodeIo``.
+            source: a tensor, operator or ``NodeIo`` of the pattern.
             index: the output, where ``source`` is an operator of the pattern.
         """
         if isinstance(source, NodeIo):
             source, index = source.node, source.index
-        checked(source, TensorHolder, "a tensor of the pattern")
-        tensor: es.EsTensor = source.tensor
+        checked(source, (TensorHolder, Node), "a tensor or operator of the pattern")
+        tensor: es.EsTensor
+        if isinstance(source, TensorHolder):
+            tensor = source.tensor
+        else:
+            drafted = checked(source.inner, DraftNode, "an operator of the pattern")
+            tensor = es.EsTensor(drafted.producer)
         if index is not None:
             tensor = es.EsTensor(tensor.producer, index)
         with es.written_at(origin()):
@@ -105,25 +109,10 @@ class Pattern:
 
     def get_captured_tensors(self) -> list[NodeIo]:
         """Return the captured tensors; the nodes are operators of the pattern."""
-        return [NodeIo(Node(_Drafted(tensor.producer)), tensor.index) for tensor in self._captures]
-
-
-class _Drafted:
-    """An operator of a pattern as ``Node`` reads it."""
-
-    def __init__(self, producer: Any) -> None:
-        self.producer = producer
-        self.op = self.op_type = producer.GetType() if isinstance(producer, es.EsNode) else "Data"
-        self.label = getattr(producer, "name", self.op)
-        self.attrs: dict[str, Any] = getattr(producer, "params", {})
-        self.inputs: list[Any] = getattr(producer, "inputs", [])
-        self.outputs: list[Any] = []
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Drafted) and self.producer is other.producer
-
-    def __hash__(self) -> int:
-        return hash(self.producer)
+        return [
+            NodeIo(Node(DraftNode(tensor.producer, self.draft)), tensor.index)
+            for tensor in self._captures
+        ]
 
 
 def create_pattern(graph: Graph) -> Pattern:
@@ -192,7 +181,7 @@ class MatchResult:
                     nodes[self.host_match.GetCapturedTensor(next(numbers)).node] = None
             matched = self.host_match.GetMatchedNode(node)
             nodes[matched] = None
-            names[matched] = self._pattern.types.get(node, node.GetType())
+            names[matched] = self._pattern.draft.types.get(node, node.GetType())
         return [Node(node, names.get(node, "")) for node in nodes]
 
 

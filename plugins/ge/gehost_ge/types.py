@@ -73,6 +73,13 @@ def from_onnx(dtype: gehost.DataType | None) -> DataType:
     return DataType.DT_UNDEFINED if dtype is None else _FROM_ONNX.get(dtype, DataType.DT_UNDEFINED)
 
 
+def _type_of(array: np.ndarray[Any, Any]) -> DataType:
+    for dtype, onnx in _TO_ONNX.items():
+        if dtype is not DataType.DT_UNDEFINED and onnx.numpy == array.dtype:
+            return dtype
+    return DataType.DT_UNDEFINED
+
+
 class Shape:
     """Sizes of a tensor: -1 for an unknown size, ``[-2]`` for an unknown rank."""
 
@@ -103,6 +110,11 @@ class Shape:
 
     def __iter__(self) -> Any:
         return iter(self._dims)
+
+    @property
+    def sizes(self) -> tuple[int | None, ...] | None:
+        """The host's form: None for an unknown size, and for an unknown rank."""
+        return None if self._dims == [-2] else tuple(d if d >= 0 else None for d in self._dims)
 
     def get_dims(self) -> list[int]:
         return list(self._dims)
@@ -157,9 +169,11 @@ class TensorDesc:
         self.data_type = checked(data_type, DataType, "a DataType")
 
     @classmethod
-    def of(cls, value: Value) -> TensorDesc:
-        """Describe a tensor of a model."""
-        return cls(shape_of(value.shape), Format.FORMAT_ND, from_onnx(value.dtype))
+    def of(cls, value: Value | Any) -> TensorDesc:
+        """Describe a tensor of a model; a constant also before inference."""
+        if value.dtype is None and value.is_constant and (array := value.array) is not None:
+            return cls(Shape(array.shape), data_type=Tensor.of(array).data_type)
+        return cls(shape_of(value.shape), data_type=from_onnx(value.dtype))
 
     def __repr__(self) -> str:
         return f"TensorDesc({self.shape}, {self.format.name}, {self.data_type.name})"
@@ -217,10 +231,10 @@ class Tensor:
         self.array = array if shape is None else array.reshape(list(shape))
 
     @classmethod
-    def of(cls, array: np.ndarray[Any, Any], dtype: gehost.DataType | None) -> Tensor:
+    def of(cls, array: np.ndarray[Any, Any]) -> Tensor:
         """Hold a constant of a model."""
         tensor = cls()
-        tensor.array, tensor.data_type = array, from_onnx(dtype)
+        tensor.array, tensor.data_type = array, _type_of(array)
         return tensor
 
     def __repr__(self) -> str:

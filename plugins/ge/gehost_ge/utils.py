@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import gehost
-from gehost_ge.errors import GeError, checked
+from gehost import TensorType
+from gehost_ge.drafts import current_inputs
+from gehost_ge.errors import GeError, checked, ge_errors
 from gehost_ge.graph import Graph, Node
+from gehost_ge.types import Shape, to_onnx
 
 
 class GeUtils:
@@ -15,18 +18,29 @@ class GeUtils:
 
     @staticmethod
     def infer_shape(graph: Graph, shapes: Sequence[Any]) -> None:
-        """Infer a replacement for input shapes.
+        """Infer a graph for input shapes; its nodes then have descriptions.
+
+        Of a match or node, the types of its own tensors count; elsewhere those of
+        ``create_input``, in the shapes.
 
         Raises:
-            GeError: no pass is running, or an operator does not accept its inputs.
+            GeError: no pass is running, the number of shapes is not that of the inputs, or an
+                operator does not accept its inputs.
         """
-        from gehost_ge.adapter import input_values
-
-        built = checked(graph, Graph, "the result of build_and_reset").built
-        try:
-            gehost.GeUtils.InferShape(built, input_values(len(shapes)))
-        except gehost.GehostError as error:
-            raise GeError(str(error)) from error
+        draft = checked(graph, Graph, "the result of build_and_reset").draft
+        listed = [shape if isinstance(shape, Shape) else Shape(shape) for shape in shapes]
+        placeholders, matched = draft.graph.inputs, current_inputs.get()
+        if len(listed) not in (len(placeholders), len(matched)):
+            raise GeError(
+                f"infer_shape: {len(listed)} shapes are given, the graph has "
+                f"{len(placeholders)} inputs"
+            )
+        draft.inputs = matched or [
+            TensorType(to_onnx(draft.data_types[tensor.producer]), shape.sizes)
+            for tensor, shape in zip(placeholders, listed, strict=True)
+        ]
+        with ge_errors():
+            gehost.GeUtils.InferShape(draft.graph, draft.inputs)
 
     @staticmethod
     def check_node_support_on_aicore(node: Node) -> tuple[bool, str]:
