@@ -14,22 +14,40 @@ from gehost import hookimpl
 if TYPE_CHECKING:
     import click
 
+    from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
+    from gehost_semantic.activations import Activation, ActivationKind
     from gehost_semantic.atoms import Operand, Refused
     from gehost_semantic.attention import Attention, Cache, Limit, MaskMeaning, Role
     from gehost_semantic.call import FEATURES, AttentionCall
     from gehost_semantic.finder import AttentionFinder
-    from gehost_semantic.passes import AttentionFusionPass, RotaryFusionPass
+    from gehost_semantic.norm_call import NORM_FEATURES, NormCall
+    from gehost_semantic.norms import Norm, NormKind
+    from gehost_semantic.passes import (
+        ActivationFusionPass,
+        AttentionFusionPass,
+        NormFusionPass,
+        RotaryFusionPass,
+    )
     from gehost_semantic.rotary import Rotary
     from gehost_semantic.rotary_call import ROTARY_FEATURES, RotaryCall
     from gehost_semantic.view import Term, View
     from gehost_semantic.views import Views
 
 _HOMES = {
+    "activation_call": ("ACTIVATION_FEATURES", "ActivationCall"),
+    "activations": ("Activation", "ActivationKind"),
     "atoms": ("Operand", "Refused"),
     "attention": ("Attention", "Cache", "Limit", "MaskMeaning", "Role"),
     "finder": ("AttentionFinder",),
     "call": ("FEATURES", "AttentionCall"),
-    "passes": ("AttentionFusionPass", "RotaryFusionPass"),
+    "norm_call": ("NORM_FEATURES", "NormCall"),
+    "norms": ("Norm", "NormKind"),
+    "passes": (
+        "ActivationFusionPass",
+        "AttentionFusionPass",
+        "NormFusionPass",
+        "RotaryFusionPass",
+    ),
     "rotary": ("Rotary",),
     "rotary_call": ("ROTARY_FEATURES", "RotaryCall"),
     "view": ("Term", "View"),
@@ -38,8 +56,14 @@ _HOMES = {
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ACTIVATION_FEATURES",
     "FEATURES",
+    "NORM_FEATURES",
     "ROTARY_FEATURES",
+    "Activation",
+    "ActivationCall",
+    "ActivationFusionPass",
+    "ActivationKind",
     "Attention",
     "AttentionCall",
     "AttentionFinder",
@@ -47,6 +71,10 @@ __all__ = [
     "Cache",
     "Limit",
     "MaskMeaning",
+    "Norm",
+    "NormCall",
+    "NormFusionPass",
+    "NormKind",
     "Operand",
     "Refused",
     "Role",

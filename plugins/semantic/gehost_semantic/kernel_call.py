@@ -18,6 +18,7 @@ from gehost import (
     ops,
 )
 from gehost import Node as GraphNode
+from gehost_semantic.atoms import Refused
 
 
 class KernelCall:
@@ -27,6 +28,8 @@ class KernelCall:
     """The formula, for the body of an operator that nothing registers."""
     operands: ClassVar[Collection[str]]
     """The tensors that the formula needs, by the names of their properties."""
+    outputs: ClassVar[tuple[str, ...]] = ("output",)
+    """The names of what the formula gives."""
     example: ClassVar[str]
     """What ``Replacement`` may return."""
 
@@ -76,9 +79,11 @@ class KernelCall:
         return found
 
     def _begin(self, results: Sequence[Value], sources: Sequence[Value]) -> None:
-        region = Region.of_nodes(_between(results, sources))
+        region = Region.of_nodes(nodes_between(results, sources))
         first = results[0]
         if isinstance(region, Refusal) or not set(results) <= set(region.outputs):
+            if len(results) > 1:
+                raise Refused("results: the nodes between them cannot be replaced as one")
             # a size of an inner tensor leads back inside: clean-up removes the other nodes
             last = first.producer
             assert last is not None
@@ -120,47 +125,42 @@ class KernelCall:
             if not set(self.operands) <= set(present) or len(set(present)) < len(present):
                 continue
             absent = [tensor is None for tensor in node.inputs]
-            if len(present) + sum(absent) < len(roles):
+            if len(present) + sum(absent) < len(roles) or node.count > len(self.outputs):
                 continue
-            outputs = ("output",) if node.count == 1 else self.outputs
-            if node.count != len(outputs):
-                continue
+            outputs = self.outputs[: node.count]
             inputs = tuple(name or f"absent_{place}" for place, name in enumerate(roles))
             graph.definitions[op] = ops.OpDef(
                 op,
                 1,
                 inputs,
-                max(place for place, name in enumerate(roles) if name is not None) + 1,
+                roles.index(None) if None in roles else len(roles),
                 outputs,
                 dict.fromkeys(node.params, inspect.Parameter.empty),
-                _Body(self, inputs),
+                _Body(self, inputs, node.count),
                 None,
                 frozenset(),
                 str(node.origin),
             )
 
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of what the formula gives."""
-        return ("output",)
-
 
 class _Body:
     """The formula of a call as the body of an operator."""
 
-    def __init__(self, call: KernelCall, inputs: Sequence[str]) -> None:
+    def __init__(self, call: KernelCall, inputs: Sequence[str], count: int) -> None:
         self._call = call
         self._inputs = inputs
+        self._count = count
         self.__doc__ = call.title
         self.__signature__ = inspect.Signature()
 
     def __call__(self, *operands: EsTensor | None, **attributes: Any) -> Any:
         del attributes
         pairs = zip(self._inputs, operands, strict=True)
-        return self._call.formula({name: each for name, each in pairs if each is not None})
+        made = self._call.formula({name: each for name, each in pairs if each is not None})
+        return made if isinstance(made, EsTensor) else made[: self._count]
 
 
-def _between(results: Sequence[Value], sources: Collection[Value]) -> list[GraphNode]:
+def nodes_between(results: Sequence[Value], sources: Collection[Value]) -> list[GraphNode]:
     """Return the nodes from the sources to the results, but not those of shapes."""
     graph = results[0].graph
     stops, found = set(sources), dict[GraphNode, None]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -21,10 +21,14 @@ from gehost import (
     Status,
     author_errors,
 )
+from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
+from gehost_semantic.activations import ActivationKind, activations
 from gehost_semantic.atoms import Refused
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
 from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.norm_call import NORM_FEATURES, NormCall
+from gehost_semantic.norms import NormKind, norms
 from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.views import Views
@@ -51,8 +55,8 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
         del call
         return True
 
-    def Replacement(self, call: CallT, /) -> EsTensor | Refusal:
-        """Return the kernel's result, of the tensors of the call."""
+    def Replacement(self, call: CallT, /) -> EsTensor | Sequence[EsTensor] | Refusal:
+        """Return the kernel's results, of the tensors of the call."""
         raise NotImplementedError
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, CallT | Refused]]:
@@ -164,3 +168,53 @@ class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
                 yield node, found
             else:
                 yield node, RotaryCall(views, found, self.takes, self.layout)
+
+
+class NormFusionPass(SemanticFusionPass[NormCall]):
+    """Replaces each normalization of one kind by a kernel of a vendor.
+
+    A subclass defines ``Replacement``, which returns the kernel's result of ``norm.x``, ``scale``
+    and ``epsilon``; with ``takes = {"residual"}`` also the sum of ``norm.x`` and ``norm.residual``.
+    """
+
+    features = NORM_FEATURES
+    kind: ClassVar[str] = "rms"
+    """``layer``, ``rms`` or ``group``."""
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
+        _check_kind(self, NormKind)
+        for node, found in norms(Views.shared(graph)):
+            if isinstance(found, Refused):
+                yield node, found
+            elif found.kind == self.kind:
+                yield node, NormCall(found, self.takes)
+
+
+class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
+    """Replaces each activation of one kind by a kernel of a vendor.
+
+    A subclass defines ``Replacement``, which returns the kernel's result of ``activation.x``, and
+    of ``bias`` and ``gate`` if it takes them.
+    """
+
+    features = ACTIVATION_FEATURES
+    kind: ClassVar[str] = "gelu"
+    """``gelu``, ``gelu tanh``, ``silu``, or ``swish`` with any ``activation.alpha``."""
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
+        _check_kind(self, ActivationKind)
+        for node, found in activations(Views.shared(graph)):
+            if isinstance(found, Refused):
+                yield node, found
+            elif found.kind == self.kind:
+                yield node, ActivationCall(found, self.takes)
+
+
+def _check_kind(
+    own: NormFusionPass | ActivationFusionPass, kinds: type[NormKind | ActivationKind]
+) -> None:
+    if own.kind not in [*kinds]:
+        raise PassError(
+            f"kind: there is no {own.kind!r}; there are {', '.join(kinds)}",
+            subject=type(own).__name__,
+        )

@@ -142,5 +142,10 @@ def cut(extents: Extents, view: View, axis: int, start: Extent, size: Extent) ->
     return None
 
 
+def is_whole(view: View, base: View | None) -> bool:
+    """Whether a view has all elements of its base in their places, but for factor and casts."""
+    return base is not None and (view.dims, view.offsets) == (base.dims, base.offsets)
+
+
 class Unknown(Exception):  # noqa: N818 - it ends the rule for one operator
     """A size or an element that a layout needs is not known."""

@@ -1,0 +1,142 @@
+"""An activation as a kernel takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import pi, sqrt
+from typing import Any
+
+from gehost import DataType, EsGraph, EsTensor, Value, es
+from gehost_semantic.activations import Activation, ActivationKind, Gate
+from gehost_semantic.atoms import Refused
+from gehost_semantic.kernel_call import KernelCall
+
+ACTIVATION_FEATURES: Mapping[str, str] = {
+    "bias": "a vector over the last axis that is added to x first (`activation.bias`)",
+    "gate": "a factor of the activation, of its shape (`activation.gate`)",
+    "packed": "x and the factor as the halves of one tensor (`activation.is_packed`)",
+}
+"""What a kernel may take beyond x."""
+
+
+class ActivationCall(KernelCall):
+    """An activation as a kernel takes it: tensors, numbers, and ``reject``."""
+
+    title = "a function of each element of x, times the gate"
+    operands = frozenset({"x"})
+    example = 'es.op("npu::Gelu")(activation.x)'
+
+    def __init__(self, description: Activation, takes: Collection[str]) -> None:
+        super().__init__("activation", description.node.graph.model.opset() or 0, takes)
+        self.description = description
+
+    # numbers
+
+    @property
+    def alpha(self) -> float:
+        """What the argument of the sigmoid is multiplied by; 1 but for ``swish``."""
+        return self.description.alpha
+
+    @property
+    def dtype(self) -> DataType | None:
+        """The element type of x."""
+        return self.description.x.dtype
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether x is [..., 2 d], with the factor as the other half."""
+        gate = self.description.gate
+        return "packed" in self.takes and gate is not None and gate.packed is not None
+
+    @property
+    def gate_is_first(self) -> bool:
+        """Whether the factor is the first half of a packed x."""
+        gate = self.description.gate
+        return self.is_packed and gate is not None and gate.is_first
+
+    # tensors, in Replacement
+
+    @property
+    def x(self) -> EsTensor:
+        return self._once("x", lambda: self._inputs[self._sources()["x"]])
+
+    @property
+    def bias(self) -> EsTensor | None:
+        """The vector that is added to x; None without one, or if the kernel takes none."""
+        return self._optional("bias")
+
+    @property
+    def gate(self) -> EsTensor | None:
+        """The factor; None without one, if x is packed, or if the kernel takes none."""
+        return self._optional("gate")
+
+    def _optional(self, name: str) -> EsTensor | None:
+        value = self._sources().get(name)
+        return None if value is None else self._once(name, lambda: self._inputs[value])
+
+    def _sources(self) -> dict[str, Value]:
+        own, gate = self.description, self._own_gate()
+        if self.is_packed and gate is not None and gate.packed is not None:
+            return {"x": gate.packed}
+        found = {"x": own.x}
+        if own.addend is not None and "bias" in self.takes:
+            found["x"], found["bias"] = own.addend
+        if gate is not None:
+            found["gate"] = gate.value
+        return found
+
+    def _own_gate(self) -> Gate | None:
+        return self.description.gate if "gate" in self.takes or self.is_packed else None
+
+    # the replacement
+
+    def begin(self) -> None:
+        gate = self._own_gate()
+        result = self.description.result if gate is None else gate.result
+        self._begin([result], list(self._sources().values()))
+
+    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+        result = self._result(made)
+        for name in self._sources():
+            if name not in self._tensors:
+                raise Refused(f"{name}: Replacement does not use it")
+        self._define(result.graph, known)
+        graph = result.graph
+        graph.outputs = [result]
+        return graph
+
+    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
+        """Return the function of ``x + bias``, times the gate."""
+        own, x, gate = self.description, of["x"], of.get("gate")
+        if self.is_packed:
+            x, gate = self._halves(x)
+        if "bias" in of:
+            x = x + of["bias"]
+        is_wider = own.x.dtype != own.compute
+        result = self._function(es.Cast(x, to=own.compute) if is_wider else x)
+        if is_wider:
+            assert own.x.dtype is not None
+            result = es.Cast(result, to=own.x.dtype)
+        return result if gate is None else result * gate
+
+    def _halves(self, packed: EsTensor) -> tuple[EsTensor, EsTensor]:
+        """Return x and the gate."""
+        last, size = len(self.description.shape) - 1, self.description.shape[-1]
+        assert isinstance(size, int)
+        low, high = (
+            es.Slice(packed, starts=[start], ends=[start + size], axes=[last])
+            for start in (0, size)
+        )
+        return (high, low) if self.gate_is_first else (low, high)
+
+    def _function(self, x: EsTensor) -> EsTensor:
+        match self.description.kind:
+            case ActivationKind.GELU:
+                return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
+            case ActivationKind.GELU_TANH:
+                inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
+                return x * 0.5 * (es.Tanh(inner) + 1.0)
+            case ActivationKind.SILU:
+                return x * es.Sigmoid(x)
+            case ActivationKind.SWISH:
+                return x * es.Sigmoid(x * self.alpha)

@@ -1,0 +1,238 @@
+"""A normalization as a kernel takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gehost import DataType, EsGraph, EsTensor, PassError, Value, es
+from gehost_semantic.atoms import Refused
+from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.norms import Norm, NormKind
+
+NORM_FEATURES: Mapping[str, str] = {
+    "axes": "the last axes from `norm.axis` on are normalized, not the last one alone",
+    "bias": "a vector that is added behind the scale (`norm.bias`)",
+    "residual": "x is a sum, of which the kernel takes both parts (`norm.x`, `norm.residual`)",
+    "residual bias": "a vector that is added to `norm.x` before the residual",
+}
+"""What a kernel may take beyond x, scale and epsilon."""
+
+
+class NormCall(KernelCall):
+    """A normalization as a kernel takes it: tensors, numbers, and ``reject``.
+
+    Shapes: x as in the graph; scale and bias are vectors over the last axis (with ``axes`` over the
+    last axes), for groups over axis 1.
+    """
+
+    title = "x normalized, times scale, plus bias; the sum of x and residual"
+    operands = frozenset({"x"})
+    outputs = ("output", "sum")
+    example = 'es.op("npu::RmsNorm")(norm.x, norm.scale, epsilon=norm.epsilon)'
+
+    def __init__(self, description: Norm, takes: Collection[str]) -> None:
+        super().__init__("norm", description.node.graph.model.opset() or 0, takes)
+        self.description = description
+        self._parts = description.residual if "residual" in self.takes else None
+
+    # numbers
+
+    @property
+    def epsilon(self) -> float:
+        return self.description.epsilon
+
+    @property
+    def axis(self) -> int:
+        """The first of the normalized axes, from the end."""
+        return self.description.axis
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of channels; 1 but for group norms."""
+        return self.description.groups
+
+    @property
+    def size(self) -> int | None:
+        """The size of the last axis; None if it is not known."""
+        size = self.description.shape[-1]
+        return size if isinstance(size, int) else None
+
+    @property
+    def dtype(self) -> DataType | None:
+        """The element type of x."""
+        return self.description.x.dtype
+
+    @property
+    def compute(self) -> DataType:
+        """The element type in which the model normalizes."""
+        return self.description.compute
+
+    @property
+    def sum_is_read(self) -> bool:
+        """Whether ``x + residual`` has users besides the norm."""
+        return self._parts is not None and self._parts.is_read
+
+    # tensors, in Replacement
+
+    @property
+    def x(self) -> EsTensor:
+        return self._once("x", lambda: self._inputs[self._sources()["x"]])
+
+    @property
+    def scale(self) -> EsTensor:
+        """The scale; ones where the model has none."""
+        return self._once("scale", self._scale)
+
+    @property
+    def bias(self) -> EsTensor | None:
+        """The bias; None without one, or if the kernel takes none."""
+        return self._vector("bias", self.description.bias) if "bias" in self.takes else None
+
+    @property
+    def residual(self) -> EsTensor | None:
+        """What is added to x; None if x is no sum, or the kernel takes none."""
+        return self._part("residual")
+
+    @property
+    def residual_bias(self) -> EsTensor | None:
+        """The vector that is added to x first; None without one."""
+        return self._part("residual_bias")
+
+    def _part(self, name: str) -> EsTensor | None:
+        value = self._sources().get(name)
+        return None if value is None else self._once(name, lambda: self._inputs[value])
+
+    def _sources(self) -> dict[str, Value]:
+        """Return the tensors of the graph by name."""
+        own, parts = self.description, self._parts
+        found = {"x": own.x, "scale": own.scale, "bias": own.bias}
+        if parts is not None:
+            found |= {"x": parts.x, "residual": parts.residual}
+            if parts.bias is not None and "residual bias" in self.takes:
+                found["residual_bias"] = parts.bias
+            elif parts.bias is not None:
+                node = own.x.producer
+                assert node is not None
+                (found["x"],) = [each for each in node.inputs if each is not parts.residual]
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _scale(self) -> EsTensor:
+        own = self.description
+        if own.scale is not None:
+            return self._as_vector(own.scale)
+        sizes = own.shape[1:2] if own.kind is NormKind.GROUP else own.shape[own.axis :]
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(numbers) < len(sizes):
+            raise Refused("scale: the model has none, and the size of x is not known")
+        return self._builder.CreateConst(np.ones(numbers), own.normalized.dtype)
+
+    def _vector(self, name: str, value: Value | None) -> EsTensor | None:
+        return None if value is None else self._once(name, lambda: self._as_vector(value))
+
+    def _as_vector(self, value: Value) -> EsTensor:
+        """Return a scale or bias without the axes along which it spreads."""
+        own, rank = self.description, value.rank or 0
+        kept = len(own.shape) - 1 if own.kind is NormKind.GROUP else -own.axis
+        start = rank - kept
+        end = start + (1 if own.kind is NormKind.GROUP else kept)
+        single = [axis for axis in range(rank) if not start <= axis < end]
+        return es.Squeeze(self._inputs[value], single) if single else self._inputs[value]
+
+    # the replacement
+
+    def refusal(self) -> str:
+        own = self.description
+        if own.kind is not NormKind.GROUP and own.axis != -1 and "axes" not in self.takes:
+            return f"axes: the last {-own.axis} are normalized, the kernel takes one"
+        scaled = own.normalized if own.scale is None else own.scale
+        if own.bias is not None and "bias" not in self.takes and scaled.dtype != own.result.dtype:
+            return "bias: the kernel takes none, and it is added before a cast"
+        return ""
+
+    def begin(self) -> None:
+        own = self.description
+        results = [own.result, *([own.x] if self.sum_is_read else [])]
+        self._begin(results, list(self._sources().values()))
+
+    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+        results = list(made) if isinstance(made, Sequence) else [made]
+        if not 1 <= len(results) <= 2:
+            raise PassError(
+                f"Replacement must return the norm, or the norm and the sum, got {len(results)}",
+                hint=f"as in {self.example}",
+            )
+        result, *sums = [self._result(each) for each in results]
+        graph = result.graph
+        for name in self._sources():
+            is_used = name in self._tensors or (name == "bias" and "bias" not in self.takes)
+            if not is_used:
+                raise Refused(f"{name}: Replacement does not use it")
+        self._define(graph, known)
+        own = self.description
+        if own.bias is not None and "bias" not in self.takes:
+            result = es.Add(result, self._inputs[own.bias])
+        graph.outputs = [result, *(sums if self.sum_is_read else [])]
+        if self.region is not None and len(graph.outputs) < len(self.region.outputs):
+            # the graph's own sum stays
+            self.region.outputs = self.region.outputs[:1]
+        return graph
+
+    def formula(self, of: Mapping[str, EsTensor]) -> Sequence[EsTensor]:
+        """Return the normalized, scaled tensor, and the sum of x and residual."""
+        own = self.description
+        total = of["x"]
+        for name in ("residual_bias", "residual"):
+            total = total + of[name] if name in of else total
+        dtype, wide = own.x.dtype, total
+        if dtype != own.compute:
+            wide = es.Cast(total, to=own.compute)
+        result, dtype = self._normalized(wide), own.compute
+        for name, value in (("scale", own.scale), ("bias", own.bias)):
+            if name not in of or value is None:
+                continue
+            if value.dtype is not None and value.dtype != dtype:
+                dtype = value.dtype
+                result = es.Cast(result, to=dtype)
+            vector = self._spread(of[name])
+            result = result * vector if name == "scale" else result + vector
+        if own.result.dtype is not None and own.result.dtype != dtype:
+            result = es.Cast(result, to=own.result.dtype)
+        return result, total
+
+    def _normalized(self, x: EsTensor) -> EsTensor:
+        own, rank = self.description, len(self.description.shape)
+        axes = list(range(rank + own.axis, rank))
+        if own.kind is NormKind.GROUP:
+            axes = list(range(2, rank + 1))
+            channels = own.shape[1]
+            assert isinstance(channels, int)
+            shape = es.Shape(x)
+            batch, rest = (
+                es.Slice(shape, starts=[start], ends=[end], axes=[0])
+                for start, end in ((0, 1), (2, rank))
+            )
+            apart = es.Concat(batch, [own.groups, channels // own.groups], rest, axis=0)
+            normalized = self._over(self._reshaped(x, apart), axes)
+            return self._reshaped(normalized, shape)
+        return self._over(x, axes)
+
+    def _over(self, x: EsTensor, axes: list[int]) -> EsTensor:
+        own = self.description
+        if own.kind is not NormKind.RMS:
+            x = x - es.ReduceMean(x, axes=axes, keepdims=1)
+        mean = es.ReduceMean(x * x, axes=axes, keepdims=1)
+        return x / es.Sqrt(mean + own.epsilon)
+
+    def _reshaped(self, x: EsTensor, shape: EsTensor) -> EsTensor:
+        # below opset 14 a size of 0 copies that of x, which is 0 there, too
+        return es.Reshape(x, shape, allowzero=1) if self.opset >= 14 else es.Reshape(x, shape)
+
+    def _spread(self, vector: EsTensor) -> EsTensor:
+        """Return a vector over the channels with the axes behind them."""
+        own = self.description
+        if own.kind is not NormKind.GROUP or len(own.shape) == 2:
+            return vector
+        return es.Unsqueeze(vector, list(range(1, len(own.shape) - 1)))

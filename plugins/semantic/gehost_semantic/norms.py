@@ -1,0 +1,549 @@
+"""Layer, RMS and group normalization, found from the root of a mean of squares.
+
+``(x − mean(x)) / √(mean((x − mean(x))²) + ε) · scale + bias``, or without the mean; the mean of
+squares less the square of the mean counts, too, and so do the operators of each name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias, cast
+
+from gehost import DataType, Node, Value
+from gehost_semantic.atoms import Refused
+from gehost_semantic.extents import Extent, exact_int, total
+from gehost_semantic.kernel_call import nodes_between
+from gehost_semantic.layouts import way_up
+from gehost_semantic.view import Unknown, View, coalesced, is_whole
+from gehost_semantic.views import Views
+
+_WIDTHS = {DataType.FLOAT16: 1, DataType.BFLOAT16: 1, DataType.FLOAT: 2, DataType.DOUBLE: 3}
+_OPERATORS = {
+    "InstanceNormalization": 1,
+    "LayerNormalization": 1,
+    "RMSNormalization": 1,
+    "SimplifiedLayerNormalization": 1,
+}
+"""The operators that normalize, from the opset on where their scale has the form described."""
+
+Axes: TypeAlias = tuple[int | None, ...]
+"""For each axis of a tensor the axis of x that it is, None for one of size 1."""
+
+
+class NormKind(StrEnum):
+    LAYER = "layer"
+    RMS = "rms"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """x as a sum: ``x + residual``, or ``(x + bias) + residual``."""
+
+    x: Value
+    residual: Value
+    bias: Value | None
+    """A vector over the last axis that is added to ``x`` first."""
+    is_read: bool
+    """Whether the sum has users besides the norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A tensor normalized over its last axes, or over groups of channels."""
+
+    kind: NormKind
+    result: Value
+    x: Value
+    shape: tuple[Extent, ...]
+    axis: int
+    """The first of the last axes that are normalized, from the end; 1 for groups."""
+    groups: int
+    """Of axis 1; 1 for no groups."""
+    epsilon: float
+    compute: DataType
+    """The element type in which the model normalizes."""
+    normalized: Value
+    """The normalized tensor, before scale and bias."""
+    scale: Value | None
+    """Over the normalized axes, or over the channels."""
+    bias: Value | None
+    residual: Residual | None
+
+    @property
+    def node(self) -> Node:
+        node = self.result.producer
+        assert node is not None
+        return node
+
+    def summary(self) -> str:
+        """Return one line: what is normalized over which axes, and what follows."""
+        where = f"{self.groups} groups" if self.groups > 1 else f"axis {self.axis}"
+        words = [f'{self.kind} norm of "{self.x.name}" {list(map(str, self.shape))} over {where}']
+        words.append(f"epsilon {self.epsilon:g}")
+        words += [name for name in ("scale", "bias", "residual") if getattr(self, name) is not None]
+        if self.compute != self.x.dtype:
+            words.append(f"in {self.compute.name.lower()}")
+        return f"{self.node.label}: {', '.join(words)}"
+
+
+def norms(views: Views) -> list[tuple[Node, Norm | Refused]]:
+    """Return each normalization, and each root that nearly is one with the step that fails."""
+    found = views.answers.get("norms")
+    if found is None:
+        found = views.answers["norms"] = list(_norms(views))
+    return cast("list[tuple[Node, Norm | Refused]]", found)
+
+
+def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
+    results: set[Value] = set()
+    for node in views.graph.nodes:
+        if node.op not in ("Sqrt", "Pow") and node.op not in _OPERATORS:
+            continue
+        try:
+            core = _core(views, node)
+            found = None if core is None else _described(views, core)
+        except Refused as refusal:
+            yield node, refusal
+            continue
+        except Unknown:
+            continue
+        if found is not None and found.result not in results:
+            results.add(found.result)
+            yield found.node, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """What is normalized, before scale and bias that are operators of their own."""
+
+    x: Value
+    is_centred: bool
+    axes: tuple[int, ...]
+    """The normalized axes of x."""
+    epsilon: float
+    compute: DataType
+    normalized: Value
+    scale: Value | None = None
+    bias: Value | None = None
+
+
+# what is normalized
+
+
+def _core(views: Views, node: Node) -> _Core | None:
+    if node.op in _OPERATORS:
+        return _operator(views, node)
+    if node.op == "Pow":
+        power = views.numbers.scalar(node.inputs[1], views)
+        return None if power not in (0.5, -0.5) else _Root(views, node, power).core()
+    return _Root(views, node, 0.5).core()
+
+
+def _operator(views: Views, node: Node) -> _Core | None:
+    if (node.graph.model.opset() or 0) < _OPERATORS[node.op] or len(_outputs(node)) != 1:
+        return None
+    x, scale, bias = (node.input(slot) for slot in range(3))
+    shape, result = views.shape(x), node.outputs[0]
+    if x is None or shape is None or result is None or not _is_float(x):
+        return None
+    attrs, rank = node.attrs, len(shape)
+    epsilon = float(attrs.get("epsilon", 1e-5))
+    compute = DataType(attrs.get("stash_type", DataType.FLOAT)) if "Inst" not in node.op else None
+    if compute is None or _WIDTHS.get(compute, 0) < _WIDTHS.get(x.dtype or compute, 0):
+        compute = x.dtype or DataType.FLOAT
+    if node.op == "InstanceNormalization":
+        # the usual spelling of groups, with a scale and a bias of its own that do nothing
+        if views.numbers.fill(scale, views) != 1 or views.numbers.fill(bias, views) != 0:
+            return None
+        axes = (*range(2, rank),)
+        return _Core(
+            x, is_centred=True, axes=axes, epsilon=epsilon, compute=compute, normalized=result
+        )
+    axis: int = attrs.get("axis", -1) % rank
+    return _Core(
+        x,
+        node.op == "LayerNormalization",
+        (*range(axis, rank),),
+        epsilon,
+        compute,
+        result,
+        scale,
+        bias,
+    )
+
+
+def _outputs(node: Node) -> list[Value]:
+    return [value for value in node.outputs if value is not None and value.readers]
+
+
+class _Root:
+    """The search from a root of a mean of squares: back to x, and on to the quotient."""
+
+    def __init__(self, views: Views, node: Node, power: float) -> None:
+        self._views, self._node, self._power = views, node, power
+
+    def core(self) -> _Core | None:
+        views, numbers = self._views, self._views.numbers
+        mean, epsilon = self._node.inputs[0], None
+        total_of = _producer(views, mean)
+        if total_of is not None and total_of.op == "Add":
+            for slot in (0, 1):
+                number = numbers.scalar(total_of.inputs[slot], views)
+                if number is not None:
+                    mean, epsilon = total_of.inputs[1 - slot], number
+        found = self._mean_of_squares(mean)
+        if found is None:
+            return None
+        squared, axes, tags, is_difference = found
+        x, is_centred = squared, is_difference
+        centre = self._centre(squared)
+        if centre is not None and not is_difference:
+            if centre[1] != axes:
+                raise Refused("mean: it is over other axes than the mean of squares")
+            x, is_centred = centre[0], True
+        if epsilon is None or not epsilon > 0:
+            raise Refused("epsilon: what is added to the mean of squares is no positive number")
+        centred = x if is_centred else None
+        normalized = self._quotient(None if is_difference else squared, centred, axes, tags)
+        if normalized is None:
+            raise Refused(f'quotient: "{squared.name}" is not divided by the root')
+        compute = squared.dtype or DataType.FLOAT
+        return _Core(x, is_centred, axes, epsilon, compute, normalized)
+
+    def _mean_of_squares(
+        self, value: Value | None
+    ) -> tuple[Value, tuple[int, ...], Axes, bool] | None:
+        """Return what is squared, its reduced axes, the axes of the mean; whether less mean²."""
+        views = self._views
+        found = _mean(views, value)
+        if found is not None:
+            inner, axes, tags, is_squared = found
+            squared = inner if is_squared else _square(views, inner)
+            return None if squared is None else (squared, axes, tags, False)
+        difference = _producer(views, value)
+        if difference is None or difference.op != "Sub":
+            return None
+        first, second = difference.inputs
+        left, mean = _mean(views, first), _square(views, second)
+        right = None if mean is None else _mean(views, mean)
+        if left is None or right is None:
+            return None
+        squared = left[0] if left[3] else _square(views, left[0])
+        if squared is None or not _is_same(views, squared, right[0]) or left[1:3] != right[1:3]:
+            return None
+        return squared, left[1], left[2], True
+
+    def _centre(self, value: Value) -> tuple[Value, tuple[int, ...]] | None:
+        """Return x and the axes of its mean where a tensor is ``x - mean(x)``."""
+        views = self._views
+        node, view = _producer(views, value), views.of(value)
+        if (
+            node is None
+            or node.op != "Sub"
+            or view is None
+            or not is_whole(view, views.of(view.base))
+        ):
+            return None
+        x, mean = node.inputs
+        found, shape = _mean(views, mean), views.shape(x)
+        if found is None or x is None or shape is None or found[3]:
+            return None
+        inner, axes, tags, _ = found
+        if not _is_same(views, inner, x) or not _spreads(tags, axes, len(shape)):
+            return None
+        return x, axes
+
+    def _quotient(
+        self, squared: Value | None, centred: Value | None, axes: tuple[int, ...], tags: Axes
+    ) -> Value | None:
+        """Return ``squared`` by the root, or ``centred`` less its mean."""
+        views, root = self._views, self._node.outputs[0]
+        shape = views.shape(squared or centred)
+        if root is None or shape is None:
+            return None
+        todo = [(root, root, self._power < 0)]
+        while todo:
+            value, base, inverted = todo.pop()
+            own = _tags(views, value, base, tags)
+            for reader, slot in value.uses:
+                if not isinstance(reader, Node) or reader.graph is not value.graph:
+                    continue
+                result = reader.outputs[0]
+                if result is None:
+                    continue
+                if reader.op in ("Mul", "Div"):
+                    other = reader.inputs[1 - slot]
+                    divides = (reader.op == "Div" and slot == 1) != inverted
+                    if reader.op == "Div" and slot == 0:
+                        continue
+                    if reader.op == "Div" and views.numbers.scalar(other, views) == 1:
+                        if own is not None:
+                            todo.append((result, result, not inverted))
+                        continue
+                    if other is not None and divides and own is not None:
+                        is_numerator = _is_same(views, other, squared) or (
+                            centred is not None and self._is_less_its_mean(other, centred, axes)
+                        )
+                        if is_numerator and _spreads(own, axes, len(shape)):
+                            return result
+                elif reader.op == "Reciprocal":
+                    if own is not None:
+                        todo.append((result, result, not inverted))
+                else:
+                    view = views.of(result)
+                    if view is not None and view.base is base and view.factor == 1:
+                        todo.append((result, base, inverted))
+        return None
+
+    def _is_less_its_mean(self, value: Value, x: Value, axes: tuple[int, ...]) -> bool:
+        centre = self._centre(value)
+        return centre is not None and centre[1] == axes and _is_same(self._views, centre[0], x)
+
+
+def _producer(views: Views, value: Value | None) -> Node | None:
+    """Return what computes a tensor, behind layout operators and casts."""
+    view = views.of(value)
+    return None if view is None or view.factor != 1 else view.base.producer
+
+
+def _is_same(views: Views, first: Value | None, second: Value | None) -> bool:
+    """Whether two tensors have equal elements, but for casts."""
+    one, other = views.of(first), views.of(second)
+    return one is not None and other is not None and one == replace(other, casts=one.casts)
+
+
+def _mean(views: Views, value: Value | None) -> tuple[Value, tuple[int, ...], Axes, bool] | None:
+    """Return what a mean is of, its axes, the axes of the mean, and whether it is of squares."""
+    view = views.of(value)
+    node = None if view is None else view.base.producer
+    if view is None or value is None or node is None:
+        return None
+    if node.op not in ("ReduceMean", "ReduceSum", "ReduceSumSquare"):
+        return None
+    inner = node.inputs[0]
+    shape, given = views.shape(inner), views.axes(node)
+    if inner is None or shape is None or not given:
+        return None
+    axes = tuple(sorted(axis % len(shape) for axis in given))
+    count = exact_int(total(shape[axis] for axis in axes)) if node.op != "ReduceMean" else 1
+    if count is None or abs(view.factor * count - 1) > 1e-6:
+        return None
+    kept = [None if axis in axes else axis for axis in range(len(shape))]
+    if not node.attrs.get("keepdims", 1):
+        kept = [axis for axis in kept if axis is not None]
+    tags = _tags(views, value, view.base, tuple(kept))
+    return None if tags is None else (inner, axes, tags, node.op == "ReduceSumSquare")
+
+
+def _square(views: Views, value: Value | None) -> Value | None:
+    """Return what a tensor is the square of."""
+    node, view = _producer(views, value), views.of(value)
+    if node is None or view is None or not is_whole(view, views.of(view.base)):
+        return None
+    first, second = node.inputs[0], node.input(1)
+    if node.op == "Mul" and _is_same(views, first, second):
+        return first
+    return first if node.op == "Pow" and views.numbers.scalar(second, views) == 2 else None
+
+
+def _tags(views: Views, value: Value, base: Value, tags: Axes) -> Axes | None:
+    """Return the axes of x that those of a view are."""
+    view, shape = views.of(value), views.shape(base)
+    if view is None or shape is None or view.base is not base:
+        return None
+    if any(offset != 0 for offset in view.offsets):
+        return None
+    found: list[int | None] = []
+    for dim in view.dims:
+        if not dim:
+            found.append(None)
+            continue
+        axis = dim[0].axis
+        if len(dim) > 1 or axis is None or dim[0].stride != 1 or dim[0].size != shape[axis]:
+            return None
+        found.append(tags[axis])
+    # a size of 1 has no term
+    return tuple(found)
+
+
+def _spreads(tags: Axes, axes: tuple[int, ...], rank: int) -> bool:
+    """Whether a tensor spreads over exactly the reduced axes of one of a rank."""
+    places = range(rank - len(tags), rank)
+    if len(tags) > rank or any(axis not in axes for axis in range(places.start)):
+        return False
+    return all(tag in (None, place) for tag, place in zip(tags, places, strict=True)) and all(
+        (tag is None) or place not in axes for tag, place in zip(tags, places, strict=True)
+    )
+
+
+# what follows, and what comes before
+
+
+def _described(views: Views, core: _Core) -> Norm | None:
+    x, shape = core.x, views.shape(core.x)
+    if shape is None or not _is_float(x):
+        return None
+    axis, groups, kind = core.axes[0], 1, NormKind.LAYER if core.is_centred else NormKind.RMS
+    if core.axes != (*range(axis, len(shape)),):
+        raise Refused("axes: the mean is not over the last ones")
+    normalized, scale_axis = core.normalized, axis - len(shape)
+    groups_of = _groups(views, core)
+    if groups_of is not None:
+        x, normalized = _in_place(views, core)
+        kind, scale_axis, groups, shape = NormKind.GROUP, 1, groups_of, views.shape(x) or ()
+    found = Norm(
+        kind,
+        normalized,
+        _narrow(x, core.compute),
+        shape,
+        scale_axis,
+        groups,
+        core.epsilon,
+        core.compute,
+        normalized,
+        core.scale,
+        core.bias,
+        None,
+    )
+    if core.scale is None:
+        found = _with_vector(views, found, "Mul")
+    if found.bias is None:
+        found = _with_vector(views, found, "Add")
+    found = replace(found, result=_cast_back(found))
+    return replace(found, residual=_residual(views, found))
+
+
+def _groups(views: Views, core: _Core) -> int | None:
+    """Return the groups, where what is normalized is [n, groups, ...] of [n, channels, ...]."""
+    view = views.of(core.x)
+    shape = None if view is None else views.shape(view.base)
+    if view is None or shape is None or core.axes[0] != 2 or not core.is_centred:
+        return None
+    if len(shape) < 3 or view.shape[0] != shape[0] or not _keeps_order(views, view):
+        return None
+    groups, channels = view.shape[1], shape[1]
+    if not isinstance(groups, int) or not isinstance(channels, int) or channels % groups:
+        return None
+    node = core.normalized.producer
+    is_instance = node is not None and node.op == "InstanceNormalization"
+    return None if groups == channels and not is_instance else groups
+
+
+def _in_place(views: Views, core: _Core) -> tuple[Value, Value]:
+    """Return x and the normalized tensor in one shape, [n, channels, ...]."""
+    view = views.of(core.x)
+    assert view is not None
+    reader = _reader(core.normalized)
+    behind = None if reader is None else reader.outputs[0]
+    last, base = views.of(behind), views.shape(view.base)
+    is_back = last is not None and last.base is core.normalized and _keeps_order(views, last)
+    normalized = behind if behind is not None and is_back else core.normalized
+    for x in way_up(views, core.x, view.base):
+        shape = views.shape(x)
+        if shape == views.shape(normalized) and shape and base and shape[1] == base[1]:
+            return x, normalized
+    raise Refused("groups: the result has not the axes of x")
+
+
+def _keeps_order(views: Views, view: View) -> bool:
+    """Whether a view has all elements of its base in their order, unchanged."""
+    base = views.of(view.base)
+    assert base is not None
+    orders = [coalesced(term for dim in each.dims for term in dim) for each in (view, base)]
+    is_whole = orders[0] == orders[1] and not any(offset != 0 for offset in view.offsets)
+    return is_whole and view.factor == 1
+
+
+def _reader(value: Value) -> Node | None:
+    """Return the only user of a tensor."""
+    readers = list(value.readers)
+    reader = readers[0] if len(readers) == 1 else None
+    return reader if isinstance(reader, Node) and reader.graph is value.graph else None
+
+
+def _with_vector(views: Views, found: Norm, op: str) -> Norm:
+    """Return a norm with the scale (Mul) or bias (Add) that follows it, behind a cast."""
+    value = found.result
+    reader = _reader(value)
+    if reader is not None and reader.op == "Cast" and _is_float(reader.outputs[0]):
+        value = reader.outputs[0] or value
+        reader = _reader(value)
+    if reader is None or reader.op != op or len(set(reader.inputs)) != 2:
+        return found
+    (vector,) = [each for each in reader.inputs if each is not value]
+    result = reader.outputs[0]
+    if vector is None or result is None or not _is_vector(views, found, vector):
+        return found
+    if op == "Mul":
+        return replace(found, result=result, scale=vector)
+    return replace(found, result=result, bias=vector)
+
+
+def _is_vector(views: Views, found: Norm, value: Value) -> bool:
+    """Whether a tensor spreads over all axes but those of the scale."""
+    shape, rank = views.shape(value), len(found.shape)
+    if shape is None or len(shape) > rank or value.dtype is None or not value.dtype.is_float:
+        return False
+    own = range(1, 2) if found.kind is NormKind.GROUP else range(rank + found.axis, rank)
+    first = rank - len(shape)
+    return first <= own.start and all(
+        size == (found.shape[first + place] if first + place in own else 1)
+        for place, size in enumerate(shape)
+    )
+
+
+def _cast_back(found: Norm) -> Value:
+    reader = _reader(found.result)
+    if reader is None or reader.op != "Cast" or found.result.dtype == found.x.dtype:
+        return found.result
+    behind = reader.outputs[0]
+    return behind if behind is not None and behind.dtype == found.x.dtype else found.result
+
+
+def _narrow(x: Value, compute: DataType) -> Value:
+    """Return what casts without effect, and one that makes x wider, are of."""
+    while x.producer is not None and x.producer.op == "Cast":
+        source = x.producer.inputs[0]
+        if source is None or not _is_float(source) or x.dtype != compute:
+            break
+        if source.dtype != x.dtype and _width(source) >= _width(x):
+            break
+        x = source
+    return x
+
+
+def _residual(views: Views, found: Norm) -> Residual | None:
+    node = found.x.producer
+    if node is None or node.op != "Add" or found.x.graph is not node.graph:
+        return None
+    parts = [value for value in node.inputs if value is not None]
+    if len(parts) != 2 or any(views.shape(part) != found.shape for part in parts):
+        return None
+    # the stream comes first
+    residual, x = sorted(parts, key=lambda part: part.producer.order if part.producer else -1)
+    bias: Value | None = None
+    inner = x.producer
+    if inner is not None and inner.op == "Add" and _reader(x) is not None and x is not residual:
+        vectors = [value for value in inner.inputs if value and _is_last(views, found, value)]
+        others = [value for value in inner.inputs if value and value not in vectors]
+        if len(vectors) == len(others) == 1 and views.shape(others[0]) == found.shape:
+            (x,), (bias,) = others, vectors
+    inside = set(nodes_between([found.result], [found.x]))
+    is_read = any(reader not in inside for reader in found.x.readers)
+    return Residual(x, residual, bias, is_read)
+
+
+def _is_last(views: Views, found: Norm, value: Value) -> bool:
+    shape = views.shape(value)
+    return shape is not None and len(shape) == 1 and shape[0] == found.shape[-1]
+
+
+def _is_float(value: Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.is_float
+
+
+def _width(value: Value) -> int:
+    return 0 if value.dtype is None else _WIDTHS.get(value.dtype, 0)

@@ -1,0 +1,359 @@
+"""Normalizations in each spelling: what is described, replaced, and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsTensor,
+    PassError,
+    Refusal,
+    es,
+    infer_model,
+)
+from gehost.ir.model import Model
+from gehost.testing import parse, run_pass
+from gehost_semantic import Norm, NormCall, NormFusionPass, Views
+from gehost_semantic.norms import norms
+from plugins.semantic.tests.test_passes import run
+from tools.semantic.check import random_feed
+
+REPOSITORY = Path(__file__).parents[3]
+AFTER = CustomPassStage.kAfterInferShape
+CONSTANTS = """float two = {2}, float half = {0.5}, float minus = {-0.5}, float one = {1},
+    float eps = {0.01}, float[1] eps1 = {0.01}, float n = {16}, float part = {0.0625},
+    float zero = {0}, int64[1] last = {-1}, int64[1] first = {1}, int64[2] tail = {1, 2},
+    int64[3] apart = {0, 4, -1}, int64[4] whole = {0, 8, 3, 5},
+    float[4] ones = {1, 1, 1, 1}, float[4] zeros = {0, 0, 0, 0}"""
+X = "float[b, s, 16] x, float[16] w"
+XB = f"{X}, float[16] c"
+MEAN = "p = Pow (x, two) m = ReduceMean <keepdims = 1> (p, last) e = Add (m, eps) "
+BY_ROOT = "r = Sqrt (e) q = Div (x, r) "
+SCALED = "y = Mul (q, w)"
+CENTRED = """u = ReduceMean <keepdims = 1> (x, last) d = Sub (x, u) p = Mul (d, d)
+    m = ReduceMean <keepdims = 1> (p, last) e = Add (m, eps) r = Sqrt (e) """
+ISLAND = """h = Cast <to = 1> (x) p = Pow (h, two) m = ReduceMean <keepdims = 1> (p, last)
+    e = Add (m, eps) r = Sqrt (e) v = Reciprocal (r) q = Mul (h, v) """
+GROUP = "z = Reshape (x, apart) "
+IMAGE = "float[b, 8, 3, 5] x, float[8, 1, 1] w, float[8, 1, 1] c"
+
+FORMS = {
+    # kind, body, inputs, scale and bias
+    "quotient": ("rms", MEAN + BY_ROOT + SCALED, X, "s"),
+    "reciprocal": (
+        "rms",
+        "p = Mul (x, x) m = ReduceMean (p, last) e = Add (eps, m) r = Sqrt (e) "
+        "v = Reciprocal (r) q = Mul (v, x) y = Mul (w, q)",
+        X, "s",
+    ),
+    "one by the root": ("rms", MEAN + "r = Sqrt (e) v = Div (one, r) q = Mul (x, v) " + SCALED, X, "s"),
+    "power -1/2": ("rms", MEAN + "v = Pow (e, minus) q = Mul (x, v) " + SCALED, X, "s"),
+    "power 1/2": ("rms", MEAN + "r = Pow (e, half) q = Div (x, r) " + SCALED, X, "s"),
+    "sum by the size": (
+        "rms",
+        "p = Pow (x, two) t = ReduceSum (p, last) m = Div (t, n) e = Add (m, eps1) " + BY_ROOT + SCALED,
+        X, "s",
+    ),
+    "sum of squares": (
+        "rms", "t = ReduceSumSquare (x, last) m = Mul (t, part) e = Add (m, eps) " + BY_ROOT + SCALED,
+        X, "s",
+    ),
+    "axes dropped": (
+        "rms",
+        "p = Pow (x, two) m0 = ReduceMean <keepdims = 0> (p, last) m = Unsqueeze (m0, last) "
+        "e = Add (m, eps) " + BY_ROOT + SCALED,
+        X, "s",
+    ),
+    "one more than w": ("rms", MEAN + BY_ROOT + "w1 = Add (w, one) y = Mul (q, w1)", X, "s"),
+    "no scale": ("rms", MEAN + "r = Sqrt (e) y = Div (x, r)", "float[b, s, 16] x", ""),
+    "scale of other axes": (
+        "rms", MEAN + BY_ROOT + "y = Mul (q, k)", "float[b, s, 16] x, float[b, 1, 16] k", "",
+    ),
+    "rank 2": ("rms", MEAN + BY_ROOT + SCALED, "float[s, 16] x, float[16] w", "s"),
+    "bias": ("rms", MEAN + BY_ROOT + "t = Mul (q, w) y = Add (t, c)", XB, "sb"),
+    "casts without effect": (
+        "rms", "x1 = Cast <to = 1> (x) x2 = Cast <to = 1> (x) p = Pow (x1, two) m = ReduceMean (p, last) "
+        "e = Add (m, eps) r = Sqrt (e) q = Div (x2, r) q2 = Cast <to = 1> (q) y = Mul (w, q2)", X, "s",
+    ),
+    "half island": (
+        "rms", ISLAND + "o = Cast <to = 10> (q) y = Mul (w, o)",
+        "float16[b, s, 16] x, float16[16] w", "s",
+    ),
+    "half island with its scale": (
+        "rms", ISLAND + "w1 = Cast <to = 1> (w) o = Mul (q, w1) y = Cast <to = 10> (o)",
+        "float16[b, s, 16] x, float16[16] w", "s",
+    ),
+    "centred": ("layer", CENTRED + "q = Div (d, r) t = Mul (q, w) y = Add (t, c)", XB, "sb"),
+    "centred twice": (
+        "layer",
+        CENTRED + "d2 = Sub (x, u) v = Reciprocal (r) q = Mul (d2, v) t = Mul (q, w) y = Add (c, t)",
+        XB, "sb",
+    ),
+    "mean of squares less square of the mean": (
+        "layer",
+        """u = ReduceMean (x, last) d = Sub (x, u) p = Mul (x, x) m2 = ReduceMean (p, last)
+        u2 = Mul (u, u) var = Sub (m2, u2) e = Add (var, eps) r = Sqrt (e)
+        q = Div (d, r) t = Mul (q, w) y = Add (t, c)""",
+        XB, "sb",
+    ),
+    "operator": ("layer", "y = LayerNormalization <epsilon = 0.01> (x, w, c)", XB, "sb"),
+    "operator without bias": (
+        "layer", "t = LayerNormalization <epsilon = 0.01> (x, w) y = Add (t, c)", XB, "sb",
+    ),
+    "groups by instances": (
+        "group",
+        GROUP + "i = InstanceNormalization <epsilon = 0.01> (z, ones, zeros) o = Reshape (i, whole) "
+        "t = Mul (o, w) y = Add (t, c)",
+        IMAGE, "sb",
+    ),
+    "groups by means": (
+        "group",
+        GROUP + CENTRED.replace("(x,", "(z,") + """i = Div (d, r) o = Reshape (i, whole)
+        t = Mul (o, w) y = Add (t, c)""",
+        IMAGE, "sb",
+    ),
+}  # fmt: skip
+
+
+class Kernel(NormFusionPass):
+    takes = ("bias",)
+
+    def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
+        return es.op("npu::Norm")(norm.x, norm.scale, norm.bias, epsilon=norm.epsilon)
+
+
+KINDS = {
+    kind: REG_FUSION_PASS(stage=AFTER)(type(kind.title(), (Kernel,), {"kind": kind}))
+    for kind in ("layer", "rms", "group")
+}
+PLAIN = {
+    kind: REG_FUSION_PASS(stage=AFTER)(
+        type(
+            f"Plain{kind.title()}",
+            (NormFusionPass,),
+            {
+                "kind": kind,
+                "Replacement": lambda self, norm: es.op("npu::Norm")(
+                    norm.x, norm.scale, epsilon=norm.epsilon
+                ),
+            },
+        )
+    )
+    for kind in ("layer", "rms", "group")
+}
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Sum(NormFusionPass):
+    takes = ("residual", "residual bias")
+
+    def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
+        made = es.op("npu::AddNorm")(
+            norm.x, norm.residual, norm.scale, norm.residual_bias, epsilon=norm.epsilon
+        )
+        return made[0], made[1]
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class SumAlone(NormFusionPass):
+    takes = ("residual",)
+
+    def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
+        return es.op("npu::AddNorm")(norm.x, norm.residual, norm.scale, epsilon=norm.epsilon)
+
+
+def model(body: str, inputs: str, opset: int = 18, outputs: str = "float[?] y") -> onnx.ModelProto:
+    if "float16" in inputs:
+        outputs = outputs.replace("float", "float16")
+    head = f'<ir_version: 9, opset_import: ["" : {opset}]> g '
+    return parse(f"{head}({inputs}) => ({outputs}) <{CONSTANTS}> {{ {body} }}")
+
+
+def described(proto: onnx.ModelProto) -> list[Norm]:
+    graph = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
+    infer_model(graph)
+    found = [norm for _, norm in norms(Views.shared(graph.graph))]
+    return [norm for norm in found if isinstance(norm, Norm)]
+
+
+def assert_equal(before: onnx.ModelProto, after: onnx.ModelProto, tolerance: float = 1e-5) -> None:
+    graph = Model(onnx.ModelProto.FromString(before.SerializeToString())).graph
+    for seed, sizes in enumerate(({"b": 3, "s": 5}, {"b": 1, "s": 1})):
+        feed = random_feed(graph, sizes, np.random.default_rng(seed))
+        for one, other in zip(run(before, feed), run(after, feed), strict=True):
+            np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance)
+
+
+def calls(proto: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for node in proto.graph.node if node.domain == "npu"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_spelling_is_described(name: str) -> None:
+    kind, body, inputs, vectors = FORMS[name]
+    (norm,) = described(model(body, inputs))
+    assert norm.kind == kind
+    assert "".join(n[0] for n in ("scale", "bias") if getattr(norm, n) is not None) == vectors
+    assert (norm.x.name, norm.epsilon) == ("x", pytest.approx(0.01))
+    assert norm.groups == (4 if kind == "group" else 1)
+    assert norm.result.name == "y" or name == "scale of other axes"
+
+
+@pytest.mark.parametrize("passes", [KINDS, PLAIN])
+@pytest.mark.parametrize("name", FORMS)
+def test_a_kernel_takes_its_place_with_equal_numbers(name: str, passes: dict[str, Any]) -> None:
+    kind, body, inputs, _ = FORMS[name]
+    before = model(body, inputs)
+    after, record = run_pass(before, passes[kind], cleanup=True)
+    assert (record.replaced, dict(record.rejected), len(calls(after))) == (1, {}, 1)
+    assert not {"Sqrt", "Pow", "ReduceMean"} & {node.op_type for node in after.graph.node}
+    assert_equal(before, after, 2e-3 if "half" in name else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms", "group"])
+def test_another_kind_is_not_asked(kind: str) -> None:
+    own, body, inputs, _ = FORMS["quotient"]
+    _, record = run_pass(model(body, inputs), KINDS[kind])
+    assert (record.replaced, dict(record.rejected)) == (int(kind == own), {})
+
+
+RESIDUAL = "float[b, s, 16] a, float[b, s, 16] stream, float[16] w, float[16] k"
+ADDED = "t0 = Neg (a) t1 = Add (t0, k) x = Add (t1, stream) "
+
+
+@pytest.mark.parametrize("kernel", [Sum, SumAlone, PLAIN["rms"]])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_sum_is_given_in_parts(kernel: type[NormFusionPass], is_read: bool) -> None:
+    outputs = "float[?] y, float[?] z" if is_read else "float[?] y"
+    body = ADDED + MEAN + BY_ROOT + SCALED + (" z = Neg (x)" if is_read else "")
+    before = model(body, RESIDUAL, outputs=outputs)
+    after, record = run_pass(before, kernel, cleanup=True)
+    assert (record.replaced, dict(record.rejected)) == (1, {})
+    (call,) = calls(after)
+    sums = [node for node in after.graph.node if node.op_type == "Add"]
+    if kernel is Sum:
+        assert list(call.input) == ["t0", "stream", "w", "k"]
+        assert (len(sums), len(call.output)) == (0, 2)
+    elif kernel is SumAlone:
+        assert list(call.input) == ["t1", "stream", "w"]
+        assert len(sums) == 1 + is_read
+    else:
+        assert list(call.input) == ["x", "w"]
+    assert_equal(before, after)
+
+
+def test_a_table_that_spreads_is_no_residual() -> None:
+    body = "x = Add (a, t) " + MEAN + BY_ROOT + SCALED
+    (norm,) = described(model(body, "float[b, s, 16] a, float[1, s, 16] t, float[16] w"))
+    assert (norm.residual, norm.x.name) == (None, "x")
+
+
+def test_sizes_that_may_differ_make_no_residual() -> None:
+    body = "x = Add (a, t) " + MEAN + BY_ROOT + SCALED
+    (norm,) = described(model(body, "float[b, s, 16] a, float[b, u, 16] t, float[16] w"))
+    assert norm.residual is None
+
+
+REFUSALS = {
+    "no epsilon": (MEAN.replace("e = Add (m, eps)", "e = Identity (m)") + BY_ROOT + SCALED, X, "epsilon"),
+    "epsilon 0": (MEAN.replace("eps", "zero") + BY_ROOT + SCALED, X, "epsilon"),
+    "another axis": (MEAN.replace("last", "first") + BY_ROOT + SCALED, X, "axes"),
+    "two axes": (MEAN.replace("last", "tail") + BY_ROOT + "y = Identity (q)", X, "axes"),
+    "another numerator": (
+        MEAN + BY_ROOT.replace("(x,", "(o,") + SCALED, f"{X}, float[b, s, 16] o", "quotient",
+    ),
+    "a mean of another tensor": (
+        CENTRED.replace("ReduceMean <keepdims = 1> (x", "ReduceMean <keepdims = 1> (o")
+        + "q = Div (x, r) " + SCALED,
+        f"{X}, float[b, s, 16] o", "quotient",
+    ),
+    "the axes exchanged": (
+        MEAN.replace("e = Add", "m9 = Transpose <perm = [1, 0, 2]> (m) e = Add").replace("(m, eps", "(m9, eps")
+        + BY_ROOT + SCALED,
+        "float[s, s, 16] x, float[16] w", "quotient",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_near_miss_stays(name: str) -> None:
+    body, inputs, key = REFUSALS[name]
+    _, record = run_pass(model(body, inputs), PLAIN["rms"])
+    assert (record.replaced, dict(record.rejected)) == (0, {key: 1})
+
+
+def test_no_root_of_a_mean_is_no_near_miss() -> None:
+    body = "e = ReduceMean (x, last) r = Sqrt (e) y = Div (x, r)"
+    _, record = run_pass(model(body, "float[b, s, 16] x"), PLAIN["rms"])
+    assert (record.replaced, dict(record.rejected)) == (0, {})
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 21, 23])
+def test_opsets(opset: int) -> None:
+    for name in ("quotient", "centred", "groups by instances"):
+        kind, body, inputs, _ = FORMS[name]
+        if opset < 18:
+            body = body.replace("<keepdims = 1>", "<axes = [-1]>").replace(", last)", ")")
+        before = model(body, inputs, opset)
+        after, record = run_pass(before, KINDS[kind])
+        assert record.replaced == 1, name
+        assert_equal(before, after)
+
+
+def test_the_operator_of_opset_23() -> None:
+    before = model("y = RMSNormalization <epsilon = 0.01> (x, w)", X, 23)
+    after, record = run_pass(before, PLAIN["rms"])
+    assert record.replaced == 1
+    assert_equal(before, after)
+
+
+EXPORTS = {
+    "tests/models/bert.ts17.onnx": ("layer", 5),
+    "tests/models/llama.ts17.onnx": ("rms", 5),
+    "plugins/semantic/tests/models/gemma3_past.dyn.eager.onnx": ("rms", 13),
+    "plugins/semantic/tests/models/vae_attn.ts.eager.onnx": ("group", 1),
+}
+
+
+@pytest.mark.parametrize("path", EXPORTS)
+def test_it_fires_on_exports_with_equal_numbers(path: str) -> None:
+    kind, count = EXPORTS[path]
+    before = onnx.load(REPOSITORY / path)
+    for kernel in (KINDS[kind], Sum) if kind == "rms" else (KINDS[kind],):
+        after, record = run_pass(before, kernel, cleanup=True)
+        assert (record.replaced, dict(record.rejected)) == (count, {})
+        graph = Model(onnx.ModelProto.FromString(before.SerializeToString())).graph
+        sizes = {"batch": 2, "seq": 9, "past": 4, "height": 4, "width": 6}
+        feed = random_feed(graph, sizes, np.random.default_rng(0))
+        for one, other in zip(run(before, feed), run(after, feed), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"kind": "batch"}, "there is no 'batch'"),
+        ({"takes": {"sum"}}, "there is no feature 'sum'"),
+        ({"Replacement": lambda self, norm: ()}, "got 0"),
+    ],
+)
+def test_a_mistake_is_named(wrong: dict[str, Any], text: str) -> None:
+    made = REG_FUSION_PASS(stage=AFTER)(type("Wrong", (PLAIN["rms"],), wrong))
+    with pytest.raises(PassError, match=text):
+        run_pass(model(*FORMS["quotient"][1:3]), made)
+
+
+def test_a_tensor_that_the_replacement_leaves_out_is_refused() -> None:
+    made = REG_FUSION_PASS(stage=AFTER)(
+        type("Less", (Kernel,), {"Replacement": lambda self, norm: es.op("npu::N")(norm.x)})
+    )
+    _, record = run_pass(model(*FORMS["quotient"][1:3]), made)
+    assert (record.replaced, dict(record.rejected)) == (0, {"scale": 1})
