@@ -89,10 +89,10 @@ __all__ = [
 
 @hookimpl
 def gehost_register_commands(cli: click.Group) -> None:
-    """Add ``gehost attention``."""
-    from gehost_semantic.command import command
+    """Add ``gehost show --attention``."""
+    from gehost_semantic.command import add_option
 
-    cli.add_command(command)
+    add_option(cli.commands["show"])
 
 
 def __getattr__(name: str) -> Any:

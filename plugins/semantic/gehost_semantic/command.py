@@ -1,4 +1,4 @@
-"""``gehost attention``: every attention of a model, and why each other Softmax is none."""
+"""``gehost show --attention``: every attention of a model, why each other Softmax is none."""
 
 from __future__ import annotations
 
@@ -13,19 +13,33 @@ if TYPE_CHECKING:  # the command line loads this file for each command
 _UNPROVEN = re.compile(r"([A-Za-z_]\w*) is not known to equal (\S+)$")
 
 
-@click.command("attention")
-@click.argument("model", type=click.Path())
-def command(model: str) -> None:
-    """List every attention of MODEL: layouts, sizes, masks.
+def add_option(show: click.Command) -> None:
+    """Add ``--attention MODEL`` to ``gehost show``."""
+    if not any(param.name == "attention" for param in show.params):
+        show.params.append(
+            click.Option(
+                ["--attention"],
+                metavar="MODEL",
+                type=click.Path(),
+                is_eager=True,
+                expose_value=False,
+                callback=_list,
+                help="List every attention of a model, and why each other Softmax is none.",
+            )
+        )
 
-    Letters: b batch, h head, g heads that share keys, s query, t key, d and v sizes of a head. For
-    each Softmax that is no attention, the step that fails, and what helps.
-    """
+
+def _list(context: click.Context, option: click.Parameter, model: str | None) -> None:
+    """Print each attention: layouts, sizes, masks; else the step that fails, and what helps."""
+    del option
+    if model is None:
+        return
     from gehost import infer_model, print_text, read_model
 
     loaded = read_model(model)
     infer_model(loaded)
     print_text("\n".join(lines(loaded)) + "\n")
+    context.exit()
 
 
 def lines(model: Model) -> list[str]:

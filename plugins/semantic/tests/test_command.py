@@ -1,4 +1,4 @@
-"""``gehost attention``: the lines of a model."""
+"""``gehost show --attention``: the lines of a model."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from gehost import infer_model
+from gehost.cli.show import show
 from gehost.ir.model import Model
 from gehost.testing import parse
-from gehost_semantic.command import command, lines
+from gehost_semantic.command import add_option, lines
 
 MODELS = Path(__file__).parent / "models"
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> g '
 
 
 def test_each_attention_of_an_export_is_a_line() -> None:
-    result = CliRunner().invoke(command, [str(MODELS / "gemma3_past.dyn.eager.onnx")])
+    add_option(show)
+    add_option(show)  # as each start of the command line does
+    result = CliRunner().invoke(show, ["--attention", str(MODELS / "gemma3_past.dyn.eager.onnx")])
     assert (result.exit_code, len(result.output.splitlines())) == (0, 3)
     assert "causal (t - s <= " in result.output
     assert "2 of 2 Softmax operators are attention" in result.output
