@@ -43,6 +43,11 @@ class ActivationCall(KernelCall):
         return self.description.x.dtype
 
     @property
+    def has_gate(self) -> bool:
+        """Whether the kernel gets a factor of the activation."""
+        return self._own_gate() is not None
+
+    @property
     def is_packed(self) -> bool:
         """Whether x is [..., 2 d], with the factor as the other half."""
         gate = self.description.gate

@@ -15,13 +15,15 @@ from typing import TypeAlias, cast
 from gehost import DataType, Node, Value
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
+from gehost_semantic.layout_rules import LAYOUTS
 from gehost_semantic.view import is_whole
 from gehost_semantic.views import Views
 
 _FUNCTIONS = ("Erf", "Exp", "Sigmoid", "Tanh")
 _DEPTH = 8
 _MOST_TERMS = 8
-_STEPS = 6
+_STEPS = 12
+_ARITHMETIC = ("Add", "Div", "Mul", "Neg", "Pow", "Sub")
 _TOLERANCES = {DataType.FLOAT16: 2e-3, DataType.BFLOAT16: 1e-2, DataType.DOUBLE: 1e-9}
 """How far a constant of a type may be from the formula's; 2e-6 for float32."""
 
@@ -138,8 +140,8 @@ def _find(views: Views, node: Node) -> Activation | None:
         last: tuple[ActivationKind, float, Value] | None = None
         for value in _behind(output):
             expression = _expression(views, value, leaf)
-            if expression is None:
-                break
+            if expression is None:  # a layout operator's, or of another tensor
+                continue
             known = _kind(expression, tolerance)
             if isinstance(known, str):
                 near = known
@@ -163,8 +165,10 @@ def _leaves(argument: Value) -> Iterator[Value]:
         seen.add(value)
         yield value
         node = value.producer
-        if node is not None and node.op in ("Add", "Cast", "Div", "Mul", "Neg", "Pow", "Sub"):
+        if node is not None and node.op in _ARITHMETIC:
             todo += [(each, depth + 1) for each in node.inputs if each is not None]
+        elif node is not None and node.op in LAYOUTS and node.inputs[0] is not None:
+            todo.append((node.inputs[0], depth + 1))
 
 
 def _behind(value: Value) -> Iterator[Value]:
@@ -176,9 +180,7 @@ def _behind(value: Value) -> Iterator[Value]:
         if not isinstance(reader, Node) or reader.graph is not value.graph:
             return
         behind = reader.outputs[0]
-        if reader.op not in ("Add", "Cast", "Div", "Mul", "Neg", "Reciprocal", "Sub"):
-            return
-        if behind is None:
+        if behind is None or reader.op not in (*_ARITHMETIC, "Reciprocal", *LAYOUTS):
             return
         value = behind
     yield value

@@ -93,6 +93,9 @@ class RotaryCall(KernelCall):
         own = self.description
         result = self._result(made)
         graph = result.graph
+        for name in ("x", "cos", "sin"):
+            if name not in self._tensors:
+                raise Refused(f"{name}: Replacement does not use it")
         self._define(graph, known)
         order = self._order()
         absent = [place for place, axis in enumerate(order) if axis is None]
