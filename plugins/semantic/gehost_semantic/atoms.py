@@ -74,8 +74,11 @@ class Atoms:
 
     def leaves(self, atoms: Iterable[Atom]) -> list[Atom]:
         """Return the atoms after all joins and splits."""
+        listed = list(atoms)
+        if not any(atom in self._joined or atom in self._parts for atom in listed):
+            return listed
         found: list[Atom] = []
-        todo = list(atoms)[::-1]
+        todo = listed[::-1]
         while todo:
             atom = todo.pop()
             if atom in self._joined:
@@ -145,9 +148,13 @@ class Atoms:
         for dim in dims:
             terms: list[Index] = []
             for index in dim:
+                leaves = self.leaves([index.atom])
+                if len(leaves) == 1:
+                    terms.append(Index(leaves[0], index.axis, index.stride))
+                    continue
                 inner: Extent = 1
                 split: list[Index] = []
-                for leaf in reversed(self.leaves([index.atom])):
+                for leaf in reversed(leaves):
                     split.append(Index(leaf, index.axis, index.stride * inner))
                     inner = inner * self.sizes[leaf]
                 terms.extend(reversed(split))

@@ -134,6 +134,8 @@ class Elements:
 
     def _digits(self, sizes: Sequence[Extent], form: Linear) -> list[Linear] | None:
         """Write a number with digits of these sizes, outermost first; no digit may carry."""
+        if len(sizes) == 1:
+            return [form]
         extents = self.views.extents
         inner = [total(sizes[place + 1 :]) for place in range(len(sizes))]
         strides: list[dict[Digit, Extent]] = [{} for _ in sizes]

@@ -199,7 +199,7 @@ def total(factors: Iterable[Extent]) -> Extent:
     """Return the product of sizes."""
     found: Extent = 1
     for factor in factors:
-        found = found * factor
+        found = factor if isinstance(found, int) and found == 1 else found * factor
     return found
 
 

@@ -158,7 +158,7 @@ class NormCall(KernelCall):
         self._begin(results, list(self._sources().values()))
 
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
-        results = list(made) if isinstance(made, Sequence) else [made]
+        results: list[Any] = [*made] if isinstance(made, list | tuple) else [made]
         if not 1 <= len(results) <= 2:
             raise PassError(
                 f"Replacement must return the norm, or the norm and the sum, got {len(results)}",

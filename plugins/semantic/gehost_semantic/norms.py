@@ -443,7 +443,7 @@ def _in_place(views: Views, core: _Core) -> tuple[Value, Value]:
     normalized = behind if behind is not None and is_back else core.normalized
     for x in way_up(views, core.x, view.base):
         shape = views.shape(x)
-        if shape == views.shape(normalized) and shape and base and shape[1] == base[1]:
+        if shape == views.shape(normalized) and shape and base and shape[1:2] == base[1:2]:
             return x, normalized
     raise Refused("groups: the result has not the axes of x")
 

@@ -118,7 +118,9 @@ class Polynomials:
         view = self._views.of(value)
         if value is None or view is None or len(place) < len(view.dims):
             return None
-        inner = self._elements.through(view, self._aligned(value, place))
+        inner: Sequence[Linear] | None = self._aligned(value, place)
+        if view.base is not value:
+            inner = self._elements.through(view, inner)
         return None if inner is None else (view.base, inner, view.factor)
 
     def _aligned(self, value: Value, place: Place) -> tuple[Linear, ...]:

@@ -16,6 +16,7 @@ from gehost import Node, Value
 from gehost_semantic.atoms import Refused
 from gehost_semantic.elements import ZERO, Linear
 from gehost_semantic.extents import Extent
+from gehost_semantic.layout_rules import LAYOUTS
 from gehost_semantic.layouts import way_up
 from gehost_semantic.polynomials import Factor, Function, Part, Polynomial, Polynomials
 from gehost_semantic.views import Views
@@ -128,8 +129,7 @@ def _candidates(views: Views) -> Iterator[Value]:
         if value is None or not value.dtype or not value.dtype.is_float or (value.rank or 0) < 2:
             continue
         if node.op != "Concat":
-            sources = [views.of(operand) for operand in node.inputs]
-            if all(view is not None and _may_be_product(view.base) for view in sources):
+            if all(_may_be_product(views, operand) for operand in node.inputs):
                 yield value
             continue
         if sum(_is_sum(views, operand) for operand in node.inputs) < 2:
@@ -145,8 +145,12 @@ def _candidates(views: Views) -> Iterator[Value]:
             yield value
 
 
-def _may_be_product(value: Value) -> bool:
-    return value.producer is not None and value.producer.op in ("Mul", "Neg")
+def _may_be_product(views: Views, value: Value | None) -> bool:
+    node = None if value is None else value.producer
+    if node is not None and node.op in LAYOUTS and node.op != "Mul":
+        view = views.of(value)
+        node = None if view is None else view.base.producer
+    return node is not None and node.op in ("Mul", "Neg")
 
 
 def _is_sum(views: Views, value: Value | None) -> bool:

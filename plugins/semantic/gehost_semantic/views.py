@@ -29,8 +29,10 @@ class Views:
         self.answers: dict[Hashable, object] = {}
         """What recognisers found, by what they asked."""
         self._views: dict[Value, View | None] = {}
+        self._shapes: dict[Value, tuple[Extent, ...] | None] = {}
         for _ in range(_MOST_ROUNDS):
             self._views.clear()
+            self._shapes.clear()
             if not facts.learn(self):
                 break
 
@@ -66,8 +68,12 @@ class Views:
         return self._views[value]
 
     def shape(self, value: Value | None) -> tuple[Extent, ...] | None:
-        view = self.of(value)
-        return None if view is None else view.shape
+        if value is None:
+            return None
+        if value not in self._shapes:
+            view = self.of(value)
+            self._shapes[value] = None if view is None else view.shape
+        return self._shapes[value]
 
     def axes(self, node: Node, slot: int = 1) -> list[int] | None:
         """Return the axes of an operator, an attribute or an input; None if it has none.

@@ -14,6 +14,7 @@ from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
     EsTensor,
+    Host,
     HostOptions,
     PassError,
     Refusal,
@@ -333,4 +334,40 @@ def test_a_body_of_an_if_is_searched() -> None:
     before = model(body, f"{QKV}, float[b, 4, s, 6] o, bool c")
     after, record = run_pass(before, Kernel)
     assert record.replaced == 1
+    assert_equal(before, after, {"b": 3, "s": 4, "t": 6})
+
+
+BODIES = {
+    "loop": """n = Constant <value = int64 {2}> ()
+        go = Constant <value = bool {1}> ()
+        y = Loop (n, go, o) <body = each (int64 i, bool c, float[b, 4, s, 6] last)
+            => (bool again, float[b, 4, s, 6] z) { again = Identity (c) %s }>""",
+    "scan": """y = Scan <num_scan_inputs = 1, body = each (float[4, s, 8] q) => (float[4, s, 6] z) {
+        %s }> (w)""",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_of_a_loop_is_searched(name: str) -> None:
+    inner = PLAIN + "p = Softmax <axis = -1> (scaled)\nz = MatMul (p, v)"
+    inputs = f"{QKV}, float[b, 4, s, 6] o"
+    if name == "scan":
+        inner = inner.replace("[0, 1, 3, 2]", "[0, 2, 1]")
+        inputs = "float[n, 4, s, 8] w, float[4, t, 8] k, float[4, t, 6] v"
+    before = model(BODIES[name] % inner, inputs)
+    after, record = run_pass(before, Kernel)
+    assert record.replaced == 1
+    assert_equal(before, after, {"b": 3, "s": 4, "t": 6, "n": 2})
+
+
+def test_a_function_is_searched_where_it_is_inlined(vendors: Vendors) -> None:  # noqa: F811
+    vendors.write("npu/flash.py", FILE)
+    text = f"""<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
+        g ({QKV}) => (float[?] y) {{ y = my.attend (q, k, v) }}
+        <domain: "my", opset_import: ["" : 18]>
+        attend (q, k, v) => (z) {{ {PLAIN} p = Softmax <axis = -1> (scaled) z = MatMul (p, v) }}"""
+    before = parse(text)
+    options = HostOptions(vendors=[vendors.root], inline_functions=True)
+    after, _ = Host(options).run(onnx.ModelProto.FromString(before.SerializeToString()))
+    assert len(calls(after)) == 1
     assert_equal(before, after, {"b": 3, "s": 4, "t": 6})
