@@ -74,19 +74,18 @@ class Atoms:
 
     def leaves(self, atoms: Iterable[Atom]) -> list[Atom]:
         """Return the atoms after all joins and splits."""
-        listed = list(atoms)
-        if not any(atom in self._joined or atom in self._parts for atom in listed):
-            return listed
-        found: list[Atom] = []
-        todo = listed[::-1]
-        while todo:
-            atom = todo.pop()
-            if atom in self._joined:
-                todo.append(self._joined[atom])
-            elif atom in self._parts:
-                todo.extend(self._parts[atom][::-1])
-            else:
-                found.append(atom)
+        joined, parts, found = self._joined, self._parts, list[Atom]()
+        for first in atoms:
+            todo = [first]
+            while todo:
+                atom = todo.pop()
+                if atom in joined:
+                    todo.append(joined[atom])
+                elif atom in parts:
+                    outer, inner = parts[atom]
+                    todo += (inner, outer)
+                else:
+                    found.append(atom)
         return found
 
     def of_view(self, view: View) -> list[list[Index]]:

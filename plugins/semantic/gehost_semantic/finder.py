@@ -165,7 +165,7 @@ class _Search:
             return [(node, None)] if node.op != "Einsum" or len(node.inputs) == 2 else None
         if node.op not in _STEPS:
             return None
-        ways: list[tuple[tuple[int, bool, int, int], list[tuple[Node, int | None]]]] = []
+        ways: list[list[tuple[Node, int | None]]] = []
         for slot, operand in enumerate(node.inputs):
             if operand is None or not (operand.dtype is None or operand.dtype.is_float):
                 continue
@@ -173,8 +173,8 @@ class _Search:
                 continue
             way = self._lead(operand, depth + 1)
             if way is not None:
-                ways.append(((*self._rank(way), slot), [(node, slot), *way]))
-        return min(ways, key=lambda found: found[0])[1] if ways else None
+                ways.append([(node, slot), *way])
+        return min(ways, key=self._rank) if len(ways) > 1 else ways[0] if ways else None
 
     def _rank(self, way: Sequence[tuple[Node, int | None]]) -> tuple[int, bool, int]:
         """Prefer a product of two computed tensors, a plain one, and few steps."""

@@ -361,8 +361,8 @@ def _tags(views: Views, value: Value, base: Value, tags: Axes) -> Axes | None:
         if not dim:
             found.append(None)
             continue
-        axis = dim[0].axis
-        if len(dim) > 1 or axis is None or dim[0].stride != 1 or dim[0].size != shape[axis]:
+        term, axis = dim[0], dim[0].axis
+        if axis is None or (len(dim), term.stride, term.size) != (1, 1, shape[axis]):
             return None
         found.append(tags[axis])
     # a size of 1 has no term

@@ -22,9 +22,10 @@ class Views:
     ``facts`` are found first: equalities of sizes that the graph's operators prove.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, extents: Extents | None = None) -> None:
+        """``extents``: of the graph before a change, whose facts still hold."""
         self.graph = graph
-        self.extents = Extents(graph)
+        self.extents = extents or Extents(graph)
         self.numbers = Numbers()
         self.answers: dict[Hashable, object] = {}
         """What recognisers found, by what they asked."""
@@ -44,7 +45,8 @@ class Views:
         if isinstance(found, tuple) and found[0] == edit[0] and found[1] is edit[1]:
             views = cast("Views", found[2])
         else:
-            views = cls(graph)
+            before = cast("Views", found[2]).extents if isinstance(found, tuple) else None
+            views = cls(graph, before)
             answers["views", graph] = *graph.model.journal.last, views
         return views
 
