@@ -70,6 +70,8 @@ class HostOptions:
     keep_float32: Sequence[str] = ()
     """Nodes that stay in float32 (with ``half``), by name or operator."""
     fusion_switch_file: str | os.PathLike[str] | None = None
+    room: int = 0
+    """Bytes that folded constants may add to the model, beside those that the clean-up frees."""
     cleanup: bool = True
     verify: bool = False
     """Compare the numbers with the original's before the model is saved."""

@@ -37,6 +37,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "keep_io_types": False,
         "keep_float32": (),
         "fusion_switch_file": None,
+        "room": 0,
         "cleanup": True,
         "verify": False,
         "feeds": None,

@@ -23,7 +23,7 @@ from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.kernels import Target as KernelTarget
 from gehost.optimizing.apart import LARGE, put_apart, put_back
-from gehost.optimizing.facts import Facts, facts_of, foreign_nodes
+from gehost.optimizing.facts import Facts, facts_of, foreign_nodes, has_constant_nodes
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
 from gehost.options import HostOptions
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Feeds = Mapping[str, NDArray[Any]]
+
+_ROOM = 1 << 12
+"""Bytes that constants may take of those that the file lost elsewhere, as by shorter notes."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,17 @@ class Builder:
         off = [name for name in self._names if name not in passes]
         host = self.host.with_options(enable=sorted(passes), disable=off)
         report = Report(model=self.original.path, options=host.options.as_dict())
-        with host.compiled(self._prepared, report) as model:
+        self._write(host, self._prepared, report, path)
+        facts = facts_of(path)
+        room = min(self.original.facts.size - facts.size, _ROOM)
+        if room > 0 and not self._half and has_constant_nodes(path):
+            host = self.host.with_options(disable=self._names, room=room)
+            self._write(host, path, Report(model=path), path)
+            facts = facts_of(path)
+        return Candidate(path, passes, facts, report)
+
+    def _write(self, host: Host, source: str, report: Report, path: str) -> None:
+        with host.compiled(source, report) as model:
             proto = model.flush()
             if self._target.standard:
                 _refuse_foreign(proto, self._target.operators)
@@ -182,7 +195,6 @@ class Builder:
             if not self._keep_metadata:
                 shrink(proto)
             save_model(proto, path, model.base_dir)
-        return Candidate(path, passes, facts_of(path), report)
 
     def _converted(self, model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
         """Return a model in float16 inside."""

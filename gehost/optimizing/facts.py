@@ -80,6 +80,14 @@ def foreign_nodes(model: onnx.ModelProto, others: Collection[str] = ()) -> list[
     ]
 
 
+def has_constant_nodes(path: str) -> bool:
+    """Whether the main graph has a node that reads constants alone."""
+    graph = onnx.ModelProto.FromString(Path(path).read_bytes()).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    constants -= {value.name for value in graph.input}
+    return any(node.input and constants.issuperset(filter(None, node.input)) for node in graph.node)
+
+
 def bytes_of(size: int) -> str:
     """Return a number of bytes as text: ``2.7 MB``."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

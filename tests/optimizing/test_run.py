@@ -320,3 +320,27 @@ def test_further_vendors_take_no_operators_of_the_target(name: str) -> None:
     assert alone.fused == beside.fused
     assert alone.fused["com.microsoft::Attention"][0] == 2
     assert beside.after.nodes <= alone.after.nodes
+
+
+def test_constants_are_folded_into_the_room_that_notes_leave(tmp_path: Path) -> None:
+    places = ", ".join(map(str, range(16)))
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    m (float[B, 16, 16, 2] x) => (float[B, 16, 16, 2] y)
+    <int64[16, 1] row = {{{places}}}, int64[1, 16] column = {{{places}}},
+     int64[2] shape = {{16, 16}}, int64[1] last = {{-1}}> {{
+        r = Expand(row, shape)
+        c = Expand(column, shape)
+        ru = Unsqueeze(r, last)
+        cu = Unsqueeze(c, last)
+        grid = Concat<axis = -1>(cu, ru)
+        offset = Cast<to = 1>(grid)
+        y = Add(x, offset)
+    }}"""
+    model = parse(text)
+    plain, noted = tmp_path / "plain.onnx", tmp_path / "noted.onnx"
+    for path in (plain, noted):
+        onnx.save(model, path)
+        model.graph.node[0].doc_string = "where the exporter was called " * 60
+    nodes = [ops(gehost.optimize(path, "any", measured=False).model) for path in (plain, noted)]
+    assert nodes == [["Expand", "Expand", "Unsqueeze", "Unsqueeze", "Concat", "Cast", "Add"], ["Add"]]
+    assert noted.with_suffix(".opt.onnx").stat().st_size <= noted.stat().st_size

@@ -51,6 +51,7 @@ def clean_up(
     inferrer: Inferrer,
     *,
     is_edited: bool = False,
+    room: int = 0,
 ) -> CleanUpResult:
     """Remove dead nodes, identities, repeated computations, branches not taken; fold constants.
 
@@ -65,11 +66,13 @@ def clean_up(
         inferrer: infers types that become known on the way.
         is_edited: edits since inference may make more types known, so incomplete types are
             inferred again.
+        room: bytes that folding may add to the model, beside those that are freed on the way.
     """
     if _is_trained(model):
         return CleanUpResult()
     with gc_disabled():
         state = State(model, registry, inferrer)
+        state.freed = room
         dead.sweep(state)
         if is_edited:
             state.stale.update(state.initial)

@@ -45,7 +45,8 @@ class State:
         self.purity = Purity(model, registry)
         self.counts = Counts()
         self.freed = 0
-        """Bytes of removed nodes and constants, less those of constants that folding stored."""
+        """Bytes of removed nodes and constants, less those of constants that folding stored; a
+        clean-up may begin with some."""
         self.open: set[Graph] = set()
         self.graphs: list[Graph] = []
         nodes = list(self.open_graph(model.graph))
