@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from gehost import CustomPassContext, EsGraph, EsGraphBuilder, EsTensor, Graph, Node, Region, es
-from gehost_linalg.lower import lowerings
+from gehost_linalg.lower.table import lowerings
 
 _PREFIX = "gehost::"
 _DTYPES = {"value_int": "q", "value_ints": "q", "value_float": "f", "value_floats": "f"}

@@ -50,7 +50,7 @@ from gehost_linalg.groups.leave_alone import left_to_runtime
 from gehost_linalg.groups.lowered import PARAMETERS, Lowered, splat_of
 from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.inline import inline_calls
-from gehost_linalg.lower import NotLowered
+from gehost_linalg.lower.nodes import NotLowered
 from gehost_linalg.reshape import RESHAPE
 from gehost_linalg.splits import state_splits
 

@@ -18,7 +18,8 @@ from gehost_linalg.groups.body import Body, Signature
 from gehost_linalg.groups.grouping import GROUP_COMPANIONS
 from gehost_linalg.groups.lowered import MOVEMENT, PARAMETERS
 from gehost_linalg.interpret import Rule
-from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
+from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, NotLowered, OnnxOp
+from gehost_linalg.lower.table import lower, lowerings
 
 
 @dataclass

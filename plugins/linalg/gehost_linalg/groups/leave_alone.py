@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gehost import Node, TensorType
 from gehost import Value as Tensor
 from gehost_linalg.groups.lowered import MOVEMENT, small_array
-from gehost_linalg.lower import lowerings
+from gehost_linalg.lower.table import lowerings
 
 _AFTER_CONV = frozenset(
     {

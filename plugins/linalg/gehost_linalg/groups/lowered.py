@@ -10,8 +10,9 @@ import numpy as np
 from gehost import Graph, Node, TensorType
 from gehost import Value as Tensor
 from gehost_linalg.generic import Op, Opaque, Size, Value
-from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 from gehost_linalg.lower.movement import reshape
+from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, NotLowered, OnnxOp
+from gehost_linalg.lower.table import lower, lowerings
 
 INLINE_BYTES = 4096
 """Constants with one value throughout are part of a body up to this size; larger ones are inputs.

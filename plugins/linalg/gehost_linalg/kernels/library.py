@@ -29,7 +29,7 @@ from gehost_linalg.kernels.build import build
 from gehost_linalg.kernels.c import Kernel, source
 from gehost_linalg.kernels.emit import emit
 from gehost_linalg.kernels.steps import NotEmitted
-from gehost_linalg.lower import NotLowered
+from gehost_linalg.lower.nodes import NotLowered
 
 if TYPE_CHECKING:
     from gehost_linalg.kernels.measure import Gain

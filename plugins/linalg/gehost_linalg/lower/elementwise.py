@@ -12,7 +12,7 @@ import numpy as np
 from gehost import DataType
 from gehost_linalg.affine import Dim
 from gehost_linalg.generic import Arg, Literal, Ref, Value
-from gehost_linalg.lower import (
+from gehost_linalg.lower.nodes import (
     FLOAT_DTYPES,
     MLIR_DTYPES,
     Lowering,

@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from gehost import DataType
 from gehost_linalg.affine import Const, Dim, Expr
 from gehost_linalg.generic import Arg, Literal, Ref, Size
-from gehost_linalg.lower import FLOAT_DTYPES, MLIR_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import cast_scalar, number
+from gehost_linalg.lower.nodes import (
+    FLOAT_DTYPES,
+    MLIR_DTYPES,
+    Lowering,
+    NotLowered,
+    OnnxOp,
+    Scalars,
+)
 
 
 def _identity(rank: int) -> list[Expr]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gehost_linalg.affine import Const, Dim, Expr, binary
 from gehost_linalg.generic import Arg, Opaque, Size, Value, is_known
 from gehost_linalg.interpret import Part
-from gehost_linalg.lower import Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.lower.nodes import Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.reshape import COLLAPSE, EXPAND
 
 _COPY = Scalars().payload(Arg(0))

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from gehost_linalg.generic import Arg, Value
-from gehost_linalg.lower import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import add, cast_scalar, div, mul, number, sub
+from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.reductions import REDUCTIONS, Reduction, mapped, mean, reduce
 
 

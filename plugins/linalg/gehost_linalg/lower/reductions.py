@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gehost_linalg.affine import Const, Dim, Expr
 from gehost_linalg.generic import Arg, Literal, Ref, Size, Value, is_known
-from gehost_linalg.lower import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import div, mul, number
+from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""The operators that are lowered, and the lowering of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from gehost_linalg.generic import DTYPES, Op
+from gehost_linalg.lower import elementwise, index, movement, normalizations, reductions
+from gehost_linalg.lower.nodes import Lowering, NotLowered, OnnxOp
+
+
+@cache
+def lowerings() -> Mapping[str, Lowering]:
+    """The functions that lower operators, by operator."""
+    found: dict[str, Lowering] = {}
+    for family in (elementwise, movement, reductions, normalizations, index):
+        found.update(family.LOWERINGS)
+    return found
+
+
+def lower(op: OnnxOp, function: Lowering | None = None) -> list[Op]:
+    """The Generics that compute a node, by ``function`` instead of the operator's own.
+
+    Raises:
+        NotLowered: with the reason.
+    """
+    function = function or lowerings().get(op.op)
+    if function is None:
+        raise NotLowered(f"not-lowered: {op.op}")
+    if op.attributes.get("broadcast"):  # operands of lower rank stand at the attribute "axis"
+        raise NotLowered(f"not-lowered: {op.op} of opset {op.version} with broadcast")
+    for value in (*op.inputs, *op.outputs):
+        if value is not None and value.dtype and value.dtype not in DTYPES:
+            raise NotLowered(f"dtype: {value.name} is {value.dtype}")
+    function(op)
+    return op.made
