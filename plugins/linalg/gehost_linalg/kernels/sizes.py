@@ -36,6 +36,7 @@ class Sizes:
         self.steps = steps
         self.rows: list[SizeRow] = []
         self._numbers: dict[Key, int] = {}
+        self._keys: dict[str | None, Key] = {}
         self._axes: dict[str, tuple[int, int]] = {}
         for value, number in steps.inputs.items():
             for axis, size in enumerate(value.shape or ()):
@@ -47,9 +48,16 @@ class Sizes:
 
     def key(self, size: Size) -> Key:
         """The key of a size, made of the sizes behind it."""
+        if isinstance(size, int):
+            return size
+        if size not in self._keys:
+            self._keys[size] = self._key(size)
+        return self._keys[size]
+
+    def _key(self, size: str | None) -> Key:
         if size is None:
             raise NotEmitted("a size that nothing gives")
-        if isinstance(size, int) or size.isdecimal():
+        if size.isdecimal():
             return int(size)
         if size in self._axes:
             return self._axes[size]
