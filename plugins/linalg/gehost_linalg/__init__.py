@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value
     from gehost_linalg.kernels.writer import kernel_writer
     from gehost_linalg.passes import control_function
-    from gehost_linalg.scanner import MlirError
+    from gehost_mlir.scanner import MlirError
 
 _HOMES = {
-    "affine": ("AffineMap",),
     "control": ("ControlError",),
     "driver": ("Block", "Driver", "fuse_all"),
     "fusability": (
@@ -49,7 +48,7 @@ _HOMES = {
     "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value"),
     "kernels.writer": ("kernel_writer",),
     "passes": ("control_function",),
-    "scanner": ("MlirError",),
+    "affine": ("AffineMap",),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -108,6 +107,10 @@ def gehost_register_passes(registry: PassRegistry) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "MlirError":
+        from gehost_mlir.scanner import MlirError
+
+        return MlirError
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'gehost_linalg' has no attribute {name!r}")
     return getattr(importlib.import_module(f"gehost_linalg.{_MODULE_OF[name]}"), name)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TypeAlias
 
-from gehost_linalg.scanner import DIGITS, Scanner
+from gehost_mlir.scanner import DIGITS, Scanner
 
 
 @dataclass(frozen=True, slots=True)

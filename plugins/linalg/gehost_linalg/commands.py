@@ -21,14 +21,14 @@ from gehost import (
     quoting,
 )
 from gehost_linalg.control import ControlError, control_named, multi_use_named
-from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
+from gehost_linalg.driver import DEFAULT_COMPANIONS, MLIR_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.groups.grouping import Group
 from gehost_linalg.groups.lowered import Lowered
 from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME, Plan, companions_named, controls_of, plans_made_by
-from gehost_linalg.scanner import MlirError
+from gehost_mlir.scanner import MlirError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def fused_text(
         controls = controls_of(Host(HostOptions(vendors=tuple(vendors))).passes)
         control = control_named(settings["control"], controls)
         multi_use = multi_use_named(settings["multi_use"])
-        companions = _companions(settings["companions"])
+        companions = _companions(settings["companions"], MLIR_COMPANIONS)
         for function in functions if not before else ():
             block = fuse_block(
                 function.ops, control, multi_use, outputs=function.outputs, companions=companions
@@ -109,8 +109,8 @@ def fused_text(
         raise UsageError(str(error)) from error
 
 
-def _companions(text: str) -> tuple[str, ...]:
-    return companions_named(text, DEFAULT_COMPANIONS)
+def _companions(text: str, default: Sequence[str] = DEFAULT_COMPANIONS) -> tuple[str, ...]:
+    return companions_named(text, default)
 
 
 # -- models

@@ -16,10 +16,24 @@ from gehost_linalg.fusability import (
 )
 from gehost_linalg.fuse import Fused, fuse_checked
 from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of
-from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape, undoes
+from gehost_linalg.reshape import (
+    COLLAPSE,
+    EXPAND,
+    EXPANSION,
+    RESHAPE,
+    UNITS,
+    expanded_consumer,
+    expanded_producer,
+    folded_reshape,
+    through_reshape,
+    undoes,
+    without_units,
+)
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
-ALL_COMPANIONS = (*COMPANIONS, RESHAPE)
+ALL_COMPANIONS = (*COMPANIONS, RESHAPE, EXPANSION, UNITS)
+MLIR_COMPANIONS = (*COMPANIONS, EXPANSION)
+"""Those of MLIR's ``linalg-fuse-elementwise-ops``."""
 MOST_SCALAR_OPS = 1024
 """Largest payload made by duplicating producers; each layer of a graph may double it."""
 
@@ -254,6 +268,8 @@ class Driver:
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
         self.reshapes = RESHAPE in companions
+        self.expands = EXPANSION in companions
+        self.drops_units = UNITS in companions
         if coverage not in {"preserved", "upstream"}:
             raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
         self.coverage = coverage
@@ -267,11 +283,38 @@ class Driver:
         """What has changed since its last visit, for the next round."""
 
     def run(self) -> None:
-        """Fuse until nothing qualifies; then through reshapes, if that is on."""
+        """Fuse until nothing qualifies; then through reshapes and without unit loops, if on."""
         self._changed = dict.fromkeys(self.block.ops)
         self._settle()
         while self.reshapes and any(map(self._fuse_through_reshape, self.block.ops)):
             self._settle()
+        if self.drops_units:
+            self._drop_units()
+
+    def _drop_units(self) -> None:
+        """Drop loops of size 1, and the reshapes that cancel each other afterwards."""
+        for op in self.block.ops:
+            moved = without_units(op) if isinstance(op, Generic) else None
+            if moved is not None:
+                self._swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
+        while sum(map(self._fold_reshape, self.block.ops)):
+            pass
+
+    def _fold_reshape(self, op: Op) -> bool:
+        """Fold a reshape with its operand, or remove it where nothing reads it."""
+        block = self.block
+        if not isinstance(op, Opaque) or op.name not in {EXPAND, COLLAPSE} or op.part:
+            return False
+        if all(map(block.is_dead, op.results)):
+            block.remove(op)
+            return True
+        source = _undone(block, op)
+        folded = folded_reshape(op, block.made_by.get) if source is None else None
+        if source is not None:
+            folded = Change((), {op.results[0]: source})
+        if folded is not None:
+            block.replace(op, folded.ops, folded.replaced)
+        return folded is not None
 
     def _settle(self) -> None:
         """Visit what has changed from inputs to outputs, round after round."""
@@ -289,21 +332,47 @@ class Driver:
         block = self.block
         self._changed.pop(op, None)
         self._furthest = max(self._furthest, block.place[op])
-        is_generic = isinstance(op, Generic)
-        if all(map(block.is_dead, op.results)) and (is_generic or op.name.startswith("tensor.")):
+        if _is_pure(op) and all(map(block.is_dead, op.results)):
             block.remove(op)
             self._released((*op.operands, *op.scalars))
-        elif not is_generic:
-            source = _undone(block, op) if self.reshapes else None
-            if source is not None:
-                self._swap(op, Change((), {op.results[0]: source}))
-            else:
-                _note_boundary(block, op)
-        elif not self._fuse_first(op):
-            self._change(op)
+        elif isinstance(op, Opaque):
+            self._visit_opaque(op)
+        elif op.named is None and (self._fuse_first(op) or self._change(op)):
+            pass
+        elif self.expands:
+            moved = expanded_consumer(op, block.operand)
+            if moved is not None:
+                for value in op.results:  # other operations make them now
+                    self._note_readers(value)
+                self._swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
 
-    def _change(self, op: Generic) -> None:
-        """Apply the first companion that changes ``op``."""
+    def _visit_opaque(self, op: Opaque) -> None:
+        """Fold a reshape, or compute its operand over the axes behind it."""
+        block = self.block
+        source = _undone(block, op) if self.reshapes or self.expands else None
+        if source is not None:
+            self._swap(op, Change((), {op.results[0]: source}))
+            return
+        if self.expands and op.name in {EXPAND, COLLAPSE}:
+            folded = folded_reshape(op, block.made_by.get)
+            if folded is not None:
+                self._swap(op, folded)
+                return
+            operand = block.operand(op, 0)
+            moved = expanded_producer(op, operand)
+            if moved is not None and isinstance(operand.producer, Generic):
+                producer = operand.producer
+                readers = list(block.readers[op.results[0]])
+                self._changed.update(dict.fromkeys(readers))
+                for reader in reversed(readers):  # what they read is made by another operation
+                    self._work.setdefault(reader)
+                block.remove(op)
+                self._swap(producer, Change((*moved.before, moved.generic, *moved.after), {}))
+                return
+        _note_boundary(block, op)
+
+    def _change(self, op: Generic) -> bool:
+        """Apply the first companion that changes ``op``; returns whether one does."""
         for companion in self.companions:
             made = companion(op, self.around)
             if made is not None:
@@ -311,7 +380,8 @@ class Driver:
                     self._swap(op, made)
                 else:  # MLIR changes it in place, and does not visit its readers
                     self._swap(op, Change((made,), {}), readers=False)
-                return
+                return True
+        return False
 
     def _swap(self, op: Op, change: Change, *, readers: bool = True) -> None:
         """Do a change; the producers that it releases are visited next."""
@@ -428,6 +498,13 @@ class Driver:
         else:
             for result in producer.results:
                 self._note_readers(result)
+
+
+def _is_pure(op: Op) -> bool:
+    """Whether nothing happens but its results."""
+    if isinstance(op, Generic):
+        return True
+    return op.name.startswith("tensor.") and not op.part and bool(op.results)
 
 
 def _undone(block: Block, op: Opaque) -> Value | None:

@@ -1,6 +1,6 @@
 """The conditions for fusing a producer into a consumer, one function each.
 
-They have the numbers of the README's list (section "Conditions of fusion").
+They have the numbers of reference.md, section "Conditions of fusion".
 """
 
 from __future__ import annotations
@@ -130,20 +130,23 @@ def _cover(maps: Iterable[AffineMap]) -> bool:
 
 def producer_is_generic(operand: OpOperand) -> Refusal | None:
     """Condition 1: a Generic computes the operand."""
-    if isinstance(operand.producer, Generic):
+    producer = operand.producer
+    if isinstance(producer, Generic) and producer.named is None:
         return None
-    return Refusal(
-        "producer-not-generic", "" if operand.producer is None else operand.producer.name
-    )
+    return Refusal("producer-not-generic", "" if producer is None else _spelled(producer))
 
 
 def consumer_is_generic(operand: OpOperand) -> Refusal | None:
     """Condition 2: a Generic reads the operand."""
-    return (
-        None
-        if isinstance(operand.consumer, Generic)
-        else Refusal("consumer-not-generic", operand.consumer.name)
-    )
+    consumer = operand.consumer
+    if isinstance(consumer, Generic) and consumer.named is None:
+        return None
+    return Refusal("consumer-not-generic", _spelled(consumer))
+
+
+def _spelled(op: Op) -> str:
+    """The name of an operation; of a Generic that has one, as ``linalg.matmul``."""
+    return op.named.name if isinstance(op, Generic) and op.named is not None else op.name
 
 
 def operand_is_ranked(operand: OpOperand) -> Refusal | None:

@@ -22,6 +22,7 @@ from gehost_linalg.generic import (
     ScalarOp,
     Value,
     arg,
+    expr_of,
     renumbered,
     res,
 )
@@ -161,8 +162,7 @@ def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
     for place, op in enumerate(producer.payload.ops):
         if op.name != INDEX:
             continue
-        assert not isinstance(op.attribute, str | None)
-        expr = substitute(op.attribute, values)
+        expr = substitute(expr_of(op), values)
         if isinstance(expr, Const):
             known[expr] = Literal(expr.value, "index")
         elif expr not in known:

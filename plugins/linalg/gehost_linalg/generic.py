@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
+from typing import Literal as Literal_
 
 import numpy as np
 
-from gehost_linalg.affine import AffineMap, Dim, Expr, dims_of, evaluate
+from gehost_linalg.affine import AffineMap, Binary, Const, Dim, Expr, dims_of, evaluate
 
 Size: TypeAlias = int | str | None
 """A known size, a name that stands for one size everywhere, or unknown (equal to nothing)."""
@@ -160,25 +161,47 @@ def renumbered(
     )
 
 
-class ScalarOp(NamedTuple):
-    """An operation of ``arith`` or ``math`` by MLIR's name, or ``linalg.index``.
+@dataclass(frozen=True)
+class Template:
+    """The text of an operation that is only carried through.
 
-    ``attribute`` is the predicate of a comparison, or the expression over the loops whose value an
-    index is.
+    Attributes:
+        parts: texts, and between them the numbers of operands.
+        own: the names of values that the text itself defines, with ``%``.
+    """
+
+    parts: tuple[str | int, ...]
+    own: tuple[str, ...] = ()
+
+
+class ScalarOp(NamedTuple):
+    """An operation of ``arith`` or ``math`` by MLIR's name, ``linalg.index``, or any other.
+
+    ``attribute`` is the predicate of a comparison, the expression over the loops whose value an
+    index is, which result this is of an operation with two, or the text of an unknown operation.
+    ``flags`` are ``fastmath<…>``, ``overflow<…>``, a rounding mode, …, as MLIR writes them.
     """
 
     name: str
     operands: tuple[Ref, ...]
     dtype: str
-    attribute: str | Expr | None = None
+    attribute: str | int | Expr | Template | None = None
+    flags: str = ""
 
     def renumbered(self, args: Mapping[int, Ref], results: Mapping[int, Ref]) -> ScalarOp:
         """The same operation with other operands."""
         operands = renumbered(self.operands, args, results)
-        return ScalarOp(self.name, operands, self.dtype, self.attribute)
+        return ScalarOp(self.name, operands, self.dtype, self.attribute, self.flags)
 
 
 INDEX = "linalg.index"
+
+
+def expr_of(op: ScalarOp) -> Expr:
+    """The expression over the loops of a ``linalg.index``."""
+    assert isinstance(op.attribute, Dim | Const | Binary)
+    return op.attribute
+
 
 _NONE = frozenset[int]()
 
@@ -203,8 +226,7 @@ class Payload:
     @property
     def indices(self) -> tuple[Expr, ...]:
         """The expressions of its ``linalg.index`` operations."""
-        found = [op.attribute for op in self.ops if op.name == INDEX]
-        return tuple([each for each in found if not isinstance(each, str | None)])
+        return tuple([expr_of(op) for op in self.ops if op.name == INDEX])
 
     @property
     def captured(self) -> tuple[Value, ...]:
@@ -248,6 +270,22 @@ def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
     return tuple(found)
 
 
+class Named(NamedTuple):
+    """The spelling of a Generic that is a named operation, as ``linalg.matmul``.
+
+    Attributes:
+        name: the operation's name.
+        before: the text before its operands.
+        after: the text behind them; a body that is printed from the payload is not part of it.
+        has_body: whether its payload is written.
+    """
+
+    name: str
+    before: str = ""
+    after: str = ""
+    has_body: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Generic:
     """A loop nest over operands with indexing maps.
@@ -277,6 +315,8 @@ class Generic:
     maybe_broadcast: tuple[frozenset[int], ...] = ()
     origins: tuple[Any, ...] = ()
     label: str = ""
+    named: Named | None = None
+    """Its spelling; one that is fused or has other loops has none."""
 
     @classmethod
     def of(
@@ -387,17 +427,28 @@ class Opaque:
         operands: the values that it reads.
         results: the values that it makes.
         attribute: the axis of ``tensor.dim`` and ``tensor.concat``, the offsets of
-            ``tensor.extract_slice``; the text of an operation that is only carried through.
+            ``tensor.extract_slice``; the text of an operation that is only carried through; of a
+            scalar operation outside of a payload the predicate and flags.
         label: its name in messages.
         origins: the nodes that this computes.
+        part: an operation with regions is several in a row: ``open`` reads its operands and makes
+            the arguments of the first region, whose operations follow; ``next`` those of the next
+            region; ``close`` makes its results.
     """
 
     name: str
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    attribute: int | str = ""
+    attribute: int | str | Template | ScalarOp = ""
     label: str = ""
     origins: tuple[Any, ...] = ()
+    part: Literal_["", "open", "next", "close"] = ""
+
+    @property
+    def axis(self) -> int:
+        """The axis of ``tensor.dim`` and ``tensor.concat``."""
+        assert isinstance(self.attribute, int)
+        return self.attribute
 
     @cached_property
     def scalars(self) -> tuple[Value, ...]:
@@ -491,7 +542,7 @@ def _wrong_payload(op: Generic) -> Iterator[str]:
     for position, each in enumerate(op.payload.ops):
         reads = f"operation {position} of the payload reads"
         if each.name == INDEX:
-            if isinstance(each.attribute, str | None):
+            if not isinstance(each.attribute, Dim | Const | Binary):
                 yield "linalg.index names no loop"
             elif any(not 0 <= dim < op.loops for dim in dims_of(each.attribute)):
                 yield f"index {each.attribute} is no loop: there are {op.loops}"

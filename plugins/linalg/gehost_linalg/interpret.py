@@ -23,6 +23,7 @@ from gehost_linalg.generic import (
     Res,
     Size,
     Value,
+    expr_of,
 )
 from gehost_linalg.operations import NUMPY, compute
 from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
@@ -206,11 +207,10 @@ def _evaluate(
 
     for each in op.payload.ops:
         if each.name == INDEX:
-            assert not isinstance(each.attribute, str | None)
-            made.append(np.int64(evaluate(each.attribute, point)))
+            made.append(np.int64(evaluate(expr_of(each), point)))
         else:
             operands = [value_of(ref) for ref in each.operands]
-            made.append(compute(each.name, operands, each.dtype, each.attribute))
+            made.append(compute(each.name, operands, each.dtype, each.attribute, each.flags))
     return [value_of(ref) for ref in op.payload.yields]
 
 
@@ -299,9 +299,9 @@ def interpret(
 
 def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
     if op.name == "tensor.dim":
-        return np.int64(arrays[0].shape[int(op.attribute)])
+        return np.int64(arrays[0].shape[op.axis])
     if op.name == "tensor.concat":
-        return np.concatenate(arrays, int(op.attribute))
+        return np.concatenate(arrays, op.axis)
     if op.name == "tensor.extract_slice":
         begins = [int(each) for each in str(op.attribute).split(",")]
         lengths = [size_of(size, sizes) for size in op.results[0].shape or ()]

@@ -7,18 +7,36 @@ or consumer is computed over the axes at its other side.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from gehost_linalg.affine import AffineMap, Const, Dim, Expr, binary, dims_of, substitute
+from gehost_linalg.companions import Change
 from gehost_linalg.fusability import OpOperand, Refusal
-from gehost_linalg.generic import INDEX, Generic, Opaque, Payload, Size, Value, is_known
+from gehost_linalg.generic import (
+    INDEX,
+    Generic,
+    Literal,
+    Op,
+    Opaque,
+    Payload,
+    Ref,
+    ScalarOp,
+    Size,
+    Value,
+    expr_of,
+    is_known,
+)
 
 EXPAND, COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
 
 RESHAPE = "reshape"
 """The name of this companion; off by default."""
+EXPANSION = "expand-reshapes"
+"""The companion of MLIR's pass: split axes move up, merged ones down."""
+UNITS = "fold-unit-dims"
+"""The companion of MLIR's ``linalg-fold-unit-extent-dims``, after all fusions; off by default."""
 
 
 class _Kept(Exception):  # noqa: N818 - it ends an attempt and is no error
@@ -33,14 +51,16 @@ def axes_of(reshape: Opaque) -> list[list[int]]:
 def undoes(second: Opaque, first: Opaque) -> bool:
     """Whether two reshapes in a row give back the first one's operand.
 
-    Merging what was split always does; splitting what was merged only into the same sizes.
+    Merging what was split always does; otherwise equal sizes do, since elements keep their order.
     """
-    if {first.name, second.name} != {EXPAND, COLLAPSE} or axes_of(first) != axes_of(second):
+    if {first.name, second.name} != {EXPAND, COLLAPSE}:
         return False
     source, result = first.operands[0].shape, second.results[0].shape
-    if second.name == COLLAPSE:
+    if second.name == COLLAPSE and axes_of(first) == axes_of(second):
         return True
-    return source is not None and None not in source and source == result
+    if source is None or None in source or source != result:
+        return False
+    return all(map(is_known, source)) or axes_of(first) == axes_of(second)
 
 
 @dataclass(frozen=True)
@@ -122,6 +142,154 @@ def _bare(result: Expr) -> int:
     return result.index
 
 
+def expanded_consumer(op: Generic, operand_of: Callable[[Op, int], OpOperand]) -> Moved | None:
+    """The operation over the axes before a merge that it alone reads, as MLIR moves it down."""
+    for index in range(len(op.ins)):
+        operand = operand_of(op, index)
+        merge = operand.producer
+        if isinstance(merge, Opaque) and merge.name == COLLAPSE and operand.uses == 1:
+            source, result = merge.operands[0], merge.results[0]
+            moved = _expanded(op, index, axes_of(merge), result, source)
+            if moved is not None:
+                return moved
+    return None
+
+
+def expanded_producer(split: Opaque, operand: OpOperand) -> Moved | None:
+    """The operation over the axes behind a split, its only reader, as MLIR moves it up."""
+    producer = operand.producer
+    if split.name != EXPAND or not isinstance(producer, Generic) or operand.uses != 1:
+        return None
+    position = len(producer.ins) + operand.result
+    return _expanded(producer, position, axes_of(split), operand.value, split.results[0])
+
+
+def _expanded(
+    op: Generic, position: int, groups: Sequence[Sequence[int]], few: Value, many: Value
+) -> Moved | None:
+    """MLIR asks that all maps are projected permutations, and that the tensor is no scalar."""
+    if not groups or any(
+        not all(isinstance(each, Dim) for each in map_.results)
+        or len(map_.loops) < len(map_.results)
+        for map_ in op.maps
+    ):
+        return None
+    try:
+        axes = _axes(op, position, groups, few, many, splits=True)
+        return axes.moved({few: many}, op.origins)
+    except _Kept:
+        return None
+
+
+def folded_reshape(op: Opaque, producer: Callable[[Value], Op | None]) -> Change | None:
+    """A reshape of a constant or a fill, or two reshapes in a row, as one."""
+    source, result = op.operands[0], op.results[0]
+    if (source.constant is not None or source.kind == "fill") and all(
+        map(is_known, result.shape or ())
+    ):
+        return Change((), {result: _other(source, result.shape or ())})
+    first = producer(source)
+    if not isinstance(first, Opaque) or first.name not in {EXPAND, COLLAPSE}:
+        return None
+    if not (axes_of(first) and axes_of(op)):  # of rank 0
+        return None
+    joined = _joined(first, op)
+    if joined is None:
+        return _exchanged(first, op) if op.name == EXPAND else None
+    name, groups = joined
+    made = Opaque(name, first.operands, op.results, json.dumps(groups), op.label, op.origins)
+    return Change((made,), {})
+
+
+def _joined(first: Opaque, second: Opaque) -> tuple[str, list[list[int]]] | None:
+    """The one reshape that does what two in a row do."""
+    before, after = axes_of(first), axes_of(second)
+    if first.name == second.name:
+        few, many = (before, after) if second.name == EXPAND else (after, before)
+        return second.name, [[axis for each in group for axis in many[each]] for group in few]
+    if first.name == EXPAND:  # then merged: whole groups of one side are in a group of the other
+        for name, few, many in ((COLLAPSE, after, before), (EXPAND, before, after)):
+            groups = [[at for at, part in enumerate(many) if set(part) <= set(g)] for g in few]
+            if all(
+                sorted(axis for at in part for axis in many[at]) == group
+                for group, part in zip(few, groups, strict=True)
+            ):
+                return name, groups
+        return None
+    source, result = first.operands[0].shape or (), second.results[0].shape or ()
+    for name in (COLLAPSE, EXPAND):
+        groups = list[list[int]]()
+        for old, new in zip(before, after, strict=True):
+            few, many = (new, old) if name == COLLAPSE else (old, new)
+            sizes = (result, source) if name == COLLAPSE else (source, result)
+            parts = _merged([sizes[1][axis] for axis in many], [sizes[0][axis] for axis in few])
+            if parts is None:
+                break
+            groups += [[many[place] for place in part] for part in parts]
+        else:
+            return name, groups
+    return None
+
+
+def _exchanged(merge: Opaque, split: Opaque) -> Change | None:
+    """A split of a merged tensor before the merge, where no axis is both split and merged."""
+    source, result = merge.operands[0], split.results[0]
+    old, new = source.shape or (), result.shape or ()
+    shape: list[Size] = []
+    before: list[list[int]] = []
+    after: list[list[int]] = []
+
+    def add(sizes: Sequence[Size]) -> list[int]:
+        shape.extend(sizes)
+        return list(range(len(shape) - len(sizes), len(shape)))
+
+    for merged, parts in zip(axes_of(merge), axes_of(split), strict=True):
+        olds, news = [old[axis] for axis in merged], [new[axis] for axis in parts]
+        if len(merged) == len(parts) and olds != news:
+            return None
+        if len(merged) > 1 and len(parts) == 1:
+            places = add(olds)
+            before += [[each] for each in places]
+            after.append(places)
+        elif len(merged) == 1:
+            places = add(news)
+            before.append(places)
+            after += [[each] for each in places]
+        elif len(merged) == len(parts):
+            places = add(olds)
+            before += [[each] for each in places]
+            after += [[each] for each in places]
+        else:
+            return None
+    middle = Value(f"{source.name}_reshaped", source.dtype, shape)
+    first = Opaque(EXPAND, (source,), (middle,), json.dumps(before), split.label, split.origins)
+    second = Opaque(COLLAPSE, (middle,), (result,), json.dumps(after), merge.label, merge.origins)
+    return Change((first, second), {})
+
+
+def _merged(many: Sequence[Size], few: Sequence[Size]) -> list[list[int]] | None:
+    """Which neighbours make each of ``few`` sizes; None where they do not, or one is unknown."""
+    if not all(map(is_known, (*many, *few))):
+        return None
+    groups: list[list[int]] = []
+    place = 0
+    for size in few:
+        group: list[int] = []
+        while place < len(many) and (
+            not group or prod([_number(many[each]) for each in group]) < _number(size)
+        ):
+            group.append(place)
+            place += 1
+        if prod([_number(many[each]) for each in group]) != _number(size) or not group:
+            return None
+        groups.append(group)
+    rest = range(place, len(many))
+    if any(_number(many[each]) != 1 for each in rest) or not groups:
+        return None
+    groups[-1] += rest
+    return groups
+
+
 class _Axes:
     """Loops of an operation that are split or merged."""
 
@@ -160,7 +328,7 @@ class _Axes:
             shape, groups, read, unsure = self.axes(position)
             maps.append(AffineMap(len(self.iterators), read))
             maybe_broadcast.append(frozenset(unsure))
-            same = all(len(group) == 1 for group in groups)
+            same = len(shape) == len(read) == len(op.maps[position].results)
             other = others.get(value) or (value if same else _other(value, shape))
             if other is not value and value not in others and _is_data(value):
                 text = json.dumps(groups)
@@ -185,19 +353,64 @@ class _Axes:
             results=tuple(results),
             maybe_broadcast=tuple(maybe_broadcast) if op.maybe_broadcast else (),
             origins=tuple(dict.fromkeys(origins)),
+            named=None,
         )
         return Moved(tuple(before), generic, tuple(after))
 
     def _payload(self) -> Payload:
-        ops = [
-            each._replace(attribute=self._index(each.attribute)) if each.name == INDEX else each
-            for each in self.op.payload.ops
-        ]
-        return Payload(tuple(ops), self.op.payload.yields)
+        ops: list[ScalarOp] = []
+        constant: dict[int, Ref] = {}
+        for place, each in enumerate(self.op.payload.ops):
+            if each.name == INDEX:
+                expr = substitute(expr_of(each), self.values)
+                each = each._replace(attribute=expr)
+                if isinstance(expr, Const):
+                    constant[place] = Literal(expr.value, "index")
+            ops.append(each)
+        payload = Payload(tuple(ops), self.op.payload.yields)
+        return payload.renumbered({}, constant).live() if constant else payload
 
-    def _index(self, expr: object) -> Expr:
-        assert not isinstance(expr, str | None)
-        return substitute(expr, self.values)  # type: ignore[arg-type]
+
+class _Units(_Axes):
+    """The loops without those of size 1, and operands without the axes that only they walk."""
+
+    reshaping, undoing = COLLAPSE, EXPAND
+
+    def __init__(self, op: Generic) -> None:
+        super().__init__(op)
+        for kind, size in zip(op.iterators, op.extents(), strict=True):
+            self.values.append(Const(0) if size == 1 else Dim(len(self.iterators)))
+            self.iterators += [] if size == 1 else [kind]
+
+    def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
+        op = self.op
+        old = op.operands[position].shape
+        if old is None:
+            raise _Kept("an operand has no rank")
+        shape: list[Size] = []
+        groups: list[list[int]] = []
+        read: list[Expr] = []
+        units: list[int] = []
+        for axis, each in enumerate(op.maps[position].results):
+            expr = substitute(each, self.values)
+            if old[axis] == 1 and expr == Const(0):
+                (groups[-1] if groups else units).append(axis)
+                continue
+            groups.append([*units, axis])
+            units = []
+            shape.append(old[axis])
+            read.append(expr)
+        return shape, groups, read, set()
+
+
+def without_units(op: Generic) -> Moved | None:
+    """The operation without its loops of size 1; None if it has none."""
+    if op.named is not None or op.maybe_broadcast or 1 not in op.extents():
+        return None
+    try:
+        return _Units(op).moved({}, op.origins)
+    except _Kept:
+        return None
 
 
 class _Split(_Axes):

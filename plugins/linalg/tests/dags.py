@@ -12,6 +12,7 @@ from gehost_linalg.generic import (
     Arg,
     Generic,
     Op,
+    Opaque,
     Payload,
     Ref,
     Res,
@@ -20,6 +21,7 @@ from gehost_linalg.generic import (
     verify,
 )
 from gehost_linalg.mlir import Function
+from gehost_linalg.reshape import COLLAPSE, EXPAND
 
 SIZES = (2, 3, 4, 5)
 BINARY = ("arith.addf", "arith.mulf", "arith.subf", "arith.maximumf")
@@ -29,8 +31,10 @@ UNARY = ("math.exp", "math.erf", "math.tanh")  # MLIR folds negf of negf, absf o
 class DagMaker:
     """Builds one random function."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, reshapes: float = 0) -> None:
+        """``reshapes``: the share of the operations with a split or a merge of axes behind them."""
         self.random = random
+        self.reshapes = reshapes
         self.values: list[Value] = []
         self.arguments: list[Value] = []
         self.ops: list[Op] = []
@@ -44,6 +48,8 @@ class DagMaker:
             self._argument(f"a{number}", shape)
         for number in range(ops):
             self._generic(number)
+            if random.random() < self.reshapes:
+                self._reshape(number)
         read = {value for op in self.ops for value in op.operands}
         outputs = [value for value in self.made if value not in read or random.random() < 0.12]
         unread = [value for value in outputs if value in read or random.random() >= dead]
@@ -97,6 +103,30 @@ class DagMaker:
             return self.random.choice(same)
         extents.append(size)
         return len(extents) - 1
+
+    def _reshape(self, number: int) -> None:
+        """Split an axis of a value, or merge two neighbours."""
+        random, value = self.random, self._chosen()
+        shape = [int(size or 0) for size in value.shape or ()]
+        if not shape:
+            return
+        axis = random.randrange(len(shape))
+        if len(shape) > 1 and random.random() < 0.5:
+            axis = min(axis, len(shape) - 2)
+            name, made = (
+                COLLAPSE,
+                [*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]],
+            )
+        else:
+            parts = [first for first in range(1, shape[axis] + 1) if shape[axis] % first == 0]
+            first = random.choice(parts)
+            name, made = EXPAND, [*shape[:axis], first, shape[axis] // first, *shape[axis + 1 :]]
+        few = min(len(shape), len(made))
+        groups = [[at + (at > axis)] if at != axis else [at, at + 1] for at in range(few)]
+        result = Value(f"r{number}", "f32", made)
+        self.ops.append(Opaque(name, (value,), (result,), str(groups)))
+        self.values.append(result)
+        self.made.append(result)
 
     def _generic(self, number: int) -> None:
         random = self.random
@@ -202,6 +232,12 @@ class DagMaker:
         return out.kind != "empty"
 
 
+def function_with_reshapes(seed: int) -> Function:
+    """A function of 2 to 6 Generics with splits and merges of axes between them."""
+    random = Random(seed)
+    return DagMaker(random, reshapes=0.5).function(random.randint(2, 6))
+
+
 def random_function(seed: int) -> Function:
     """A function of 2 to 6 Generics; every fourth has up to 9, and many dead results.
 
@@ -213,4 +249,4 @@ def random_function(seed: int) -> Function:
     return DagMaker(random).function(random.randint(2, 6))
 
 
-__all__ = ["Binary", "random_function"]
+__all__ = ["Binary", "function_with_reshapes", "random_function"]

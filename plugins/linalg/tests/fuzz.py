@@ -7,12 +7,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import onnx
 
 from gehost import DataType, GehostError, Host, HostOptions
-from gehost_linalg.driver import fuse_block
+from gehost_linalg.driver import MLIR_COMPANIONS, fuse_block
 from gehost_linalg.generic import Generic, verify
 from gehost_linalg.groups.body import Body, Signature
 from gehost_linalg.groups.derive import derive
@@ -20,7 +21,7 @@ from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME
 
-from .dags import random_function
+from .dags import function_with_reshapes, random_function
 from .models import run_runtime
 from .onnx_graphs import random_graph
 from .oracle import Iree, signatures
@@ -35,7 +36,9 @@ DIFFERENCES = {
 
 def ours(function: Function, coverage: str = "preserved") -> tuple[Function, set[str]]:
     """The fused function, and the keys of its refusals."""
-    block = fuse_block(function.ops, outputs=function.outputs, coverage=coverage)
+    block = fuse_block(
+        function.ops, outputs=function.outputs, coverage=coverage, companions=MLIR_COMPANIONS
+    )
     for op in block.ops:
         if isinstance(op, Generic):
             verify(op)
@@ -43,11 +46,13 @@ def ours(function: Function, coverage: str = "preserved") -> tuple[Function, set
     return Function(function.name, function.arguments, block.ops, block.outputs), keys
 
 
-def compare_with_mlir(seeds: range, iree: Iree, show: int) -> Counter[str]:
+def compare_with_mlir(
+    seeds: range, iree: Iree, show: int, make: Callable[[int], Function] = random_function
+) -> Counter[str]:
     """Count DAGs by outcome; differences are shown."""
     counts: Counter[str] = Counter()
     for seed in seeds:
-        text = print_function(random_function(seed))
+        text = print_function(make(seed))
         function = parse(text)[0]
         theirs = iree.fused_functions(text)[0]
         wanted = signatures(theirs)
@@ -184,6 +189,12 @@ def main() -> int:
         (
             "DAGs against MLIR",
             lambda: compare_with_mlir(_seeds(options.first, options.dags), Iree(), options.show),
+        ),
+        (
+            "DAGs with reshapes against MLIR",
+            lambda: compare_with_mlir(
+                _seeds(options.first, options.dags), Iree(), options.show, function_with_reshapes
+            ),
         ),
         (
             "graphs against ONNX Runtime",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,27 +19,37 @@ from gehost_linalg.operations import FLOATS, NUMPY, OPERATIONS, PREDICATES, cast
 TYPES = ("f32", "f64", "i1", "i8", "i32", "i64", "index")
 
 
-def text(name: str, source: str, target: str) -> str:
+def text(name: str, source: str, target: str, flags: Sequence[str] = ()) -> str:
     """A function that applies an operation to each element of its operands."""
     row = OPERATIONS[name]
-    types = [source] * row.operands if row.form != "select" else ["i1", source, source]
+    types = [source] * row.operands
+    if row.form == "select":
+        types = ["i1", source, source]
+    elif row.form == "power":
+        types[1] = "i32"
+    elif row.form == "scale":
+        types[1] = "f8E8M0FNU"
     tensors = [f"tensor<4x{each}>" for each in (*types, target)]
     arguments = ", ".join(f"%a{n}: {each}" for n, each in enumerate(tensors))
-    names, elements = (
-        [f"%a{n}" for n in range(row.operands)],
-        [f"%x{n}" for n in range(row.operands)],
-    )
+    names = [f"%a{n}" for n in range(row.operands)]
+    elements = [f"%x{n}" for n in range(row.operands)]
     block = ", ".join(
         f"{x}: {each}" for x, each in zip((*elements, "%o"), (*types, target), strict=True)
     )
     predicate = f"{next(iter(PREDICATES[name]))}, " if row.form == "compare" else ""
-    kind = f"{source} to {target}" if row.form == "cast" else source
+    kind = {
+        "cast": f"{source} to {target}",
+        "power": f"{source}, i32",
+        "scale": f"{source}, {types[-1]} to {target}",
+        "overflow": f"{source}, i1",
+    }.get(row.form, source)
+    listed = "%x0 to [%x1, %x2]" if row.form == "clamp" else ", ".join(elements)
     ins = f"ins({', '.join(names)} : {', '.join(tensors[:-1])})"
     maps = ", ".join(["affine_map<(d0) -> (d0)>"] * (row.operands + 1))
     return f"""func.func @f({arguments}) -> {tensors[-1]} {{
   %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} {ins} outs(%a{row.operands} : {tensors[-1]}) {{
   ^bb0({block}):
-    %z = {name} {predicate}{", ".join(elements)} : {kind}
+    {", ".join(["%z", "%w"][: row.results])} = {name} {predicate}{listed}{"".join(f" {each}" for each in flags)} : {kind}
     linalg.yield %z : {target}
   }} -> {tensors[-1]}
   return %r : {tensors[-1]}
@@ -44,14 +57,40 @@ def text(name: str, source: str, target: str) -> str:
 """
 
 
+TYPES_OF = {
+    "arith.convertf": ("f16", "bf16"),
+    "arith.scaling_extf": ("f8E4M3FN", "f32"),
+    "arith.scaling_truncf": ("f32", "f8E4M3FN"),
+}
+FLAGS = {
+    "rounding": "to_nearest_even",
+    "fastmath": "fastmath<nnan,ninf>",
+    "overflow": "overflow<nsw, nuw>",
+    "exact": "exact",
+    "nneg": "nneg",
+}
+
+
 def types_of(name: str) -> tuple[str, str]:
     """Element types that an operation takes and makes."""
     row = OPERATIONS[name]
+    if name in TYPES_OF:
+        return TYPES_OF[name]
     if row.form == "cast":
         pairs = [(a, b) for a in TYPES for b in TYPES if a != b]
         return next(pair for pair in pairs if casts(name, *pair))
     source = "i32" if row.types == "integer" else "f32"
-    return source, "i1" if row.form == "compare" else source
+    return source, "i1" if row.form in {"compare", "test"} else source
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.flags])
+def test_flags_are_kept(name: str) -> None:
+    flags = [FLAGS[each] for each in OPERATIONS[name].flags]
+    (function,) = parse(text(name, *types_of(name), flags=flags))
+    op = function.ops[0]
+    assert isinstance(op, Generic)
+    assert op.payload.ops[0].flags == " ".join(flags)
+    assert f" {' '.join(flags)} : " in print_function(function)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -95,6 +134,27 @@ def test_functions_of_our_own_are_of_rows() -> None:
         ("arith.maxui", [np.int8(-1), np.int8(2)], -1),
         ("arith.minui", [np.int32(-1), np.int32(2)], 2),
         ("arith.shrui", [np.int8(-2), np.int8(1)], 127),
+        ("arith.ceildivsi", [np.int8(-7), np.int8(2)], -3),
+        ("arith.ceildivui", [np.int8(-1), np.int8(2)], -128),
+        ("arith.addui_extended", [np.int8(-1), np.int8(2)], (1, True)),
+        ("arith.subui_extended", [np.int8(1), np.int8(2)], (-1, True)),
+        ("arith.mulsi_extended", [np.int8(-128), np.int8(2)], (0, -1)),
+        ("arith.mului_extended", [np.int8(-1), np.int8(-1)], (1, -2)),
+        ("math.ctlz", [np.int16(1)], 15),
+        ("math.cttz", [np.int16(0)], 16),
+        ("math.ctpop", [np.int8(-1)], 8),
+        ("math.ipowi", [np.int8(3), np.int8(5)], -13),
+        ("math.ipowi", [np.int32(-1), np.int32(-3)], -1),
+        ("math.fpowi", [np.float32(2), np.int32(-2)], 0.25),
+        (
+            "math.fma",
+            [np.float32(1 + 2**-12), np.float32(1 + 2**-12), np.float32(-1)],
+            2**-11 + 2**-24,
+        ),
+        ("math.clampf", [np.float32(3), np.float32(0), np.float32(2)], 2),
+        ("math.isnormal", [np.float32(1e-40)], False),
+        ("arith.flush_denormals", [np.float32(1e-40)], 0),
+        ("arith.maximumnumf", [np.float32(math.nan), np.float32(2)], 2),
     ],
 )
 def test_numbers(name: str, operands: list[np.generic], result: float) -> None:
@@ -105,3 +165,19 @@ def test_numbers(name: str, operands: list[np.generic], result: float) -> None:
 
 def test_floats_are_types_of_numpy() -> None:
     assert set(NUMPY) >= FLOATS
+
+
+def test_all_of_arith_and_math_have_a_row() -> None:
+    """The list is that of LLVM 24 in iree-base-compiler 3.13."""
+    listed = (Path(__file__).parent / "payload_operations.txt").read_text(encoding="utf-8")
+    assert sorted(OPERATIONS) == listed.split()
+
+
+def test_the_list_is_that_of_the_tool() -> None:
+    pytest.importorskip("iree.compiler")
+    names: set[str] = set()
+    for dialect in ("arith", "math"):
+        generated = importlib.import_module(f"iree.compiler.dialects._{dialect}_ops_gen")
+        found = [getattr(each, "OPERATION_NAME", None) for each in vars(generated).values()]
+        names |= {name for name in found if isinstance(name, str)}
+    assert names - {"arith.constant"} == set(OPERATIONS)

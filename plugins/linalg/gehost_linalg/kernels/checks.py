@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gehost_linalg.affine import Expr
-from gehost_linalg.generic import INDEX, Literal, ScalarOp, Value
+from gehost_linalg.generic import INDEX, Literal, ScalarOp, Value, expr_of
 from gehost_linalg.kernels.schedule import Schedule, dtype_of
 from gehost_linalg.kernels.steps import Edge, NotEmitted, Step, check_type
 from gehost_linalg.operations import OPERATIONS, PREDICATES
@@ -91,20 +91,22 @@ def _check_payload(step: Step) -> None:
             raise NotEmitted(f"scalar {ref.name}")
     for op in payload.ops:
         if op.name == INDEX:
-            _check_index(op.attribute)
+            _check_index(expr_of(op))
         else:
             _check_operation(op, dtype_of(op.operands[0], step, payload))
 
 
-def _check_index(expr: Expr | str | None) -> None:
-    if isinstance(expr, str | None):
-        raise NotEmitted("an index without a loop")
+def _check_index(expr: Expr) -> None:
     if re.search("mod|div", str(expr)):
         raise NotEmitted(f"an index of {expr}")
 
 
 def _check_operation(op: ScalarOp, source: str) -> None:
-    operation = OPERATIONS[op.name]
+    operation = OPERATIONS.get(op.name)
+    if operation is None:
+        raise NotEmitted(f"{op.name}, of which only the text is known")
+    if op.flags:
+        raise NotEmitted(f"{op.name} with {op.flags}")
     if operation.form == "compare":
         if not PREDICATES[op.name].get(str(op.attribute)):
             raise NotEmitted(f"comparison {op.attribute}")

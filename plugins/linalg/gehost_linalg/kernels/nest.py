@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from gehost_linalg.affine import Expr, dims_of, evaluate
-from gehost_linalg.generic import INDEX, Arg, Literal, Ref, Res, Value
+from gehost_linalg.generic import INDEX, Arg, Literal, Ref, Res, Value, expr_of
 from gehost_linalg.kernels.loops import (
     Accumulate,
     Axis,
@@ -263,7 +263,7 @@ class Builder(Rows):
         assert payload is not None
         args = [self._operand(edge, step) for edge in step.edges]
         made: list[Computed] = []
-        uses = Counter(payload.refs)
+        uses = Counter([ref.index for ref in payload.refs if isinstance(ref, Res)])
 
         def once(given: Computed, dtype: str) -> Computed:
             """The value as the row reads it: computed once, before the loop."""
@@ -280,9 +280,8 @@ class Builder(Rows):
 
         for place, op in enumerate(payload.ops):
             if op.name == INDEX:
-                assert not isinstance(op.attribute, str | None)
                 self._ordered, self._flat = True, False
-                made.append(_index(op.attribute, step, self._schedule))
+                made.append(_index(expr_of(op), step, self._schedule))
                 continue
             given = [scalar(ref) for ref in op.operands]
             is_by_one = op.name == "arith.divf" and given[0].varies and not given[1].varies
@@ -303,7 +302,7 @@ class Builder(Rows):
                     for each in given
                 ]
             rounded = wide and not varies  # to float, by its name
-            is_named = rounded or uses[Res(place)] > 1
+            is_named = rounded or uses[place] > 1
             operands = tuple([each.scalar for each in given])
             done = Op(op.name, operands, op.dtype, str(op.attribute), varies, is_named)
             self._add(step, varying if varies else fixed, done)

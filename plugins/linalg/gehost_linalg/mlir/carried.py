@@ -7,98 +7,11 @@ import re
 from gehost_linalg.generic import Opaque, Value
 from gehost_linalg.mlir.function import Statement
 from gehost_linalg.mlir.printer import Printer
-from gehost_linalg.mlir.reader import Reader
-from gehost_linalg.mlir.types import ALIAS
+from gehost_linalg.mlir.reader import KeptAsText, Reader
+from gehost_mlir.source import SSA, STRING
 
 STRIDED = "tensor.extract_slice of any form"
 """A part with steps, fewer axes or computed offsets, which no group contains."""
-
-_POOLS = [
-    "pooling_nhwc_sum", "pooling_nhwc_max", "pooling_nhwc_max_unsigned", "pooling_nhwc_min",
-    "pooling_nhwc_min_unsigned", "pooling_nwc_sum", "pooling_nwc_max", "pooling_nwc_max_unsigned",
-    "pooling_nwc_min", "pooling_nwc_min_unsigned", "pooling_ndhwc_sum", "pooling_ndhwc_max",
-    "pooling_ndhwc_min", "pooling_nchw_sum", "pooling_nchw_max", "pooling_ncw_sum",
-    "pooling_ncw_max",
-]  # fmt: skip
-_CONVOLUTIONS = [
-    "conv_1d", "conv_2d", "conv_3d", "conv_1d_nwc_wcf", "conv_1d_ncw_fcw", "conv_2d_nhwc_hwcf",
-    "conv_2d_nhwc_fhwc", "conv_2d_nhwc_hwcf_q", "conv_2d_nhwc_fhwc_q", "conv_2d_nchw_fchw",
-    "conv_2d_nchw_fchw_q", "conv_2d_ngchw_fgchw", "conv_2d_ngchw_gfchw", "conv_2d_nhwgc_gfhwc",
-    "conv_3d_ndhwc_dhwcf", "conv_3d_ncdhw_fcdhw", "depthwise_conv_1d_nwc_wc",
-    "depthwise_conv_1d_nwc_wcm", "depthwise_conv_1d_ncw_cw", "depthwise_conv_2d_nhwc_hwc",
-    "depthwise_conv_2d_nhwc_hwcm", "depthwise_conv_2d_nchw_chw", "depthwise_conv_3d_ndhwc_dhwc",
-    "depthwise_conv_3d_ndhwc_dhwcm", "depthwise_conv_3d_ncdhw_cdhw", "conv_2d_ngchw_gfchw_q",
-    "conv_2d_nhwgc_gfhwc_q", "conv_3d_ndhwc_dhwcf_q", "depthwise_conv_2d_nhwc_hwc_q",
-    "depthwise_conv_2d_nhwc_hwcm_q",
-]  # fmt: skip
-_PRODUCTS = [
-    "matmul", "batch_matmul", "batch_reduce_matmul", "matvec", "vecmat", "batch_matvec",
-    "batch_vecmat", "dot", "mmt4d", "batch_mmt4d", "contract", "quantized_matmul",
-    "quantized_batch_matmul", "copy",
-]  # fmt: skip
-_OLDER = [  # of LLVM before linalg.elementwise and maps of products
-    "matmul_transpose_a", "matmul_transpose_b", "batch_matmul_transpose_a",
-    "batch_matmul_transpose_b",
-    "add", "sub", "mul", "div", "div_unsigned", "max", "min", "powf", "exp", "log", "abs",
-    "ceil", "floor", "negf", "reciprocal", "round", "sqrt", "rsqrt", "square", "tanh", "erf",
-    "select",
-]  # fmt: skip
-STRUCTURED = tuple(f"linalg.{name}" for name in (*_PRODUCTS, *_CONVOLUTIONS, *_POOLS, *_OLDER))
-"""The named operations of linalg that are written ``ins(…) outs(…) -> type``."""
-
-
-def read_structured(reader: Reader, statement: Statement) -> list[Value]:
-    """Read a named operation of linalg.
-
-    Its maps and attributes stay a text in which aliases of maps are written out.
-    """
-    start = reader.skip()
-    if reader.accept("indexing_maps"):
-        reader.expect("=")
-        reader.listed("[", "]", reader.map)
-    text = reader.text[start : reader.position]
-    if reader.peek("{"):
-        text = f"{text} {reader.braces()}".strip()
-    ins, outs = reader.listed_operands("ins"), reader.listed_operands("outs")
-    made = reader.result_types(statement.results) if reader.accept("->") else []
-    if [each.type_text for each in made] != [each.type_text for each in outs]:
-        raise reader.error(f"{statement.name} returns tensors of the types of its outs", start)
-    text = re.sub(ALIAS, lambda found: _written_out(reader, found.group()), text)
-    reader.ops.append(Opaque(statement.name, (*ins, *outs), tuple(made), text))
-    return made
-
-
-def _written_out(reader: Reader, alias: str) -> str:
-    map_, symbols = reader.maps.get(alias, (None, 0))
-    return alias if map_ is None or symbols else str(map_)
-
-
-def print_structured(printer: Printer, op: Opaque) -> None:
-    """Its outs have the types of its results."""
-    count = len(op.operands) - len(op.results)
-    names = [printer.value(value) for value in op.operands]
-    types = [value.type_text for value in op.operands]
-    listed = [
-        f" {word}({', '.join(names[part])} : {', '.join(types[part])})"
-        for word, part in (("ins", slice(count)), ("outs", slice(count, None)))
-        if names[part]
-    ]
-    made = ", ".join([value.type_text for value in op.results])
-    made = f"({made})" if len(op.results) > 1 else made
-    attribute = f" {op.attribute}" if op.attribute else ""
-    printer.lines.append(
-        f"  {_results(printer, op)}{op.name}{attribute}{''.join(listed)} -> {made}"
-    )
-
-
-def _results(printer: Printer, op: Opaque) -> str:
-    """The names before an operation; several share one, with numbers."""
-    if len(op.results) < 2:
-        return f"{printer.name(op.results[0])} = " if op.results else ""
-    name = printer.fresh(op.results[0].name.partition("#")[0])
-    printer.names.update({value: f"{name}#{place}" for place, value in enumerate(op.results)})
-    return f"{name}:{len(op.results)} = "
-
 
 # -- lists of numbers and computed sizes: [2, ?], with the computed ones as operands
 
@@ -106,10 +19,11 @@ def _results(printer: Printer, op: Opaque) -> str:
 def _read_lists(reader: Reader, count: int) -> tuple[str, list[Value]]:
     lists = [reader.sizes() for _ in range(count)]
     computed = [each for listed in lists for each in listed if isinstance(each, Value)]
-    return " ".join(map(_shown, lists)), computed
+    return " ".join(map(shown_list, lists)), computed
 
 
-def _shown(listed: list[int | Value]) -> str:
+def shown_list(listed: list[int | Value]) -> str:
+    """``[2, ?]``: the computed ones are operands."""
     return f"[{', '.join('?' if isinstance(each, Value) else str(each) for each in listed)}]"
 
 
@@ -146,7 +60,7 @@ def read_any_slice(
             if count and first + (count - 1) * stride >= end:
                 raise reader.error(f"{size} from {begin} is beyond {source.type_text}", at)
     computed = [each for listed in lists for each in listed if isinstance(each, Value)]
-    text = " ".join(map(_shown, lists))
+    text = " ".join(map(shown_list, lists))
     reader.ops.append(Opaque(STRIDED, (source, *computed), (made,), text))
     return [made]
 
@@ -171,9 +85,21 @@ def read_insert_slice(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect("into")
     made = reader.check_type(whole)
     made.name = statement.result("inserted")
+    return make_insert_slice(reader, (part, whole), (text, computed), made, start)
+
+
+def make_insert_slice(
+    reader: Reader,
+    tensors: tuple[Value, Value],
+    lists: tuple[str, list[Value]],
+    made: Value,
+    start: int,
+) -> list[Value]:
+    """``lists`` are offsets, sizes and steps as a text, and the computed ones."""
+    (part, whole), (text, computed) = tensors, lists
     if part.is_scalar or whole.is_scalar or part.dtype != whole.dtype:
         raise reader.error(f"{part.type_text} is no part of {whole.type_text}", start)
-    reader.ops.append(Opaque(statement.name, (part, whole, *computed), (made,), text))
+    reader.ops.append(Opaque("tensor.insert_slice", (part, whole, *computed), (made,), text))
     return [made]
 
 
@@ -194,6 +120,12 @@ def read_extract(reader: Reader, statement: Statement) -> list[Value]:
     places = reader.listed("[", "]", reader.index)
     reader.expect(":")
     reader.check_type(source)
+    return make_extract(reader, statement, source, places, start)
+
+
+def make_extract(
+    reader: Reader, statement: Statement, source: Value, places: list[Value], start: int
+) -> list[Value]:
     if source.is_scalar or len(places) != (source.rank or 0):
         raise reader.error(f"an element of {source.type_text} has {source.rank} indices", start)
     made = Value(statement.result("extracted"), source.dtype, kind="scalar")
@@ -209,19 +141,26 @@ def print_extract(printer: Printer, op: Opaque) -> None:
 
 
 def read_pad(reader: Reader, statement: Statement) -> list[Value]:
-    """``tensor.pad %a low[1] high[0] { ^bb0(…): tensor.yield %c : f32 } : type to type``."""
+    """``tensor.pad %a low[1] high[0] { ^bb0(…): tensor.yield %c : f32 } : type to type``.
+
+    Of a border that is computed at each place, the text is kept.
+    """
+    begin = reader.position
     source = reader.use()
-    nofold = "nofold " if reader.accept("nofold") else ""
+    nofold = reader.accept("nofold")
     reader.expect("low")
-    low, first = _read_lists(reader, 1)
+    low = reader.sizes()
     reader.expect("high")
-    high, second = _read_lists(reader, 1)
+    high = reader.sizes()
     reader.expect("{")
     _skip_block(reader)
     start = reader.skip()
     if not reader.accept("tensor.yield"):
-        raise reader.error("tensor.pad is supported with one value from outside of its block")
-    fill = reader.use()
+        return reader.as_text(statement, begin)
+    ssa = reader.take(SSA, "a value")
+    if ssa not in reader.values:
+        return reader.as_text(statement, begin)
+    fill = reader.values[ssa]
     reader.expect(":")
     reader.check_type(fill)
     reader.expect("}")
@@ -229,11 +168,55 @@ def read_pad(reader: Reader, statement: Statement) -> list[Value]:
     reader.check_type(source)
     reader.expect("to")
     made = reader.type(statement.result("padded"))
+    return make_pad(reader, (source, fill), (low, high), made, start, nofold=nofold)
+
+
+def make_pad(
+    reader: Reader,
+    values: tuple[Value, Value],
+    lists: tuple[list[int | Value], list[int | Value]],
+    made: Value,
+    start: int,
+    *,
+    nofold: bool,
+) -> list[Value]:
+    """Add a border of one value."""
+    (source, fill), (low, high) = values, lists
     if made.dtype != source.dtype or fill.type_text != source.dtype or made.rank != source.rank:
         raise reader.error(f"{source.type_text} is not padded to {made.type_text}", start)
-    operands = (source, fill, *first, *second)
-    reader.ops.append(Opaque(statement.name, operands, (made,), f"{nofold}low{low} high{high}"))
+    for before, size, after, whole in zip(
+        low, source.shape or (), high, made.shape or (), strict=True
+    ):
+        numbers = [each for each in (before, size, after) if isinstance(each, int)]
+        if len(numbers) == 3 and whole != sum(numbers):
+            raise reader.error(f"{source.type_text} is not padded to {made.type_text}", start)
+    computed = [each for each in (*low, *high) if isinstance(each, Value)]
+    text = f"{'nofold ' if nofold else ''}low{shown_list(low)} high{shown_list(high)}"
+    reader.ops.append(Opaque("tensor.pad", (source, fill, *computed), (made,), text))
     return [made]
+
+
+def read_border(reader: Reader) -> Value:
+    """``({ ^bb0(%i: index): "tensor.yield"(%c) : (f32) -> () })``.
+
+    Raises:
+        KeptAsText: the value is computed inside.
+    """
+    start = reader.skip()
+    reader.expect("(")
+    reader.expect("{")
+    _skip_block(reader)
+    word = reader.match(STRING)
+    operands = reader.listed("(", ")", lambda: reader.take(SSA, "a value")) if word else []
+    if word != '"tensor.yield"' or len(operands) != 1 or operands[0] not in reader.values:
+        raise KeptAsText("a border that is computed", reader.text, start)
+    fill = reader.values[operands[0]]
+    reader.expect(":")
+    reader.expect("(")
+    reader.check_type(fill)
+    for literal in (")", "->", "(", ")", "}", ")"):
+        reader.expect(literal)
+    return fill
 
 
 def _skip_block(reader: Reader) -> None:

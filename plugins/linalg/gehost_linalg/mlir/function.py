@@ -12,16 +12,34 @@ from gehost_linalg.interpret import Rule
 
 @dataclass(eq=False)
 class Function:
-    """A ``func.func``: arguments, operations in order, and outputs."""
+    """A ``func.func``: arguments, operations in order, and outputs.
+
+    Attributes:
+        name: without ``@``.
+        arguments: its inputs.
+        ops: an operation with regions is several in a row.
+        outputs: what it returns.
+        notes: comments above operations.
+        rules: sizes that are computed from others, by name.
+        attributes: texts of dictionaries: of arguments by their value, of results by their number,
+            of the function by "".
+        kind: ``func.func`` or ``util.func``.
+        visibility: ``private``, ``public`` or "".
+        is_declaration: whether it has no body; its outputs are the types of its results.
+        around: texts of the module that stand before it: globals of other dialects.
+    """
 
     name: str
     arguments: list[Value]
     ops: list[Op]
     outputs: list[Value]
     notes: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
-    """Comments above operations."""
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
-    """Sizes that are computed from others, by name."""
+    attributes: dict[Value | int | str, str] = field(default_factory=dict["Value | int | str", str])
+    kind: str = "func.func"
+    visibility: str = ""
+    is_declaration: bool = False
+    around: list[str] = field(default_factory=list[str])
 
 
 class Statement(NamedTuple):
@@ -40,3 +58,17 @@ class Statement(NamedTuple):
     def result(self, default: str) -> str:
         """The name of the first result."""
         return self.results[0][1:] if self.results else default
+
+
+class Parts(NamedTuple):
+    """An operation in generic form, without its regions.
+
+    Attributes:
+        operands: in order, of all segments.
+        attributes: properties and attributes as texts.
+        results: values of the types that stand at its end.
+    """
+
+    operands: list[Value]
+    attributes: dict[str, str]
+    results: list[Value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -11,43 +12,110 @@ from gehost_linalg.generic import (
     Arg,
     Generic,
     GenericError,
-    Literal,
     Ref,
     Res,
     ScalarOp,
+    Template,
     Value,
     dtype_of,
+    expr_of,
     verify,
 )
-from gehost_linalg.mlir.function import Statement
-from gehost_linalg.mlir.payload import PayloadReader, scalar_text
+from gehost_linalg.mlir.function import Parts, Statement
+from gehost_linalg.mlir.opaque import template_text
+from gehost_linalg.mlir.payload import PayloadReader
 from gehost_linalg.mlir.printer import Printer
-from gehost_linalg.mlir.reader import Reader
-from gehost_linalg.mlir.types import OPERATION, STRING
+from gehost_linalg.mlir.reader import Make, Reader
+from gehost_linalg.mlir.scalars import scalar_text
+from gehost_linalg.mlir.types import TypeReader
+from gehost_linalg.operations import OPERATIONS
+from gehost_mlir.attributes import integers
+from gehost_mlir.attributes import value as attribute_value
+from gehost_mlir.source import ALIAS, OPERATION, STRING
 
 
 def read_generic(reader: Reader, statement: Statement) -> list[Value]:
+    """``linalg.generic {…} ins(…) outs(…) {…} -> type``."""
     maps, iterators = _attributes(reader)
     at = reader.skip()
     ins, outs = reader.listed_operands("ins"), reader.listed_operands("outs")
-    if any(value.shape is None for value in (*ins, *outs)):
-        raise reader.error("an operand has no rank", at)
+    _check_ranked(reader, [*ins, *outs], at)
     if reader.accept("attrs"):
         reader.expect("=")
-        reader.braces()
+        reader.dictionary()
     reader.expect("{")
     payload = PayloadReader(reader, ins, outs).read()
     made = reader.result_types(statement.results) if reader.accept("->") else []
     op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(made))
+    return add_verified(reader, statement, op)
+
+
+def _check_ranked(reader: Reader, values: Sequence[Value], at: int) -> None:
+    if any(value.shape is None for value in values):
+        raise reader.error("an operand has no rank", at)
+
+
+def add_verified(reader: Reader, statement: Statement, op: Generic) -> list[Value]:
+    """Add an operation to the function; its results."""
     try:
         verify(op)
     except GenericError as error:
         raise reader.error(str(error), statement.start) from error
     reader.ops.append(op)
-    return made
+    return list(op.results)
+
+
+def generic_of_parts(
+    reader: Reader, statement: Statement, operands: list[Value], attributes: dict[str, str]
+) -> Make:
+    """Read the region of the generic form; returns what makes the operation of it."""
+    del statement
+    at = reader.skip()
+    ins, outs = segments(reader, operands, attributes, at)
+    _check_ranked(reader, operands, at)
+    maps = maps_of(reader, attributes, at)
+    iterators = re.findall(r"iterator_type<(\w+)>", attributes.get("iterator_types", ""))
+    reader.expect("(")
+    reader.expect("{")
+    payload = PayloadReader(reader, ins, outs).read()
+    reader.expect(")")
+
+    def make(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
+        op = Generic(
+            tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(parts.results)
+        )
+        return add_verified(reader, statement, op)
+
+    return make
+
+
+def segments(
+    reader: Reader, operands: list[Value], attributes: dict[str, str], at: int
+) -> tuple[list[Value], list[Value]]:
+    """The ins and the outs among the operands of a generic form."""
+    counts = integers(attributes.get("operandSegmentSizes", ""))
+    if len(counts) != 2 or min(counts) < 0 or sum(counts) != len(operands):
+        raise reader.error(f"operandSegmentSizes do not give {len(operands)} operands", at)
+    return operands[: counts[0]], operands[counts[0] :]
+
+
+def maps_of(reader: Reader, attributes: dict[str, str], at: int) -> list[AffineMap]:
+    """The indexing maps of a generic form."""
+    texts = reader.part(attributes.get("indexing_maps", "[]"), at)
+    return texts.listed("[", "]", texts.map)
 
 
 def _attributes(reader: Reader) -> tuple[list[AffineMap], list[str]]:
+    if not reader.peek("{"):  # an alias of all of them, as older texts have
+        start = reader.skip()
+        alias = reader.take(ALIAS, "the indexing maps and iterator types")
+        if alias not in reader.aliases:
+            raise reader.error(f"{alias} is not defined", start)
+        return _attributes_in(reader.part(reader.aliases[alias], start))
+    return _attributes_in(reader)
+
+
+def _attributes_in(reader: TypeReader) -> tuple[list[AffineMap], list[str]]:
     reader.expect("{")
     maps: list[AffineMap] = []
     iterators: list[str] = []
@@ -66,12 +134,20 @@ def _attributes(reader: Reader) -> tuple[list[AffineMap], list[str]]:
         elif name == "iterator_types":
             reader.expect("=")
             iterators = reader.listed("[", "]", lambda: _iterator(reader))
+        elif name in {"doc", "library_call"}:  # notes, which mean nothing to fusion
+            reader.expect("=")
+            attribute_value(reader, reader.aliases)
         else:
             raise reader.error(f"attribute {name} is not supported")
     return maps, iterators
 
 
-def _iterator(reader: Reader) -> str:
+def _iterator(reader: TypeReader) -> str:
+    if reader.accept("#linalg.iterator_type"):
+        reader.expect("<")
+        word = reader.take(OPERATION, "parallel or reduction")
+        reader.expect(">")
+        return word
     return reader.take(STRING, 'an iterator type, "parallel" or "reduction"').strip('"')
 
 
@@ -80,27 +156,20 @@ def print_generic_op(printer: Printer, op: Generic) -> None:
     outs = [printer.value(value, op) for value in op.outs]
     for each in op.payload.ops:  # constants go before the operation
         for ref in each.operands:
-            _outside(printer, ref)
+            printer.outside(ref)
     for ref in op.payload.yields:
-        _outside(printer, ref)
-    results = [printer.name(op.results[0])] if len(op.results) == 1 else []
-    if len(op.results) > 1:
-        results = [printer.fresh(op.results[0].name.partition("#")[0])]
-        printer.names.update(
-            {value: f"{results[0]}#{place}" for place, value in enumerate(op.results)}
-        )
+        printer.outside(ref)
+    equals = printer.results(op.results)
     maps = ", ".join(map(str, op.maps))
     kinds = ", ".join(f'"{kind}"' for kind in op.iterators)
     attributes = f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
-    many = f":{len(op.results)}" if len(op.results) > 1 else ""
-    equals = f"{results[0]}{many} = " if results else ""
     printer.lines.append(
         f"  {equals}linalg.generic "
         f"{attributes}{_typed('ins', ins, op.ins)}{_typed('outs', outs, op.outs)} {{"
     )
     printer.lines += [f"  {line}" for line in _payload(printer, op)]
     types = ", ".join(value.type_text for value in op.results)
-    made = f" -> ({types})" if len(op.results) > 1 else f" -> {types}" if results else ""
+    made = f" -> ({types})" if len(op.results) > 1 else f" -> {types}" if op.results else ""
     printer.lines.append(f"  }}{made}")
     _note_roots(printer, op)
 
@@ -115,41 +184,63 @@ def _note_roots(printer: Printer, op: Generic) -> None:
             printer.sizes.roots[result, axis] = printer.sizes.roots.get((out, axis), (out, axis))
 
 
-def _outside(printer: Printer, ref: Ref) -> str | None:
-    if isinstance(ref, Literal):
-        return printer.constant(ref)
-    return printer.value(ref) if isinstance(ref, Value) else None
-
-
 def _payload(printer: Printer, op: Generic) -> Iterator[str]:
     names = [
         printer.fresh("in" if index < len(op.ins) else "out") for index in range(len(op.operands))
     ]
     arguments = [f"{name}: {value.dtype}" for name, value in zip(names, op.operands, strict=True)]
     yield f"^bb0({', '.join(arguments)}):"
+    yield from payload_lines(printer, op, names)
+
+
+def payload_lines(printer: Printer, op: Generic, names: Sequence[str]) -> Iterator[str]:
+    """The operations of a payload, with the names of its arguments."""
     made: list[str] = []
 
     def shown(ref: Ref) -> str:
-        outside = _outside(printer, ref)
+        outside = printer.outside(ref)
         if outside is not None:
             return outside
         return names[ref.index] if isinstance(ref, Arg) else made[cast("Res", ref).index]
 
+    pairs: dict[tuple[object, ...], list[str]] = {}
     for each in op.payload.ops:
         if each.name == INDEX:
             yield from _index(printer, each, made)
             continue
-        operands = ", ".join(map(shown, each.operands))
-        types = [dtype_of(op, ref) for ref in each.operands]
-        made.append(printer.fresh("r"))
-        yield f"  {made[-1]} = {scalar_text(each, operands, types)}"
+        operands = [shown(ref) for ref in each.operands]
+        row = OPERATIONS.get(each.name)
+        if row is None:
+            made.append(printer.fresh("r"))
+            assert isinstance(each.attribute, Template)
+            text = template_text(each.attribute, operands, printer.fresh)
+            yield f"  {made[-1]} = {each.name}{text}"
+            continue
+        types = [_type_of(op, ref) for ref in each.operands]
+        if row.results == 1:
+            made.append(printer.fresh("r"))
+            text = scalar_text(each.name, operands, types, [each.dtype], each.attribute, each.flags)
+            yield f"  {made[-1]} = {text}"
+            continue
+        key = (each.name, each.operands, each.flags)
+        if key not in pairs:  # both results at once
+            pairs[key] = [printer.fresh("r"), printer.fresh("r")]
+            results = [types[0], types[0] if row.form == "pair" else "i1"]
+            text = scalar_text(each.name, operands, types, results, None, each.flags)
+            yield f"  {', '.join(pairs[key])} = {text}"
+        made.append(pairs[key][int(str(each.attribute))])
     types = ", ".join(value.dtype for value in op.outs)
-    yield f"  linalg.yield {', '.join(map(shown, op.payload.yields))} : {types}"
+    listed = f" {', '.join(map(shown, op.payload.yields))} : {types}" if op.outs else ""
+    yield f"  linalg.yield{listed}"
+
+
+def _type_of(op: Generic, ref: Ref) -> str:
+    return ref.type_text if isinstance(ref, Value) else dtype_of(op, ref)
 
 
 def _index(printer: Printer, op: ScalarOp, made: list[str]) -> Iterator[str]:
     """A loop's index, or ``affine.apply`` of several."""
-    expr = cast("Expr", op.attribute)
+    expr = expr_of(op)
     name = printer.fresh("i")
     if isinstance(expr, Dim):
         yield f"  {name} = linalg.index {expr.index} : index"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -11,12 +12,18 @@ from gehost_linalg.generic import Literal, Value, is_known
 from gehost_linalg.interpret import numpy_dtype
 from gehost_linalg.mlir.types import TypeReader
 from gehost_linalg.operations import FLOATS
+from gehost_mlir.source import OPERATION, STRING, balanced
 
 _WIDTHS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _DIGITS_OF = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16}
 """Hexadecimal."""
 _MOST_DIGITS = 66
 """Of an integer; 64 bits have fewer in any base."""
+_CORE = re.compile(
+    r"(?:tensor<(?:\*x|(?:[0-9]+|\?)x)*)?(?:f16|bf16|f32|f64|i1|i8|i16|i32|i64|index)(?![\w<])"
+)
+_VALUE = re.compile(r"dense(?:_resource)?<|[-+\w.]+|[#\[(]")
+_TYPE = re.compile(r"\s*:\s*")
 _SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*([eE][+-]?[0-9]+)?)?|true|false")
 
 
@@ -44,9 +51,57 @@ def dense_text(array: np.ndarray[Any, Any], dtype: str) -> str:
     return f"[{', '.join(dense_text(each, dtype) for each in array)}]"
 
 
+def has_elements(reader: TypeReader) -> bool:
+    """Whether a constant is of a type whose elements are read; others stay texts."""
+    start = reader.skip()
+    found = _VALUE.match(reader.text, start)
+    if found is None:
+        return True
+    end = balanced(reader.text, found.end() - 1) if found.group().endswith("<") else found.end()
+    name = reader.text[found.end() : end].rstrip("> ")
+    if found.group().startswith("dense_resource") and name not in reader.resources:
+        return False
+    kind = _TYPE.match(reader.text, end)
+    return kind is None or _CORE.match(reader.text, kind.end()) is not None
+
+
+def _read_bytes(reader: TypeReader, ssa: str, start: int) -> Value:
+    """``dense_resource<name>`` or ``dense<"0x…">``, with the type behind it."""
+    is_resource = reader.accept("dense_resource")
+    if not is_resource:
+        reader.expect("dense")
+    reader.expect("<")
+    if is_resource:
+        data = reader.resources.get(reader.take(OPERATION, "a resource"), b"")[4:]  # alignment
+    else:
+        digits = reader.take(STRING, "a string")[1:-1].removeprefix("0x")
+        if re.fullmatch("(?:[0-9A-Fa-f]{2})*", digits) is None:
+            raise reader.error("the string of a constant has hexadecimal digits", start)
+        data = bytes.fromhex(digits)
+    reader.expect(">")
+    reader.expect(":")
+    value = reader.type(ssa[1:])
+    shape = value.shape or ()
+    sizes = [size for size in shape if isinstance(size, int)]
+    dtype = numpy_dtype(value.dtype)
+    if value.is_scalar or len(sizes) < len(shape) or len(data) % dtype.itemsize:
+        raise reader.error(f"{len(data)} bytes do not make {value.type_text}", start)
+    array = np.frombuffer(data, dtype)
+    if len(data) == dtype.itemsize:
+        array = array.reshape((1,) * len(shape))
+    elif array.size != math.prod(sizes):
+        raise reader.error(f"{array.size} elements do not make {value.type_text}", start)
+    else:
+        array = array.reshape(sizes)
+    value.constant = array
+    return value
+
+
 def read_constant(reader: TypeReader, ssa: str) -> Value:
     """A constant; its type stands behind it, and decides how its numbers are read."""
     start = reader.skip()
+    if reader.peek("dense_resource") or reader.peek('dense<"'):
+        return _read_bytes(reader, ssa, start)
     dense = reader.accept("dense")
     if dense:
         reader.expect("<")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from gehost_linalg.affine import Binary, Const, Dim, Expr, substitute
+from gehost import quoting
+from gehost_linalg.affine import AffineMap, Binary, Const, Dim, Expr, substitute
 from gehost_linalg.generic import (
-    DTYPES,
     INDEX,
     Arg,
     Literal,
@@ -17,22 +17,14 @@ from gehost_linalg.generic import (
     ScalarOp,
     Value,
 )
-from gehost_linalg.mlir.literals import read_constant
+from gehost_linalg.mlir.literals import has_elements, read_constant
+from gehost_linalg.mlir.opaque import check_known, end_of_statement, result_types, template_of
 from gehost_linalg.mlir.reader import Reader
-from gehost_linalg.mlir.types import NAME, OPERATION, SSA
-from gehost_linalg.operations import OPERATIONS, PREDICATES, casts, takes
+from gehost_linalg.mlir.scalars import Scalar, element_of, read_scalar, scalar_of_parts
+from gehost_linalg.operations import OPERATIONS
+from gehost_mlir.source import NAME, OPERATION, SSA, STRING
 
 _LABEL = re.compile(rf"\^{NAME}(?![A-Za-z0-9_$.-])")
-
-
-def scalar_text(op: ScalarOp, operands: str, types: Sequence[str]) -> str:
-    """A scalar operation, without its result."""
-    form = OPERATIONS[op.name].form
-    if form == "compare":
-        return f"{op.name} {op.attribute}, {operands} : {types[0]}"
-    if form == "cast":
-        return f"{op.name} {operands} : {types[0]} to {op.dtype}"
-    return f"{op.name} {operands} : {op.dtype}"
 
 
 class PayloadReader:
@@ -50,35 +42,67 @@ class PayloadReader:
         self._refs: dict[str, Ref] = {}
         self._dtypes: dict[str, str] = {}
         self._ops: list[ScalarOp] = []
+        self._guessed: dict[str, int] = {}
+        """Results of unknown operations, by the number of the operation."""
         self._has_apply = False
 
     def read(self) -> Payload:
+        """Read from the label to the closing brace."""
         reader = self._reader
         reader.take(_LABEL, "the payload's block, ^bb0(…)")
+        self.arguments()
+        reader.expect(":")
+        return self.body()
+
+    def arguments(self) -> None:
+        """``(%in: f32, %out: f32)``."""
+        reader = self._reader
         reader.listed("(", ")", self._argument)
         count = len(self._refs)
         if count < len(self._types):
             raise reader.error(f"the payload has {count} arguments for {len(self._types)} operands")
-        reader.expect(":")
-        while not reader.accept("linalg.yield"):
+
+    def body(self) -> Payload:
+        """The operations, to the closing brace."""
+        reader = self._reader
+        while not (reader.accept("linalg.yield") or reader.peek('"linalg.yield"')):
             self._operation()
-        yields: list[tuple[Ref, str]] = []
-        while reader.accept(",") if yields else reader.peek("%"):
-            yields.append(self._ref())
-        for place, (_, dtype) in enumerate(yields):
-            reader.expect("," if place else ":")
-            reader.expect(dtype)
+        if reader.match(STRING):
+            yields = reader.listed("(", ")", self._ref)
+            reader.expect(":")
+            reader.expect("(")
+            self._yielded(yields, first="")
+            for literal in (")", "->", "(", ")"):
+                reader.expect(literal)
+        else:
+            yields = list[tuple[Ref, str]]()
+            while reader.accept(",") if yields else reader.peek("%"):
+                yields.append(self._ref())
+            self._yielded(yields)
         reader.expect("}")
         payload = Payload(tuple(self._ops), tuple([ref for ref, _ in yields]))
         # affine.apply was read as an index of its own: those that it takes are not needed
         return payload.live() if self._has_apply else payload
+
+    def _yielded(self, yields: Sequence[tuple[Ref, str]], first: str = ":") -> None:
+        reader = self._reader
+        for place, (ref, dtype) in enumerate(yields):
+            if place or first:
+                reader.expect("," if place else first)
+            start = reader.skip()
+            declared = reader.dtype()
+            if declared != dtype:
+                if ref not in [Res(each) for each in self._guessed.values()]:
+                    raise reader.error(f"yield {place} is {dtype}, not {declared}", start)
+                assert isinstance(ref, Res)
+                self._ops[ref.index] = self._ops[ref.index]._replace(dtype=declared)
 
     def _argument(self) -> None:
         reader, count = self._reader, len(self._refs)
         start = reader.skip()
         ssa = reader.take(SSA, "an argument")
         reader.expect(":")
-        dtype = reader.take(OPERATION, "an element type")
+        dtype = reader.dtype()
         wanted = self._types[count] if count < len(self._types) else "no further argument"
         if dtype != wanted:
             raise reader.error(
@@ -107,26 +131,103 @@ class PayloadReader:
     def _operation(self) -> None:
         reader = self._reader
         start = reader.skip()
-        ssa = reader.take(SSA, "an operation of the payload, or linalg.yield")
+        names = [reader.take(SSA, "an operation of the payload, or linalg.yield")]
+        if reader.accept(":"):
+            count = reader.integer("the number of results")
+            names = [f"{names[0]}#{each}" for each in range(min(count, 64))]
+        while reader.accept(","):
+            names.append(reader.take(SSA, "a result"))
         reader.expect("=")
         at = reader.skip()
-        name = reader.take(OPERATION, "an operation")
-        if name == "arith.constant":
-            literal = read_constant(reader, ssa).splat
+        quoted = reader.match(STRING)
+        name = (
+            reader.take(OPERATION, "an operation")
+            if quoted is None
+            else quoting.text_of_mlir(quoted)
+        )
+        behind = reader.position
+        if name == "arith.constant" and (quoted is not None or has_elements(reader)):
+            literal = self._constant(names[0], is_quoted=quoted is not None).splat
             if literal is None:
                 raise reader.error("a constant of the payload must be a scalar", at)
-            self._set(ssa, literal, literal.dtype, start)
+            self._set(names[0], literal, literal.dtype, start)
             return
-        if name == INDEX:
+        if quoted is not None:
+            made = self._in_generic_form(name, at, names)
+        elif name == INDEX:
             loop = reader.integer("the number of a loop")
             self._typed("index")
-            op = ScalarOp(INDEX, (), "index", Dim(loop))
+            made = [ScalarOp(INDEX, (), "index", Dim(loop))]
         elif name == "affine.apply":
-            op = self._apply()
+            made = [self._apply()]
+        elif name in OPERATIONS:
+            made = _results(name, read_scalar(reader, name, at, self._ref))
         else:
-            op = self._scalar(name, at)
-        self._ops.append(op)
-        self._set(ssa, Res(len(self._ops) - 1), op.dtype, start)
+            check_known(reader, name, at)
+            reader.position = behind
+            made = [self._as_text(name, names)]
+        if len(made) != len(names):
+            raise reader.error(f"{name} has {len(made)} results, {len(names)} are named", start)
+        for ssa, op in zip(names, made, strict=True):
+            self._ops.append(op)
+            self._set(ssa, Res(len(self._ops) - 1), op.dtype, start)
+
+    def _constant(self, ssa: str, *, is_quoted: bool) -> Value:
+        reader = self._reader
+        if not is_quoted:
+            return read_constant(reader, ssa)
+        start = reader.skip()
+        reader.expect("(")
+        reader.expect(")")
+        text = reader.dictionary().get("value", "")
+        for literal in (":", "(", ")", "->"):
+            reader.expect(literal)
+        reader.dtype()
+        return read_constant(reader.part(text, start), ssa)
+
+    def _in_generic_form(self, name: str, at: int, names: list[str]) -> list[ScalarOp]:
+        reader = self._reader
+        if name not in {INDEX, "affine.apply", *OPERATIONS}:
+            return [self._as_text(quoting.mlir_string(name), names)]
+        operands = reader.listed("(", ")", self._ref)
+        attributes = reader.dictionary() if reader.peek("<{") else {}
+        if reader.peek("{"):
+            attributes |= reader.dictionary()
+        reader.expect(":")
+        reader.listed("(", ")", reader.dtype)
+        reader.expect("->")
+        results = [each.type_text for each in reader.result_types(names)]
+        if name == INDEX:
+            dim = attributes.get("dim", "0").partition(" ")[0]
+            return [ScalarOp(INDEX, (), "index", Dim(int(dim)))]
+        if name in OPERATIONS:
+            return _results(name, scalar_of_parts(reader, name, at, operands, attributes, results))
+        map_, _ = reader.part(attributes.get("map", ""), at).any_map()
+        return [self._applied(map_, [self._expr_of(ref, at) for ref, _ in operands], at)]
+
+    def _as_text(self, name: str, names: list[str]) -> ScalarOp:
+        """An operation that is carried through."""
+        reader = self._reader
+        begin = reader.position
+        end = end_of_statement(reader)
+        template, refs = template_of(reader, begin, end, self._known)
+        made = result_types(reader, begin, end, names)
+        if len(made) != 1:
+            raise reader.error(f"{name} of a payload has one result", begin)
+        dtype = made[0].type_text
+        if made[0] in reader.guessed:
+            reader.guessed.discard(made[0])
+            dtype = _RESULTS[name](dtype) if name in _RESULTS else dtype
+            self._guessed[names[0]] = len(self._ops)
+        reader.position = end
+        return ScalarOp(name, tuple(refs), dtype, template)
+
+    def _known(self, ssa: str) -> Ref | None:
+        found = self._refs.get(ssa)
+        if found is None and ssa in self._outside:
+            outside = self._outside[ssa]
+            return (outside.splat if outside.is_scalar else None) or outside
+        return found
 
     def _typed(self, dtype: str) -> None:
         self._reader.expect(":")
@@ -135,66 +236,57 @@ class PayloadReader:
     def _apply(self) -> ScalarOp:
         """An expression over indices, which becomes the index of that expression."""
         reader = self._reader
-        self._has_apply = True
         start = reader.skip()
         map_, symbols = reader.any_map()
         dims = reader.listed("(", ")", self._expr)
         others = reader.listed("[", "]", self._expr) if reader.peek("[") else []
-        given = len(dims) + len(others)
-        if (given, len(others), len(map_.results)) != (map_.dims, symbols, 1):
-            raise reader.error(f"affine.apply of {map_} with {given} indices", start)
-        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], [*dims, *others]))
+        count = len(dims) + len(others)
+        if (count, len(others)) != (map_.dims, symbols):
+            raise reader.error(f"affine.apply of {map_} with {count} indices", start)
+        return self._applied(map_, [*dims, *others], start)
+
+    def _applied(self, map_: AffineMap, values: Sequence[Expr], start: int) -> ScalarOp:
+        self._has_apply = True
+        if (len(values), len(map_.results)) != (map_.dims, 1):
+            raise self._reader.error(f"affine.apply of {map_} with {len(values)} indices", start)
+        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], list(values)))
 
     def _expr(self) -> Expr:
-        reader = self._reader
-        at = reader.skip()
-        ref, _ = self._ref()
+        at = self._reader.skip()
+        return self._expr_of(self._ref()[0], at)
+
+    def _expr_of(self, ref: Ref, at: int) -> Expr:
         op = self._ops[ref.index] if isinstance(ref, Res) else None
         if isinstance(ref, Literal):
             return Const(int(ref.value))
         if op is not None and isinstance(op.attribute, Dim | Const | Binary):
             return op.attribute
-        raise reader.error("affine.apply takes indices of loops", at)
+        raise self._reader.error("affine.apply takes indices of loops", at)
 
-    def _scalar(self, name: str, at: int) -> ScalarOp:
-        reader = self._reader
-        predicate = None
-        operation = OPERATIONS.get(name)
-        form = operation.form if operation is not None else "plain"
-        if form == "compare":
-            start = reader.skip()
-            predicate = reader.take(OPERATION, "a predicate")
-            if predicate not in PREDICATES[name]:
-                known = ", ".join(sorted(PREDICATES[name]))
-                raise reader.error(f"{name} has the predicates {known}", start)
-            reader.expect(",")
-        if operation is None:
-            raise reader.error(f"operation {name} is not supported in a payload", at)
-        refs: list[tuple[Ref, str]] = []
-        for place in range(operation.operands):
-            if place:
-                reader.expect(",")
-            refs.append(self._ref())
-        reader.expect(":")
-        start = reader.skip()
-        dtype = reader.take(OPERATION, "an element type")
-        if form == "select" and reader.accept(","):
-            dtype = reader.take(OPERATION, "an element type")
-        wanted = dtype
-        if form == "cast":
-            reader.expect("to")
-            dtype = reader.take(OPERATION, "an element type")
-        if dtype not in DTYPES:
-            raise reader.error(
-                f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start
-            )
-        types = ["i1", wanted, wanted] if form == "select" else [wanted] * operation.operands
-        given = [each for _, each in refs]
-        if given != types:
-            raise reader.error(f"{name} of {', '.join(given)}, its type is {wanted}", at)
-        if form == "cast" and not casts(name, wanted, dtype):
-            raise reader.error(f"{name} does not take {wanted} to {dtype}", at)
-        if form != "cast" and not takes(name, dtype):
-            raise reader.error(f"{name} does not compute with {dtype}", at)
-        made = "i1" if form == "compare" else dtype
-        return ScalarOp(name, tuple([ref for ref, _ in refs]), made, predicate)
+
+def _results(name: str, scalar: Scalar[Ref]) -> list[ScalarOp]:
+    """An operation for each result."""
+    operands = tuple(scalar.operands)
+    if len(scalar.results) == 1:
+        return [ScalarOp(name, operands, scalar.results[0], scalar.attribute, scalar.flags)]
+    return [
+        ScalarOp(name, operands, dtype, number, scalar.flags)
+        for number, dtype in enumerate(scalar.results)
+    ]
+
+
+def _part_of_complex(dtype: str) -> str:
+    return dtype.removeprefix("complex<").removesuffix(">")
+
+
+def _truth(dtype: str) -> str:
+    del dtype
+    return "i1"
+
+
+_RESULTS: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys(("complex.re", "complex.im", "complex.abs", "complex.angle"), _part_of_complex),
+    **dict.fromkeys(("complex.eq", "complex.neq"), _truth),
+    "tensor.extract": element_of,
+}
+"""The types of results of operations whose text ends with the type of an operand."""

@@ -5,17 +5,44 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gehost import printable, quoting
 from gehost_linalg.affine import Dim
-from gehost_linalg.generic import Generic, GenericError, Literal, Opaque, Size, Value, is_known
+from gehost_linalg.generic import (
+    Generic,
+    GenericError,
+    Literal,
+    Op,
+    Opaque,
+    Size,
+    Template,
+    Value,
+    is_known,
+)
 from gehost_linalg.interpret import Broadcast, Part, Split
 from gehost_linalg.mlir.function import Function
 from gehost_linalg.mlir.literals import dense_text, literal_text
+from gehost_linalg.mlir.opaque import template_text
 from gehost_linalg.operations import FLOATS
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
+
+
+class _Scope(NamedTuple):
+    """What is named before a region.
+
+    Attributes:
+        operands: of the operation that has the region.
+        names: of values.
+        constants: by their text and type.
+        sizes: of axes.
+    """
+
+    operands: tuple[Value, ...]
+    names: dict[Value, str]
+    constants: dict[tuple[Any, ...], str]
+    sizes: dict[tuple[Value, int] | str, str]
 
 
 class Printer:
@@ -35,26 +62,116 @@ class Printer:
         self._syntax = syntax
         self._used: set[str] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
+        self._scopes: list[_Scope] = []
 
     def text(self) -> str:
+        """The function, with what stands around it in its module."""
         function = self.function
-        arguments = ", ".join(
-            f"{self.name(value)}: {value.type_text}" for value in function.arguments
-        )
-        for op in function.ops:
+        head = self._head()
+        if function.is_declaration:
+            return "\n".join([*function.around, head]) + "\n"
+        for place, op in enumerate(function.ops):
             notes = [line for note in function.notes.get(op, ()) for line in note.splitlines()]
             self.lines += [f"  // {printable(line)}" for line in notes]
-            write = self._syntax.get("linalg.generic" if isinstance(op, Generic) else op.name)
-            if write is not None:
-                write(self, op)
-            elif isinstance(op, Opaque):
-                self._in_generic_form(op)
+            self._operation(op, place)
         outputs = [self.value(value) for value in function.outputs]
         types = ", ".join(value.type_text for value in function.outputs)
-        result = "" if not outputs else f" -> {types}" if len(outputs) == 1 else f" -> ({types})"
-        self.lines.append(f"  return {', '.join(outputs)} : {types}" if outputs else "  return")
-        head = f"func.func @{_symbol(function.name)}({arguments}){result} {{"
-        return "\n".join([head, *self.lines, "}"]) + "\n"
+        word = "return" if function.kind == "func.func" else "util.return"
+        self.lines.append(f"  {word} {', '.join(outputs)} : {types}" if outputs else f"  {word}")
+        return "\n".join([*function.around, f"{head} {{", *self.lines, "}"]) + "\n"
+
+    def _head(self) -> str:
+        function = self.function
+        shown = {each: f" {text}" for each, text in function.attributes.items()}
+        name = "" if function.is_declaration else None
+        arguments = [
+            f"{f'{self.name(value)}: ' if name is None else ''}{value.type_text}"
+            f"{shown.get(value, '')}"
+            for value in function.arguments
+        ]
+        types = [
+            f"{value.type_text}{shown.get(place, '')}"
+            for place, value in enumerate(function.outputs)
+        ]
+        is_bare = len(types) == 1 and 0 not in shown
+        result = f" -> {types[0]}" if is_bare else f" -> ({', '.join(types)})" if types else ""
+        visibility = f"{function.visibility} " if function.visibility else ""
+        rest = f" attributes{shown['']}" if "" in shown else ""
+        symbol = _symbol(function.name)
+        return f"{function.kind} {visibility}@{symbol}({', '.join(arguments)}){result}{rest}"
+
+    def _operation(self, op: Op, place: int) -> None:
+        if isinstance(op, Generic):
+            self._syntax["linalg.generic" if op.named is None else op.named.name](self, op)
+        elif op.part:
+            self._part(op, place)
+        elif isinstance(op.attribute, Template):
+            operands = [self.value(value) for value in op.operands]
+            text = template_text(op.attribute, operands, self.fresh)
+            name = op.name.partition(" of ")[0]
+            self.lines.append(f"  {self.results(op.results)}{name}{text}")
+        elif op.name in self._syntax and not (
+            isinstance(op.attribute, str) and op.attribute.startswith("<{")
+        ):
+            self._syntax[op.name](self, op)
+        else:
+            self._in_generic_form(op)
+
+    def results(self, values: Sequence[Value]) -> str:
+        """The names before an operation; several share one, with numbers."""
+        if len(values) < 2:
+            return f"{self.name(values[0])} = " if values else ""
+        name = self.fresh(values[0].name.partition("#")[0])
+        self.names.update({value: f"{name}#{place}" for place, value in enumerate(values)})
+        return f"{name}:{len(values)} = "
+
+    def outside(self, ref: object) -> str | None:
+        """The name of an operand of a payload that is not its own."""
+        if isinstance(ref, Literal):
+            return self.constant(ref)
+        return self.value(ref) if isinstance(ref, Value) else None
+
+    # -- operations with regions: names and constants of a region are not seen behind it
+
+    def _part(self, op: Opaque, place: int) -> None:
+        if op.part == "open":
+            operands = [self.value(value) for value in op.operands]
+            close = self._close_of(place)
+            names = self.results(close.results)
+            name = quoting.mlir_string(op.name)
+            attribute = f" {close.attribute}" if close.attribute else ""
+            self.lines.append(f"  {names}{name}({', '.join(operands)}){attribute} ({{")
+            self._scopes.append(_Scope(op.operands, {}, {}, {}))
+        elif op.part == "next":
+            self._leave()
+            self.lines.append("  }, {")
+        else:
+            self._leave()
+            operand_types = ", ".join([each.type_text for each in self._scopes.pop().operands])
+            types = ", ".join([value.type_text for value in op.results])
+            self.lines.append(f"  }}) : ({operand_types}) -> ({types})")
+            return
+        scope = self._scopes[-1]
+        self._scopes[-1] = _Scope(
+            scope.operands, dict(self.names), dict(self._constants), dict(self.sizes.known)
+        )
+        if op.results:
+            block = ", ".join(f"{self.name(value)}: {value.type_text}" for value in op.results)
+            self.lines.append(f"  ^bb0({block}):")
+
+    def _leave(self) -> None:
+        scope = self._scopes[-1]
+        self.names, self._constants = dict(scope.names), dict(scope.constants)
+        self.sizes.known = dict(scope.sizes)
+
+    def _close_of(self, place: int) -> Opaque:
+        depth = 0
+        for op in self.function.ops[place:]:
+            if isinstance(op, Opaque):
+                depth += (op.part == "open") - (op.part == "close")
+                if depth == 0:
+                    return op
+        raise GenericError(f"{self.function.ops[place]} has no end")
 
     def fresh(self, stem: str) -> str:
         stem = (
@@ -131,10 +248,9 @@ class Printer:
 
     def _in_generic_form(self, op: Opaque) -> None:
         operands = ", ".join([self.value(value) for value in op.operands])
-        results = ", ".join([self.name(value) for value in op.results])
         given = ", ".join([value.type_text for value in op.operands])
         made = ", ".join([value.type_text for value in op.results])
-        equals = f"{results} = " if results else ""
+        equals = self.results(op.results)
         attribute = f" {op.attribute}" if op.attribute else ""
         name = quoting.mlir_string(op.name)
         self.lines.append(f"  {equals}{name}({operands}){attribute} : ({given}) -> ({made})")

@@ -6,13 +6,22 @@ from collections.abc import Iterator
 from math import prod
 from typing import cast
 
-from gehost_linalg.generic import GenericError, Literal, Opaque, Size, Value, is_known
+from gehost_linalg.generic import (
+    GenericError,
+    Literal,
+    Opaque,
+    ScalarOp,
+    Size,
+    Template,
+    Value,
+    is_known,
+)
 from gehost_linalg.mlir.carried import read_any_slice
-from gehost_linalg.mlir.function import Statement
-from gehost_linalg.mlir.literals import read_constant
+from gehost_linalg.mlir.function import Parts, Statement
+from gehost_linalg.mlir.literals import has_elements, read_constant
 from gehost_linalg.mlir.printer import Printer
 from gehost_linalg.mlir.reader import Reader
-from gehost_linalg.operations import takes
+from gehost_linalg.mlir.scalars import Scalar, read_scalar, scalar_of_parts, scalar_text
 from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 
 
@@ -34,21 +43,39 @@ def _agree(a: Value, b: Value, but: int = -1) -> bool:
 
 def constant(reader: Reader, statement: Statement) -> list[Value]:
     """``arith.constant 1.0 : f32``."""
-    return [read_constant(reader, statement.results[0] if statement.results else "")]
+    begin = reader.position
+    if has_elements(reader):
+        return [read_constant(reader, statement.results[0] if statement.results else "")]
+    made = reader.as_text(statement, begin)
+    reader.guessed.difference_update(made)  # the type behind a constant is its own
+    return made
+
+
+def constant_of_parts(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
+    """``"arith.constant"() <{value = 1.0 : f32}>``."""
+    text = parts.attributes.get("value", "")
+    inside = reader.part(text, statement.start)
+    if has_elements(inside):
+        return [read_constant(inside, statement.results[0] if statement.results else "")]
+    reader.ops.append(Opaque("arith.constant", (), tuple(parts.results), Template((f" {text}",))))
+    return parts.results
 
 
 def read_empty(reader: Reader, statement: Statement) -> list[Value]:
     sizes = reader.listed("(", ")", reader.index)
     reader.expect(":")
     start = reader.skip()
-    value = reader.type(statement.result(""))
+    return [make_empty(reader, reader.type(statement.result("")), sizes, start)]
+
+
+def make_empty(reader: Reader, value: Value, sizes: list[Value], start: int) -> Value:
     if value.shape is None or value.is_scalar:
         raise reader.error(f"tensor.empty makes a tensor with a rank, not {value.type_text}", start)
     unknown = sum(size is None for size in value.shape)
     if unknown != len(sizes):
         raise reader.error(f"{value.type_text} needs {unknown} sizes, got {len(sizes)}", start)
     value.kind, value.sizes = "empty", tuple(sizes)
-    return [value]
+    return value
 
 
 def read_dim(reader: Reader, statement: Statement) -> list[Value]:
@@ -58,8 +85,17 @@ def read_dim(reader: Reader, statement: Statement) -> list[Value]:
     number = reader.index()
     reader.expect(":")
     reader.check_type(source)
+    return make_dim(reader, statement, source, number, start)
+
+
+def make_dim(
+    reader: Reader, statement: Statement, source: Value, number: Value, start: int
+) -> list[Value]:
     if number.constant is None:
-        raise reader.error("the axis of tensor.dim must be a constant", start)
+        made = Value(statement.result("dim"), "index", kind="scalar")
+        text = Template((" ", 0, ", ", 1, f" : {source.type_text}"))
+        reader.ops.append(Opaque("tensor.dim of a computed axis", (source, number), (made,), text))
+        return [made]
     axis = int(number.constant.reshape(-1)[0])
     if source.rank is not None and not 0 <= axis < source.rank:
         raise reader.error(f"axis {axis} of {source!r}", start)
@@ -71,7 +107,7 @@ def read_dim(reader: Reader, statement: Statement) -> list[Value]:
 def print_dim(printer: Printer, op: Opaque) -> None:
     """The size of an axis."""
     source, made = printer.value(op.operands[0]), printer.name(op.results[0])
-    number = printer.constant(Literal(int(op.attribute), "index"))
+    number = printer.constant(Literal(op.axis, "index"))
     printer.lines.append(f"  {made} = tensor.dim {source}, {number} : {op.operands[0].type_text}")
 
 
@@ -79,9 +115,16 @@ def read_fill(reader: Reader, statement: Statement) -> list[Value]:
     start = reader.skip()
     ins, outs = reader.listed_operands("ins"), reader.listed_operands("outs")
     reader.expect("->")
+    if len(outs) == 1:
+        reader.check_type(outs[0])
+    return make_fill(reader, statement, ins, outs, start)
+
+
+def make_fill(
+    reader: Reader, statement: Statement, ins: list[Value], outs: list[Value], start: int
+) -> list[Value]:
     if len(ins) != 1 or len(outs) != 1:
         raise reader.error("linalg.fill takes one scalar and one tensor", start)
-    reader.check_type(outs[0])
     scalar, out = ins[0], outs[0]
     if not scalar.is_scalar or scalar.dtype != out.dtype:
         raise reader.error(f"linalg.fill of {out.type_text} with {scalar.type_text}", start)
@@ -108,7 +151,10 @@ def read_cast(reader: Reader, statement: Statement) -> list[Value]:
     reader.check_type(source)
     reader.expect("to")
     start = reader.skip()
-    made = reader.type(statement.result("cast"))
+    return make_cast(reader, source, reader.type(statement.result("cast")), start)
+
+
+def make_cast(reader: Reader, source: Value, made: Value, start: int) -> list[Value]:
     if not _agree(source, made):
         raise reader.error(f"{source.type_text} is not cast to {made.type_text}", start)
     reader.ops.append(Opaque("tensor.cast", (source,), (made,)))
@@ -138,6 +184,19 @@ def read_reshape(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect("into")
     at = reader.skip()
     made = reader.type(statement.result("reshaped"))
+    return make_reshape(reader, statement, source, made, (groups, given), (start, at))
+
+
+def make_reshape(
+    reader: Reader,
+    statement: Statement,
+    source: Value,
+    made: Value,
+    lists: tuple[list[list[int]], list[int | Value]],
+    places: tuple[int, int],
+) -> list[Value]:
+    """Split or merge groups of axes; ``lists`` are these and the sizes of split axes."""
+    (groups, given), (start, at) = lists, places
     few, many = (source, made) if statement.name == EXPAND else (made, source)
     axes = [axis for group in groups for axis in group]
     # a tensor of rank 0 has no axis to give the other's axes to: these are all of size 1
@@ -154,18 +213,28 @@ def read_reshape(reader: Reader, statement: Statement) -> list[Value]:
             start,
         )
     for group, whole in zip(groups, few.shape or (), strict=True):
-        sizes: list[Size] = [size for axis, size in enumerate(many.shape or ()) if axis in group]
-        if (statement.name == EXPAND and sizes.count(None) > 1) or (None in sizes) != (
-            whole is None
-        ):
-            raise reader.error(f"of a group of axes, at most one size may be unknown: {groups}", at)
-        if None not in sizes and prod([int(size or 0) for size in sizes]) != whole:
-            raise reader.error(f"sizes {sizes} do not make {whole}", at)
+        parts: list[Size] = [size for axis, size in enumerate(many.shape or ()) if axis in group]
+        if (None in parts) != (whole is None):
+            raise reader.error(f"a size is unknown at one side of {groups} alone", at)
+        if None not in parts and prod([int(size or 0) for size in parts]) != whole:
+            raise reader.error(f"sizes {parts} do not make {whole}", at)
     stated = [each if isinstance(each, int) else None for each in given]
+    computed = [each for each in given if isinstance(each, Value)]
     if source.dtype != made.dtype or (
         statement.name == EXPAND and stated != list(made.shape or ())
     ):
         raise reader.error(f"sizes {stated} of {source.type_text} do not make {made.type_text}", at)
+    many_unknown = any(
+        [(many.shape or ())[axis] for axis in group].count(None) > 1 for group in groups
+    )
+    if statement.name == EXPAND and many_unknown:  # the sizes are no quotients of the whole
+        sizes: list[str | int] = [f" {groups} output_shape ["]
+        numbers = iter(range(1, len(computed) + 1))
+        for place, each in enumerate(given):
+            sizes += [", " * bool(place), str(each) if isinstance(each, int) else next(numbers)]
+        text = Template((" ", 0, *sizes, f"] : {source.type_text} into {made.type_text}"))
+        reader.ops.append(Opaque(f"{EXPAND} of any sizes", (source, *computed), (made,), text))
+        return [made]
     reader.ops.append(Opaque(statement.name, (source,), (made,), str(groups)))
     return [made]
 
@@ -211,21 +280,46 @@ def _split_sizes(printer: Printer, op: Opaque) -> Iterator[str]:
             yield size
 
 
-def read_of_sizes(reader: Reader, statement: Statement) -> list[Value]:
-    """``arith.minsi %a, %b : index``: the size of a part, from other sizes."""
-    a = reader.use()
-    reader.expect(",")
-    start = reader.skip()
-    b = reader.use()
-    reader.expect(":")
-    made = reader.check_type(a)
-    if b.type_text != made.type_text:
-        raise reader.error(f"%{b.name} is {b.type_text}, not {made.type_text}", start)
-    if not a.is_scalar or not takes(statement.name, made.dtype):
-        raise reader.error(f"{statement.name} of {made.type_text} is not supported here", start)
-    made.name = statement.result("size")
-    reader.ops.append(Opaque(statement.name, (a, b), (made,)))
-    return [made]
+def read_scalar_op(reader: Reader, statement: Statement) -> list[Value]:
+    """``arith.minsi %a, %b : index``: a scalar operation outside of a payload, or on tensors."""
+
+    def use() -> tuple[Value, str]:
+        value = reader.use()
+        return value, value.type_text
+
+    scalar = read_scalar(reader, statement.name, reader.position, use)
+    made = [reader.part(text, statement.start).type("") for text in scalar.results]
+    return _add_scalar(reader, statement, scalar, made)
+
+
+def scalar_op_of_parts(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
+    """The same in generic form."""
+    operands = [(value, value.type_text) for value in parts.operands]
+    results = [value.type_text for value in parts.results]
+    scalar = scalar_of_parts(
+        reader, statement.name, statement.start, operands, parts.attributes, results
+    )
+    return _add_scalar(reader, statement, scalar, parts.results)
+
+
+def _add_scalar(
+    reader: Reader, statement: Statement, scalar: Scalar[Value], made: list[Value]
+) -> list[Value]:
+    for value, name in zip(made, (*statement.results, *["%size"] * len(made)), strict=False):
+        value.name = name[1:]
+    attribute = ScalarOp(statement.name, (), made[0].dtype, scalar.attribute, scalar.flags)
+    reader.ops.append(Opaque(statement.name, tuple(scalar.operands), tuple(made), attribute))
+    return made
+
+
+def print_scalar_op(printer: Printer, op: Opaque) -> None:
+    """A scalar operation outside of a payload."""
+    operands = [printer.value(value) for value in op.operands]
+    types, results = ([value.type_text for value in each] for each in (op.operands, op.results))
+    attribute = op.attribute if isinstance(op.attribute, ScalarOp) else ScalarOp("", (), "")
+    text = scalar_text(op.name, operands, types, results, attribute.attribute, attribute.flags)
+    names = ", ".join([printer.name(value) for value in op.results])
+    printer.lines.append(f"  {names} = {text}")
 
 
 def read_extract_slice(reader: Reader, statement: Statement) -> list[Value]:
@@ -238,6 +332,18 @@ def read_extract_slice(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect("to")
     at = reader.skip()
     made = reader.type(statement.result("part"))
+    return make_extract_slice(reader, source, (begins, sizes, steps), made, (start, at))
+
+
+def make_extract_slice(
+    reader: Reader,
+    source: Value,
+    lists: tuple[list[int | Value], list[int | Value], list[int | Value]],
+    made: Value,
+    places: tuple[int, int],
+) -> list[Value]:
+    """A part of a tensor; ``lists`` are offsets, sizes and steps."""
+    (begins, sizes, steps), (start, at) = lists, places
     offsets = [each for each in begins if isinstance(each, int)]
     if offsets != begins or any(each != 1 for each in steps) or len(sizes) != made.rank:
         return read_any_slice(reader, source, (begins, sizes, steps), made, start)
@@ -289,7 +395,12 @@ def read_concat(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect(")")
     reader.expect("->")
     at = reader.skip()
-    made = reader.type(statement.result("concat"))
+    return make_concat(reader, operands, axis, reader.type(statement.result("concat")), at)
+
+
+def make_concat(
+    reader: Reader, operands: list[Value], axis: int, made: Value, at: int
+) -> list[Value]:
     rank = made.rank or 0
     if axis >= rank or not all(_agree(each, made, but=axis) for each in operands):
         raise reader.error(f"these operands do not make {made.type_text} along {axis}", at)

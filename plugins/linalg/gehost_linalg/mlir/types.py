@@ -6,15 +6,23 @@ import re
 from collections.abc import Sequence
 
 from gehost_linalg.affine import AffineMap, parse_map
-from gehost_linalg.generic import DTYPES, Op, Value
-from gehost_linalg.scanner import Scanner
+from gehost_linalg.generic import Op, Value
+from gehost_mlir.attributes import dictionary
+from gehost_mlir.scanner import MlirError, Scanner
+from gehost_mlir.source import (
+    ALIAS,
+    OPERATION,
+    SSA,
+    TYPE_ALIAS,
+    balanced,
+    resources_of,
+    without_locations,
+)
 
-NAME = r"([0-9]+|[A-Za-z_$.-][A-Za-z0-9_$.-]*)"
-SSA = re.compile(rf"%{NAME}(#[0-9]+)?(?![A-Za-z0-9_$.-])")
-OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
-STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
-_TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z])")
+_TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z!])")
+_DTYPE = re.compile(
+    r"[su]?i[1-9][0-9]{0,7}|index|bf16|tf32|f(?:16|32|64|80|128)|f[468]E[0-9]+M[0-9]+[A-Z0-9]*"
+)
 
 
 class TypeReader(Scanner):
@@ -23,14 +31,21 @@ class TypeReader(Scanner):
     Attributes:
         ops: the operations of the function so far.
         values: by their names, with ``%``.
-        maps: aliases, with the number of symbols.
+        maps: aliases of maps, with the number of symbols.
+        aliases: the texts of all aliases of attributes.
+        resources: bytes of dense resources, by name.
+        guessed: results of unknown operations, whose type their first typed use gives.
     """
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        text, self.resources = resources_of(text)
+        super().__init__(without_locations(text))
         self.maps: dict[str, tuple[AffineMap, int]] = {}
+        self.aliases: dict[str, str] = {}
+        self.types: dict[str, str] = {}
         self.values: dict[str, Value] = {}
         self.ops: list[Op] = []
+        self.guessed: set[Value] = set()
 
     def map(self) -> AffineMap:
         """An indexing map, which has no symbols."""
@@ -78,18 +93,44 @@ class TypeReader(Scanner):
             )
         if self.peek("memref") or self.peek("vector"):
             raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
-        if self.accept("!"):  # the type of another dialect, carried through
-            return Value(name, "!" + self.take(OPERATION, "a type"), kind="scalar")
+        if self.peek("!"):
+            return self._other_type(name, start)
         return Value(name, self.dtype(), kind="scalar")
+
+    def _other_type(self, name: str, start: int) -> Value:
+        """An alias, or the type of another dialect, which is carried through."""
+        word = self.take(TYPE_ALIAS, "a type")
+        if word in self.types:
+            return self.part(self.types[word], start).type(name)
+        return Value(name, word + self._angles(), kind="scalar")
+
+    def part(self, text: str, start: int) -> TypeReader:
+        """A reader of a text that stands for something at ``start``, with the same aliases."""
+        return _PartReader(self, text, start)
 
     def dtype(self) -> str:
         start = self.skip()
+        if self.peek("!"):
+            word = self.take(TYPE_ALIAS, "a type")
+            if word in self.types:
+                return self.part(self.types[word], start).dtype()
+            return word + self._angles()
         dtype = self.take(OPERATION, "an element type")
-        if dtype not in DTYPES:
+        if dtype == "complex":
+            self.expect("<")
+            dtype = f"complex<{self.dtype()}>"
+            self.expect(">")
+        elif not _DTYPE.fullmatch(dtype):
             raise self.error(
-                f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start
+                f"{dtype} is no element type: f32, bf16, f8E4M3FN, i8, index, …", start
             )
         return dtype
+
+    def _angles(self) -> str:
+        begin = self.position
+        if self.text.startswith("<", begin):
+            self.position = balanced(self.text, begin)
+        return self.text[begin : self.position]
 
     def use(self) -> Value:
         start = self.skip()
@@ -117,10 +158,16 @@ class TypeReader(Scanner):
 
     def check_type(self, value: Value) -> Value:
         start = self.skip()
-        stated = self.type(value.name)
-        if stated.type_text != value.type_text:
-            raise self.error(f"%{value.name} is {value.type_text}, not {stated.type_text}", start)
-        return stated
+        declared = self.type(value.name)
+        if declared.type_text != value.type_text:
+            if value not in self.guessed:
+                raise self.error(
+                    f"%{value.name} is {value.type_text}, not {declared.type_text}", start
+                )
+            value.dtype, value.shape = declared.dtype, declared.shape
+            value.kind = declared.kind
+        self.guessed.discard(value)
+        return declared
 
     def index(self) -> Value:
         """A scalar of type ``index``."""
@@ -145,16 +192,20 @@ class TypeReader(Scanner):
             "[", "]", lambda: self.index() if self.peek("%") else self.integer("a size")
         )
 
-    def braces(self) -> str:
-        """A dictionary of attributes, as it is written."""
-        start, depth = self.skip(), 0
-        while self.position < len(self.text):
-            letter = self.text[self.position]
-            if letter == '"':
-                self.take(STRING, "a string")
-                continue
-            depth += (letter in "{<") - (letter in "}>")
-            self.position += 1
-            if depth == 0:
-                return self.text[start : self.position]
-        raise self.error("expected '}'", start)
+    def dictionary(self) -> dict[str, str]:
+        """A dictionary of attributes by their names, as texts without aliases."""
+        return dictionary(self, self.aliases)
+
+
+class _PartReader(TypeReader):
+    """A reader of a text that stands elsewhere; its errors show the place in the whole."""
+
+    def __init__(self, whole: TypeReader, text: str, start: int) -> None:
+        super().__init__(text)
+        self.maps, self.aliases, self.types = whole.maps, whole.aliases, whole.types
+        self.resources = whole.resources
+        self._whole, self._start = whole, start
+
+    def error(self, message: str, position: int | None = None) -> MlirError:
+        del position
+        return self._whole.error(message, self._start)

@@ -1,0 +1,62 @@
+"""Attributes as texts by their names, and the numbers in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gehost_mlir.scanner import Scanner
+from gehost_mlir.source import ALIAS, OPERATION, STRING, balanced
+
+DYNAMIC = -(1 << 63)
+"""Stands for a computed size or offset in ``array<i64: …>``."""
+_INTEGER = re.compile(r"-?[0-9]+")
+
+
+def dictionary(scanner: Scanner, aliases: Mapping[str, str]) -> dict[str, str]:
+    """``{a = 1, b}`` or ``<{a = 1, b}>``, aliases written out; an attribute without value is ""."""
+    opening, closing = ("<{", "}>") if scanner.accept("<{") else ("{", "}")
+    if opening == "{":
+        scanner.expect("{")
+    found: dict[str, str] = {}
+    while not scanner.accept(closing):
+        if found:
+            scanner.expect(",")
+        start = scanner.skip()
+        quoted = scanner.match(STRING)
+        name = scanner.take(OPERATION, "an attribute") if quoted is None else quoted[1:-1]
+        if name in found:
+            raise scanner.error(f"{name} is given twice", start)
+        found[name] = value(scanner, aliases) if scanner.accept("=") else ""
+    return found
+
+
+def value(scanner: Scanner, aliases: Mapping[str, str]) -> str:
+    """The text of an attribute, to the next comma or closing bracket."""
+    begin = scanner.skip()
+    scanner.position = balanced(scanner.text, begin, ",")
+    return written_out(scanner.text[begin : scanner.position].strip(), aliases)
+
+
+def written_out(text: str, aliases: Mapping[str, str]) -> str:
+    """A text with the attributes that its aliases stand for."""
+
+    def of(found: re.Match[str]) -> str:
+        alias = found.group()
+        return written_out(aliases[alias], aliases) if alias in aliases else alias
+
+    return re.sub(rf"{STRING.pattern}|{ALIAS.pattern}", of, text) if "#" in text else text
+
+
+def shown(attributes: Mapping[str, str]) -> str:
+    """The attributes as a dictionary in braces, "" without any."""
+    if not attributes:
+        return ""
+    each = [f"{name} = {text}" if text else name for name, text in attributes.items()]
+    return f"{{{', '.join(each)}}}"
+
+
+def integers(text: str) -> list[int]:
+    """The numbers of ``array<i64: 1, 2>``, ``[1, 2]`` or ``2 : i64``."""
+    body = text.partition(":")[2] if text.startswith("array<") else text.partition(" : ")[0]
+    return [int(each) for each in _INTEGER.findall(body)]

@@ -1,0 +1,98 @@
+"""What stands around the operations of a text: locations, aliases and resources."""
+
+from __future__ import annotations
+
+import re
+
+from gehost_mlir.scanner import MlirError
+
+NAME = r"([0-9]+|[A-Za-z_$.-][A-Za-z0-9_$.-]*)"
+SSA = re.compile(rf"%{NAME}(#[0-9]+)?(?![A-Za-z0-9_$.-])")
+SYMBOL = re.compile(r'@(?:[A-Za-z_][A-Za-z0-9_$.]*|"(?:[^"\\\n]|\\.)*")')
+OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
+TYPE_ALIAS = re.compile(r"![A-Za-z_][A-Za-z0-9_$.-]*")
+
+_SKIPPED = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*'
+_LOCATION = re.compile(rf"{_SKIPPED}|(?P<loc>(?:#[\w$.-]+[ ]*=[ ]*)?(?<![\w$.%@#!-])loc\()")
+_IN_LOCATION = re.compile(rf"{_SKIPPED}|[()]")
+_METADATA = re.compile(rf"{_SKIPPED}|(?P<begin>\{{-#)")
+_RESOURCE = re.compile(rf'{NAME}\s*:\s*"0x([0-9A-Fa-f]*)"')
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_TOKEN = re.compile(rf"{_SKIPPED}|->|[()\[\]{{}}<>,\n]|=|[^\s()\[\]{{}}<>,=\"/-]+|\s|.")
+
+
+def without_locations(text: str) -> str:
+    """The text with blanks for ``loc(…)`` and their aliases; positions stay.
+
+    Raises:
+        MlirError: a location does not end.
+    """
+    if "loc(" not in text:
+        return text
+    parts: list[str] = []
+    end = 0
+    for found in _LOCATION.finditer(text):
+        if found.group("loc") is None or found.start() < end:
+            continue
+        depth, after = 1, found.end()
+        while depth:
+            bracket = _IN_LOCATION.search(text, after)
+            if bracket is None:
+                raise MlirError("expected ')' at the end of the location", text, found.start())
+            depth += (bracket.group() == "(") - (bracket.group() == ")")
+            after = bracket.end()
+        parts += [text[end : found.start()], _blank(text[found.start() : after])]
+        end = after
+    return "".join([*parts, text[end:]])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def resources_of(text: str) -> tuple[str, dict[str, bytes]]:
+    """The text without its ``{-# … #-}``, and the bytes of the dense resources there."""
+    found = next((each for each in _METADATA.finditer(text) if each.group("begin")), None)
+    if found is None:
+        return text, {}
+    end = text.find("#-}", found.end())
+    if end < 0:
+        raise MlirError("expected '#-}'", text, found.start())
+    section = text[found.end() : end]
+    blobs = {each[1]: bytes.fromhex(each[2]) for each in _RESOURCE.finditer(section)}
+    blank = _blank(text[found.start() : end + 3])
+    return text[: found.start()] + blank + text[end + 3 :], blobs
+
+
+def balanced(text: str, start: int, until: str = "") -> int:
+    """The position after the brackets that open at ``start``.
+
+    With ``until``, of the first of these letters outside of brackets, or the end of the text.
+
+    Raises:
+        MlirError: a bracket is not closed.
+    """
+    stack: list[str] = []
+    position = start
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        assert found is not None
+        part = found.group()
+        if not stack and part in until and until:
+            return position
+        if part in _BRACKETS and not (part == "<" and text[position - 1 : position] in " \n"):
+            stack.append(_BRACKETS[part])
+        elif stack and part == stack[-1]:
+            stack.pop()
+            if not stack and not until:
+                return found.end()
+        elif part in {")", "]", "}"}:
+            if until and not stack:
+                return position
+            raise MlirError(f"expected '{stack[-1] if stack else 'a bracket'}'", text, position)
+        position = found.end()
+    if stack or not until:
+        raise MlirError(f"expected '{stack[-1] if stack else 'a bracket'}'", text, position)
+    return position
