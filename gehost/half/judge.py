@@ -49,7 +49,7 @@ def judge(
         ModelError: the model does not run.
         UsageError: the feeds do not fit.
     """
-    size = retyped_bytes(conversion.model, WIDER)
+    size = sum(retyped_bytes(conversion.model, WIDER))
     if size > _LARGEST:
         why = f"its weights are {size / 2**30:.1f} GiB in float32"
         return Verification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)

@@ -11,7 +11,8 @@ One comparison, step by step:
    precise.
 
 Tolerances of the caller replace 3 and 4. Those by dtype (``tolerance.py``) serve where nothing else
-does: for models of float64 or float8 alone, and where a form does not load or fit.
+does: for models of float64 or float8 alone, and where a form does not load. Where one does not fit
+into memory, which is estimated before it is made, nothing is judged.
 """
 
 from __future__ import annotations
@@ -69,8 +70,10 @@ class Verification:
     ``error`` is set if ``b`` failed; ``failed_feed`` is the feed it failed on, None if it did not
     load. ``rtol`` and ``atol`` are the caller's, None for the defaults of the dtype. ``engine`` is
     the engine of both models, or both names if they differ. ``rule`` is what decided. ``unjudged``
-    says why an output beyond the tolerances of its dtype is no difference; "" if all were judged.
-    ``rounding`` names constants and weights that ``b`` rounds otherwise; "" if none.
+    says why an output that differs is no difference: its rule could not be applied, or memory does
+    not suffice for it; "" if all were judged.
+    ``rounding`` names constants and weights that ``b`` rounds otherwise; "" if none. ``elsewhere``
+    are the operators of both models that another provider than the chosen one ran.
     """
 
     equal: bool
@@ -86,6 +89,7 @@ class Verification:
     unjudged: str = ""
     rounding: str = ""
     note: str = ""
+    elsewhere: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields and the summary as JSON data.
@@ -397,14 +401,20 @@ class Baseline:
                 judged, rounding = self._same_function(second, outputs, of_widened)
                 rule = f"rows, error at most {SAME_FUNCTION.k} times the original's"
             if self.provider != CPU and all(each.equal for each in judged):
-                judged, where = self._by_device(second)
+                judged, placed = self._by_device(second)
                 rule = f"rows, also on {self.provider}"
-                found = dataclasses.replace(found, note="; ".join(filter(None, (where, self.note))))
+                found = self._with_placement(found, placed)
             elif self.widen and all(each.equal for each in judged):
                 rounded = self._by_rounding(second)
                 if rounded is not None:
                     judged, rule = rounded, "rows, also rounded to half"
-        except (ModelError, NoRoomError) as error:
+        except NoRoomError as error:
+            if _same(tolerant):  # only the rounding of equal runs is not judged
+                note = "; ".join(filter(None, (f"not judged: {error}", self.note)))
+                return dataclasses.replace(_with(found, tolerant, ""), note=note)
+            found = _with(found, tolerant, "tolerances by type")
+            return dataclasses.replace(found, equal=True, unjudged=str(error))
+        except ModelError as error:
             why = "" if all(each.equal for each in tolerant) else str(error)
             found = _with(found, tolerant, "tolerances by type")
             return dataclasses.replace(found, equal=True, unjudged=why) if why else found
@@ -480,22 +490,30 @@ class Baseline:
         yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
         return self._by_rule(self._for_rounded, runs, theirs, yardsticks)
 
-    def _by_device(self, second: Forms) -> tuple[list[OutputDifference], str]:
+    def _by_device(self, second: Forms) -> tuple[list[OutputDifference], list[Placement]]:
         """Compare the models as the device computes them; also return where their nodes ran."""
         ours, placed = self._on_device
         try:
             theirs, other = self._run_on_device(second.runner)
         except ModelError as error:
             first = next(iter(self.runs[0][1]), "")
-            return [OutputDifference(first, 0, equal=False, reason=str(error))], ""
+            return [OutputDifference(first, 0, equal=False, reason=str(error))], []
         runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             unlike = [each for each in compare_outputs(a, b, feed=number) if each.reason]
             if unlike:
-                return unlike, ""
+                return unlike, []
         yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
-        where = f"on {self.provider}: {placed}, and {other}"
-        return self._by_rule(self._for_rounded, runs, theirs, yardsticks), where
+        judged = self._by_rule(self._for_rounded, runs, theirs, yardsticks)
+        return judged, [placed, other]
+
+    def _with_placement(self, found: Verification, placed: Sequence[Placement]) -> Verification:
+        if not placed:
+            return found
+        where = f"on {self.provider}: {', and '.join(map(str, placed))}"
+        operators = sorted({op for each in placed for op, _ in each.elsewhere})
+        note = "; ".join(filter(None, (where, self.note)))
+        return dataclasses.replace(found, note=note, elsewhere=tuple(operators))
 
     @cached_property
     def _on_device(self) -> tuple[list[Outputs], Placement]:

@@ -23,9 +23,9 @@ import onnx
 from gehost.verify.constants import set_constants
 from gehost.verify.precise import load_precise
 from gehost.verify.retype import HALF, TO_DOUBLE, WIDER, holds, retyped_bytes
-from gehost.verify.room import check_room
+from gehost.verify.room import COPIES_OF_ONE, check_room
 from gehost.verify.rounded import rounded
-from gehost.verify.run import Runner
+from gehost.verify.run import MUCH, Runner
 from gehost.verify.widen import widened
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Run = Callable[[Feeds], dict[str, NDArray[Any]]]
 
 NO_CONSTANTS: Mapping[str, float] = MappingProxyType({})
-_IN_MEMORY = 1 << 29
-"""Bytes of weights beyond which a form maps them from a file."""
 _SINGLE = HALF | {onnx.TensorProto.FLOAT}
 
 
@@ -120,13 +118,15 @@ class Forms:
     @contextmanager
     def _room(self, what: str, types: Mapping[int, int]) -> Generator[Path | None]:
         """Yield the folder for weights that are better mapped than held in memory."""
-        size = retyped_bytes(self.runner.proto(), types)
+        sizes = retyped_bytes(self.runner.proto(), types)
+        what = f"{self.runner.name}: {what}"
         with ExitStack() as stack:
             folder = None
-            if size > _IN_MEMORY:
+            if sum(sizes) > MUCH:
                 made = stack.enter_context(tempfile.TemporaryDirectory(prefix="gehost-verify-"))
                 folder = Path(made)
-            check_room(f"{self.runner.name}: {what}", size, folder)
+                check_room(what, max(sizes), copies=COPIES_OF_ONE)
+            check_room(what, sum(sizes), folder)
             yield folder
 
 

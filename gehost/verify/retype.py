@@ -72,14 +72,13 @@ def retyped(
     return copy
 
 
-def retyped_bytes(model: onnx.ModelProto, types: Mapping[int, int]) -> int:
-    """Return the bytes of all initializers in the new types."""
-    bits = (
-        element_bits(types.get(tensor.data_type, tensor.data_type)) * element_count(tensor)
+def retyped_bytes(model: onnx.ModelProto, types: Mapping[int, int]) -> list[int]:
+    """Return the bytes of each initializer in the new types."""
+    return [
+        element_bits(types.get(tensor.data_type, tensor.data_type)) * element_count(tensor) // 8
         for tensor in model.graph.initializer
         if tensor.data_type != _TENSOR.STRING
-    )
-    return sum(bits) // 8
+    ]
 
 
 def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:

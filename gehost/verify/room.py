@@ -12,6 +12,8 @@ COPIES_OF_FILE, COPIES_IN_MEMORY = 2, 3
 """Of weights while a session is created: the model as read and the session; of a model in memory
 also its serialized form. External data is mapped.
 """
+COPIES_OF_ONE = 2
+"""Of a weight, in its new type, while it is written to the file that it is mapped from."""
 
 
 class NoRoomError(UsageError):

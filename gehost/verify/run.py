@@ -21,7 +21,13 @@ from google.protobuf.message import EncodeError
 
 from gehost.activity import running
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
-from gehost.ir.files.external import external_tensors, locate, map_data
+from gehost.ir.files.external import (
+    element_bits,
+    element_count,
+    external_tensors,
+    locate,
+    map_data,
+)
 from gehost.verify.onnx_runtime import onnx_runtime
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
 
@@ -328,6 +334,8 @@ class _OnnxRuntime:
             options.add_session_config_entry(
                 "session.model_external_initializers_file_folder_path", str(directory.absolute())
             )
+        if _maps_much(source):  # weights packed for the processor would be copies in memory
+            options.add_session_config_entry("session.disable_prepacking", "1")
         content = readable if isinstance(readable, str) else _serialized(readable, directory)
         try:
             self._session: Any = self._runtime.InferenceSession(
@@ -350,6 +358,20 @@ class _OnnxRuntime:
         options.log_severity_level = 4
         names = [value.name for value in self._session.get_outputs()]
         return dict(zip(names, self._session.run(names, dict(feeds), options), strict=True))
+
+
+MUCH = 1 << 29
+"""Bytes of weights that are better mapped from a file than held in memory."""
+
+
+def _maps_much(source: onnx.ModelProto | Path) -> bool:
+    """Whether many weights of a model are in another file."""
+    if isinstance(source, Path):
+        if source.stat().st_size > MUCH:
+            return False
+        source = onnx.load(source, load_external_data=False)
+    outside = external_tensors(source)
+    return sum(element_bits(each.data_type) * element_count(each) for each in outside) > 8 * MUCH
 
 
 _MOST = 1 << 31

@@ -109,7 +109,8 @@ class _Check:
         self._wanted = instances
         self._mutations = mutations
         self._rng = np.random.default_rng([seed, zlib.crc32(self._spec.name.encode())])
-        self._result = PassCheck(self._spec.name, self._spec.origin)
+        provider = trial.comparing.provider
+        self._result = PassCheck(self._spec.name, self._spec.origin, provider=provider)
         self._good: list[Draw] = []
         """Choices of good instances of all patterns."""
         self._offered: set[int] = set()
@@ -455,6 +456,7 @@ class _Check:
             return None
         engine = str(reference.engine)
         self._result.engines[engine] += 1
+        self._result.elsewhere.update(numbers.elsewhere)
         if numbers.difference:
             self._find(
                 Finding(

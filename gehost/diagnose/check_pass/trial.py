@@ -127,6 +127,8 @@ class Numbers:
     feeds: Feeds | None = None
     relative: float = math.inf
     """The difference over the largest number of the output."""
+    elsewhere: tuple[str, ...] = ()
+    """Operators that another provider than the chosen one ran."""
 
 
 class UnsteadyError(ModelError):
@@ -286,7 +288,7 @@ def _difference(runs: _Runs, other: Loaded) -> Numbers:
         return Numbers(f"after the rewrite {found.error}", runs.pairs[found.failed_feed or 0][0])
     wrong = [each for each in found.outputs if not each.equal]
     if found.equal or not wrong:
-        return Numbers()
+        return Numbers(elsewhere=found.elsewhere)
     worst = max(wrong, key=lambda each: each.max_abs)
     difference = (
         f"{worst.output}: {worst.reason}"

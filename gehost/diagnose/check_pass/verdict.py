@@ -81,6 +81,8 @@ class PassCheck:
         notes: parts that could not be checked, which are neither right nor wrong.
         not_varied: forms of the pattern's operators that no model showed, a text for each operator.
         engines: the engines that computed numbers, with counts.
+        provider: where the numbers were compared, too.
+        elsewhere: operators that another provider ran.
     """
 
     name: str
@@ -96,6 +98,8 @@ class PassCheck:
     notes: list[str] = field(default_factory=list[str])
     not_varied: list[str] = field(default_factory=list[str])
     engines: Counter[str] = field(default_factory=Counter[str])
+    provider: str = "cpu"
+    elsewhere: set[str] = field(default_factory=set[str])
 
     @property
     def ok(self) -> bool:
@@ -126,11 +130,15 @@ class PassCheck:
         )
 
     def _computed(self) -> str:
-        """Return which engines computed how many comparisons."""
+        """Return which engines computed how many comparisons, and what ran on no device."""
         ordered = self.engines.most_common()
-        if len(ordered) == 1:
-            return f"computed by {ordered[0][0]}"
-        return "computed by " + ", ".join(f"{name} ({count})" for name, count in ordered)
+        each = [name if len(ordered) == 1 else f"{name} ({count})" for name, count in ordered]
+        device = ""
+        if self.provider != "cpu":
+            device = f", also on {self.provider}"
+            if self.elsewhere:
+                device += f", which left {', '.join(sorted(self.elsewhere))} to the CPU"
+        return f"computed by {', '.join(each)}{device}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check as JSON data, without the models of its findings."""
@@ -159,6 +167,8 @@ class PassCheck:
             "not_checked": list(self.notes),
             "not_varied": list(self.not_varied),
             "engines": dict(self.engines),
+            "provider": self.provider,
+            "elsewhere": sorted(self.elsewhere),
         }
 
     @property
