@@ -43,7 +43,7 @@ from gehost import (
 from ._attention import added_constant
 from ._instances import instance
 from ._shapes import all_same, shape_of
-from ._types import RUNTIME, dtype_name, no_kernel, not_float
+from ._types import HALVES, RUNTIME, dtype_name, no_kernel, not_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -143,6 +143,8 @@ class _Norm:
     by_reciprocal: bool = False
     widened: bool = False
     """Whether it casts to float32 and back."""
+    cast: DataType | None = None
+    """The half type to which it casts before the scale, None where it does not."""
 
 
 def _kernel_of(norm: _Norm) -> str:
@@ -157,7 +159,8 @@ class OrtSkipNormPass(FusionBasePass):
 
     Forms: LayerNormalization; the root mean square by parts (the square as Pow or Mul; the quotient
     as Div, by Reciprocal or 1/√) or as ``gehost::RMSNormalization``; operands in any order; with
-    and without a bias before the sum.
+    and without a bias before the sum; a root mean square of float32 that is cast to half before its
+    scale, whose product is then rounded once, behind the kernel.
     Keeps: the numbers but for rounding; the sum, where others read it.
     Refuses: ``dtype``: not float32, float16 or bfloat16, or not of one type; ``kernel``: the target
     has none of the type; ``precision``: normalized in float32, and the kernel is not known to;
@@ -223,11 +226,12 @@ class OrtSkipNormPass(FusionBasePass):
         inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
         first, second = (inputs[addend] for addend in addends if addend is not None)
         outputs = 4 if norm.x in region.outputs else 1
+        gamma = inputs[norm.gamma]
         if norm.result.op == "LayerNormalization":
             made = es.op(_kernel_of(norm))(
                 first,
                 second,
-                inputs[norm.gamma],
+                gamma,
                 None if norm.beta is None else inputs[norm.beta],
                 bias,
                 epsilon=norm.epsilon,
@@ -237,12 +241,15 @@ class OrtSkipNormPass(FusionBasePass):
             made = es.op(_kernel_of(norm))(
                 first,
                 second,
-                inputs[norm.gamma],
+                gamma if norm.cast is None else es.Cast(gamma, to=DataType.FLOAT),
                 bias,
                 epsilon=norm.epsilon,
                 num_outputs=outputs,
             )
-        results = {norm.result.outputs[0]: made[0] if outputs == 4 else made}
+        normalized = made[0] if outputs == 4 else made
+        if norm.cast is not None:
+            normalized = es.Cast(normalized, to=norm.cast)
+        results = {norm.result.outputs[0]: normalized}
         if outputs == 4:
             results[norm.x] = made[3]
         if set(region.outputs) != set(results):
@@ -271,7 +278,7 @@ class OrtRmsNormPass(FusionBasePass):
                 context.refuse(node, island)
             if norm is None or not norm.by_reciprocal:
                 continue
-            problem = _problem(norm)
+            problem = _problem(norm) if norm.cast is None else "dtype: cast before the scale"
             if problem:
                 context.refuse(node, problem)
                 continue
@@ -329,17 +336,29 @@ class _Quotient(NamedTuple):
 
 
 def _by_parts(mean: Node) -> _Norm | None:
-    """``x / √(mean(x²) + ε) · scale`` around its mean."""
+    """``x / √(mean(x²) + ε) · scale`` around its mean, perhaps with a Cast before the scale."""
     found = _quotient(mean)
-    last = None if found is None else _only_reader(found.nodes[-1], "Mul")
-    if found is None or last is None:
+    if found is None:
         return None
-    made = found.nodes[-1].outputs[0]
-    gamma = next((one for one in last.inputs if one is not made), None)
-    if gamma is None:
+    before = found.x.producer
+    cast = _only_reader(found.nodes[-1], "Cast")
+    if cast is not None and (before is None or before.op == "Cast"):
+        return None  # an island
+    nodes = found.nodes if cast is None else [*found.nodes, cast]
+    last, made = _only_reader(nodes[-1], "Mul"), nodes[-1].outputs[0]
+    gamma = None if last is None else next((one for one in last.inputs if one is not made), None)
+    if last is None or made is None or gamma is None:
         return None
-    nodes, by_reciprocal = [*found.nodes, last], found.by_reciprocal
-    return _Norm(found.x, gamma, None, found.epsilon, last, nodes, by_reciprocal=by_reciprocal)
+    return _Norm(
+        found.x,
+        gamma,
+        None,
+        found.epsilon,
+        last,
+        [*nodes, last],
+        by_reciprocal=found.by_reciprocal,
+        cast=None if cast is None else made.dtype,
+    )
 
 
 def _island(node: Node) -> str:
@@ -347,9 +366,6 @@ def _island(node: Node) -> str:
     found = _quotient(node) if node.op == "ReduceMean" else None
     if found is None or _only_reader(found.nodes[-1], "Cast") is None:
         return ""
-    before = found.x.producer
-    if before is None or before.op != "Cast":
-        return f"dtype: {dtype_name(found.x.dtype)}, cast before the scale"
     return "dtype: float32, cast to half and back; RMSNormalizationFusionPass makes it one node"
 
 
@@ -414,9 +430,12 @@ def _problem(norm: _Norm) -> str:
     """Why the kernels do not compute a normalization; "" if they do."""
     if not_float(norm.x):
         return not_float(norm.x)
+    kind = norm.x.dtype if norm.cast is None else norm.cast
     others = [norm.gamma, norm.result.outputs[0], *([] if norm.beta is None else [norm.beta])]
-    if any(one is None or one.dtype != norm.x.dtype for one in others):
+    if any(one is None or one.dtype != kind for one in others):
         return f"dtype: {dtype_name(norm.x.dtype)}, but not all of it"
+    if norm.cast is not None and (norm.x.dtype != DataType.FLOAT or norm.cast not in HALVES):
+        return f"dtype: {dtype_name(norm.x.dtype)}, cast to {dtype_name(norm.cast)}"
     dims = shape_of(norm.x)
     if dims is None or len(dims) != 3 or not isinstance(dims[-1], int):
         return "rank: not [B, S, D]"
