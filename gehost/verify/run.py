@@ -369,7 +369,7 @@ def _maps_much(source: onnx.ModelProto | Path) -> bool:
     if isinstance(source, Path):
         if source.stat().st_size > MUCH:
             return False
-        source = onnx.load(source, load_external_data=False)
+        source = onnx.ModelProto.FromString(source.read_bytes())
     outside = external_tensors(source)
     return sum(element_bits(each.data_type) * element_count(each) for each in outside) > 8 * MUCH
 
