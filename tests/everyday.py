@@ -154,7 +154,7 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
             "llama_eager_int4f16", "llama_ortc_keep", "vit_occ_nokeep",
         ),
     },
-    "tests/vendors/onnxruntime/test_mask_sums.py": {
+    "tests/vendors/onnxruntime/test_masks.py": {
         "test_a_bias_before_heads_are_apart": 5,
         "test_a_scale_behind_the_mask": 5,
     },

@@ -17,9 +17,6 @@ VOUCHED = {
     "add_to_sum.py",  # two names that are broadcast together
     "decompose_grouped_conv.py",  # the spatial sizes that a Conv makes
     "remove_add_zero_in_custom_op.py",  # an operator of which nothing is known
-    "attention.py",  # gpt2.ts: heads put together over computed sizes
-    "mask_sums.py",  # bloom: a last size that -1 stands for
-    "masked_fill.py",  # gptneo: sizes of min(length, 64)
     "projections.py",  # gpt2.ts: rows restored over computed sizes
     "fold_into_weights.py",  # the spatial sizes that a Conv makes
     "conv_activation.py",  # likewise

@@ -77,7 +77,6 @@ PASSES = (
     "OrtRotaryPass",
     "OrtRmsNormPass",
     "OrtSkipNormPass",
-    "OrtMaskSumPass",
     "OrtAttentionPass",
     "OrtCausalAttentionPass",
     "OrtPackedAttentionPass",

@@ -17,8 +17,18 @@ if TYPE_CHECKING:
     from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
     from gehost_semantic.activations import Activation, ActivationKind
     from gehost_semantic.atoms import Operand, Refused
-    from gehost_semantic.attention import Attention, Cache, Limit, MaskMeaning, Role
+    from gehost_semantic.attention import (
+        Add,
+        Attention,
+        Cache,
+        Floor,
+        Limit,
+        MaskMeaning,
+        Role,
+        Select,
+    )
     from gehost_semantic.call import FEATURES, AttentionCall
+    from gehost_semantic.extents import Extent
     from gehost_semantic.finder import AttentionFinder
     from gehost_semantic.norm_call import NORM_FEATURES, NormCall
     from gehost_semantic.norms import Norm, NormKind
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     )
     from gehost_semantic.rotary import Rotary
     from gehost_semantic.rotary_call import ROTARY_FEATURES, RotaryCall
+    from gehost_semantic.sources import PLAIN
     from gehost_semantic.view import Term, View
     from gehost_semantic.views import Views
 
@@ -37,7 +48,9 @@ _HOMES = {
     "activation_call": ("ACTIVATION_FEATURES", "ActivationCall"),
     "activations": ("Activation", "ActivationKind"),
     "atoms": ("Operand", "Refused"),
-    "attention": ("Attention", "Cache", "Limit", "MaskMeaning", "Role"),
+    "attention": ("Add", "Attention", "Cache", "Floor", "Limit", "MaskMeaning", "Role", "Select"),
+    "extents": ("Extent",),
+    "sources": ("PLAIN",),
     "finder": ("AttentionFinder",),
     "call": ("FEATURES", "AttentionCall"),
     "norm_call": ("NORM_FEATURES", "NormCall"),
@@ -59,16 +72,20 @@ __all__ = [
     "ACTIVATION_FEATURES",
     "FEATURES",
     "NORM_FEATURES",
+    "PLAIN",
     "ROTARY_FEATURES",
     "Activation",
     "ActivationCall",
     "ActivationFusionPass",
     "ActivationKind",
+    "Add",
     "Attention",
     "AttentionCall",
     "AttentionFinder",
     "AttentionFusionPass",
     "Cache",
+    "Extent",
+    "Floor",
     "Limit",
     "MaskMeaning",
     "Norm",
@@ -81,6 +98,7 @@ __all__ = [
     "Rotary",
     "RotaryCall",
     "RotaryFusionPass",
+    "Select",
     "Term",
     "View",
     "Views",

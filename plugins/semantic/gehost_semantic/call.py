@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from gehost import (
 )
 from gehost_semantic.atoms import Atom, Operand, Refused
 from gehost_semantic.attention import Add, Attention, Floor, Role, Select
-from gehost_semantic.extents import Extent, exact_int
-from gehost_semantic.kernel_call import KernelCall
-from gehost_semantic.layouts import relaid
-from gehost_semantic.sources import Sources
+from gehost_semantic.extents import Extent, exact_int, total
+from gehost_semantic.kernel_call import KernelCall, nodes_between
+from gehost_semantic.layouts import Layout, is_readable, relaid, size_of
+from gehost_semantic.sources import PLAIN, Sources
 from gehost_semantic.views import Views
 
 FEATURES: Mapping[str, str] = {
@@ -35,33 +35,44 @@ _ALLOWZERO = 14
 """The first opset whose Reshape need not copy a size for 0."""
 _LOWEST = -1e30
 """A score that is replaced by at most this has no weight, and absorbs what is added to it."""
-_LOWEST_OF = {
-    DataType.FLOAT16: -65504.0,
-    DataType.BFLOAT16: -3.3895313892515355e38,
-    DataType.FLOAT: -3.4028234663852886e38,
-    DataType.DOUBLE: -1.7976931348623157e308,
-}
-"""Below the lowest number of its type a mask is -inf."""
+HALVES = frozenset((DataType.FLOAT16, DataType.BFLOAT16))
 
 
 class AttentionCall(KernelCall):
     """An attention as a kernel takes it: tensors in one layout, numbers, and ``reject``.
 
-    Shapes: q [b, h, s, d], k [b, hk, t, d], v [b, hk, t, v]; the result is [b, h, s, v]. ``hk`` is
-    ``h`` unless the pass takes groups. ``mask`` broadcasts to [b, h, s, t].
+    Shapes: q [b, h, s, d], k [b, hk, t, d], v [b, hk, t, v]; the result is [b, h, s, v]; other ones
+    where the pass states ``layouts``. ``hk`` is ``h`` unless the pass takes groups. ``mask``
+    broadcasts to [b, h, s, t].
     """
 
-    title = "softmax(q·kᵀ·scale, then softcap and mask)·v, in [b, h, s, d]"
+    title = "softmax(q·kᵀ·scale, then softcap and mask)·v"
     operands = frozenset({"q", "k", "v"})
     example = 'es.op("npu::FlashAttention")(attention.q, attention.k, attention.v)'
 
-    def __init__(self, views: Views, description: Attention, takes: Collection[str]) -> None:
+    def __init__(
+        self,
+        views: Views,
+        description: Attention,
+        takes: Collection[str] = frozenset({"mask"}),
+        layouts: Mapping[str, str] = PLAIN,
+    ) -> None:
         super().__init__("attention", description.softmax.graph.model.opset() or 0, takes)
         self.description = description
         self.allowzero = self.opset >= _ALLOWZERO
         """Whether Reshape has the attribute."""
         self._views = views
+        self.layouts = {**PLAIN, **layouts}
+        """The layouts of q, k, v and the result."""
+        self.may_have_empty_rows = True
+        """Whether a row of the mask may be -inf throughout; a pass may prove otherwise."""
         self._sources = Sources(views, description, takes_groups="groups" in takes)
+        self._factor = 1.0
+        """What multiplies q and k already in their tensors."""
+        for name in ("q", "k"):
+            value, _ = self._sources.choose(name, self.layouts[name])
+            self._factor *= self._sources.factor(value)
+        self._sources.choose("v", self.layouts["v"])  # refused early
 
     # numbers
 
@@ -88,7 +99,7 @@ class AttentionCall(KernelCall):
     @property
     def scale(self) -> float:
         """The number that multiplies q·kᵀ."""
-        return self.description.scale / self._sources.factor
+        return self.description.scale / self._factor
 
     @property
     def softcap(self) -> float | None:
@@ -109,6 +120,26 @@ class AttentionCall(KernelCall):
         """The element type of q."""
         return self.description.q.value.dtype
 
+    @property
+    def value_type(self) -> DataType | None:
+        """The element type of v."""
+        return self._sources.own("v").value.dtype
+
+    @property
+    def inner_types(self) -> frozenset[DataType | None]:
+        """The element types of the tensors between q, k, v and the result."""
+        sources = [self._sources.choose(name, self.layouts[name])[0] for name in "qkv"]
+        masks = [
+            step.operand.value for step in self.description.after if not isinstance(step, Floor)
+        ]
+        nodes = nodes_between([self._sources.result.value], [*sources, *masks])
+        return frozenset(value.dtype for node in nodes for value in node.outputs if value)
+
+    @property
+    def score_type(self) -> DataType:
+        """The element type of the scores and of ``mask``."""
+        return self._sources.score_type
+
     # tensors, in Replacement
 
     @property
@@ -123,6 +154,10 @@ class AttentionCall(KernelCall):
     def v(self) -> EsTensor:
         return self._tensor("v")
 
+    def value(self, name: str, layout: str) -> Value | None:
+        """Return the tensor of the graph that is q, k or v in a layout, as ``b t (h d)``."""
+        return self._sources.with_layout(name, layout)
+
     @property
     def mask(self) -> EsTensor | None:
         """The addend of the scores; None without one."""
@@ -132,43 +167,113 @@ class AttentionCall(KernelCall):
             self._tensors["mask"] = self._mask()
         return self._tensors["mask"]
 
-    def _tensor(self, name: str) -> EsTensor:
-        return self._once(name, lambda: self._made(name))
+    @property
+    def full_mask(self) -> EsTensor | None:
+        """The addend of the scores with all queries and keys: [b or 1, h or 1, s, t]."""
+        mask = self.mask
+        if mask is None or "full mask" in self._tensors:
+            return self._tensors.get("full mask")
+        lengths = [
+            [1] if self._is_full(role) else self._length(self.description.atoms(role))
+            for role in (Role.QUERY, Role.KEY)
+        ]
+        if lengths != [[1], [1]]:
+            mask = es.Expand(mask, _joined([[1, 1], *lengths]))
+        self._tensors["full mask"] = mask
+        return mask
 
-    def _made(self, name: str) -> EsTensor:
+    def _is_full(self, role: Role) -> bool:
+        """Whether an addend is known to have all queries or keys."""
+        description = self.description
+        atoms = set(description.atoms(role))
+        for step in description.after:
+            if isinstance(step, Floor):
+                continue
+            operand = step.operand
+            for dim, terms in zip(
+                operand.dims[::-1], operand.view.dims[: -len(operand.dims) - 1 : -1], strict=True
+            ):
+                stored = {index.atom for index in dim}
+                size = total(description.sizes[atom] for atom in stored)
+                if atoms and atoms <= stored and size == total(term.size for term in terms):
+                    return True
+        return not atoms
+
+    def _length(self, atoms: Sequence[Atom]) -> EsTensor | list[int]:
+        """Return a size as a vector: from an input of the graph, or from q or k."""
         description, sources = self.description, self._sources
-        value, layout = sources.of[name]
+        size = total(description.sizes[atom] for atom in atoms)
+        if isinstance(size, int):
+            return [size]
+        graph = description.softmax.graph
+        for value in graph.inputs:
+            shape = None if value.is_constant else self._views.shape(value)
+            if shape is not None and size in shape:
+                place = shape.index(size)
+                whole = es.Shape(self._input(value))
+                return es.Slice(whole, starts=[place], ends=[place + 1], axes=[0])
+        for name in ("q", "k"):
+            value, layout = sources.choose(name, self.layouts[name])
+            if is_readable(atoms, layout, description.sizes):
+                return size_of(self._input(value), layout, atoms, description.sizes)
+        raise Refused("mask: the size to which it is expanded cannot be read")
+
+    def _tensor(self, name: str) -> EsTensor:
+        return self._once(name, lambda: self.operand(name, self.layouts[name]))
+
+    def operand(self, name: str, text: str) -> EsTensor:
+        """Return q, k or v in a layout, as ``b t (h d)``."""
+        description, sources = self.description, self._sources
+        value, layout = sources.choose(name, text)
         tensor = self._input(value)
         if name == "q":
-            tensor = relaid(
-                tensor, layout, sources.q_layout, description.sizes, allowzero=self.allowzero
+            return self._relaid(self._scaled(tensor, layout), layout, sources.layout(name, text))
+        factor = sources.factor(value)
+        usual = sources.factor(sources.choose(name, self.layouts[name])[0])
+        if name == "k" and factor != usual:
+            tensor = es.Mul(tensor, usual / factor)
+        heads, repeats = _known(description.heads), _known(description.groups)
+        if sources.is_wide(name) or repeats == 1 or "groups" in self.takes:
+            return self._relaid(
+                tensor, layout, sources.layout(name, text, is_wide=sources.is_wide(name))
             )
-            return self._scaled(tensor)
-        if sources.is_wide(name):
-            return relaid(
-                tensor,
-                layout,
-                sources.wide_layout(name),
-                description.sizes,
-                allowzero=self.allowzero,
-            )
-        operand = description.k if name == "k" else description.v
-        tensor = relaid(
-            tensor, layout, sources.key_layout(operand), description.sizes, allowzero=self.allowzero
-        )
-        repeats = _known(description.heads) // _known(description.key_heads)
-        if repeats > 1 and "groups" not in self.takes:
-            if description.key_heads == 1:
-                return es.Expand(tensor, [1, repeats, 1, 1])
-            return _repeated(tensor, _known(description.heads), repeats, allowzero=self.allowzero)
-        return tensor
+        plain = sources.layout(name, PLAIN[name], is_wide=False)
+        tensor = self._relaid(tensor, layout, plain)
+        if description.key_heads == 1:
+            tensor = es.Expand(tensor, [1, repeats, 1, 1])
+        else:
+            tensor = _repeated(tensor, heads, repeats, allowzero=self.allowzero)
+        return self._relaid(tensor, sources.layout(name, PLAIN[name]), sources.layout(name, text))
 
-    def _scaled(self, q: EsTensor) -> EsTensor:
+    def as_plain(self, name: str, tensor: EsTensor) -> EsTensor:
+        """Return q, k or v of the kernel as [b, h, ·, ·]."""
+        sources = self._sources
+        is_wide = "groups" not in self.takes
+        own, plain = (
+            sources.layout(name, text, is_wide=is_wide)
+            for text in (self.layouts[name], PLAIN[name])
+        )
+        return self._relaid(tensor, own, plain)
+
+    def as_result(self, tensor: EsTensor) -> EsTensor:
+        """Return [b, h, s, v] in the layout of the kernel's result."""
+        texts = (PLAIN["result"], self.layouts["result"])
+        plain, own = (self._sources.layout("result", text) for text in texts)
+        return self._relaid(tensor, plain, own)
+
+    def _relaid(self, tensor: EsTensor, source: Layout, target: Layout) -> EsTensor:
+        return relaid(tensor, source, target, self.description.sizes, allowzero=self.allowzero)
+
+    def _scaled(self, q: EsTensor, layout: Layout) -> EsTensor:
         """Multiply q by tensors that scale its heads or rows."""
+        if not self.description.scales:
+            return q
+        plain = self._sources.layout("q", PLAIN["q"])
+        q = self._relaid(q, layout, plain)
         for operand, divides in self.description.scales:
             factor = self._wide(operand)
             q = es.Div(q, factor) if divides else es.Mul(q, factor)
-        return q
+        return self._relaid(q, plain, layout)
 
     def _mask(self) -> EsTensor:
         """Merge all addends and masks into one addend."""
@@ -202,20 +307,39 @@ class AttentionCall(KernelCall):
 
     def _wide(self, operand: Operand) -> EsTensor:
         """Return a mask or scale as [b, h, s, t], with 1 where it spreads."""
-        roles, sizes = self.description.roles, self.description.sizes
         value, layout = self._sources.of_operand(operand)
-        stored = [atom for axis in layout for atom in axis]
-        axes: list[list[Atom]] = []
-        for kinds in ((Role.BATCH,), (Role.HEAD, Role.GROUP), (Role.QUERY,), (Role.KEY,)):
-            whole = [atom for atom in self._sources.order if roles[atom] in kinds]
-            own = [atom for atom in whole if atom in stored]
-            if own and len(own) < len(whole):
-                raise Refused("mask: it spreads over a part of the heads or batches")
-            axes.append(own)
-        return relaid(self._input(value), layout, axes, sizes, allowzero=self.allowzero)
+        stored = {atom for axis in layout for atom in axis}
+        wholes = self._wholes()
+        axes = [[atom for atom in whole if atom in stored] for whole in wholes]
+        parts = [own and len(own) < len(whole) for own, whole in zip(axes, wholes, strict=True)]
+        tensor = self._input(value)
+        if not any(parts):
+            return self._relaid(tensor, layout, axes)
+        # it spreads over a part of the heads or batches
+        apart: list[list[Atom]] = []
+        wide: list[list[Atom]] = []
+        lengths: list[EsTensor | list[int]] = []
+        for own, whole, is_part in zip(axes, wholes, parts, strict=True):
+            for atoms in [[atom] for atom in whole] if is_part else [own]:
+                is_new = is_part and atoms[0] not in stored
+                apart.append([] if is_new else atoms)
+                wide.append(atoms)
+                lengths.append(self._length(atoms) if is_new else [1])
+        tensor = es.Expand(self._relaid(tensor, layout, apart), _joined(lengths))
+        target = [
+            whole if is_part else own
+            for own, whole, is_part in zip(axes, wholes, parts, strict=True)
+        ]
+        return self._relaid(tensor, wide, target)
 
-    def _input(self, value: Value) -> EsTensor:
-        return self._inputs[value]
+    def _wholes(self) -> list[list[Atom]]:
+        """Return the atoms of each axis of the scores."""
+        sources, roles = self._sources, self.description.roles
+        kinds = ((Role.BATCH,), (Role.HEAD, Role.GROUP), (Role.QUERY,), (Role.KEY,))
+        return [
+            [atom for kind in each for atom in sources.order if roles[atom] is kind]
+            for each in kinds
+        ]
 
     # the replacement
 
@@ -248,31 +372,51 @@ class AttentionCall(KernelCall):
                 return f"scores: at least {step.least:g}"
         return ""
 
-    def begin(self) -> None:
-        self._begin([self._sources.result.value], self._sources.values())
-
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
         description = self.description
         result = self._result(made)
         graph = result.graph
         self._define(graph, known)
         sources = self._sources
+        layout = sources.layout("result", self.layouts["result"])
         if description.zero_empty_rows and "empty rows" not in self.takes and self.has_mask:
-            mask = self.mask
-            assert mask is not None
-            top = es.ReduceMax(mask, axes=[3], keepdims=1)
-            lowest = self._score(_LOWEST_OF[sources.score_type])
-            result = es.Where(es.Less(top, lowest), self._score(0), result)
+            result, layout = self._with_empty_rows(result, layout)
         target = [[index.atom for index in dim] for dim in sources.result.dims]
-        result = relaid(
-            result, sources.result_layout, target, description.sizes, allowzero=self.allowzero
-        )
+        result, old = self._relaid(result, layout, target), sources.result.value
+        if old.dtype is not None and old.dtype != self.dtype:
+            result = es.Cast(result, to=old.dtype)
         graph.outputs = [result]
+        self._cover(old)
         return graph
 
+    def _with_empty_rows(self, made: EsTensor, layout: Layout) -> tuple[EsTensor, Layout]:
+        """Put 0 in rows whose mask is -inf throughout, as the graph does."""
+        if not self.may_have_empty_rows:
+            return made, layout
+        mask, sources = self.mask, self._sources
+        assert mask is not None
+        stored = {
+            atom
+            for step in self.description.after
+            if not isinstance(step, Floor)
+            for atom in step.operand.atoms
+        }
+        b, h, s, _ = self._wholes()
+        own = [whole if stored & set(whole) else [] for whole in (b, h, s)] + [[]]
+        if own[1]:
+            plain = sources.layout("result", PLAIN["result"])
+            made, layout = self._relaid(made, layout, plain), plain
+        rows = [[atom for atom in axis if atom in set().union(*own)] for axis in layout]
+        dtype = sources.score_type
+        if dtype in HALVES:  # few runtimes compare them
+            mask, dtype = es.Cast(mask, to=DataType.FLOAT), DataType.FLOAT
+        top = es.ReduceMax(mask, axes=[3], keepdims=1)
+        kept = es.Greater(self._relaid(top, own, rows), self._number(-np.inf, dtype))
+        return es.Where(kept, made, self._number(0, self.dtype or DataType.FLOAT)), layout
+
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
-        """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of tensors [b, h, s, d]."""
-        q, k, v = of["q"], of["k"], of["v"]
+        """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of the kernel's tensors."""
+        q, k, v = (self.as_plain(name, of[name]) for name in "qkv")
         repeats = self.heads // self.key_heads
         if repeats > 1:
             k, v = (
@@ -290,7 +434,7 @@ class AttentionCall(KernelCall):
             low = es.CastLike(np.float32(-np.inf), scores)
             above = es.Trilu(es.Expand(low, es.Shape(scores)), np.int64(1), upper=1)
             scores = es.Add(scores, above)
-        return es.MatMul(es.Softmax(scores, axis=-1), v)
+        return self.as_result(es.MatMul(es.Softmax(scores, axis=-1), v))
 
 
 def _repeated(tensor: EsTensor, heads: int, repeats: int, *, allowzero: bool) -> EsTensor:
@@ -300,6 +444,14 @@ def _repeated(tensor: EsTensor, heads: int, repeats: int, *, allowzero: bool) ->
     sizes = [es.Slice(shape, starts=[n], ends=[n + 1], axes=[0]) for n in (0, 2, 3)]
     target = es.Concat(sizes[0], [heads], sizes[1], sizes[2], axis=0)
     return es.Reshape(wide, target, allowzero=1) if allowzero else es.Reshape(wide, target)
+
+
+def _joined(sizes: Sequence[EsTensor | list[int]]) -> EsTensor | list[int]:
+    """Return vectors as one."""
+    numbers = [size for size in sizes if isinstance(size, list)]
+    if len(numbers) == len(sizes):
+        return [number for size in numbers for number in size]
+    return es.Concat(*sizes, axis=0)
 
 
 def _known(size: Extent) -> int:

@@ -54,8 +54,7 @@ class KernelCall:
         return ""
 
     def begin(self) -> None:
-        """Choose the replaced nodes, and begin the graph of the replacement."""
-        raise NotImplementedError
+        """Choose the replaced nodes, where they are known before ``Replacement``."""
 
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
         """Return the replacement as a graph, with the bodies of unknown operators.
@@ -95,6 +94,23 @@ class KernelCall:
             if value is not None:
                 self._inputs[value] = tensor
 
+    def _input(self, value: Value) -> EsTensor:
+        """Return a tensor of the graph, as an input of the replacement."""
+        if value not in self._inputs:
+            self._inputs[value] = self._builder.CreateInput(len(self._inputs))
+        return self._inputs[value]
+
+    def _cover(self, result: Value) -> None:
+        """Choose the nodes from the inputs to the result."""
+        region = Region.of_nodes(nodes_between([result], self._inputs))
+        if isinstance(region, Refusal) or result not in region.outputs:
+            # a size of an inner tensor leads back inside: clean-up removes the other nodes
+            last = result.producer
+            assert last is not None
+            region = Region(result.graph, list(last.inputs), [result], [last])
+        listed = list(dict.fromkeys([*self._inputs, *region.inputs]))
+        self.region = Region(region.graph, listed, [result], region.nodes)
+
     def _number(self, number: float, dtype: DataType) -> EsTensor:
         return self._builder.CreateScalar(number, dtype)
 
@@ -109,7 +125,7 @@ class KernelCall:
     def _define(self, graph: EsGraph, known: Collection[str]) -> None:
         """Define operators that nothing registers by the formula of what the call holds."""
         names = {
-            (id(tensor.producer), tensor.index): name
+            (id(tensor.producer), tensor.index): name.removeprefix("full ")
             for name, tensor in self._tensors.items()
             if tensor is not None
         }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from gehost import EsTensor, Node, Value, es
+from gehost import EsTensor, Node, PassError, Value, es
 from gehost_semantic.atoms import Atom, Operand, Refused
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.view import Term, View, coalesced
@@ -14,6 +15,22 @@ from gehost_semantic.views import Views
 
 Layout: TypeAlias = Sequence[Sequence[Atom]]
 """The atoms of each axis, outermost first."""
+
+
+def layout_of(text: str, axes: Mapping[str, Sequence[Atom]]) -> Layout:
+    """Return the atoms of each axis of a layout, as ``b s (h d)``.
+
+    Raises:
+        PassError: it does not name each axis once.
+    """
+    words = [first or second for first, second in re.findall(r"\(([^()]*)\)|(\w+)", text)]
+    names = [name for word in words for name in word.split()]
+    if sorted(names) != sorted(axes):
+        raise PassError(
+            f"layout: {text!r} must name each of {', '.join(axes)} once",
+            hint="as in {}".format(" ".join(axes)),
+        )
+    return [[atom for name in word.split() for atom in axes[name]] for word in words]
 
 
 def way_up(views: Views, value: Value, base: Value) -> list[Value]:
@@ -70,6 +87,8 @@ def relaid(
     wanted = [atom for axis in target for atom in axis]
     if sorted(order) != sorted(wanted):
         raise Refused("layout: the tensor lacks an axis, or repeats one")
+    if [axis for axis in source if axis] == [axis for axis in target if axis]:
+        return _with_ones(tensor, source, target)
     sizes = dict(sizes)
     for first, second in _neighbours(source) & _neighbours(target):
         # what stays together is one atom
@@ -90,6 +109,25 @@ def relaid(
     if moved == target:
         return tensor
     return _reshaped(tensor, moved, target, sizes, allowzero=allowzero)
+
+
+def _with_ones(tensor: EsTensor, source: Layout, target: Layout) -> EsTensor:
+    """Move the axes of size 1."""
+    dropped: list[int] = []
+    added: list[int] = []
+    before, after = 0, 0
+    while before < len(source) or after < len(target):
+        if source[before : before + 1] == target[after : after + 1]:
+            before, after = before + 1, after + 1
+        elif before < len(source) and not source[before]:
+            dropped.append(before)
+            before += 1
+        else:
+            added.append(after)
+            after += 1
+    if dropped:
+        tensor = es.Squeeze(tensor, axes=dropped)
+    return es.Unsqueeze(tensor, axes=added) if added else tensor
 
 
 def _neighbours(layout: Layout) -> set[tuple[Atom, Atom]]:
@@ -123,7 +161,7 @@ def _reshaped(
     if left_over > 1 or (left_over and 0 in entries):
         # -1 fails beside a copied size that is 0
         entries = [
-            _size(tensor, source, target[place], sizes) if entry in (0, -1) else entry
+            size_of(tensor, source, target[place], sizes) if entry in (0, -1) else entry
             for place, entry in enumerate(entries)
         ]
     if all(isinstance(entry, int) for entry in entries):
@@ -144,7 +182,7 @@ def is_readable(axis: Sequence[Atom], source: Layout, sizes: Mapping[Atom, Exten
     return len(axis) > 1 and all(is_readable([atom], source, sizes) for atom in axis)
 
 
-def _size(
+def size_of(
     tensor: EsTensor,
     source: Sequence[Sequence[Atom]],
     axis: Sequence[Atom],
@@ -166,7 +204,7 @@ def _size(
         if size is None and len(axis) == 1:
             raise Refused("layout: a size of it cannot be read from the tensor")
         part: EsTensor | list[int] = (
-            [size] if size is not None else _size(tensor, source, [atom], sizes)
+            [size] if size is not None else size_of(tensor, source, [atom], sizes)
         )
         product = es.Mul(part, product) if product is not None else _vector(tensor, part)
     assert product is not None

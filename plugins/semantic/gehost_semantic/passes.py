@@ -24,6 +24,7 @@ from gehost import (
 from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
 from gehost_semantic.activations import ActivationKind, activations
 from gehost_semantic.atoms import Refused
+from gehost_semantic.attention import Attention
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
 from gehost_semantic.kernel_call import KernelCall
@@ -31,6 +32,7 @@ from gehost_semantic.norm_call import NORM_FEATURES, NormCall
 from gehost_semantic.norms import NormKind, norms
 from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
+from gehost_semantic.sources import PLAIN
 from gehost_semantic.views import Views
 
 CallT = TypeVar("CallT", bound=KernelCall)
@@ -60,7 +62,11 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
         raise NotImplementedError
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, CallT | Refused]]:
-        """Yield what the recogniser describes, and near misses with the step that fails."""
+        """Yield what the recogniser describes, and near misses with the step that fails.
+
+        All is described before the first replacement. A call is made when it is asked for: a
+        replacement removes tensors.
+        """
         raise NotImplementedError
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
@@ -70,14 +76,13 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
                 f"takes: there is no feature {unknown[0]!r}; there are {', '.join(self.features)}",
                 subject=context.pass_name,
             )
-        calls: list[tuple[Node, CallT]] = []
+        known = {definition.name for definition in context.registry} | set(context.model.functions)
+        count = 0
         for node, call in self.calls(graph):
             if isinstance(call, Refused):
                 context.refuse(node, str(call))
             else:
-                calls.append((node, call))
-        known = {definition.name for definition in context.registry} | set(context.model.functions)
-        count = sum(self._replace(node, call, known, context) for node, call in calls)
+                count += self._replace(node, call, known, context)
         return SUCCESS if count else NOT_CHANGED
 
     def _replace(
@@ -124,13 +129,15 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
     """Replaces each attention by a kernel of a vendor.
 
     A subclass defines ``Replacement`` and, if the kernel has limits, ``MeetRequirements``.
-    ``Replacement`` returns the kernel's result, [b, h, s, v], of ``attention.q``, ``k``, ``v`` and
-    ``mask``.
+    ``Replacement`` returns the kernel's result, [b, h, s, v] unless ``layouts`` has another, of
+    ``attention.q``, ``k``, ``v`` and ``mask``.
     """
 
     features = FEATURES
     takes: ClassVar[Collection[str]] = frozenset({"mask"})
     """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
+    layouts: ClassVar[Mapping[str, str]] = PLAIN
+    """Those of q, k, v and the result, as ``{"q": "b s (h d)"}``; the others are plain."""
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
         softmaxes = graph.nodes_of("Softmax")
@@ -138,11 +145,17 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
             return
         views = Views.shared(graph)
         finder = AttentionFinder(views)
+        descriptions: list[Attention] = []
         for softmax in softmaxes:
             try:
-                yield softmax, AttentionCall(views, finder.find(softmax), self.takes)
+                descriptions.append(finder.find(softmax))
             except Refused as refusal:
                 yield softmax, refusal
+        for found in descriptions:
+            try:
+                yield found.softmax, AttentionCall(views, found, self.takes, self.layouts)
+            except Refused as refusal:
+                yield found.softmax, refusal
 
 
 class RotaryFusionPass(SemanticFusionPass[RotaryCall]):

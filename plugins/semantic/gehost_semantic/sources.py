@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gehost import DataType, Value
 from gehost_semantic.atoms import Atom, Operand, Refused
-from gehost_semantic.attention import Attention, Floor, Role
+from gehost_semantic.attention import Attention, Role
 from gehost_semantic.extents import Extent
-from gehost_semantic.layouts import Layout, has_layout, is_readable, way_up
+from gehost_semantic.layouts import Layout, has_layout, is_readable, layout_of, way_up
 from gehost_semantic.view import View
 from gehost_semantic.views import Views
+
+PLAIN: Mapping[str, str] = {
+    "q": "b h s d",
+    "k": "b h t d",
+    "v": "b h t v",
+    "result": "b h s v",
+}
+"""The layouts of a kernel that asks for no others."""
 
 
 class Sources:
@@ -26,88 +35,115 @@ class Sources:
         def axis(*kinds: Role) -> list[Atom]:
             return [atom for kind in kinds for atom in self.order if roles[atom] is kind]
 
-        heads = axis(Role.HEAD) + axis(Role.GROUP)
-        self.q_layout: Layout = [
-            axis(Role.BATCH), heads, axis(Role.QUERY), axis(Role.HEAD_SIZE)
-        ]  # fmt: skip
-        self.result_layout: Layout = [
-            axis(Role.BATCH), heads, axis(Role.QUERY), axis(Role.VALUE_SIZE)
-        ]  # fmt: skip
+        self.heads = axis(Role.HEAD) + axis(Role.GROUP)
+        """As in q: k and v may have those of HEAD alone."""
+        self._axes = {role.value: axis(role) for role in Role if role is not Role.GROUP}
         self.result = description.result
         """What the kernel's result becomes."""
         target = [[index.atom for index in dim] for dim in self.result.dims]
-        if not all(is_readable(each, self.result_layout, description.sizes) for each in target):
+        plain = self.layout("result", PLAIN["result"])
+        if not all(is_readable(each, plain, description.sizes) for each in target):
             self.result = description.output
-        self._key_layout: Layout = [axis(Role.BATCH), axis(Role.HEAD), axis(Role.KEY)]
-        self._wide_layout: Layout = [axis(Role.BATCH), heads, axis(Role.KEY)]
-        """With the heads of q, as the graph repeats those of k and v."""
         self._takes_groups = takes_groups
-        q, k, v = description.q, description.k, description.v
-        self.of: dict[str, tuple[Value, Layout]] = {
-            "q": self._choose(q, self.q_layout, last=True),
-            "k": self._of_keys(k, last=True),
-            "v": self._of_keys(v, last=False),
-        }
-        self.factor = self._factor("q") * self._factor("k")
-        """What multiplies q and k already in the chosen tensors."""
-        self._masks = [
-            step.operand for step in description.after if not isinstance(step, Floor)
-        ] + [operand for operand, _ in description.scales]
+        self._chosen: dict[tuple[str, str], tuple[Value, Layout]] = {}
+
+    def layout(self, name: str, text: str, *, is_wide: bool = True) -> Layout:
+        """Return the atoms of a layout of q, k, v or the result.
+
+        ``is_wide``: k and v have the heads of q.
+        """
+        axes = {letter: self._axes[letter] for letter in PLAIN[name].split()}
+        if is_wide or name in ("q", "result"):
+            axes["h"] = self.heads
+        return layout_of(text, axes)
+
+    def own(self, name: str) -> Operand:
+        """Return an operand; v without a cast from the type of q."""
+        description = self._description
+        if name != "v":
+            return description.q if name == "q" else description.k
+        value = description.v.value
+        while value.dtype != description.q.value.dtype:
+            node = value.producer
+            if node is None or node.op != "Cast" or node.inputs[0] is None:
+                return description.v
+            value = node.inputs[0]
+        return replace(description.v, value=value)
+
+    def is_wide(self, name: str) -> bool:
+        """Whether k or v have the heads of q in the tensor that the graph's product reads."""
+        if self._takes_groups and Role.GROUP in self._description.roles.values():
+            return False
+        own = [[index.atom for index in dim] for dim in self.own(name).dims]
+        return _same_atoms(own, self.layout(name, PLAIN[name]))
+
+    def choose(self, name: str, text: str) -> tuple[Value, Layout]:
+        """Return the tensor for q, k or v that a layout is made of, with its layout.
+
+        Raises:
+            Refused: no tensor holds each element once.
+        """
+        key = name, text
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(name, text)
+        return self._chosen[key]
+
+    def _choose(self, name: str, text: str) -> tuple[Value, Layout]:
+        operand = self.own(name)
+        is_wide = name == "q" or self.is_wide(name)
+        if not is_wide:
+            self._check_stored(operand)
+        apart = text.replace("(", "").replace(")", "")
+        for each in dict.fromkeys((text, apart, PLAIN[name])):
+            layout = self.layout(name, each, is_wide=is_wide)
+            found = self._with_layout(operand, layout, last=name != "v")
+            if found is not None:
+                return found, layout
+        layout = self.layout(name, PLAIN[name], is_wide=is_wide)
+        own = [[index.atom for index in dim] for dim in operand.dims]
+        if _same_atoms(own, layout):
+            return operand.value, own
+        return self._unrepeated(operand, layout)
+
+    def with_layout(self, name: str, text: str) -> Value | None:
+        """Return the tensor of the graph that has a layout; k and v have the kernel's heads."""
+        if name != "q" and not (self.is_wide(name) or self._takes_groups):
+            return None
+        layout = self.layout(name, text, is_wide=self.is_wide(name))
+        return self._with_layout(self.own(name), layout, last=name != "v")
+
+    def _check_stored(self, operand: Operand) -> None:
+        stored = {index.atom for dim in operand.dims for index in dim if index.axis is not None}
+        for letter in "bht":
+            if set(self._axes[letter]) - stored:
+                raise Refused("keys: batches or heads share them in part")
 
     @property
     def score_type(self) -> DataType:
         value = self._description.softmax.inputs[0]
         return (value.dtype if value is not None else None) or DataType.FLOAT
 
-    def key_layout(self, operand: Operand) -> Layout:
-        """Return the layout of k or v: an axis that all batches share has size 1."""
-        stored = {index.atom for dim in operand.dims for index in dim if index.axis is not None}
-        description = self._description
-        role = Role.HEAD_SIZE if operand is description.k else Role.VALUE_SIZE
-        sizes = [atom for atom in self.order if description.roles[atom] is role]
-        for axis in self._key_layout:
-            if set(axis) - stored:
-                raise Refused("keys: batches or heads share them in part")
-        return [*self._key_layout, sizes]
-
-    def _of_keys(self, operand: Operand, *, last: bool) -> tuple[Value, Layout]:
-        layout = self.key_layout(operand)
-        wide: Layout = [*self._wide_layout, layout[3]]
-        own = [[index.atom for index in dim] for dim in operand.dims]
-        repeats = not self._takes_groups and _same_atoms(own, wide)
-        return self._choose(operand, wide if repeats else layout, last=last)
-
-    def is_wide(self, name: str) -> bool:
-        """Whether k or v have the heads of q already."""
-        return _same_atoms(self.of[name][1], [*self._wide_layout, self.key_sizes(name)])
-
-    def key_sizes(self, name: str) -> list[Atom]:
-        role = Role.HEAD_SIZE if name == "k" else Role.VALUE_SIZE
-        return [atom for atom in self.order if self._description.roles[atom] is role]
-
-    def wide_layout(self, name: str) -> Layout:
-        return [*self._wide_layout, self.key_sizes(name)]
-
     def of_operand(self, operand: Operand) -> tuple[Value, Layout]:
-        return operand.value, _stored_layout(operand)
+        layout = [[index.atom for index in dim] for dim in operand.dims]
+        outer: list[list[Atom]] = [[] for _ in range(len(operand.view.dims) - len(layout))]
+        return operand.value, outer + layout
 
     def factor_of(self, operand: Operand) -> float:
         """Return what multiplies a mask already in its tensor."""
         view = self._views.of(operand.value)
         return 1.0 if view is None else view.factor
 
-    def values(self) -> list[Value]:
-        return [value for value, _ in self.of.values()] + [
-            self.of_operand(operand)[0] for operand in self._masks
-        ]
-
-    def _factor(self, name: str) -> float:
-        view = self._views.of(self.of[name][0])
+    def factor(self, value: Value) -> float:
+        """Return what multiplies q or k already in a tensor."""
+        view = self._views.of(value)
         assert view is not None
         return view.factor
 
-    def _choose(self, operand: Operand, layout: Layout, *, last: bool) -> tuple[Value, Layout]:
-        """Return the tensor that has a layout, nearest to the base; else the operand itself."""
+    def _with_layout(self, operand: Operand, layout: Layout, *, last: bool) -> Value | None:
+        """Return the tensor that has a layout, nearest to the base.
+
+        ``last``: the kernel's scale makes up for factors behind it.
+        """
         views, sizes = self._views, self._description.sizes
         found: Value | None = None
         for value in way_up(views, operand.value, operand.base):
@@ -118,12 +154,7 @@ class Sources:
                 break
             if value.graph is operand.value.graph and has_layout(view, operand, layout, sizes):
                 found = value
-        if found is not None:
-            return found, layout
-        own = [[index.atom for index in dim] for dim in operand.dims]
-        if _same_atoms(own, layout):
-            return operand.value, own
-        return self._unrepeated(operand, layout)
+        return found
 
     def _unrepeated(self, operand: Operand, layout: Layout) -> tuple[Value, Layout]:
         """Return the tensor before k or v are repeated for the heads of q."""
@@ -176,11 +207,6 @@ def _atoms_of(
 
 def _same_atoms(first: Layout, second: Layout) -> bool:
     return sorted(a for axis in first for a in axis) == sorted(a for axis in second for a in axis)
-
-
-def _stored_layout(operand: Operand) -> Layout:
-    """Return the atoms of each axis of an operand's tensor, without repeated ones."""
-    return [[index.atom for index in dim] for dim in operand.dims]
 
 
 def _order(description: Attention) -> list[Atom]:

@@ -275,22 +275,15 @@ def test_a_bias_cut_from_its_end(host: Host, run: Any, start: str) -> None:
 )
 def test_a_bias_cut_otherwise_is_refused(host: Host, start: str) -> None:
     given = model(mask=f"{LEAST} j1 = Squeeze (i1) {start} {SUFFIX}")
-    assert refusal(host, given) == "mask"
+    assert refusal(host, given) == "scores"
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        (
-            {"mask": "c = Tanh (s) d = Mul (c, scale) a = Add (d, mask)"},
-            "scores: Tanh and Where are added; wanted q·kᵀ and a mask",
-        ),
-        ({"mask": "a = Tanh (s)"}, "scores: Tanh between q·kᵀ and Softmax"),
-    ],
+    "mask", ["c = Tanh (s) d = Mul (c, scale) a = Add (d, mask)", "a = Tanh (s)"]
 )
-def test_a_refusal_names_the_operator_between(host: Host, changes: Any, reason: str) -> None:
-    findings = explain(model(**changes), "OrtAttentionPass", host.options).findings
-    assert [found.reason for found in findings] == [reason]
+def test_a_feature_that_the_kernel_lacks_is_refused_by_its_name(host: Host, mask: str) -> None:
+    findings = explain(model(mask=mask), "OrtAttentionPass", host.options).findings
+    assert [found.reason for found in findings] == ["softcap: the kernel takes none"]
 
 
 @pytest.mark.parametrize("softmax", [SOFTMAX, GUARD], ids=["", "guard"])
@@ -320,7 +313,7 @@ def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
-        ("fill", {"mask": "a = Where (keep, s, low)"}),
+        ("mask", {"mask": "a = Where (keep, s, low)"}),
         (
             "scale",
             {
@@ -328,7 +321,7 @@ def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
                 "mask": "a = Where (keep, s, lowest)",
             },
         ),
-        ("fill", {"mask": "tops = ReduceMax <keepdims = 0> (q) a = Where (keep, s, tops)"}),
+        ("mask", {"mask": "tops = ReduceMax <keepdims = 0> (q) a = Where (keep, s, tops)"}),
         (
             "dtype",
             {
@@ -341,10 +334,7 @@ def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
 )
 def test_scores_filled_otherwise_are_refused(host: Host, key: str, changes: Any) -> None:
     """Over -6e4, a row without positions is not the same: a sum keeps a part of the scores."""
-    compiled, report = host.run(model(**changes))
-    assert any(node.op_type == "Softmax" for node in compiled.graph.node)
-    (record,) = [record for record in report.passes if record.name == "OrtMaskedFillPass"]
-    assert dict(record.rejected) == {key: 1}
+    assert refusal(host, model(**changes)) == key
 
 
 FOLDED = """qf = Reshape (qt, flat) kf = Reshape (kt, flat) kk = Transpose <perm = [0, 2, 1]> (kf) m = MatMul (qf, kk)
@@ -413,77 +403,104 @@ def test_sizes_of_slices_and_of_resized_tensors(host: Host, run: Any) -> None:
     fused(host, run, model(mask=mask))
 
 
-FOLDED_NEAR_MISSES: dict[str, tuple[str, Any]] = {
-    "scores apart in another order": (
-        "layout",
-        {
-            "mask": """first = Slice (shape, i0, i1) count = Slice (shape, i1, i2) other = Concat <axis = 0> (first, rows, count, rows)
-        s4 = Reshape (s, other) e = ReduceMin <axes = [0, 2]> (mask) a4 = Add (s4, e) a = Reshape (a4, folded)"""
-        },
-    ),
-    "heads before the batch": (
-        "heads",
-        {
-            "mix": """vf = Reshape (vt, flat) yf = MatMul (p, vf) two = Slice (shape, i1, i2) apart = Concat <axis = 0> (two, minus, rows, size)
+FOLDED_OTHERWISE: dict[str, dict[str, str]] = {
+    "heads before the batch": {
+        "mix": """vf = Reshape (vt, flat) yf = MatMul (p, vf) two = Slice (shape, i1, i2) apart = Concat <axis = 0> (two, minus, rows, size)
         y = Reshape (yf, apart) yt = Transpose <perm = [0, 2, 1, 3]> (y) whole = Concat <axis = 0> (minus, rows, i8) out = Reshape (yt, whole)"""
-        },
-    ),
-    "a mask of all heads in one axis": (
-        "mask",
-        {
-            "mask": "all = Concat <axis = 0> (front, rows, rows) e4 = Expand (mask, all) e = Reshape (e4, folded) a = Add (s, e)"
-        },
-    ),
-    "v not of heads": (
-        "layout",
-        {
-            "mix": """vf0 = Reshape (vt, flat) vf = Neg (vf0) yf = MatMul (p, vf) apart = Concat <axis = 0> (front, rows, size)
+    },
+    "a mask of all heads in one axis": {
+        "mask": "all = Concat <axis = 0> (front, rows, rows) e4 = Expand (mask, all) e = Reshape (e4, folded) a = Add (s, e)"
+    },
+    "v not of heads": {
+        "mix": """vf0 = Reshape (vt, flat) vf = Neg (vf0) yf = MatMul (p, vf) apart = Concat <axis = 0> (front, rows, size)
         y = Reshape (yf, apart) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)"""
-        },
-    ),
+    },
+}
+
+
+@pytest.mark.parametrize("changes", FOLDED_OTHERWISE.values(), ids=list(FOLDED_OTHERWISE))
+def test_batch_and_heads_in_one_axis_otherwise(host: Host, run: Any, changes: Any) -> None:
+    parts: dict[str, Any] = {"mask": FOLDED_MASK, "mix": FOLDED_MIX, **changes}
+    fused(host, run, model(f"{FOLDED} s = Mul (m, scale)", **parts))
+
+
+def test_scores_apart_in_another_order_are_refused(host: Host) -> None:
+    mask = {
+        "mask": """first = Slice (shape, i0, i1) count = Slice (shape, i1, i2) other = Concat <axis = 0> (first, rows, count, rows)
+        s4 = Reshape (s, other) e = ReduceMin <axes = [0, 2]> (mask) a4 = Add (s4, e) a = Reshape (a4, folded)"""
+    }
+    given = model(f"{FOLDED} s = Mul (m, scale)", mix=FOLDED_MIX, **mask)
+    assert refusal(host, given) == "scores"
+
+
+OTHER_FORMS: dict[str, Any] = {
+    "a scale that is a tensor": {
+        "scores": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) e = ReduceMax <keepdims = 0> (q) s = Mul (m, e)"
+    },
+    "a mask of rank 3": {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"},
+    "a mask of each head, whose rows a guard makes 0": {
+        "mask": "e = Concat <axis = 1> (mask, mask) a = Add (s, e)",
+        "softmax": GUARD,
+        "fill": "inf",
+    },
+    "heads of k third, those of v second and no projection": {
+        "scores": ROTATED,
+        "mix": "vr = Neg (vt) " + MIX.replace("(p, vt)", "(p, vr)"),
+    },
+    "heads put together in another order": {
+        "mix": "y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 3, 1]> (y) out = Reshape (yt, joined)"
+    },
+    "the keys not transposed": {
+        "scores": "kk = Neg (turned_k) m = MatMul (qt, kk) s = Mul (m, scale)"
+    },
+}
+
+
+@pytest.mark.parametrize("changes", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_other_forms_are_fused(host: Host, run: Any, changes: Any) -> None:
+    fused(host, run, model(**changes))
+
+
+COMPUTED_ROWS = {
+    "mask": MASKS["B11T"],
+    "scores": """nz = NonZero (q) first = Gather (nz, j0) picked = Gather <axis = 1> (q, first)
+        qx = Reshape (picked, heads) qxt = Transpose <perm = [0, 2, 1, 3]> (qx)
+        kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qxt, kk) s = Mul (m, scale)""",
 }
 
 
 @pytest.mark.parametrize(
-    ("key", "changes"), FOLDED_NEAR_MISSES.values(), ids=list(FOLDED_NEAR_MISSES)
+    ("changes", "width"),
+    [({"heads": (2, 1, 1)}, 4), (COMPUTED_ROWS, 8)],
+    ids=["one head of k and v is repeated", "a mask of a row, expanded to a computed size"],
 )
-def test_near_misses_over_batch_and_heads_in_one_axis(host: Host, key: str, changes: Any) -> None:
-    parts: dict[str, Any] = {"mask": FOLDED_MASK, "mix": FOLDED_MIX, **changes}
-    assert refusal(host, model(f"{FOLDED} s = Mul (m, scale)", **parts)) == key
+def test_what_is_expanded(host: Host, run: Any, changes: Any, width: int) -> None:
+    given = model(**changes)
+    compiled, _ = host.run(given)
+    assert Counter(node.op_type for node in compiled.graph.node)["MultiHeadAttention"] == 1
+    inputs = feeds()
+    inputs |= {name: inputs[name][..., :width] for name in "kv"}
+    for one in compare_outputs(Runner(given).run(inputs), run(compiled, inputs)):
+        assert one.equal, one
 
 
 NEAR_MISSES: dict[str, tuple[str, Any]] = {
-    "softmax over another axis": ("axis", {"softmax": "p = Softmax <axis = 2> (a)"}),
-    "a scale that is a tensor": (
-        "scores",
-        {
-            "scores": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) e = ReduceMax <keepdims = 0> (q) s = Mul (m, e)"
-        },
+    "scale after a mask that may hold any number": (
+        "mask",
+        {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)", "fill": "low"},
     ),
+    "softmax over another axis": ("values", {"softmax": "p = Softmax <axis = 2> (a)"}),
     "probabilities that are also read": (
-        "shared",
+        "probabilities",
         {"extra": "twice = Neg (p)", "outputs": "float[B, S, 8] out, float[B, 2, S, S] twice"},
     ),
     "probabilities that are an output": (
-        "shared",
+        "probabilities",
         {"outputs": "float[B, S, 8] out, float[B, 2, S, S] p"},
     ),
     "a mask whose sizes are not proven": (
-        "mask",
+        "addend",
         {"mask": "e = Transpose <perm = [2, 1, 0, 3]> (mask) a = Add (s, e)"},
-    ),
-    "a mask of rank 3": ("mask", {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"}),
-    "scale after a mask that may hold any number": (
-        "scores",
-        {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)", "fill": "low"},
-    ),
-    "a mask of each head, whose rows a guard makes 0": (
-        "mask",
-        {
-            "mask": "e = Concat <axis = 1> (mask, mask) a = Add (s, e)",
-            "softmax": GUARD,
-            "fill": "inf",
-        },
     ),
     "a scale of 0, which a kernel takes for its default": (
         "scale",
@@ -494,33 +511,6 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
         {"scores": "m = MatMul (qt, turned_k) s = Mul (m, negative)"},
     ),
     "another dtype": ("dtype", {"dtype": "double", "outputs": "double[B, S, 8] out"}),
-    "a mask of a row whose count of rows is computed": (
-        "mask",
-        {
-            "mask": MASKS["B11T"],
-            "scores": """nz = NonZero (q) first = Gather (nz, j0) picked = Gather <axis = 1> (q, first)
-        qx = Reshape (picked, heads) qxt = Transpose <perm = [0, 2, 1, 3]> (qx)
-        kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qxt, kk) s = Mul (m, scale)""",
-        },
-    ),
-    "unequal head counts": ("heads", {"heads": (2, 1, 1)}),
-    "heads of k third, those of v second and no projection": (
-        "layout",
-        {
-            "scores": ROTATED,
-            "mix": "vr = Neg (vt) " + MIX.replace("(p, vt)", "(p, vr)"),
-        },
-    ),
-    "heads put together in another order": (
-        "heads",
-        {
-            "mix": "y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 3, 1]> (y) out = Reshape (yt, joined)"
-        },
-    ),
-    "the keys not transposed": (
-        "keys",
-        {"scores": "kk = Neg (turned_k) m = MatMul (qt, kk) s = Mul (m, scale)"},
-    ),
 }
 
 
@@ -537,7 +527,7 @@ def test_explain_shows_the_reason(host: Host, key: str, changes: Any) -> None:
     assert refused.reason.startswith(f"{key}: ")
 
 
-def test_attention_in_a_body_is_refused(host: Host) -> None:
+def test_attention_in_bodies_is_fused(host: Host, run: Any) -> None:
     inner = model()
     body = onnx.GraphProto()
     body.CopyFrom(inner.graph)
@@ -551,9 +541,13 @@ def test_attention_in_a_body_is_refused(host: Host) -> None:
     outer.graph.node.append(made)
     outer.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
     outer.graph.output[0].name = "y"
-    _, report = host.run(outer)
+    compiled, report = host.run(outer)
     (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
-    assert dict(record.rejected) == {"graph": 2}
+    assert record.replaced == 2
+    for chosen in (True, False):
+        inputs = {**feeds(), "c": np.array(chosen)}
+        for one in compare_outputs(Runner(outer).run(inputs), run(compiled, inputs)):
+            assert one.equal, one
 
 
 def test_below_opset_13_it_says_so(host: Host) -> None:

@@ -153,7 +153,7 @@ def refusals(host: Host, model: onnx.ModelProto, name: str) -> set[str]:
 def test_a_fill_that_shows_scores_is_no_sum(host: Host) -> None:
     """A row of -65504 throughout averages v, and -65504 plus scores does not."""
     model = attention("float16", PLAIN, "a = Where (keep, s, low)")
-    assert refusals(host, model, "OrtMaskedFillPass") == {"fill"}
+    assert refusals(host, model, "OrtAttentionPass") == {"mask"}
 
 
 def test_a_float32_mask_that_half_cannot_hold_stays(host: Host) -> None:

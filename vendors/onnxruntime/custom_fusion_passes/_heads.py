@@ -25,17 +25,14 @@ class Heads:
 
 def keys_and_values(kernel: Node) -> tuple[Heads, Heads]:
     """Return k and v of a MultiHeadAttention without the repeats of heads."""
-    keys, values = kernel.inputs[1:3]
-    assert keys is not None
-    assert values is not None
-    return fewest_heads(keys, values, int(kernel.attrs["num_heads"]))
-
-
-def fewest_heads(k: Value, v: Value, heads: int) -> tuple[Heads, Heads]:
-    """Return k and v, of rank 3 or [B, N, T, H], without the repeats of heads."""
-    keys, values = (Heads(value, heads, len(shape_of(value) or ()) == 4) for value in (k, v))
-    few = _unrepeated(keys), _unrepeated(values)
-    return few if few[0].count == few[1].count else (keys, values)
+    heads = int(kernel.attrs["num_heads"])
+    plain: list[Heads] = []
+    for value in kernel.inputs[1:3]:
+        assert value is not None
+        plain.append(Heads(value, heads, len(shape_of(value) or ()) == 4))
+    few = [_unrepeated(one) for one in plain]
+    keys, values = few if few[0].count == few[1].count else plain
+    return keys, values
 
 
 def _unrepeated(plain: Heads) -> Heads:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from gehost import PassOption
 
-from ._shapes import Size, same, shape_of
+from ._shapes import Size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gehost import Value
+    from gehost_semantic import Extent
 
 NO_EMPTY_INPUTS = PassOption(
     "no_empty_inputs",
@@ -28,10 +28,9 @@ NO_EMPTY_INPUTS = PassOption(
 )
 
 
-def takes_heads_apart(k: Value, v: Value) -> bool:
-    """Whether MultiHeadAttention takes these k and v as [B, N, T, H]."""
-    k_dims, v_dims = shape_of(k), shape_of(v)
-    return k_dims is not None and v_dims is not None and same(k_dims[-1], v_dims[-1])
+def dim_of(size: Extent) -> Size:
+    """Return a size of a description as shapes have it."""
+    return size if isinstance(size, int) else str(size)
 
 
 def empty_sizes(sizes: Mapping[str, Size], *, assumed: bool) -> str:

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gehost import (
+    NOT_CHANGED,
     REG_FUSION_PASS,
     CustomPassStage,
     DataType,
     EsGraphBuilder,
-    FusionBasePass,
     PassOption,
     Refusal,
     Region,
@@ -38,16 +38,18 @@ from gehost import (
     es,
     hookimpl,
 )
+from gehost_semantic import PLAIN, AttentionFusionPass
 
-from ._attention import HEADS_SECOND, Attention, NoMatch, find_attention, is_capped
-from ._heads import Heads, fewest_heads, keys_and_values
+from ._attention import HEADS_SECOND
+from ._heads import keys_and_values
 from ._instances import CONSTANTS, KEEP, QKV, instance
 from ._instances import KERNEL as CALL
-from ._kernels import NO_EMPTY_INPUTS, empty_sizes
+from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
+from ._masks import held_by, mask_problem, problem_of_types
 from ._numbers import numbers
 from ._shapes import remove_dead, shape_of
 from ._types import dtype_name
-from .attention import Masks, in_rows, unlike_ours, unshared
+from .attention import ROWS, unlike_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,16 +57,14 @@ if TYPE_CHECKING:
     import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+    from gehost_semantic import AttentionCall
 
 KERNEL = "com.microsoft::MultiHeadAttention"
-_ROWS = {
-    "Squeeze": [[1]],
-    "Slice": [[0], [1], [-1]],
-    "ReduceMax": [[-1]],
-    "Pad": [[0, 0, 0, 0, 0, 0, 0, 1], -np.inf],
-}
-"""What ``Masks.rows`` makes of a mask, from the last operator on, with the constants read."""
 LOWEST = np.finfo(np.float32).min
+_NO_PROOF = (
+    "mask: a row may hold -inf throughout, which gives NaN and here 0; "
+    "--assume no-empty-rows takes it for granted that none does"
+)
 NEXT = np.nextafter(LOWEST, np.float32(0))
 """It leaves nothing of a score, as the lowest, and the kernel computes with it."""
 
@@ -84,11 +84,11 @@ NEXT = np.nextafter(LOWEST, np.float32(0))
         NO_EMPTY_INPUTS,
     ],
 )
-class OrtStandardAttentionPass(FusionBasePass):
+class OrtStandardAttentionPass(AttentionFusionPass):
     """Fuse attention into ``Attention`` of opset 23.
 
-    Forms: all that ``OrtAttentionPass`` fuses, and the same with scores capped by Tanh; heads of k
-    and v that Unsqueeze, Expand and Reshape repeat are read by several heads of q.
+    Forms: all that ``OrtAttentionPass`` fuses, and what it leaves, as scores capped by Tanh; heads
+    of k and v that are repeated are read by several heads of q.
     Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
     Keeps: the numbers. A mask that may hold the lowest float32 gets the next larger number there.
     Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
@@ -96,13 +96,17 @@ class OrtStandardAttentionPass(FusionBasePass):
     takes it for granted that none is; ``batch``, ``rows``, ``length``: it is 0; ``rank``,
     ``value``: of q, k or v, or the width of v, is unknown; ``mask``: not proven to hold no -inf,
     where no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted;
-    of capped scores as ``OrtAttentionPass``.
+    of other attention as ``OrtAttentionPass``.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
     """
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+    takes = frozenset({"empty rows", "groups", "mask", "softcap"})
+    layouts = ROWS
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Any:
         if graph.depth:
-            return
+            return NOT_CHANGED
+        self._context = context
         raised: dict[str, Value] = {}
         for kernel in graph.nodes_of(KERNEL):
             problem = unlike_ours(kernel) or _not_float32(kernel.inputs[0])
@@ -122,38 +126,60 @@ class OrtStandardAttentionPass(FusionBasePass):
                 if exact is not mask:
                     _replace_input(kernel, mask, exact)
             _fuse(context, kernel, guard)
-        masks = Masks(graph, context)
-        for softmax in graph.nodes_of("Softmax"):
-            top = softmax.inputs[0] and softmax.inputs[0].producer
-            below = top.inputs if top is not None and top.op == "Add" else softmax.inputs
-            if not any(map(is_capped, below)):
-                continue  # without a cap it is what OrtAttentionPass fuses, or refuses
-            try:
-                found = find_attention(softmax, capped=True)
-            except NoMatch as reason:
-                context.refuse(softmax, str(reason))
-                continue
-            batch, _, rows, columns = found.sizes
-            problem = (
-                _not_float32(found.q)
-                or masks.attach(graph, found)
-                or empty_sizes(
-                    {"batch": batch, "rows": rows, "length": columns},
-                    assumed=context.options["no_empty_inputs"],
-                )
-            )
-            if problem:
-                context.refuse(softmax, problem)
-                continue
-            if found.mask is not None:
-                exact = self._exact_mask(
-                    graph, context, softmax, found.mask, raised, zero=found.guarded
-                )
-                if exact is None:
-                    continue
-                found.mask = exact
-            _fuse_capped(context, found)
+        own = set(graph.nodes_of("Attention"))
+        status = super().Run(graph, context)
+        for kernel in graph.nodes_of("Attention"):
+            if kernel not in own:
+                _note_release(kernel)
         remove_dead(graph)
+        return status
+
+    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
+        found = attention.description
+        problem = (
+            _not_float32(found.q.value)
+            or problem_of_types(attention)
+            or mask_problem(attention)
+            or empty_sizes(
+                {
+                    "batch": dim_of(found.batch),
+                    "rows": dim_of(found.queries),
+                    "length": dim_of(found.keys),
+                },
+                assumed=self._context.options["no_empty_inputs"],
+            )
+            or self._rows_problem(attention)
+        )
+        return attention.reject(problem) if problem else True
+
+    def _rows_problem(self, attention: AttentionCall) -> str:
+        is_zero = attention.description.zero_empty_rows or self._context.options["no_empty_rows"]
+        return _NO_PROOF if attention.may_have_empty_rows and not is_zero else ""
+
+    def Replacement(self, attention: AttentionCall) -> EsTensor:
+        mask = attention.full_mask
+        held = held_by(attention)
+        if mask is not None and (held is None or held.may_be(float(LOWEST))):
+            mask = es.Where(es.Equal(mask, LOWEST), NEXT, mask)
+        values = attention.value("v", ROWS["v"])
+        softcap = attention.softcap or 0.0
+        attributes: dict[str, Any] = {"scale": attention.scale * (softcap or 1.0)}
+        if softcap:
+            attributes["softcap"] = softcap
+        if attention.value("k", ROWS["k"]) is not None and values is not None:
+            return es.op("Attention")(
+                attention.q,
+                attention.k,
+                _of_stated_width(values, attention.v),
+                mask,
+                q_num_heads=attention.heads,
+                kv_num_heads=attention.key_heads,
+                **attributes,
+            )
+        made = es.op("Attention")(
+            *(attention.operand(name, PLAIN[name]) for name in "qkv"), mask, **attributes
+        )
+        return es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
 
     def _problem(self, kernel: Node, context: CustomPassContext) -> str:
         """Return why ``Attention`` does not take what a MultiHeadAttention takes, or ""."""
@@ -184,11 +210,7 @@ class OrtStandardAttentionPass(FusionBasePass):
         held = numbers(mask)
         never_infinite = held is not None and not held.may_be(-np.inf)
         if not (zero or never_infinite or context.options["no_empty_rows"]):
-            context.refuse(
-                node,
-                "mask: a row may hold -inf throughout, which gives NaN and here 0; "
-                "--assume no-empty-rows takes it for granted that none does",
-            )
+            context.refuse(node, _NO_PROOF)
             return None
         if held is not None and not held.may_be(float(LOWEST)):
             return mask
@@ -235,16 +257,14 @@ def _guard(kernel: Node) -> Node | None:
     test = where.inputs[0] and where.inputs[0].producer
     if test is None or test.op != "Greater" or not _is(test.inputs[1], -np.inf):
         return None
-    given = test.inputs[0]
-    for op, constants in _ROWS.items():
-        node = None if given is None else given.producer
-        if node is None or node.op != op or node.attrs:
-            return None
-        arrays = [None if one is None else one.array for one in node.inputs[1:]]
-        if [None if one is None else one.tolist() for one in arrays] != constants:
-            return None
-        given = node.inputs[0]
-    return where if given is mask else None
+    top = test.inputs[0] and test.inputs[0].producer
+    if top is not None and top.op == "Squeeze":
+        top = top.inputs[0] and top.inputs[0].producer
+    if top is None or top.op != "ReduceMax":
+        return None
+    expand = mask.producer
+    whole = expand.inputs[0] if expand is not None and expand.op == "Expand" else mask
+    return where if top.inputs[0] in (mask, whole) else None
 
 
 def _is(value: Value | None, number: float) -> bool:
@@ -313,49 +333,6 @@ def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None) -> None:
     _replace(context, region, builder.BuildAndReset([made]))
 
 
-def _fuse_capped(context: CustomPassContext, found: Attention) -> None:
-    """Fuse attention whose scores are capped by Tanh: no kernel but this one does."""
-    rows_first = found.k in found.rows_first or found.v in found.rows_first
-    keys, values = (
-        (Heads(found.k, found.heads, apart=False), Heads(found.v, found.heads, apart=False))
-        if rows_first
-        else fewest_heads(found.k, found.v, found.heads)
-    )
-    region = Region.of_nodes(dict.fromkeys([*keys.nodes, *values.nodes, *unshared(found)]))
-    if isinstance(region, Refusal):
-        context.refuse(found.softmax, region.reason)
-        return
-    result, target = found.last.outputs[0], found.joining.inputs[1]
-    assert target is not None
-    if result is None or region.results != [result]:
-        context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
-        return
-    read = [found.q, keys.value, values.value, target]
-    read += [] if found.mask is None else [found.mask]
-    given = list(dict.fromkeys([*(one for one in region.inputs if one is not None), *read]))
-    region = Region(region.graph, given, region.results, region.nodes)
-    builder = EsGraphBuilder("standard_attention")
-    inputs = dict(zip(given, builder.CreateInputs(len(given)), strict=True))
-    parts = [
-        in_rows(one, inputs, found) if one in found.rows_first else inputs[one]
-        for one in (found.q, keys.value, values.value)
-    ]
-    parts[0] = in_rows(found.q, inputs, found)
-    if values.value not in found.rows_first:
-        parts[2] = _of_stated_width(values.value, parts[2])
-    if found.bias is not None:
-        parts = [one + b for one, b in zip(parts, _split(found.bias, found.q), strict=True)]
-    made = _kernel(
-        parts,
-        None if found.mask is None else inputs[found.mask],
-        heads=found.heads,
-        apart=keys.apart,
-        scale=found.scale,
-        softcap=found.softcap,
-    )
-    _replace(context, region, builder.BuildAndReset([es.Reshape(made, inputs[target])]))
-
-
 def _of_stated_width(value: Value, tensor: EsTensor) -> EsTensor:
     """The tensor, behind a Reshape where ONNX's inference may not know the width of [B, T, M·V].
 
@@ -388,7 +365,6 @@ def _kernel(
     heads: int,
     apart: bool,
     scale: float,
-    softcap: float = 0.0,
 ) -> EsTensor:
     """Attention [B, S, N·V] of q [B, S, N·H], k and v; ``apart``: these are [B, M, T, H]."""
     query, key, value = parts
@@ -396,8 +372,6 @@ def _kernel(
         split = np.array([0, 0, heads, -1])
         query = es.Transpose(es.Reshape(query, split), perm=HEADS_SECOND)
     attributes: dict[str, Any] = {} if apart else {"q_num_heads": heads, "kv_num_heads": heads}
-    if softcap:
-        attributes["softcap"] = softcap
     made = es.op("Attention")(query, key, value, mask, scale=scale, **attributes)
     if apart:
         made = es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
@@ -407,8 +381,13 @@ def _kernel(
 def _replace(context: CustomPassContext, region: Region, replacement: Any) -> None:
     new = context.replace(region, replacement, keep_shared=True)
     for node in () if isinstance(new, Refusal) else new:
-        if node.op == "Attention":  # other runtimes may do otherwise with rows without positions
-            node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
+        if node.op == "Attention":
+            _note_release(node)
+
+
+def _note_release(node: Node) -> None:
+    """Name the runtime: others may do otherwise with rows without positions."""
+    node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
 
 
 def _split(bias: np.ndarray, query: Value) -> list[np.ndarray]:

@@ -23,9 +23,6 @@ class Cpu(OnnxRuntimeTarget):
     passes = (
         "OrtSizesPass",
         "OrtProjectionPass",
-        "OrtMaskedFillPass",
-        "OrtWindowMaskPass",
-        "OrtMaskSumPass",
         "OrtRotaryPass",
         "OrtAttentionPass",
         "OrtPackedAttentionPass",

@@ -17,8 +17,6 @@ class Cuda(OnnxRuntimeTarget):
     passes = (
         "OrtSizesPass",
         "OrtProjectionPass",
-        "OrtMaskedFillPass",
-        "OrtMaskSumPass",
         "OrtRotaryPass",
         "OrtAttentionPass",
         "OrtPackedAttentionPass",

@@ -18,9 +18,6 @@ class OpenVino(optimizing.Target):
     passes = (
         "OrtSizesPass",
         "OrtProjectionPass",
-        "OrtMaskedFillPass",
-        "OrtWindowMaskPass",
-        "OrtMaskSumPass",
         "OrtAttentionPass",
         "OrtPackedAttentionPass",
         "SlicesToSplitPass",

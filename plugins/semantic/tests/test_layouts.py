@@ -1,0 +1,145 @@
+"""Layouts that a kernel asks for, masks of all rows, and tensors that a replacement removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, PassError, es
+from gehost.testing import run_pass
+from gehost_semantic import AttentionCall, AttentionFusionPass
+
+from .test_passes import PLAIN as SCORES
+from .test_passes import QKV, REST, assert_equal, calls, model, run
+
+MODELS = Path(__file__).parents[3] / "tests" / "models"
+AFTER = CustomPassStage.kAfterInferShape
+SIZES = {"batch": 2, "seq": 7}
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Rows(AttentionFusionPass):
+    layouts = {"q": "b s (h d)", "k": "b t (h d)", "v": "b t (h v)", "result": "b s (h v)"}  # noqa: RUF012
+
+    def Replacement(self, attention: AttentionCall) -> EsTensor:
+        return es.op("npu::Rows")(
+            attention.q,
+            attention.k,
+            attention.v,
+            attention.full_mask,
+            heads=attention.heads,
+            scale=attention.scale,
+        )
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Mixed(Rows):
+    takes = ("groups", "mask")
+    layouts = {"q": "b s h d", "k": "b h d t", "v": "b h t v", "result": "s b (h v)"}  # noqa: RUF012
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Misspelled(Rows):
+    layouts = {"q": "b s (h e)"}  # noqa: RUF012
+
+
+@pytest.mark.parametrize("kind", [Rows, Mixed])
+@pytest.mark.parametrize("name", ["bert.ts17", "gpt2.dyn20", "llama.ts17", "vit.ts13"])
+def test_a_kernel_gets_its_layouts(name: str, kind: type[AttentionFusionPass]) -> None:
+    """The body is the formula of these layouts, so that the numbers show each of them."""
+    given = onnx.load(MODELS / f"{name}.onnx")
+    made, record = run_pass(given, kind)
+    assert record.replaced == 2, dict(record.rejected)
+    assert len(calls(made)) == 2
+    assert_equal(given, made, SIZES)
+
+
+def test_rows_that_the_graph_has_are_read() -> None:
+    """Of bert's layers, no Transpose and no Reshape stays."""
+    made, _ = run_pass(onnx.load(MODELS / "bert.ts17.onnx"), Rows)
+    (function,) = [each for each in made.functions if each.name == "Rows"]
+    assert any(node.op_type == "Transpose" for node in function.node)
+    assert not any(node.op_type == "Transpose" for node in made.graph.node)
+
+
+def test_a_layout_that_names_another_axis_is_the_authors_error() -> None:
+    with pytest.raises(PassError, match=r"'b s \(h e\)' must name each of b, h, s, d once"):
+        run_pass(model(SCORES + REST % "scaled"), Misspelled)
+
+
+MASKS = {
+    "a row for all": "float[b, 1, 1, t] m",
+    "of rank 2": "float[s, t] m",
+    "a column for all": "float[1, 4, s, 1] m",
+    "all": "float[b, 4, s, t] m",
+    "one or all rows": "float[b, 1, r, t] m",
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_a_full_mask_has_all_rows_and_columns(mask: str) -> None:
+    given = model(SCORES + "a = Add (scaled, m)" + REST % "a", f"{QKV}, {mask}")
+    made, record = run_pass(given, Rows)
+    if "r, t" in mask:  # a size that is not known to broadcast
+        assert list(record.rejected) == ["scores"]
+        return
+    assert record.replaced == 1
+    read = calls(made)[0].input[3]
+    made.graph.output.append(onnx.ValueInfoProto(name=read))
+    for b, s, t in ((2, 3, 5), (1, 1, 1), (2, 3, 1), (2, 1, 4), (0, 3, 5)):
+        feed = feed_of(given, {"b": b, "s": s, "t": t})
+        (want,), (got, seen) = run(given, feed), run(made, feed)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        assert seen.shape[2:] == (s, t)
+
+
+WINDOWS = """
+apart = Constant <value_ints = [-1, 3, 4, 2, 5]> () joined = Constant <value_ints = [-1, 4, 2, 5]> ()
+wide = Reshape (scaled, apart) masked = Add (wide, m) a = Reshape (masked, joined)
+"""
+
+
+@pytest.mark.parametrize("mask", ["float[1, 3, 1, 2, 5] m", "float[3, 4, 2, 5] m", "float[5] m"])
+def test_a_mask_of_a_part_of_the_batch_is_spread(mask: str) -> None:
+    """Three windows of each image, as in Swin."""
+    windows = """q_ = Constant <value_ints = [-1, 4, 2, 8]> () q = Reshape (q0, q_)
+    k_ = Constant <value_ints = [-1, 4, 5, 8]> () k = Reshape (k0, k_)
+    v_ = Constant <value_ints = [-1, 4, 5, 6]> () v = Reshape (v0, v_)"""
+    images = "float[n, 12, 2, 8] q0, float[n, 12, 5, 8] k0, float[n, 12, 5, 6] v0"
+    given = model(windows + SCORES + WINDOWS + REST % "a", f"{images}, {mask}")
+    made, record = run_pass(given, Rows)
+    assert record.replaced == 1, dict(record.rejected)
+    for count in (1, 2):
+        feed = feed_of(given, {"n": count})
+        np.testing.assert_allclose(run(made, feed)[0], run(given, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_between_two_layers_may_go() -> None:
+    """The first rewrite removes the tensor that the second would have read."""
+    body = f"""{SCORES} p = Softmax <axis = -1> (scaled) y1 = MatMul (p, v)
+    turned = Transpose <perm = [0, 2, 1, 3]> (y1) rows = Constant <value_ints = [0, 0, 24]> ()
+    o = Reshape (turned, rows) heads = Constant <value_ints = [0, 0, 4, 6]> () h = Reshape (o, heads)
+    q2 = Transpose <perm = [0, 2, 1, 3]> (h) k2 = Transpose <perm = [0, 2, 3, 1]> (h)
+    s2 = MatMul (q2, k2) p2 = Softmax <axis = -1> (s2) y = MatMul (p2, q2)"""
+    given = model(body)
+    made, record = run_pass(given, Rows)
+    assert record.replaced == 2
+    feed = feed_of(given, {"b": 2, "s": 3, "t": 5})
+    np.testing.assert_allclose(run(made, feed)[0], run(given, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+def feed_of(given: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        value.name: rng.normal(
+            size=[
+                sizes[dim.dim_param] if dim.dim_param else dim.dim_value
+                for dim in value.type.tensor_type.shape.dim
+            ]
+        ).astype(np.float32)
+        for value in given.graph.input
+    }

@@ -1,0 +1,108 @@
+"""Masks of an attention as one addend: whether that keeps the numbers, and which it may hold."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gehost import DataType
+from gehost_semantic import Add, Floor, Select
+
+from ._numbers import FAR, Numbers, is_near, is_near_or_far, is_zero_or_far_below, numbers, rounded
+from ._types import HALVES, dtype_name, not_float
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gehost import Value
+    from gehost_semantic import AttentionCall
+
+_LARGEST_SCALE = 1e6
+_LEAST_FILL = -1e9
+_ABSORBS = -1e30
+"""What a finite fill becomes at most: ``AttentionCall.mask``."""
+
+
+def problem_of_types(attention: AttentionCall) -> str:
+    """Return why q, k and v are of no type that the passes take, or of several; "" if they are."""
+    found = attention.description
+    types = [found.q.value.dtype, found.k.value.dtype, attention.value_type]
+    if len(set(types)) > 1:
+        return f"dtype: q, k and v are {', '.join(map(dtype_name, types))}"
+    if attention.dtype == DataType.FLOAT and attention.inner_types & HALVES:
+        return "dtype: float32, cast to half and back inside"
+    return not_float(found.q.value)
+
+
+def mask_problem(attention: AttentionCall) -> str:
+    """Return why masks are not one addend with the same numbers, or "".
+
+    Notes whether a row may be without positions.
+    """
+    steps = attention.description.after
+    addends = [step.operand.value for step in steps if isinstance(step, Add)]
+    fills = [step.fill for step in steps if isinstance(step, Select)]
+    if fills and max(fills) > _LEAST_FILL:
+        return f"mask: a fill of {max(fills):g}, wanted at most {_LEAST_FILL:g}"
+    scaled = [step for step in steps if isinstance(step, Add) and abs(step.factor) != 1]
+    if (fills or scaled) and attention.scale > _LARGEST_SCALE:
+        return f"scale: {attention.scale:g}, so that scores may be infinite"
+    if not all(_is_plain(step.operand.value) for step in scaled):
+        return f"mask: under a scale, not proven to hold 0, small numbers and at most {-FAR:g}"
+    if len(addends) > 1 and not _agree(addends):
+        return "mask: the sum of its addends differs in another order"
+    held = held_by(attention)
+    if attention.has_mask and attention.score_type != attention.dtype:
+        dtype = attention.dtype
+        if held is None or dtype is None or held.between:
+            return f"mask: not proven to hold numbers of {dtype_name(dtype)} alone"
+        if any(rounded(number, dtype) != number for number in held.known):
+            return f"mask: it holds numbers that {dtype_name(dtype)} lacks"
+    attention.may_have_empty_rows = held is None or held.may_be(-math.inf)
+    return ""
+
+
+def _is_plain(value: Value) -> bool:
+    return is_zero_or_far_below(value) or is_near(value)
+
+
+def _agree(addends: Sequence[Value]) -> bool:
+    """Whether float32 sums of scores and several addends agree in both orders.
+
+    They do where all but one hold 0 and numbers that absorb scores and biases, or where all are
+    small or at least 1e30 in magnitude. Of a number between, as -1e4 or -1e9, they do not (5e-4): a
+    row of it throughout rounds the sums to its neighbours.
+    """
+    rest = [value for value in addends if not is_zero_or_far_below(value)]
+    others = [value for value in rest if not is_near(value)]
+    return len(rest) < 2 or (len(others) < 2 and all(map(is_near_or_far, others)))
+
+
+def held_by(attention: AttentionCall) -> Numbers | None:
+    """Return the numbers that the merged mask may hold; None if they are not known."""
+    found: Numbers | None = Numbers((0.0,), between=False)
+    for step in attention.description.after:
+        if found is None:
+            return None
+        if isinstance(step, Add):
+            added = None if step.factor != 1 else numbers(step.operand.value)
+            found = None if added is None else _sum(found, added)
+        elif isinstance(step, Select):
+            low = step.fill if math.isinf(step.fill) else min(step.fill, _ABSORBS)
+            found = Numbers.of({*found.known, low}, between=found.between)
+        else:
+            assert isinstance(step, Floor)
+            found = Numbers.of(
+                {max(number, step.least) for number in found.known}, between=found.between
+            )
+    return found
+
+
+def _sum(left: Numbers, right: Numbers) -> Numbers | None:
+    pairs = product(map(np.float32, left.known), map(np.float32, right.known))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {float(a + b) for a, b in pairs}
+    return Numbers.of(found, between=left.between or right.between)
