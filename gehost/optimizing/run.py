@@ -307,6 +307,8 @@ class _Run:
             raise ModelError(
                 f"it does not load in {self._target.title()}: {one_line(str(error))}",
                 where=self._path,
+                hint=f"a newer {self._target.title().rpartition(' ')[0]} may load it; "
+                "gehost compile cleans a model without running it",
             ) from error
 
     def _inputs(self) -> Inputs:
