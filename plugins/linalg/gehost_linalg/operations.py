@@ -52,7 +52,7 @@ FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 
 def is_float(dtype: str) -> bool:
     """Whether an element type is a floating-point one, of any width."""
-    return dtype[0] == "f" or dtype.startswith(("bf", "tf"))
+    return dtype.startswith(("f", "bf", "tf"))
 
 
 def is_integer(dtype: str) -> bool:

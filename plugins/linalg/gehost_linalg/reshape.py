@@ -18,6 +18,7 @@ from gehost_linalg.generic import (
     INDEX,
     Generic,
     Literal,
+    Named,
     Op,
     Opaque,
     Payload,
@@ -176,9 +177,22 @@ def _expanded(
         return None
     try:
         axes = _axes(op, position, groups, few, many, splits=True)
-        return axes.moved({few: many}, op.origins)
+        moved = axes.moved({few: many}, op.origins)
     except _Kept:
         return None
+    spelling = _spelled_again(op.named, moved.generic)
+    return replace(moved, generic=replace(moved.generic, named=spelling))
+
+
+def _spelled_again(named: Named | None, moved: Generic) -> Named | None:
+    """A copy and a transposition keep their names over other axes; products become Generics."""
+    if named is not None and named.name == "linalg.copy":
+        return named
+    if named is None or named.name != "linalg.transpose":
+        return None
+    read = moved.maps[0].results
+    permutation = [read.index(each) for each in moved.maps[1].results]
+    return named._replace(after=f" permutation = {permutation}")
 
 
 def folded_reshape(op: Opaque, producer: Callable[[Value], Op | None]) -> Change | None:

@@ -355,7 +355,7 @@ NAMED = [
     "linalg.matmul ins(%m, %n : tensor<2x3xf32>, tensor<3x2xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
     "linalg.matmul indexing_maps = [affine_map<(d0, d1, d2) -> (d2, d0)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>] ins(%n, %m : tensor<3x2xf32>, tensor<2x3xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
     "linalg.contract indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>] ins(%m, %n : tensor<2x3xf32>, tensor<3x2xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
-    "linalg.elementwise kind=#linalg.elementwise_kind<add> ins(%q, %q : tensor<2x2xf32>, tensor<2x2xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
+    "linalg.elementwise <add> ins(%q, %q : tensor<2x2xf32>, tensor<2x2xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
     "linalg.exp ins(%q : tensor<2x2xf32>) outs(%q : tensor<2x2xf32>) -> tensor<2x2xf32>",
     "linalg.transpose ins(%q : tensor<2x2xf32>) outs(%q : tensor<2x2xf32>) permutation = [1, 0]",
     "linalg.broadcast ins(%v : tensor<2xf32>) outs(%q : tensor<2x2xf32>) dimensions = [0]",
@@ -378,6 +378,26 @@ def test_named_operations_have_loops(statement: str) -> None:
     if "{" not in statement:
         assert statement in again(text)
     again(text)
+
+
+def test_a_transposition_keeps_its_name_over_other_axes() -> None:
+    text = """func.func @f(%a: tensor<2x4x5xf32>, %c: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %m = tensor.collapse_shape %a [[0, 1], [2]] : tensor<2x4x5xf32> into tensor<8x5xf32>
+  %r = linalg.transpose ins(%m : tensor<8x5xf32>) outs(%c : tensor<5x8xf32>) permutation = [1, 0]
+  return %r : tensor<5x8xf32>
+}
+"""
+    printed = again(print_function(fused(parse(text)[0])))
+    assert "outs(%c_reshaped : tensor<5x2x4xf32>) permutation = [2, 0, 1]" in printed
+
+
+def test_kinds_of_older_texts_are_read() -> None:
+    text = """func.func @f(%q: tensor<2xf32>, %s: f32) -> tensor<2xf32> {
+  %r = linalg.elementwise kind=#linalg.elementwise_kind<mul> indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>, affine_map<(d0) -> (d0)>] ins(%q, %s : tensor<2xf32>, f32) outs(%q : tensor<2xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}
+"""
+    assert "linalg.elementwise <mul> indexing_maps = [affine_map<(d0) -> (d0)>, " in again(text)
 
 
 def test_a_product_is_moved_over_a_reshape_as_a_generic() -> None:

@@ -32,7 +32,7 @@ from gehost_linalg.mlir.reader import KeptAsText, Make, Reader
 from gehost_linalg.mlir.tensors import make_fill
 from gehost_linalg.operations import FLOATS, OPERATIONS, is_float, is_integer
 from gehost_mlir.attributes import integers, shown
-from gehost_mlir.source import OPERATION, balanced
+from gehost_mlir.source import ALIAS, OPERATION, balanced
 
 _PRODUCTS: Mapping[str, tuple[str, str, str]] = {
     "matmul": ("mk", "kn", "mn"),
@@ -209,11 +209,12 @@ def _before(reader: Reader) -> tuple[list[AffineMap], dict[str, str]]:
         if reader.accept("indexing_maps"):
             reader.expect("=")
             maps = reader.listed("[", "]", reader.map)
-        elif reader.accept("kind"):
-            reader.expect("=")
-            begin = reader.skip()
-            reader.position = balanced(reader.text, reader.text.index("<", begin))
-            attributes["kind"] = reader.text[begin : reader.position]
+        elif reader.peek("<") or reader.accept("kind"):  # LLVM before 24 writes kind=#…<add>
+            if reader.accept("="):
+                reader.take(ALIAS, "#linalg.elementwise_kind")
+            reader.expect("<")
+            attributes["kind"] = f"<{reader.take(OPERATION, 'a kind of operation')}>"
+            reader.expect(">")
         elif reader.peek("{"):
             attributes |= reader.dictionary()
         else:
@@ -256,7 +257,7 @@ def _spelling(
     rest = dict(attributes)
     before, after = "", ""
     if "kind" in rest:
-        before += f" kind={rest.pop('kind')}"
+        before += f" <{_kind(rest.pop('kind'))}>"
     if maps and not _is_default(word, maps):
         before += f" indexing_maps = [{', '.join(map(str, maps))}]"
     for each in ("permutation", "dimensions"):
@@ -274,6 +275,11 @@ def _is_default(word: str, maps: Sequence[AffineMap]) -> bool:
 
 
 # -- their loops and payloads
+
+
+def _kind(text: str) -> str:
+    """``add`` of ``#linalg.elementwise_kind<add>`` or ``<add>``."""
+    return text.rpartition("<")[2].rstrip("> ")
 
 
 def _loops(
@@ -341,7 +347,7 @@ def _payload(
     if word in _MOVES:
         return Payload((), (Arg(0),))
     if word == "elementwise":
-        word = attributes.get("kind", "").rpartition("<")[2].rstrip("> ")
+        word = _kind(attributes.get("kind", ""))
     ops: list[ScalarOp] = []
     unsigned = "cast_unsigned" in attributes.get("cast", "")
 
