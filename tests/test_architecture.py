@@ -21,7 +21,7 @@ ROOT = Path(gehost.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
 
 LAYERS = [
-    ["activity", "location", "native", "products", "spelling"],
+    ["activity", "location", "products", "spelling"],
     ["errors"],
     ["quoting", "refusal", "shipped"],
     ["stages", "status", "options", "settings", "sizes"],

@@ -59,6 +59,31 @@ def test_docstrings_are_written_into_the_c_of_mypyc(
     assert file.read_text(encoding="utf-8") == DOCUMENTED
 
 
+def test_attributes_take_the_place_of_blank_lines() -> None:
+    pytest.importorskip("hatchling")
+    from tools.native.compile import with_attributes
+
+    source = "from __future__ import annotations\n\nimport os\n\n\n@deco\nclass A:\n    pass\n"
+    text = with_attributes(source, "serializable=True", ["A"])
+    assert text == (
+        "from __future__ import annotations\nfrom mypy_extensions import mypyc_attr\n"
+        "import os\n\n@mypyc_attr(serializable=True)\n@deco\nclass A:\n    pass\n"
+    )
+    with pytest.raises(ValueError, match=r"no classes \['B'\]"):
+        with_attributes(source, "serializable=True", ["B"])
+    with pytest.raises(ValueError, match="line 1 is not blank"):
+        with_attributes("import os\nclass A:\n    pass\n", "serializable=True", ["A"])
+
+
+def test_classes_with_attributes_are_in_the_sources() -> None:
+    pytest.importorskip("hatchling")
+    from tools.native.compile import ROOT, hook, with_attributes
+
+    for attributes, classes in hook()["attributes"].items():
+        for file, names in classes.items():
+            with_attributes((ROOT / file).read_text(encoding="utf-8"), attributes, names)
+
+
 @pytest.mark.parametrize(
     ("version", "expected"),
     [

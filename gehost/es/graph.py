@@ -22,11 +22,9 @@ from gehost.ir import tensors
 from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 from gehost.location import SourceLocation, author_origin
-from gehost.native import mypyc_attr
 from gehost.ops import OpDef, declared
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
     """Shared state of a graph's tensors; holds the graph until built.
 
@@ -39,7 +37,6 @@ class Draft:
         self.graph: EsGraph | None = graph
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsInput:
     """A placeholder: input ``index`` of the graph.
 
@@ -70,7 +67,6 @@ class EsInput:
         return f"<EsInput {self.index} ({self.name}) at {self.origin}>"
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsConst:
     """A constant.
@@ -86,7 +82,6 @@ class EsConst:
     atol: float = 0.0
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsNode:
     """An operator application; in a pattern ``ops`` may hold several accepted operators.
 
@@ -147,7 +142,6 @@ class EsNode:
         return self.ops[0].rpartition("::")[2]
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsChoice:
     """A choice between several tensors in a pattern; matching decides."""
@@ -158,7 +152,6 @@ class EsChoice:
     kind: str = "Alternatives"
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsTensor:
     """A tensor of a graph under construction: output ``index`` of its producer.
 
@@ -272,7 +265,6 @@ def _binary(op: str, left: Operand, right: Operand) -> EsTensor:
     return graph.add_node((op,), [left, right], {})[0]
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsGraph:
     """A built graph: ordered inputs and outputs over a DAG of ``EsNode``."""
 
@@ -408,7 +400,6 @@ class EsGraph:
         return [node for node in self.nodes if node in wanted]
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsGraphBuilder:
     """Builds one ``EsGraph`` after another.
 

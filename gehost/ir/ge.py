@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, cast, overload
 
 from gehost.ir.types import DataType, Dim, TensorType
-from gehost.native import mypyc_attr
 from gehost.status import SUCCESS, Status
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from gehost.ir.node import Node, Value
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Shape:
     """The shape in a ``TensorDesc``.
 
@@ -44,7 +42,6 @@ class Shape:
         return -1 if size is None else size
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class TensorDesc:
     """The element type and shape of a tensor.
 
@@ -76,7 +73,6 @@ class TypedTensor(Protocol):
     def shape(self) -> tuple[Dim, ...] | None: ...
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class NodeIo:
     """One output of a node, or one input of a node.
 
@@ -145,7 +141,6 @@ class _Editable(Protocol):
     graph: Graph
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class GNodeAccessors:
     """The methods of GE's ``GNode`` that its documentation uses."""
 
@@ -208,7 +203,6 @@ class GNodeAccessors:
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SourceNode(GNodeAccessors):
     """Stand-in producer: ``Data`` for graph inputs, ``Const`` for initializers."""
 

@@ -9,7 +9,6 @@ from typing import Any, SupportsIndex, TypeVar
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.native import mypyc_attr
 from gehost.refusal import Refusal
 
 _Entry = TypeVar("_Entry")
@@ -18,7 +17,6 @@ _FEW = 16
 """Largest region whose nodes are searched as a list; larger ones are searched as a set."""
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Region:
     """Nodes of one graph with their boundary.
 
@@ -226,7 +224,6 @@ def _way_back(
     return None
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphInput:
     """The inside users, each a ``NodeIo(node, slot)``, of an entering tensor."""
 
@@ -241,7 +238,6 @@ class SubgraphInput:
         return list(self._inputs)
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphOutput:
     """A tensor that leaves a boundary: ``NodeIo(node, output index)``."""
 
@@ -258,7 +254,6 @@ class SubgraphOutput:
         return self._output
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphBoundary:
     """Ordered inputs and outputs that enclose a part of a graph."""
 

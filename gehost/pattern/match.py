@@ -14,7 +14,6 @@ from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.location import author_origin
-from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
 from gehost.pattern.fits import RANK_OF
@@ -26,7 +25,6 @@ from gehost.spelling import hint
 from gehost.status import FAILED, SUCCESS, Status
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class MatchResult:
     """One match: the model's nodes and tensors for the pattern's."""
 

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from gehost.ir.effective import OF_SHAPES
 from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.native import mypyc_attr
 from gehost.pattern.fits import (
     Operand,
     counted_ops,
@@ -49,7 +48,6 @@ Agenda: TypeAlias = tuple[TensorPattern, Any] | None
 """
 
 
-@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Binding:
     """The bindings of a match so far.
 

@@ -1,8 +1,9 @@
 """Compile the hot modules of gehost with mypyc and a C compiler, for the distribution gehost-native.
 
-pyproject.toml lists the modules. ``pip install . ./tools/native`` puts the machine code beside the
-sources that gehost installed; ``make compiled`` runs this file and puts it beside those of a clone.
-``gehost --version`` shows which form runs.
+pyproject.toml lists the modules, and the classes with attributes of mypyc.
+``pip install . ./tools/native`` puts the machine code beside the sources that gehost installed;
+``make compiled`` runs this file and puts it beside those of a clone. ``gehost --version`` shows
+which form runs.
 
 Machine code gives the same outputs in less time (tools/benchmarks/README.md). It differs in these
 points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
+import shutil
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,35 +64,64 @@ class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
         self._directory.cleanup()
 
 
+def hook() -> dict[str, Any]:
+    """Return the settings of the build hook: modules, and attributes of classes."""
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
+    return project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+
+
 def hot_modules() -> list[str]:
     """Return the files that the hook's ``include`` and ``exclude`` patterns select."""
-    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
-    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
-    excluded = {path for pattern in hook["exclude"] for path in ROOT.glob(pattern)}
-    included = {path for pattern in hook["include"] for path in ROOT.glob(pattern)}
+    excluded = {path for pattern in hook()["exclude"] for path in ROOT.glob(pattern)}
+    included = {path for pattern in hook()["include"] for path in ROOT.glob(pattern)}
     return sorted(str(path.relative_to(ROOT)) for path in included - excluded)
 
 
-def compile_into(directory: str | None) -> None:
-    """Compile the hot modules into a directory, or beside the sources (None)."""
+def compile_into(directory: str) -> None:
+    """Compile the hot modules of a copy of the sources into ``lib`` of a directory."""
     from mypyc.build import mypycify
     from setuptools import setup
 
-    where, options = ["--inplace"], ["--ignore-missing-imports", "--follow-imports=silent"]
-    if directory is not None:
-        where = ["--build-lib", f"{directory}/lib", "--build-temp", f"{directory}/temp"]
-        options.append(f"--cache-dir={directory}/cache")
-    with chdir(ROOT):
-        sources = hot_modules()
-        extensions = mypycify([*options, *sources], target_dir=directory or "build")
+    directory = str(Path(directory).resolve())
+    sources = hot_modules()
+    shutil.copytree(ROOT / "gehost", Path(directory, "gehost"))
+    with chdir(directory):
+        for attributes, classes in hook()["attributes"].items():
+            for file, names in classes.items():
+                path = Path(file)
+                text = with_attributes(path.read_text(encoding="utf-8"), attributes, names)
+                path.write_text(text, encoding="utf-8")
+        options = ["--ignore-missing-imports", "--follow-imports=silent", "--cache-dir=cache"]
+        extensions = mypycify([*options, *sources], target_dir="c")
         c_files = {Path(file) for extension in extensions for file in extension.sources}
         add_docstrings(sources, c_files)
         setup(
             name="gehost",
             packages=[],
             ext_modules=extensions,
-            script_args=["--quiet", "build_ext", *where, "--force"],
+            script_args=["--quiet", "build_ext", "--build-lib=lib", "--build-temp=temp"],
         )
+
+
+def with_attributes(source: str, attributes: str, classes: Collection[str]) -> str:
+    """Write mypyc's attributes above classes, where blank lines are: no line changes its number."""
+    lines = source.splitlines()
+    rest = set(classes)
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            place, line = node.lineno, "from mypy_extensions import mypyc_attr"
+        elif isinstance(node, ast.ClassDef) and node.name in rest:
+            rest.remove(node.name)
+            first = min(each.lineno for each in (node, *node.decorator_list))
+            place, line = first - 2, f"@mypyc_attr({attributes})"
+        else:
+            continue
+        if lines[place] not in ("", line):
+            raise ValueError(f"line {place + 1} is not blank: {lines[place]}")
+        lines[place] = line
+    if rest:
+        raise ValueError(f"no classes {sorted(rest)}")
+    return "\n".join((*lines, ""))
 
 
 _TEXT = r"PyDoc_STR\((?:\"[^\"]*(?P<end>\")|(?P<none>NULL))\)"
@@ -156,4 +186,6 @@ def _docstrings(body: list[ast.stmt]) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 if __name__ == "__main__":
-    compile_into(sys.argv[1] if sys.argv[1:] else None)
+    with TemporaryDirectory() as temporary:
+        compile_into(temporary)
+        shutil.copytree(Path(temporary, "lib"), ROOT, dirs_exist_ok=True)
