@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import tomllib
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def test_a_product_has_gehosts_version_in_a_clone_and_in_an_sdist(
     unpacked = metadata.ProjectMetadata(str(tmp_path), manager).core
     assert unpacked.version == "1.2.3"
     assert "gehost==1.2.3" in unpacked.dependencies
+    (tmp_path / "PKG-INFO").unlink()
+    alone = metadata.ProjectMetadata(str(tmp_path), manager).core
+    assert alone.version == importlib.metadata.version("gehost")
 
 
 def test_what_a_product_requires_of_gehosts_dependencies_is_what_gehost_requires() -> None:
