@@ -125,11 +125,11 @@ def dimension(instruction: HloInstruction, rank: int) -> int:
     Raises:
         AttributeFormError: it is absent, names several, or is none of the array.
     """
-    found = dimensions(instruction)
-    if len(found) != 1 or not 0 <= found[0] < rank:
+    axes = dimensions(instruction)
+    if len(axes) != 1 or not 0 <= axes[0] < rank:
         text = instruction.attributes.get("dimensions", "nothing")
         raise AttributeFormError(f"dimensions: expected one of {rank}, found {text}")
-    return found[0]
+    return axes[0]
 
 
 def integer(instruction: HloInstruction, name: str, default: int | None = None) -> int:
@@ -155,12 +155,12 @@ def flag(instruction: HloInstruction, name: str) -> bool:
 def slices(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
     """Read ``slice={[0:4], [2:8:2]}`` as (start, limit, stride)."""
     text = instruction.attributes.get("slice", "{}")
-    found = [
+    bounds = [
         (int(start), int(limit), int(stride or 1)) for start, limit, stride in _SLICE.findall(text)
     ]
     if re.sub(r"[{},\s]", "", _SLICE.sub("", text)):
         raise AttributeFormError(f"slice: expected {{[start:limit:stride], …}}, found {text}")
-    return tuple(found)
+    return tuple(bounds)
 
 
 def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
@@ -176,14 +176,14 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
         rank = len(sizes)
 
         def numbers(name: str, default: int) -> list[int]:
-            found = (
+            windows = (
                 [int(part) for part in fields[name].split("x")]
                 if name in fields
                 else [default] * rank
             )
-            if len(found) != rank:
+            if len(windows) != rank:
                 raise ValueError(name)
-            return found
+            return windows
 
         pads = (
             [part.split("_") for part in fields["pad"].split("x")]
@@ -202,14 +202,15 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
             [bool(part) for part in numbers("rhs_reversal", 0)],
             strict=True,
         )
-        found = tuple(DimensionWindow(*row) for row in rows)
+        windows = tuple(DimensionWindow(*row) for row in rows)
     except (KeyError, ValueError) as error:
         raise AttributeFormError(f"window: cannot read {text}") from error
     if any(
-        row.size < 1 or row.stride < 1 or row.dilation < 1 or row.base_dilation < 1 for row in found
+        row.size < 1 or row.stride < 1 or row.dilation < 1 or row.base_dilation < 1
+        for row in windows
     ):
         raise AttributeFormError(f"window: sizes, strides and dilations start at 1: {text}")
-    return found
+    return windows
 
 
 def dim_labels(instruction: HloInstruction) -> DimLabels:
@@ -285,11 +286,11 @@ def called(instruction: HloInstruction) -> tuple[tuple[str, str], ...]:
     """Return (attribute, computation) of each computation that the instruction names, without
     ``%``.
     """
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for attribute, value in instruction.attributes.items():
         if attribute in CALLED or attribute in CALLED_LISTS:
-            found += [(attribute, name) for name in _NAME.findall(value)]
-    return tuple(found)
+            pairs += [(attribute, name) for name in _NAME.findall(value)]
+    return tuple(pairs)
 
 
 def sharding(instruction: HloInstruction) -> Sharding | None:

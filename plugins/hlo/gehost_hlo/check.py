@@ -40,11 +40,11 @@ def check_computation(computation: HloComputation) -> str:
     """
     parameters = computation.parameters
     for number, parameter in enumerate(parameters):
-        found = int(parameter.literal)
-        if found > number:
-            return f'"{parameter.name}" is parameter {found}, but there is no parameter {number}'
-        if found < number:
-            return f'"{parameter.name}" is a second parameter {found}'
+        position = int(parameter.literal)
+        if position > number:
+            return f'"{parameter.name}" is parameter {position}, but there is no parameter {number}'
+        if position < number:
+            return f'"{parameter.name}" is a second parameter {position}'
     if computation.signature is None:
         return ""
     if len(computation.signature) != len(parameters):
@@ -74,12 +74,14 @@ def _operand_shape(
 
 
 def _sizes_differ(source: Shape, result: Shape) -> bool:
-    known = (
+    is_static = (
         source.elements is None
         and result.elements is None
         and not source.dynamic
         and not result.dynamic
     )
     return (
-        known and -1 not in (*source.dimensions, *result.dimensions) and source.size != result.size
+        is_static
+        and -1 not in (*source.dimensions, *result.dimensions)
+        and source.size != result.size
     )

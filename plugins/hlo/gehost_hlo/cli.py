@@ -66,10 +66,10 @@ def _chosen(module: HloModule, path: str, name: str | None) -> HloComputation | 
 
     if name is None:
         return None
-    found = module.find(name)
-    if found is None:
+    computation = module.find(name)
+    if computation is None:
         raise ModelError(f"no computation is called {name}{near(name, module)}", where=path)
-    return found
+    return computation
 
 
 @hlo.command("print")
@@ -133,7 +133,7 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
     metavar="NAME",
     help="Import this computation in place of the entry.",
 )
-def import_(file: str, output: str, **given: Any) -> None:
+def import_(file: str, output: str, **options: Any) -> None:
     """Import FILE as an ONNX model."""
     from gehost import Model, OutputError
     from gehost_hlo.emit import DOMAIN
@@ -146,7 +146,7 @@ def import_(file: str, output: str, **given: Any) -> None:
             hint="name it .onnx",
         )
     with _quoting():
-        proto = import_file(file, **given)
+        proto = import_file(file, **options)
     model = Model(proto)
     model.save(output)
     counts = {
@@ -155,18 +155,18 @@ def import_(file: str, output: str, **given: Any) -> None:
         "input": len(proto.graph.input),
         "output": len(proto.graph.output),
     }
-    listed = ", ".join(
+    summary = ", ".join(
         f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
     )
-    print_line(f"wrote {output}: {listed}")
-    kept = {
+    print_line(f"wrote {output}: {summary}")
+    unsupported = {
         node.op
         for graph in model.graphs
         for node in graph.nodes
         if node.domain == DOMAIN and model.function(node.op) is None
     }
-    if kept:
-        print_line(f"note: no runtime runs {', '.join(sorted(kept))}, kept as in the text")
+    if unsupported:
+        print_line(f"note: no runtime runs {', '.join(sorted(unsupported))}, kept as in the text")
 
 
 @hlo.command()
@@ -199,25 +199,25 @@ def fusions(
     from gehost_hlo.fusions import xla_fusions
 
     if before is None and (vendors or constants):
-        given = "--vendors" if vendors else "--constants"
-        raise click.UsageError(f"{given} needs --before, the text to compile")
+        option = "--vendors" if vendors else "--constants"
+        raise click.UsageError(f"{option} needs --before, the text to compile")
     module = _read(after)
     beside: list[VendorFusion] = []
     if before is not None:
         with _quoting():
             beside = _compiled(before, vendors, constants)
-    found = xla_fusions(module, beside)
-    joined = {each for fusion in found for each in fusion.vendor}
-    alone = [each for each in beside if each not in joined]
+    matches = xla_fusions(module, beside)
+    joined = {fusion_ for fusion in matches for fusion_ in fusion.vendor}
+    alone = [fusion_ for fusion_ in beside if fusion_ not in joined]
     if as_json:
         rows = {
-            "fusions": [each.as_dict() for each in found],
-            "unjoined": [each.as_dict() for each in alone],
+            "fusions": [fusion_.as_dict() for fusion_ in matches],
+            "unjoined": [fusion_.as_dict() for fusion_ in alone],
         }
         print_json(rows)
         return
     total = sum(len(computation.instructions) for computation in module.computations)
-    _print_fusions(found, alone, total, with_vendor=before is not None)
+    _print_fusions(matches, alone, total, with_vendor=before is not None)
 
 
 def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[VendorFusion]:
@@ -241,18 +241,18 @@ def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[Ven
 
 
 def _print_fusions(
-    found: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool
+    rows: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool
 ) -> None:
     kinds: dict[str, int] = {}
-    for fusion in found:
+    for fusion in rows:
         kinds[fusion.kind] = kinds.get(fusion.kind, 0) + 1
-    inside = sum(fusion.size for fusion in found)
+    inside = sum(fusion.size for fusion in rows)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     print_line(
-        f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} "
+        f"{len(rows)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} "
         "instructions"
     )
-    for fusion in found:
+    for fusion in rows:
         opcodes = ", ".join(
             f"{count} {opcode}" if count > 1 else opcode
             for opcode, count in fusion.instructions.items()
@@ -261,17 +261,17 @@ def _print_fusions(
         print_line(f"{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
         for name in fusion.op_names:
             print_line(f"    of {name}")
-        for each, shared in zip(fusion.vendor, fusion.shared, strict=True):
-            print_line(f"    = {_vendor_line(each)}, {shared} in common")
+        for row, shared in zip(fusion.vendor, fusion.shared, strict=True):
+            print_line(f"    = {_vendor_line(row)}, {shared} in common")
         if with_vendor and not fusion.vendor:
             print_line("    = no fusion of gehost's passes")
     if alone:
         print_line()
         print_line("fused by gehost's passes alone")
-        for each in alone:
-            print_line(f"    {_vendor_line(each)}")
+        for row in alone:
+            print_line(f"    {_vendor_line(row)}")
     sys.stdout.flush()
 
 
-def _vendor_line(each: VendorFusion) -> str:
-    return f"{each.op} {each.node} by {each.pass_name} ({each.vendor}) of {len(each.origins)} nodes"
+def _vendor_line(row: VendorFusion) -> str:
+    return f"{row.op} {row.node} by {row.pass_name} ({row.vendor}) of {len(row.origins)} nodes"

@@ -120,17 +120,17 @@ class Context:
             )
         run = self.carrier(op, own)
         names = [self.body.held(self.cast(arg, run)) for arg in args]
-        held = np.broadcast_shapes(*[arg.held for arg in args])
+        stored = np.broadcast_shapes(*[arg.stored for arg in args])
         (name,) = self.body.op(op, names, **attributes)
         if kind is not None:
-            return self.body.typed(name, kind, dims, held)
-        return self.cast(self.body.typed(name, run, dims, held), own)
+            return self.body.typed(name, kind, dims, stored)
+        return self.cast(self.body.typed(name, run, dims, stored), own)
 
     def carrier(self, op: str, kind: str) -> str:
-        found = carrier(op, kind)
-        if found is None:
+        type_ = carrier(op, kind)
+        if type_ is None:
             raise RefusalError(f"ONNX Runtime has no {op} for {kind}")
-        return found
+        return type_
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
         """Convert as ONNX's Cast does.
@@ -140,10 +140,10 @@ class Context:
         if tensor.type == kind:
             return tensor
         if tensor.constant is not None:
-            return Tensor("", kind, tensor.dims, tensor.held, tensor.constant.astype(NUMPY[kind]))
+            return Tensor("", kind, tensor.dims, tensor.stored, tensor.constant.astype(NUMPY[kind]))
         options: dict[str, Any] = {"saturate": 0} if kind.startswith("f8") else {}  # nan or inf
         (name,) = self.body.op("Cast", [self.body.held(tensor)], to=ONNX[kind], **options)
-        return self.body.typed(name, kind, tensor.dims, tensor.held)
+        return self.body.typed(name, kind, tensor.dims, tensor.stored)
 
     def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
         """Choose elementwise; the condition is pred."""
@@ -152,18 +152,20 @@ class Context:
                 if yes.number == no.number:
                     return yes
                 return condition if yes.number else self.apply("Not", [condition])
-            kept = self.apply("And", [condition, yes])
-            return self.apply("Or", [kept, self.apply("And", [self.apply("Not", [condition]), no])])
-        dims = max((each.dims for each in (condition, yes, no)), key=len)
+            chosen = self.apply("And", [condition, yes])
+            return self.apply(
+                "Or", [chosen, self.apply("And", [self.apply("Not", [condition]), no])]
+            )
+        dims = max((tensor.dims for tensor in (condition, yes, no)), key=len)
         run = self.carrier("Where", yes.type)
         names = [
             self.body.held(condition),
             self.body.held(self.cast(yes, run)),
             self.body.held(self.cast(no, run)),
         ]
-        held = np.broadcast_shapes(condition.held, yes.held, no.held)
+        stored = np.broadcast_shapes(condition.stored, yes.stored, no.stored)
         (name,) = self.body.op("Where", names)
-        return self.cast(self.body.typed(name, run, dims, held), yes.type)
+        return self.cast(self.body.typed(name, run, dims, stored), yes.type)
 
     # Operators that move elements
 
@@ -184,7 +186,7 @@ class Context:
         shape = tuple(dims)
         if tensor.dims == shape:
             return tensor
-        lazy = tensor.held != tensor.dims
+        lazy = tensor.stored != tensor.dims
         if tensor.constant is not None:
             if tensor.constant.size == 1:
                 return Tensor("", tensor.type, shape, (), tensor.constant.reshape(()), tensor.hint)
@@ -195,8 +197,8 @@ class Context:
             size for size in shape if size != 1
         ]:
             return self._unit_dims(tensor, shape)
-        if lazy and math.prod(tensor.held) == 1:
-            scalar = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, ())
+        if lazy and math.prod(tensor.stored) == 1:
+            scalar = self._reshaped(self.body.held(tensor), tensor.type, tensor.stored, ())
             return Tensor(scalar, tensor.type, shape, ())
         return Tensor(
             self._reshaped(self.body.full(tensor), tensor.type, tensor.dims, shape),
@@ -210,11 +212,11 @@ class Context:
 
         The tensor's readers broadcast it.
         """
-        held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
-        sizes = iter([size for axis, size in enumerate(held) if tensor.dims[axis] != 1])
+        stored = (1,) * (tensor.rank - len(tensor.stored)) + tensor.stored
+        sizes = iter([size for axis, size in enumerate(stored) if tensor.dims[axis] != 1])
         aligned = [1 if size == 1 else next(sizes) for size in shape]
         trimmed = _trimmed(aligned)
-        name = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, trimmed)
+        name = self._reshaped(self.body.held(tensor), tensor.type, tensor.stored, trimmed)
         return Tensor(name, tensor.type, shape, trimmed)
 
     def _reshaped(self, name: str, kind: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> str:
@@ -233,18 +235,18 @@ class Context:
         moved = self.body.tensor(
             "Reshape", [source, self.body.ints(shape)], run, shape, allowzero=allowzero
         )
-        made = self.cast(moved, kind)
-        self.body.roots[made.name] = (root, root_dims)
-        return made.name
+        result = self.cast(moved, kind)
+        self.body.roots[result.name] = (root, root_dims)
+        return result.name
 
     def transpose(self, tensor: Tensor, permutation: Sequence[int]) -> Tensor:
         if list(permutation) == list(range(tensor.rank)):
             return tensor
         dims = [tensor.dims[axis] for axis in permutation]
-        if math.prod(tensor.held) == 1:
+        if math.prod(tensor.stored) == 1:
             return (
                 self.reshape(tensor, dims)
-                if tensor.held == ()
+                if tensor.stored == ()
                 else self.reshape(self.reshape(tensor, ()), dims)
             )
         return self.move("Transpose", tensor, [], dims, perm=list(permutation))
@@ -317,33 +319,33 @@ class Context:
                 "Pad", [source, self.body.ints([*low, *high]), filler], run, dims
             )
             tensor = self.cast(padded, tensor.type)
-        kept = [
+        inner = [
             (max(0, -row[0]), size - max(0, -row[1]), 1)
             for size, row in zip(dims, rows, strict=True)
         ]
-        return self.slice(tensor, kept)
+        return self.slice(tensor, inner)
 
     def broadcast(self, tensor: Tensor, dims: Sequence[int], axes: Sequence[int]) -> Tensor:
         """Broadcast: dimension i of ``tensor`` becomes dimension ``axes[i]``; nothing is copied
         where readers broadcast.
         """
         shape = tuple(dims)
-        if tensor.held == ():
+        if tensor.stored == ():
             return Tensor(tensor.name, tensor.type, shape, (), tensor.constant, tensor.hint)
         order = sorted(range(len(axes)), key=lambda index: axes[index])
         tensor = self.transpose(tensor, order)
         places = [axes[index] for index in order]
-        held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
+        stored = (1,) * (tensor.rank - len(tensor.stored)) + tensor.stored
         aligned = [1] * len(shape)
         for index, axis in enumerate(places):
-            aligned[axis] = held[index]
+            aligned[axis] = stored[index]
         trimmed = _trimmed(aligned)
         if tensor.constant is not None:
             return Tensor("", tensor.type, shape, trimmed, tensor.constant.reshape(trimmed))
-        if trimmed == tensor.held:
+        if trimmed == tensor.stored:
             return Tensor(tensor.name, tensor.type, shape, trimmed)
         return Tensor(
-            self._reshaped(tensor.name, tensor.type, tensor.held, trimmed),
+            self._reshaped(tensor.name, tensor.type, tensor.stored, trimmed),
             tensor.type,
             shape,
             trimmed,
@@ -351,7 +353,7 @@ class Context:
 
     def expanded(self, tensor: Tensor) -> Tensor:
         """Return the same tensor with an ONNX tensor of its dims."""
-        if tensor.held == tensor.dims and tensor.constant is None:
+        if tensor.stored == tensor.dims and tensor.constant is None:
             return tensor
         return Tensor(self.body.full(tensor), tensor.type, tensor.dims, tensor.dims)
 

@@ -82,16 +82,16 @@ def as_dot(computations: Iterable[HloComputation]) -> str:
     """Return a Graphviz digraph with one cluster for each computation."""
     lines = ["digraph hlo {", "  node [shape=box];"]
     for number, computation in enumerate(computations):
-        found = computation_json(computation)
-        title = found["name"] + (f" calls {', '.join(found['calls'])}" if found["calls"] else "")
+        tree = computation_json(computation)
+        title = tree["name"] + (f" calls {', '.join(tree['calls'])}" if tree["calls"] else "")
         lines += [f"  subgraph cluster_{number} {{", f"    label={quoting.dot_string(title)};"]
-        for node in found["nodes"]:
+        for node in tree["nodes"]:
             label = [node[key] for key in ("id", "opcode", "shape")]
             lines.append(
                 f"    {_vertex(computation, node['id'])} [label={quoting.dot_string(*label)}];"
             )
         lines.append("  }")
-        for edge in found["edges"]:
+        for edge in tree["edges"]:
             source, target = (
                 _vertex(computation, edge["source"]),
                 _vertex(computation, edge["target"]),

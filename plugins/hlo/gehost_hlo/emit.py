@@ -29,7 +29,7 @@ class RefusalError(Exception):
 class Tensor:
     """The result of an instruction: an array of ``dims``.
 
-    ``held`` is the shape of the ONNX tensor; it broadcasts to ``dims``. A broadcast thus costs
+    ``stored`` is the shape of the ONNX tensor; it broadcasts to ``dims``. A broadcast thus costs
     nothing where all of its readers broadcast by themselves. A constant has no name: each body that
     reads it gets an ONNX tensor of its value.
     """
@@ -37,7 +37,7 @@ class Tensor:
     name: str
     type: str
     dims: tuple[int, ...]
-    held: tuple[int, ...]
+    stored: tuple[int, ...]
     constant: Array | None = None
     hint: str = ""
     """Name that a constant gets where it is first read."""
@@ -107,7 +107,7 @@ class Names:
 
     reserved: frozenset[str] = frozenset()
     """Names that the outermost computation needs."""
-    taken: set[str] = field(default_factory=set[str])
+    used: set[str] = field(default_factory=set[str])
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     """Helper tensors that became the result of an instruction, to the name that they got."""
     _placed: set[str] = field(default_factory=set[str])
@@ -115,19 +115,19 @@ class Names:
     def resolve(self, name: str) -> str:
         return self.renamed.get(name, name)
 
-    def choose(self, wanted: str, scope: str) -> str:
-        """Choose a free name near ``wanted``, and take it.
+    def choose(self, preferred: str, scope: str) -> str:
+        """Choose a free name near ``preferred``, and take it.
 
-        It is ``wanted`` while that is free, else ``scope/wanted``, else one with a number.
+        It is ``preferred`` while that is free, else ``scope/wanted``, else one with a number.
         """
-        if wanted in self.taken or (scope and wanted in self.reserved):
-            wanted = f"{scope}/{wanted}" if scope else wanted
-            candidate, number = wanted, 2
-            while candidate in self.taken:
-                candidate, number = f"{wanted}#{number}", number + 1
-            wanted = candidate
-        self.taken.add(wanted)
-        return wanted
+        if preferred in self.used or (scope and preferred in self.reserved):
+            preferred = f"{scope}/{preferred}" if scope else preferred
+            candidate, number = preferred, 2
+            while candidate in self.used:
+                candidate, number = f"{preferred}#{number}", number + 1
+            preferred = candidate
+        self.used.add(preferred)
+        return preferred
 
     def place_constant(self, name: str) -> str:
         """Return a constant's chosen name for its first tensor.
@@ -177,7 +177,7 @@ class Body:
 
     def finish(self, place: int, value: Value, name: str) -> None:
         """Give the result its instruction's name if that made it in full."""
-        if not isinstance(value, Tensor) or not value.name or value.held != value.dims:
+        if not isinstance(value, Tensor) or not value.name or value.stored != value.dims:
             return
         producer = next((op for op in reversed(self.ops[place:]) if value.name in op.outputs), None)
         if producer is None or value.name in self.names.renamed:
@@ -208,9 +208,9 @@ class Body:
     ) -> list[str]:
         """Add an operator; returns the names of its outputs."""
         name = self.helper_name()
-        made = [name if index == 0 else f"{name}:{index}" for index in range(outputs)]
-        self.ops.append(Op(op, list(inputs), made, attributes, domain, name, self.metadata))
-        return made
+        results = [name if index == 0 else f"{name}:{index}" for index in range(outputs)]
+        self.ops.append(Op(op, list(inputs), results, attributes, domain, name, self.metadata))
+        return results
 
     def tensor(
         self, op: str, inputs: Sequence[str], kind: str, dims: Sequence[int], **attributes: Any
@@ -220,13 +220,13 @@ class Body:
         shape = tuple(dims)
         return self.typed(name, kind, shape, shape)
 
-    def typed(self, name: str, kind: str, dims: tuple[int, ...], held: tuple[int, ...]) -> Tensor:
+    def typed(self, name: str, kind: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         """Return a tensor that an operator made.
 
         Notes its type for the graph.
         """
-        self.types[name] = (kind, held)
-        return Tensor(name, kind, dims, held)
+        self.types[name] = (kind, shape)
+        return Tensor(name, kind, dims, shape)
 
     def constant(self, array: Array, name: str = "") -> str:
         """Return the name of a constant tensor; equal helpers are made once."""
@@ -272,29 +272,29 @@ class Body:
         They are the dims of ``tensor``.
         """
         name = self.held(tensor)
-        if tensor.held == tensor.dims:
+        if tensor.stored == tensor.dims:
             return name
         key = ("full", name, tensor.dims)
         if key not in self._known:
             kind = tensor.type
             run = carrier("Expand", kind) or kind
             if run != kind:
-                name = self.tensor("Cast", [name], run, tensor.held, to=ONNX[run]).name
-            made = self.tensor("Expand", [name, self.ints(tensor.dims)], run, tensor.dims)
+                name = self.tensor("Cast", [name], run, tensor.stored, to=ONNX[run]).name
+            result = self.tensor("Expand", [name, self.ints(tensor.dims)], run, tensor.dims)
             if run != kind:
-                made = self.tensor("Cast", [made.name], kind, tensor.dims, to=ONNX[kind])
-            self._known[key] = made.name
+                result = self.tensor("Cast", [result.name], kind, tensor.dims, to=ONNX[kind])
+            self._known[key] = result.name
         return self._known[key]
 
     # The end
 
-    def captured(self, given: Iterable[str]) -> frozenset[str]:
+    def captured(self, inputs: Iterable[str]) -> frozenset[str]:
         """Return the names that the operators read from outside.
 
-        ``given`` are the body's own inputs.
+        ``inputs`` are the body's own inputs.
         """
         resolve = self.names.resolve
-        own = {*given, *self.initializers}
+        own = {*inputs, *self.initializers}
         outside: set[str] = set()
         for op in self.ops:
             outside.update(
@@ -308,14 +308,14 @@ class Body:
         """Remove operators and constants that no output depends on."""
         resolve = self.names.resolve
         live = {resolve(name) for name in outputs}
-        kept: list[Op] = []
+        live_ops: list[Op] = []
         for op in reversed(self.ops):
             if live.isdisjoint(map(resolve, op.outputs)):
                 continue
             live.update(map(resolve, op.inputs))
             live.update(op.captured())
-            kept.append(op)
-        self.ops = kept[::-1]
+            live_ops.append(op)
+        self.ops = live_ops[::-1]
         self.initializers = {
             name: array for name, array in self.initializers.items() if name in live
         }
@@ -335,8 +335,8 @@ class Body:
     ) -> onnx.GraphProto:
         """Return the graph, with the types of all named results."""
         resolve = self.names.resolve
-        given = {tensor.name for tensor in (*inputs, *outputs)}
-        made = {resolve(output) for op in self.ops for output in op.outputs}
+        boundary = {tensor.name for tensor in (*inputs, *outputs)}
+        results = {resolve(output) for op in self.ops for output in op.outputs}
         graph = onnx.GraphProto(name=name)
         graph.node.extend(self.nodes())
         graph.input.extend(value_info(tensor.name, tensor.type, tensor.dims) for tensor in inputs)
@@ -344,12 +344,12 @@ class Body:
             value_info(resolve(tensor.name), tensor.type, tensor.dims) for tensor in outputs
         )
         graph.initializer.extend(
-            numpy_helper.from_array(array, each) for each, array in self.initializers.items()
+            numpy_helper.from_array(array, key) for key, array in self.initializers.items()
         )
         graph.value_info.extend(
-            value_info(each, *self.types[each])
-            for each in self.types
-            if each in made and each not in given
+            value_info(key, *self.types[key])
+            for key in self.types
+            if key in results and key not in boundary
         )
         return graph
 

@@ -33,9 +33,9 @@ class HloSyntaxError(ModelError):
         self.problem = problem
         end = text.find("\n", position)
         line = text[start : len(text) if end < 0 else end].expandtabs(1)
-        left = max(0, self.column - 1 - _LINE // 2)
-        quoted = line[left : left + _LINE].replace("\r", " ")
-        self.excerpt = f"{quoted}\n{' ' * (self.column - 1 - left)}^"
+        first = max(0, self.column - 1 - _LINE // 2)
+        quoted = line[first : first + _LINE].replace("\r", " ")
+        self.excerpt = f"{quoted}\n{' ' * (self.column - 1 - first)}^"
         self.path = path
         super().__init__(
             f"{path or 'HLO text'}:{self.line}:{self.column}: {problem}\n{self.excerpt}"
@@ -76,11 +76,11 @@ class UntranslatableError(ModelError):
             line = _line_of(text, computation, instruction)
             place = f" (line {line})" if line else ""
             by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{place}")
-        listed = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(
             f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} "
-            f"no translation to ONNX: {listed}"
+            f"no translation to ONNX: {reasons}"
         )
 
 
@@ -90,6 +90,6 @@ def _line_of(text: str, computation: str, instruction: str) -> int:
     start = re.search(header, text, re.MULTILINE)
     if start is None:
         return 0
-    written = re.compile(rf"(?<![\w.-]){re.escape(instruction)}[ \t]+=")
-    found = written.search(text, start.end())
-    return 0 if found is None else text.count("\n", 0, found.start()) + 1
+    definition = re.compile(rf"(?<![\w.-]){re.escape(instruction)}[ \t]+=")
+    match = definition.search(text, start.end())
+    return 0 if match is None else text.count("\n", 0, match.start()) + 1

@@ -119,21 +119,21 @@ def _elided(computation: HloComputation) -> Iterator[str]:
                 yield instruction.name
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def _meant(name: str, names: Collection[str]) -> str:
     import difflib
 
-    found = difflib.get_close_matches(name, known, 1)
-    return f' (did you mean "{found[0]}"?)' if found else ""
+    nearest = difflib.get_close_matches(name, names, 1)
+    return f' (did you mean "{nearest[0]}"?)' if nearest else ""
 
 
 def near(name: str, module: HloModule) -> str:
     """Return the names of computations that are like ``name``, for an error."""
     import difflib
 
-    found = difflib.get_close_matches(
+    nearest = difflib.get_close_matches(
         name, [computation.name for computation in module.computations], 3
     )
-    return f"; near: {', '.join(found)}" if found else ""
+    return f"; near: {', '.join(nearest)}" if nearest else ""
 
 
 def _arrays(path: str) -> dict[str, Array]:

@@ -75,7 +75,7 @@ class XlaFusion:
         return sum(self.instructions.values())
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "vendor": [each.as_dict() for each in self.vendor]}
+        return {**asdict(self), "vendor": [row.as_dict() for row in self.vendor]}
 
 
 def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[XlaFusion]:
@@ -88,12 +88,12 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
     """
     computations = {computation.name: computation for computation in module.computations}
     frames = stack_frames(module)
-    located = bool(frames) and any("@" in source for each in vendor for source in each.sources)
+    located = bool(frames) and any("@" in source for item in vendor for source in item.sources)
     by_source: dict[str, list[VendorFusion]] = {}
-    for each in vendor:
-        for source in each.sources if located else each.op_names:
-            by_source.setdefault(source, []).append(each)
-    found: list[XlaFusion] = []
+    for item in vendor:
+        for source in item.sources if located else item.op_names:
+            by_source.setdefault(source, []).append(item)
+    rows: list[XlaFusion] = []
     for computation in module.computations:
         for instruction in computation.instructions:
             if instruction.opcode != "fusion":
@@ -105,20 +105,20 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
                 if inner.opcode != "parameter":
                     opcodes[inner.opcode] = opcodes.get(inner.opcode, 0) + 1
             named = [
-                each
-                for each in (*inside, instruction)
-                if each.opcode not in _PLUMBING and op_name(each)
+                item
+                for item in (*inside, instruction)
+                if item.opcode not in _PLUMBING and op_name(item)
             ]
-            op_names = tuple(dict.fromkeys(op_name(each) for each in named))
+            op_names = tuple(dict.fromkeys(op_name(item) for item in named))
             sources = (
-                dict.fromkeys(source_of(each, frames) for each in named) if located else op_names
+                dict.fromkeys(source_of(item, frames) for item in named) if located else op_names
             )
             counts: dict[VendorFusion, int] = {}
             for source in sources:
-                for each in dict.fromkeys(by_source.get(source, ())):
-                    counts[each] = counts.get(each, 0) + 1
-            beside = sorted(counts, key=lambda each: -counts[each])
-            found.append(
+                for item in dict.fromkeys(by_source.get(source, ())):
+                    counts[item] = counts.get(item, 0) + 1
+            beside = sorted(counts, key=lambda item: -counts[item])
+            rows.append(
                 XlaFusion(
                     instruction.name,
                     computation.name,
@@ -127,10 +127,10 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
                     opcodes,
                     op_names,
                     tuple(beside),
-                    tuple(counts[each] for each in beside),
+                    tuple(counts[item] for item in beside),
                 )
             )
-    return found
+    return rows
 
 
 def stack_frames(module: HloModule) -> dict[str, str]:
@@ -155,18 +155,18 @@ def stack_frames(module: HloModule) -> dict[str, str]:
     offset = (
         1 if number(first, "parent_frame_id") == 1 else 0
     )  # jaxlib 0.10 counts parents from 1, where 1 is none
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for key in tables["StackFrames"]:
         lines: list[str] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         frame = key
-        while frame in tables["StackFrames"] and frame not in seen:
-            seen.add(frame)
+        while frame in tables["StackFrames"] and frame not in visited:
+            visited.add(frame)
             text = tables["StackFrames"][frame]
             lines.append(places.get(number(text, "file_location_id"), ""))
             frame = number(text, "parent_frame_id") - offset
-        found[str(key)] = " < ".join(lines)
-    return found
+        sources[str(key)] = " < ".join(lines)
+    return sources
 
 
 def source_of(instruction: HloInstruction, frames: Mapping[str, str]) -> str:
@@ -196,7 +196,7 @@ def vendor_fusions(
         if name:
             lines = frames.get(fields.get("hlo.stack_frame_id", ""), "")
             named.setdefault(node.name, []).append((name, f"{name}@{lines}" if lines else name))
-    found: list[VendorFusion] = []
+    rows: list[VendorFusion] = []
     for node in _nodes(after.graph):
         fields = {entry.key: entry.value for entry in node.metadata_props}
         if "gehost.pass" not in fields:
@@ -207,20 +207,20 @@ def vendor_fusions(
             tuple(dict.fromkeys(pair[index] for pair in pairs)) for index in (0, 1)
         )
         vendor = fields.get("gehost.vendor", "")
-        found.append(
+        rows.append(
             VendorFusion(
                 node.name, node.op_type, fields["gehost.pass"], vendor, origins, op_names, sources
             )
         )
-    return found
+    return rows
 
 
 def _nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """The nodes of a graph and of the bodies in it."""
-    found: list[onnx.NodeProto] = []
+    nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        found.append(node)
+        nodes.append(node)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found += _nodes(attribute.g)
-    return found
+                nodes += _nodes(attribute.g)
+    return nodes

@@ -132,26 +132,26 @@ class _Importer:
         root = computation.root
         names = c.body.names
         own = {names.resolve(output) for op in c.body.ops for output in op.outputs}
-        seen = {tensor.name for tensor in inputs}
+        names_in_use = {tensor.name for tensor in inputs}
         outputs: list[Tensor] = []
         c.body.start(names.choose(f"{root.name}/outputs", ""), {})
         for index, leaf in enumerate(leaves(value)):
             if leaf.type not in ONNX:
                 continue  # refused already
             is_array = isinstance(value, Tensor)
-            wanted = root.name if is_array else f"{root.name}/{index}"
-            if wanted in seen:  # the root is a parameter
-                wanted = names.choose(f"{root.name}/output", "")
+            preferred = root.name if is_array else f"{root.name}/{index}"
+            if preferred in names_in_use:  # the root is a parameter
+                preferred = names.choose(f"{root.name}/output", "")
             if leaf.constant is not None:  # its own name is that of the output
-                leaf = Tensor("", leaf.type, leaf.dims, leaf.held, leaf.constant)
+                leaf = Tensor("", leaf.type, leaf.dims, leaf.stored, leaf.constant)
             name = names.resolve(c.body.full(leaf))
-            if name not in own or name in seen or (is_array and name != wanted):
+            if name not in own or name in names_in_use or (is_array and name != preferred):
                 place = len(c.body.ops)
-                (made,) = c.body.op("Identity", [name])
-                name = wanted if is_array else names.choose(wanted, "")
-                names.renamed[made] = name
+                (copy,) = c.body.op("Identity", [name])
+                name = preferred if is_array else names.choose(preferred, "")
+                names.renamed[copy] = name
                 c.body.ops[place].name = name
-            seen.add(name)
+            names_in_use.add(name)
             outputs.append(Tensor(name, leaf.type, leaf.dims, leaf.dims))
         c.body.prune(tensor.name for tensor in outputs)
         return outputs
@@ -176,10 +176,10 @@ class _Importer:
     def _find(self, name: str) -> HloComputation:
         if not name:
             raise RefusalError("it does not name the computation that it calls")
-        found = self._computations.get(name.removeprefix("%"))
-        if found is None:
+        computation = self._computations.get(name.removeprefix("%"))
+        if computation is None:
             raise RefusalError(f'the computation "{name.removeprefix("%")}" is not in the text')
-        return found
+        return computation
 
     def _call(
         self,
@@ -221,12 +221,12 @@ class _Importer:
             if instruction.opcode == "parameter":
                 value = args[int(instruction.literal)]
             else:
-                found = [
+                operands = [
                     self._operand(c, operand, values)
                     for operand in instruction.operands
                     if operand.literal is None
                 ]
-                value = self._instruction(c, instruction, found)
+                value = self._instruction(c, instruction, operands)
             values[instruction.name] = value
             if instruction.is_root:
                 root = value
@@ -236,8 +236,10 @@ class _Importer:
         inner = operand.instruction
         if inner is None:
             return values[operand.name]
-        found = [self._operand(c, each, values) for each in inner.operands if each.literal is None]
-        return self._instruction(c, inner, found)
+        operands = [
+            self._operand(c, item, values) for item in inner.operands if item.literal is None
+        ]
+        return self._instruction(c, inner, operands)
 
     def _instruction(self, c: Context, instruction: HloInstruction, args: list[Value]) -> Value:
         name = c.body.names.choose(instruction.name or instruction.opcode, c.scope)
@@ -281,7 +283,7 @@ class _Importer:
         function.input.extend([tensor.name for tensor in inputs])
         function.output.extend([tensor.name for tensor in outputs])
         function.node.extend(body.nodes())
-        function.value_info.extend(value_info(name, *known) for name, known in body.types.items())
+        function.value_info.extend(value_info(name, *type_) for name, type_ in body.types.items())
         function.opset_import.add(domain="", version=OPSET)
         function.opset_import.add(domain=DOMAIN, version=1)
         self._functions[computation.name] = function
@@ -293,21 +295,21 @@ def _refuse_in_scalars(_c: Context, i: HloInstruction, _args: list[Value]) -> Va
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:
     fields = metadata(instruction)
-    found = {
+    entries = {
         f"hlo.{name}": fields[name] for name in ("op_name", "stack_frame_id") if fields.get(name)
     }
     for attribute in ("kind", "sharding"):
         if attribute in instruction.attributes:
-            found[f"hlo.{attribute}"] = instruction.attributes[attribute]
-    return found
+            entries[f"hlo.{attribute}"] = instruction.attributes[attribute]
+    return entries
 
 
 def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
-    wanted = [
+    expected = [
         (leaf.type, leaf.dimensions if batch is None else (*batch, *leaf.dimensions))
         for leaf in shape.leaves()
     ]
-    return wanted == [(leaf.type, leaf.dims) for leaf in leaves(value)]
+    return expected == [(leaf.type, leaf.dims) for leaf in leaves(value)]
 
 
 def _check_call(
@@ -342,8 +344,8 @@ def _check_result(c: Context, instruction: HloInstruction, value: Value) -> None
     for leaf in shape.leaves():
         array_shape(leaf)
     if not _fits(shape, value, c.batch):
-        made = ", ".join(f"{leaf.type}{list(leaf.dims)}" for leaf in leaves(value))
-        raise RefusalError(f"its result is {instruction.shape}, its operands make {made}")
+        actual = ", ".join(f"{leaf.type}{list(leaf.dims)}" for leaf in leaves(value))
+        raise RefusalError(f"its result is {instruction.shape}, its operands make {actual}")
 
 
 def _placeholder(c: Context, instruction: HloInstruction) -> Value:
@@ -355,11 +357,11 @@ def _placeholder(c: Context, instruction: HloInstruction) -> Value:
         return Tensor("refused", "", (), ())
     batch = c.batch or ()
     dims = [(*batch, *_known(leaf.dimensions)) for leaf in instruction.shape.leaves()]
-    made = [
-        Tensor("refused", leaf.type, each, each)
-        for leaf, each in zip(instruction.shape.leaves(), dims, strict=True)
+    tensors = [
+        Tensor("refused", leaf.type, shape, shape)
+        for leaf, shape in zip(instruction.shape.leaves(), dims, strict=True)
     ]
-    return packed(instruction.shape, made)
+    return packed(instruction.shape, tensors)
 
 
 def _known(dims: Sequence[int]) -> tuple[int, ...]:

@@ -134,9 +134,9 @@ def carrier(op: str, kind: str) -> str | None:
     if kernels is None or kind in kernels:
         return kind
     base = op.partition(" ")[0]
-    found = next((each for each in _CARRIERS.get(kind, ()) if each in kernels), None)
-    if (found == "s64" and kind == "u64" and base in _ORDERED) or (
-        found == "f64" and base not in {"ReduceMax", "ReduceMin"}
+    kernel = next((kind_ for kind_ in _CARRIERS.get(kind, ()) if kind_ in kernels), None)
+    if (kernel == "s64" and kind == "u64" and base in _ORDERED) or (
+        kernel == "f64" and base not in {"ReduceMax", "ReduceMin"}
     ):
         return None  # the order of u64 in s64 differs; f64 does not wrap
-    return found
+    return kernel

@@ -15,8 +15,8 @@ from gehost_hlo.module import Shape
 Array: TypeAlias = np.ndarray[Any, Any]
 
 NUMPY: dict[str, np.dtype[Any]] = {
-    name: np.dtype(found)
-    for name, found in {
+    name: np.dtype(type_)
+    for name, type_ in {
         "pred": np.bool_,
         "s4": ml_dtypes.int4,
         "u4": ml_dtypes.uint4,
@@ -110,20 +110,20 @@ def array_of(text: str, shape: Shape) -> Array:
     with np.errstate(over="ignore"):
         array = np.array(numbers, dtype)
     if is_float(shape.type) and not np.isfinite(array).all():
-        for word, number, held in zip(words, numbers, array, strict=True):
-            if math.isfinite(number) and not np.isfinite(held):
+        for word, number, stored in zip(words, numbers, array, strict=True):
+            if math.isfinite(number) and not np.isfinite(stored):
                 raise ValueError(f"{word} does not fit into {shape.type}")
     return array.reshape(shape.dimensions)
 
 
 def _numbers(words: list[str], kind: str) -> Any:
     if kind == "pred":
-        known = {"true": True, "false": False, "1": True, "0": False}
-        if not known.keys() >= set(words):
+        bools = {"true": True, "false": False, "1": True, "0": False}
+        if not bools.keys() >= set(words):
             raise ValueError(
-                f"expected true or false, found {next(word for word in words if word not in known)}"
+                f"expected true or false, found {next(word for word in words if word not in bools)}"
             )
-        return [known[word] for word in words]
+        return [bools[word] for word in words]
     if is_integer(kind):
         width = bits(kind)
         low, high = (

@@ -173,10 +173,10 @@ class HloComputation(msgspec.Struct):
     @property
     def parameters(self) -> tuple[HloInstruction, ...]:
         """The parameter instructions by number."""
-        found = [
+        rows = [
             instruction for instruction in self.instructions if instruction.opcode == "parameter"
         ]
-        return tuple(sorted(found, key=lambda instruction: int(instruction.literal)))
+        return tuple(sorted(rows, key=lambda instruction: int(instruction.literal)))
 
 
 class Table(msgspec.Struct, frozen=True):

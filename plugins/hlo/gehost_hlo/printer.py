@@ -56,8 +56,8 @@ class _Printer:
         head += f"{'%' if computation.percent else ''}{computation.name} "
         if computation.signature is not None:
             inside = ", ".join(
-                f"{'%' if each.percent else ''}{each.name}: {each.shape}"
-                for each in computation.signature
+                f"{'%' if parameter.percent else ''}{parameter.name}: {parameter.shape}"
+                for parameter in computation.signature
             )
             head += f"({inside}) -> {computation.result} "
         lines = [
@@ -105,9 +105,9 @@ def computation_tree(computation: HloComputation) -> dict[str, Any]:
     Parameters and results come from the signature, else from the instructions.
     """
     if computation.signature is not None:
-        parameters = [(each.name, each.shape) for each in computation.signature]
+        parameters = [(parameter.name, parameter.shape) for parameter in computation.signature]
     else:
-        parameters = [(each.name, each.shape) for each in computation.parameters]
+        parameters = [(parameter.name, parameter.shape) for parameter in computation.parameters]
     result = computation.result if computation.result is not None else computation.root.shape
     results = (
         []
@@ -180,8 +180,8 @@ def as_lines(module: HloModule, computations: Iterable[HloComputation]) -> str:
         tree = computation_tree(computation)
         lines.append(f"  computation {computation.name}{' entry' if computation.is_entry else ''}")
         lines += [
-            f"    parameter {each['name']} {_shape_line(each['shape'])}"
-            for each in tree["parameters"]
+            f"    parameter {parameter['name']} {_shape_line(parameter['shape'])}"
+            for parameter in tree["parameters"]
         ]
         lines += [f"    result {_shape_line(shape)}" for shape in tree["result_shapes"]]
         for instruction in computation.instructions:

@@ -170,9 +170,9 @@ class _Reader:
         while True:
             name = next(
                 (
-                    each
-                    for each in _TABLES
-                    if re.compile(rf"{each}\s+[0-9]").match(scanner.text, scanner.position)
+                    table
+                    for table in _TABLES
+                    if re.compile(rf"{table}\s+[0-9]").match(scanner.text, scanner.position)
                 ),
                 None,
             )
@@ -314,11 +314,11 @@ class _Reader:
             return operands
         if scanner.take(")"):
             return ()
-        found: list[Operand] = []
+        entries: list[Operand] = []
         while True:
-            found.append(self._operand(defined, depth))
+            entries.append(self._operand(defined, depth))
             if scanner.take(")"):
-                return tuple(found)
+                return tuple(entries)
             scanner.expect(",", '"," or ")"')
 
     def _plain_operand(self, text: str) -> Operand:
@@ -360,10 +360,10 @@ class _Reader:
                 return Operand(instruction=HloInstruction("", shape, name, operands, {}))
         if name not in defined:
             raise self._undefined(name, place)
-        known = defined[name].shape
-        if shape is not None and known is not None and not shape.compatible(known):
+        declared = defined[name].shape
+        if shape is not None and declared is not None and not shape.compatible(declared):
             raise scanner.error(
-                f'operand "{name}" is written as {shape}, its definition has {known}', place
+                f'operand "{name}" is written as {shape}, its definition has {declared}', place
             )
         return Operand(name, shape, percent=percent == "%")
 
@@ -482,9 +482,9 @@ class _Reader:
 
         Equal texts give the same object.
         """
-        known = self._shapes.get(text)
-        if known is not None:
-            return known
+        cached = self._shapes.get(text)
+        if cached is not None:
+            return cached
         scanner = self.scanner
         match = _PARTS_OF_ARRAY.fullmatch(text)
         if match is None:

@@ -44,17 +44,17 @@ class Scanner:
     def error(self, problem: str, position: int | None = None) -> HloSyntaxError:
         return HloSyntaxError(self.text, self.position if position is None else position, problem)
 
-    def expected(self, wanted: str) -> HloSyntaxError:
+    def expected(self, what: str) -> HloSyntaxError:
         """Return an error at the position, with the word that stands there."""
         match = _FOUND.match(self.text, self.position)
-        found = (
+        token = (
             "the end of the text"
             if match is None
             else f'"{match[0][:40]}"'
             if match[0].isprintable()
             else repr(match[0])
         )
-        return self.error(f"expected {wanted}, found {found}")
+        return self.error(f"expected {what}, found {token}")
 
     def skip(self) -> None:
         """Go beyond white space and comments."""
@@ -86,22 +86,22 @@ class Scanner:
         self.position = after.end()
         return True
 
-    def expect(self, word: str, wanted: str = "") -> None:
+    def expect(self, word: str, what: str = "") -> None:
         if not self.take(word):
-            raise self.expected(wanted or f'"{word}"')
+            raise self.expected(what or f'"{word}"')
 
-    def pattern(self, pattern: re.Pattern[str], wanted: str) -> str:
+    def pattern(self, pattern: re.Pattern[str], what: str) -> str:
         """Return the match of ``pattern`` at the position, and go beyond it."""
         match = pattern.match(self.text, self.position)
         if match is None:
-            raise self.expected(wanted)
+            raise self.expected(what)
         self.position = match.end()
         return match[0]
 
-    def name(self, wanted: str) -> tuple[str, bool]:
+    def name(self, what: str) -> tuple[str, bool]:
         """Read a name; returns it without ``%``, and whether that is there."""
         percent = self.take("%")
-        return self.pattern(NAMES, wanted), percent
+        return self.pattern(NAMES, what), percent
 
     def balanced(self) -> str:
         """Read from a bracket to the one that closes it.

@@ -137,11 +137,14 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--import", dest="imports", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     counts = run(
-        [path.read_text() for path in given.texts], given.cases, given.seed, imports=given.imports
+        [path.read_text() for path in options.texts],
+        options.cases,
+        options.seed,
+        imports=options.imports,
     )
-    sys.stdout.write(f"{given.cases} cases: {dict(counts)}\n")
+    sys.stdout.write(f"{options.cases} cases: {dict(counts)}\n")
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ def programs() -> dict[str, Recorded]:
                 arrays.setdefault(name, {})[key] = np.load(io.BytesIO(content.read()))
     return {
         name: Recorded(
-            texts[name], texts.get(f"{name}.after", ""), _list(found, "in_"), _list(found, "out_")
+            texts[name], texts.get(f"{name}.after", ""), _list(array, "in_"), _list(array, "out_")
         )
-        for name, found in arrays.items()
+        for name, array in arrays.items()
     }
 
 
@@ -102,11 +102,11 @@ def _with_float_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def difference(found: Sequence[Array], wanted: Sequence[Array]) -> float:
+def difference(actual: Sequence[Array], expected: Sequence[Array]) -> float:
     """Return the largest difference in units of the largest finite number of each output; inf where integers or nan differ."""
     worst = 0.0
-    assert len(found) == len(wanted)
-    for left, right in zip(found, wanted, strict=True):
+    assert len(actual) == len(expected)
+    for left, right in zip(actual, expected, strict=True):
         assert (left.shape, left.dtype) == (right.shape, right.dtype)
         if right.dtype.kind in "biu":
             if not np.array_equal(left, right):

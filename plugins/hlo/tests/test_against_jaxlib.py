@@ -51,8 +51,12 @@ pytestmark = pytest.mark.skipif(
 def ours(module: HloModule) -> dict[str, list[list[object]]]:
     return {
         computation.name: [
-            [each.name, each.opcode, [operand.name for operand in each.operands if operand.name]]
-            for each in computation.instructions
+            [
+                instruction.name,
+                instruction.opcode,
+                [operand.name for operand in instruction.operands if operand.name],
+            ]
+            for instruction in computation.instructions
         ]
         for computation in module.computations
     }
@@ -63,7 +67,7 @@ def test_the_same_instructions(tmp_path: Path) -> None:
     texts |= {
         f"{name} after": program.after for name, program in programs().items() if program.after
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [PYTHON, "-c", CHILD],
         input=json.dumps(texts),
         capture_output=True,
@@ -71,11 +75,13 @@ def test_the_same_instructions(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for name, wanted in json.loads(done.stdout).items():
-        found = ours(parse(texts[name]))
-        assert found.keys() == wanted.keys()
-        for computation, instructions in wanted.items():
+    assert process.returncode == 0, process.stderr[-2000:]
+    for name, expected in json.loads(process.stdout).items():
+        actual = ours(parse(texts[name]))
+        assert actual.keys() == expected.keys()
+        for computation, instructions in expected.items():
             theirs = [[n, OPCODES.get(o, o.lower()), operands] for n, o, operands in instructions]
-            mine = [[n, str(o).replace("-", ""), operands] for n, o, operands in found[computation]]
+            mine = [
+                [n, str(o).replace("-", ""), operands] for n, o, operands in actual[computation]
+            ]
             assert sorted(mine, key=str) == sorted(theirs, key=str)

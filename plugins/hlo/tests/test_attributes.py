@@ -16,17 +16,17 @@ def instruction(text: str) -> HloInstruction:
 
 
 def test_windows() -> None:
-    found = attributes.window(
+    window = attributes.window(
         instruction(
             "window={size=3x2 stride=2x1 pad=1_0x-1_2 lhs_dilate=1x2 rhs_dilate=3x1 rhs_reversal=0x1}"
         )
     )
-    assert found == (
+    assert window == (
         DimensionWindow(3, 2, 1, 0, 1, 3, False),
         DimensionWindow(2, 1, -1, 2, 2, 1, True),
     )
     assert attributes.window(instruction("a=1")) == ()
-    assert [row.outputs(9) for row in found] == [2, 17]
+    assert [row.outputs(9) for row in window] == [2, 17]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_windows_that_cannot_be_read(text: str) -> None:
 
 
 def test_dimension_numbers_of_a_convolution() -> None:
-    found = attributes.dim_labels(instruction("dim_labels=b01f_01io->b01f"))
-    assert found == DimLabels(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+    labels = attributes.dim_labels(instruction("dim_labels=b01f_01io->b01f"))
+    assert labels == DimLabels(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
     assert attributes.dim_labels(instruction("dim_labels=f0b_o0i->0bf")) == DimLabels(
         2, 0, (1,), 2, 0, (1,), 1, 2, (0,)
     )
@@ -57,39 +57,39 @@ def test_dimension_numbers_of_a_convolution() -> None:
 
 
 def test_numbers() -> None:
-    found = instruction(
+    row = instruction(
         "dimensions={0, 2}, slice={[0:4], [2:8:2]}, padding=1_2_3x-1_0, index=3, is_stable=true"
     )
-    assert attributes.dimensions(found) == (0, 2)
-    assert attributes.slices(found) == ((0, 4, 1), (2, 8, 2))
-    assert attributes.padding(found) == ((1, 2, 3), (-1, 0, 0))
-    assert attributes.integer(found, "index") == 3
-    assert attributes.integer(found, "none", 7) == 7
-    assert attributes.flag(found, "is_stable")
+    assert attributes.dimensions(row) == (0, 2)
+    assert attributes.slices(row) == ((0, 4, 1), (2, 8, 2))
+    assert attributes.padding(row) == ((1, 2, 3), (-1, 0, 0))
+    assert attributes.integer(row, "index") == 3
+    assert attributes.integer(row, "none", 7) == 7
+    assert attributes.flag(row, "is_stable")
     with pytest.raises(AttributeFormError, match="none is missing"):
-        attributes.integer(found, "none")
+        attributes.integer(row, "none")
     with pytest.raises(AttributeFormError, match="integers"):
         attributes.integers("{0,a}")
 
 
 def test_metadata() -> None:
-    found = instruction(
+    row = instruction(
         'metadata={op_type="Mul" op_name="a, {b}/\\"c\\"" source_file="/x.py" source_line=3 profile={1, 2}}'
     )
-    assert attributes.metadata(found) == {
+    assert attributes.metadata(row) == {
         "op_type": "Mul",
         "op_name": 'a, {b}/"c"',
         "source_file": "/x.py",
         "source_line": "3",
         "profile": "{1, 2}",
     }
-    assert attributes.op_name(found) == 'a, {b}/"c"'
+    assert attributes.op_name(row) == 'a, {b}/"c"'
     assert attributes.op_name(instruction("a=1")) == ""
 
 
 def test_called_computations() -> None:
-    found = instruction("to_apply=%add.1, branch_computations={%a, b.2}, calls=f, other=g")
-    assert attributes.called(found) == (
+    row = instruction("to_apply=%add.1, branch_computations={%a, b.2}, calls=f, other=g")
+    assert attributes.called(row) == (
         ("to_apply", "add.1"),
         ("branch_computations", "a"),
         ("branch_computations", "b.2"),
@@ -98,7 +98,7 @@ def test_called_computations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("{replicated}", Sharding("replicated", "{replicated}")),
         ("{manual}", Sharding("manual", "{manual}")),
@@ -109,13 +109,13 @@ def test_called_computations() -> None:
         ("{mesh['x'=2]}", Sharding("other", "{mesh['x'=2]}")),
     ],
 )  # fmt: skip
-def test_shardings(text: str, wanted: Sharding) -> None:
-    assert attributes.sharding(instruction(f"sharding={text}")) == wanted
+def test_shardings(text: str, expected: Sharding) -> None:
+    assert attributes.sharding(instruction(f"sharding={text}")) == expected
 
 
 def test_shardings_of_tuples() -> None:
-    found = attributes.parse_sharding("{{replicated}, {devices=[2]<=[2]}}")
-    assert (found.kind, [element.kind for element in found.elements]) == (
+    sharding = attributes.parse_sharding("{{replicated}, {devices=[2]<=[2]}}")
+    assert (sharding.kind, [element.kind for element in sharding.elements]) == (
         "tuple",
         ["replicated", "tiled"],
     )

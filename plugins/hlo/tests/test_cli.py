@@ -139,16 +139,16 @@ def test_fusions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = programs()["corpus/block"]
     (here / "before.hlo").write_text(program.text)
     (here / "after.hlo").write_text(program.after)
-    vendors = str(Path(__file__).parents[3] / "vendors")
-    assert run(["hlo", "fusions", "after.hlo", "--before", "before.hlo", "--vendors", vendors]) == 0
+    vendors = ["--vendors", "gehost:onnx", "--vendors", "gehost:openxla"]
+    assert run(["hlo", "fusions", "after.hlo", "--before", "before.hlo", *vendors]) == 0
     out = capsys.readouterr().out
     assert "by LayerNormalizationFusionPass (onnx)" in out
     assert "by SoftmaxFusionPass (openxla)" in out
     assert "by GeluTanhFusionPass (onnx)" in out
     assert run(["hlo", "fusions", "after.hlo", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["fusions"]
-    assert {fusion["kind"] for fusion in found} <= {"kLoop", "kCustom", "kInput", "kOutput"}
-    assert run(["hlo", "fusions", "after.hlo", "--vendors", vendors]) == 2
+    rows = json.loads(capsys.readouterr().out)["fusions"]
+    assert {fusion["kind"] for fusion in rows} <= {"kLoop", "kCustom", "kInput", "kOutput"}
+    assert run(["hlo", "fusions", "after.hlo", *vendors]) == 2
     assert run(["hlo", "fusions", "after.hlo", "--before", "m.hlo"]) == 3
     assert "no instruction has an op_name" in capsys.readouterr().err
 
@@ -166,17 +166,17 @@ def test_arrays_for_no_constant_are_named(here: Path, capsys: pytest.CaptureFixt
     (here / "c.hlo").write_text(
         "ENTRY e { w.1 = f32[2] constant({...}) ROOT y = f32[2] add(w.1, f32[2] constant({1, 2})) }"
     )
-    held = np.ones(2, np.float32)
-    Path("c.npz").write_bytes(save_feeds({"w.1": held, "w_1": held, "b": held}))
+    array = np.ones(2, np.float32)
+    Path("c.npz").write_bytes(save_feeds({"w.1": array, "w_1": array, "b": array}))
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 2
-    wanted = 'c.npz: the text has no elided constant "w_1" (did you mean "w.1"?), "b"'
-    assert capsys.readouterr().err == f"gehost: {wanted}\n"
+    expected = 'c.npz: the text has no elided constant "w_1" (did you mean "w.1"?), "b"'
+    assert capsys.readouterr().err == f"gehost: {expected}\n"
     assert not Path("c.onnx").exists()
     set_ = ["--set", "hlo.constants=c.npz"]
     (here / "vendors").mkdir()
     assert run(["compile", "c.hlo", "-o", "c.onnx", "--vendors", "vendors", *set_]) == 2
-    assert wanted in capsys.readouterr().err
-    Path("c.npz").write_bytes(save_feeds({"w.1": held}))
+    assert expected in capsys.readouterr().err
+    Path("c.npz").write_bytes(save_feeds({"w.1": array}))
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 0
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gehost import Host, HostOptions
 from gehost_hlo import parse, xla_fusions
 from gehost_hlo.fusions import stack_frames, vendor_fusions
 
 from .recorded import imported, programs
 
-VENDORS = Path(__file__).parents[3] / "vendors"
+VENDORS = ["gehost:onnx", "gehost:openxla"]
 
 
 def test_the_fusions_of_a_text() -> None:
@@ -43,15 +41,15 @@ def test_frames_tell_two_layers_of_one_function_apart() -> None:
 def test_a_block_of_a_transformer_is_fused_by_vendors_as_shipped() -> None:
     program = programs()["corpus/block"]
     before = imported(program.text)
-    after, _ = Host(HostOptions(vendors=[VENDORS])).run(before)
+    after, _ = Host(HostOptions(vendors=VENDORS)).run(before)
     ours = vendor_fusions(parse(program.text), before, after)
-    fused = sorted(each.op for each in ours if each.op in {"LayerNormalization", "Gelu", "Softmax"})
+    fused = sorted(row.op for row in ours if row.op in {"LayerNormalization", "Gelu", "Softmax"})
     assert fused == ["Gelu", "LayerNormalization", "LayerNormalization", "Softmax"]
     table = xla_fusions(parse(program.after), ours)
     beside = {
-        each.node: [fusion.name for fusion in table if each in fusion.vendor]
-        for each in ours
-        if each.op in fused
+        row.node: [fusion.name for fusion in table if row in fusion.vendor]
+        for row in ours
+        if row.op in fused
     }
     assert all(beside.values())
     first, second = (

@@ -66,7 +66,7 @@ def test_the_source_operation_is_metadata_of_every_node() -> None:
         )
     )
     for node in model.graph.node:
-        assert {each.key: each.value for each in node.metadata_props} == {
+        assert {prop.key: prop.value for prop in node.metadata_props} == {
             "hlo.op_name": "jit(f)/rsqrt",
             "hlo.stack_frame_id": "3",
         }
@@ -76,7 +76,7 @@ def test_a_fusion_is_a_function_of_xlas_name() -> None:
     model = imported(FUSED)
     (call,) = model.graph.node
     assert (call.domain, call.op_type, call.name) == ("hlo", "fused.1", "fusion.7")
-    assert {each.key: each.value for each in call.metadata_props}["hlo.kind"] == "kLoop"
+    assert {entry.key: entry.value for entry in call.metadata_props}["hlo.kind"] == "kLoop"
     (function,) = model.functions
     assert (function.domain, function.name, list(function.input), list(function.output)) == (
         "hlo",
@@ -132,8 +132,8 @@ def test_a_tuple_parameter_is_several_inputs() -> None:
 
 def test_every_tensor_has_its_type() -> None:
     model = imported(programs()["corpus/block"].text)
-    known = {value.name for value in (*model.graph.value_info, *model.graph.output)}
-    assert {output for node in model.graph.node for output in node.output} <= known
+    typed = {value.name for value in (*model.graph.value_info, *model.graph.output)}
+    assert {output for node in model.graph.node for output in node.output} <= typed
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 
@@ -178,7 +178,9 @@ def test_numbers_that_jax_computes_from_shapes_are_folded() -> None:
     )
     model = imported(text)
     assert [node.op_type for node in model.graph.node] == ["Div", "Identity"]
-    assert [float(onnx.numpy_helper.to_array(each)) for each in model.graph.initializer] == [4.0]
+    assert [float(onnx.numpy_helper.to_array(tensor)) for tensor in model.graph.initializer] == [
+        4.0
+    ]
 
 
 def test_all_instructions_without_a_translation_are_in_one_message() -> None:
@@ -301,8 +303,8 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", **{"c.1": values})
     model = import_file(file, constants=str(tmp_path / "c.npz"))
     assert np.array_equal(run(model, [values])[0], 2 * values)
-    drawn = import_file(file, constants="random")
-    assert drawn.SerializeToString() == import_file(file, constants="random").SerializeToString()
+    random = import_file(file, constants="random")
+    assert random.SerializeToString() == import_file(file, constants="random").SerializeToString()
     np.savez(tmp_path / "o.npz", **{"c.2": values})
     with pytest.raises(UsageError, match=r'no elided constant "c\.2" \(did you mean "c\.1"\?\)'):
         import_file(file, constants=str(tmp_path / "o.npz"))
@@ -328,8 +330,8 @@ def test_a_reduction_that_is_not_in_the_text_is_taken_from_its_op_type() -> None
         draw.standard_normal((4, 49, 1024)).astype(np.float32),
         draw.standard_normal((196, 1024)).astype(np.float32),
     )
-    wanted = (a.astype(np.float64) * b.reshape(a.shape).astype(np.float64)).sum((0, 1))
-    assert np.abs(run(model, [a, b])[0] - wanted).max() < 1e-4
+    expected = (a.astype(np.float64) * b.reshape(a.shape).astype(np.float64)).sum((0, 1))
+    assert np.abs(run(model, [a, b])[0] - expected).max() < 1e-4
 
 
 XLA_3461 = """-2.3337238 -2.1951132 0.23352939 1.6762744 0.76940846 -0.34030855
@@ -369,10 +371,10 @@ def test_the_text_of_46_instructions() -> None:
         + p["param_1"]
         + p["param_0"]
     )
-    (found,) = run(model, inputs)
-    assert np.abs(found - total).max() < 1e-5
+    (actual,) = run(model, inputs)
+    assert np.abs(actual - total).max() < 1e-5
     recorded = np.array(XLA_3461.split(), np.float32)
-    assert np.abs(found[:, ::20, ::700].ravel() - recorded).max() < 1e-6
+    assert np.abs(actual[:, ::20, ::700].ravel() - recorded).max() < 1e-6
 
 
 def _drawn(value: onnx.ValueInfoProto, draw: np.random.Generator) -> np.ndarray:
@@ -404,26 +406,26 @@ by {{
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "expected"),
     [
         ("fusion(a, b), kind=kLoop, calls=less", [-1, 0, 2, 5]),
         ("call(b, a), to_apply=less", None),  # b < a is not a < b
         ("call(a, b), to_apply=by", None),
     ],
 )
-def test_comparators_may_call_what_compares(body: str, wanted: list[float] | None) -> None:
+def test_comparators_may_call_what_compares(body: str, expected: list[float] | None) -> None:
     """XLA of jax 0.8 and 0.9 fuses the inside of comparators."""
     text = entry(
         "x = f32[4] parameter(0)",
         "ROOT s = f32[4] sort(x), dimensions={0}, to_apply=by",
         before=SORT.format("LT", body),
     )
-    if wanted is None:
+    if expected is None:
         with pytest.raises(UntranslatableError, match="its comparator by is not known"):
             imported(text)
         return
-    (found,) = run(imported(text), [np.array([5, -1, 2, 0], np.float32)])
-    assert found.tolist() == wanted
+    (actual,) = run(imported(text), [np.array([5, -1, 2, 0], np.float32)])
+    assert actual.tolist() == expected
 
 
 def test_collectives_are_kept_and_not_run() -> None:
@@ -434,7 +436,7 @@ def test_collectives_are_kept_and_not_run() -> None:
     )
     (node,) = imported(text).graph.node
     assert (node.domain, node.op_type) == ("hlo", "AllReduce")
-    assert {each.name: each.s.decode() for each in node.attribute} == {
+    assert {attribute.name: attribute.s.decode() for attribute in node.attribute} == {
         "replica_groups": "{{0,1},{2,3}}",
         "to_apply": "add",
     }
@@ -447,7 +449,7 @@ def test_shardings_are_kept() -> None:
     )
     (node,) = imported(text).graph.node
     assert node.op_type == "Identity"
-    assert {each.key: each.value for each in node.metadata_props} == {
+    assert {prop.key: prop.value for prop in node.metadata_props} == {
         "hlo.sharding": "{devices=[2]<=[2]}",
         "hlo.custom_call_target": "Sharding",
     }
@@ -603,10 +605,10 @@ def test_a_set_bound_is_its_operand() -> None:
 
 def test_a_set_bound_of_an_array_has_the_sizes_of_its_operand() -> None:
     call = 'custom-call(p, n), custom_call_target="SetBound", literal=s32[] 1'
-    given = "p = f32[4] parameter(0)\n n = s32[] parameter(1)"
-    model = imported(entry(given, f"ROOT c = f32[<=4] {call}"))
+    parameters = "p = f32[4] parameter(0)\n n = s32[] parameter(1)"
+    model = imported(entry(parameters, f"ROOT c = f32[<=4] {call}"))
     array = np.arange(4, dtype=np.float32)
     (result,) = run(model, [array, np.array(4, np.int32)])
     assert np.array_equal(result, array)
     with pytest.raises(UntranslatableError, match=r"its result is f32\[<=3\]"):
-        imported(entry(given, f"ROOT c = f32[<=3] {call}"))
+        imported(entry(parameters, f"ROOT c = f32[<=3] {call}"))

@@ -10,7 +10,7 @@ from gehost_hlo.literals import array_of
 
 
 @pytest.mark.parametrize(
-    ("text", "shape", "wanted"),
+    ("text", "shape", "expected"),
     [
         ("5", Shape("s32"), np.int32(5)),
         ("{1, -2, 3}", Shape("s8", (3,)), np.array([1, -2, 3], np.int8)),
@@ -29,10 +29,10 @@ from gehost_hlo.literals import array_of
         ("f32[2]{0} {1, 2}", Shape("f32", (2,)), np.array([1, 2], np.float32)),
     ],
 )
-def test_values(text: str, shape: Shape, wanted: np.ndarray) -> None:
-    found = array_of(text, shape)
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    assert found.tobytes() == np.asarray(wanted).tobytes() or np.isnan(wanted).all()
+def test_values(text: str, shape: Shape, expected: np.ndarray) -> None:
+    actual = array_of(text, shape)
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    assert actual.tobytes() == np.asarray(expected).tobytes() or np.isnan(expected).all()
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ SHARDED = {"corpus/sharded"}
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
 def test_numbers_are_those_of_xla(name: str) -> None:
     program = programs()[name]
-    found = run(imported(program.text), program.inputs)
-    assert difference(found, program.outputs) <= COARSE.get(name, TOLERANCE)
+    actual = run(imported(program.text), program.inputs)
+    assert difference(actual, program.outputs) <= COARSE.get(name, TOLERANCE)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -54,8 +54,8 @@ def test_programs_without_a_translation_are_refused_by_name(name: str) -> None:
 )
 def test_numbers_after_xlas_passes_are_those_before(name: str, fusions: str) -> None:
     program = programs()[name]
-    found = run(imported(program.after, fusions=fusions), program.inputs)
-    assert difference(found, program.outputs) <= TOLERANCE
+    actual = run(imported(program.after, fusions=fusions), program.inputs)
+    assert difference(actual, program.outputs) <= TOLERANCE
 
 
 @pytest.mark.parametrize("scale", ["corpus", "corpus_0.05"])
@@ -68,11 +68,11 @@ def test_the_error_is_no_larger_than_four_times_that_of_xla(name: str, scale: st
         array.astype(np.float64) if array.dtype == np.float32 else array for array in program.inputs
     ]
     reference = run(exact, inputs)
-    found = run(imported(program.text), program.inputs)
-    for index, wanted in enumerate(reference):
-        ours = np.abs(found[index] - wanted).max()
-        xla = np.abs(program.outputs[index] - wanted).max()
-        rounding = np.finfo(np.float32).eps * np.abs(wanted).max()
+    actual = run(imported(program.text), program.inputs)
+    for index, expected in enumerate(reference):
+        ours = np.abs(actual[index] - expected).max()
+        xla = np.abs(program.outputs[index] - expected).max()
+        rounding = np.finfo(np.float32).eps * np.abs(expected).max()
         assert ours <= 4 * max(xla, rounding), (index, ours, xla)
 
 
@@ -100,8 +100,8 @@ def test_conversions_to_narrow_types_are_those_of_xla(kind: str) -> None:
         y = {kind}[9] convert(x)
         ROOT z = f32[9] convert(y)
     }}"""
-    (found,) = run(imported(text), [np.array(NUMBERS, np.float32)])
-    np.testing.assert_allclose(found, CONVERTED[kind], rtol=1e-3)
+    (actual,) = run(imported(text), [np.array(NUMBERS, np.float32)])
+    np.testing.assert_allclose(actual, CONVERTED[kind], rtol=1e-3)
 
 
 def test_the_angle_of_negative_zero_is_that_of_xla() -> None:
@@ -114,9 +114,9 @@ def test_the_angle_of_negative_zero_is_that_of_xla() -> None:
         ROOT z = f32[2,3] atan2(b, x)
     }"""
     x = np.array([[-1, -1, -1], [-0.0, -0.0, 0]], np.float32)
-    (found,) = run(imported(text), [x])
+    (actual,) = run(imported(text), [x])
     expected = [[np.pi, -np.pi, 0.75 * np.pi], [np.pi, -np.pi, np.pi / 2]]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_nan_is_the_largest_in_a_total_order() -> None:
             x = f32[5] parameter(0)
             ROOT s = f32[5] sort(x), dimensions={0}, is_stable=true, to_apply=compare
         }"""
-    (found,) = run(imported(text), [np.array([1, NAN, INF, -2, NAN], np.float32)])
-    np.testing.assert_array_equal(found, [NAN, NAN, INF, 1, -2])
+    (actual,) = run(imported(text), [np.array([1, NAN, INF, -2, NAN], np.float32)])
+    np.testing.assert_array_equal(actual, [NAN, NAN, INF, 1, -2])
 
 
 @pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
@@ -204,11 +204,11 @@ def test_scatters_of_f16(opcode: str) -> None:
                 scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=update
         }}"""
     x, u = np.array([1, 2, 3], np.float16), np.array([5, 0.5], np.float16)
-    (found,) = run(imported(text), [x, u])
+    (actual,) = run(imported(text), [x, u])
     function = {"add": np.add, "multiply": np.multiply}.get(
         opcode, np.maximum if opcode == "maximum" else np.minimum
     )
-    np.testing.assert_array_equal(found, [function(x[0], u[0]), x[1], function(x[2], u[1])])
+    np.testing.assert_array_equal(actual, [function(x[0], u[0]), x[1], function(x[2], u[1])])
 
 
 def test_a_dot_of_no_elements_is_zero() -> None:
@@ -219,8 +219,8 @@ def test_a_dot_of_no_elements_is_zero() -> None:
             lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}
     }"""
     x, y = np.zeros((2, 0, 0, 3), np.float32), np.zeros((0, 2, 0, 4), np.float32)
-    (found,) = run(imported(text), [x, y])
-    np.testing.assert_array_equal(found, np.zeros((2, 3, 4)))
+    (actual,) = run(imported(text), [x, y])
+    np.testing.assert_array_equal(actual, np.zeros((2, 3, 4)))
 
 
 def test_a_reduction_whose_computation_has_a_copy() -> None:
@@ -236,8 +236,8 @@ def test_a_reduction_whose_computation_has_a_copy() -> None:
             low = f32[] constant(-inf)
             ROOT r = f32[2] reduce(x, low), dimensions={1}, to_apply=largest
         }"""
-    (found,) = run(imported(text), [np.arange(6, dtype=np.float32).reshape(2, 3)])
-    np.testing.assert_array_equal(found, [2, 5])
+    (actual,) = run(imported(text), [np.arange(6, dtype=np.float32).reshape(2, 3)])
+    np.testing.assert_array_equal(actual, [2, 5])
 
 
 @pytest.mark.parametrize("kind", ["f8e4m3fn", "f8e5m2", "bf16", "f16", "f32", "f64"])
@@ -247,8 +247,8 @@ def test_negative_zero_is_false(kind: str) -> None:
         y = {kind}[4] convert(x)
         ROOT z = pred[4] convert(y)
     }}"""
-    (found,) = run(imported(text), [np.array([0, -0.0, -1, NAN], np.float32)])
-    assert found.tolist() == [False, False, True, True]
+    (actual,) = run(imported(text), [np.array([0, -0.0, -1, NAN], np.float32)])
+    assert actual.tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -282,8 +282,8 @@ def test_an_order_of_bits_is_that_of_floats(kind: str, integer: str, largest: in
             s = {kind}[5] sort(y), dimensions={{0}}, is_stable=true, to_apply=compare
             ROOT z = f32[5] convert(s)
         }}"""
-    (found,) = run(imported(text), [np.array([3, -1, INF, -2, 0], np.float32)])
-    np.testing.assert_array_equal(found, [-2, -1, 0, 3, INF])
+    (actual,) = run(imported(text), [np.array([3, -1, INF, -2, 0], np.float32)])
+    np.testing.assert_array_equal(actual, [-2, -1, 0, 3, INF])
 
 
 @pytest.mark.parametrize(
@@ -389,13 +389,13 @@ def test_a_total_order_is_compared(direction: str) -> None:
     }}"""
     line = np.array([-INF, -1, -0.0, 0, INF, NAN], np.float32)
     x, y = np.broadcast_to(line[:, None], (6, 6)), np.broadcast_to(line, (6, 6))
-    (found,) = run(imported(text), [x, y])
+    (actual,) = run(imported(text), [x, y])
     rank = np.arange(6)
     function = {
         "LT": np.less, "GT": np.greater, "LE": np.less_equal, "GE": np.greater_equal,
         "EQ": np.equal, "NE": np.not_equal,
     }[direction]  # fmt: skip
-    np.testing.assert_array_equal(found, function(rank[:, None], rank))
+    np.testing.assert_array_equal(actual, function(rank[:, None], rank))
 
 
 SCATTER = """
@@ -416,8 +416,8 @@ def test_a_scatter_subtracts(kind: str) -> None:
         ROOT r = {kind}[] subtract(a, b)
     }}{SCATTER.format(kind=kind)}"""
     dtype = {"f32": np.float32, "s32": np.int32, "u8": np.uint8}[kind]
-    (found,) = run(imported(text), [np.array([9, 8, 7], dtype), np.array([1, 2, 3], dtype)])
-    assert found.tolist() == [8, 8, 2]
+    (actual,) = run(imported(text), [np.array([9, 8, 7], dtype), np.array([1, 2, 3], dtype)])
+    assert actual.tolist() == [8, 8, 2]
 
 
 def test_a_scatter_rounds_to_16_bits_as_xlas_passes_write_it() -> None:
@@ -428,10 +428,10 @@ def test_a_scatter_rounds_to_16_bits_as_xlas_passes_write_it() -> None:
         d = bf16[] convert(c)
         ROOT r = f32[] convert(d)
     }}{SCATTER.format(kind="f32")}"""
-    (found,) = run(
+    (actual,) = run(
         imported(text), [np.array([9, 8, 7], np.float32), np.array([1, 2, 3], np.float32)]
     )
-    assert found.tolist() == [10, 8, 12]
+    assert actual.tolist() == [10, 8, 12]
     with pytest.raises(UntranslatableError, match="is none of add, subtract"):
         imported(text.replace("bf16[] convert", "s8[] convert"))
     with pytest.raises(UntranslatableError, match="is none of add, subtract"):
@@ -444,7 +444,7 @@ def test_a_scatter_rounds_to_16_bits_as_xlas_passes_write_it() -> None:
 def test_bits_of_integers_are_cut_and_joined(source: str, kind: str) -> None:
     """The lowest bits come first, along the last dimension."""
     wide, narrow = (
-        np.dtype(f"{'iu'[each[0] == 'u']}{int(each[1:]) // 8}") for each in (source, kind)
+        np.dtype(f"{'iu'[name[0] == 'u']}{int(name[1:]) // 8}") for name in (source, kind)
     )
     count = wide.itemsize // narrow.itemsize
     text = f"""ENTRY e {{

@@ -75,7 +75,7 @@ def test_every_field_of_a_text_of_2020() -> None:
         True,
     )
     assert computation.signature is not None
-    assert [(each.name, each.shape) for each in computation.signature] == [
+    assert [(parameter.name, parameter.shape) for parameter in computation.signature] == [
         ("param_0.16672", Shape("f32", (4, 49, 1024))),
         ("param_1.23221", Shape("f32", (196, 1024))),
     ]

@@ -1297,8 +1297,8 @@ def grouped_attention(x: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> Any:
 def cached_step(keys: Any, values: Any, q: Any, k: Any, v: Any, position: Any) -> Any:
     keys = lax.dynamic_update_slice(keys, k, (0, position, 0))
     values = lax.dynamic_update_slice(values, v, (0, position, 0))
-    known = jnp.arange(keys.shape[1]) <= position
-    scores = jnp.where(known[None], jnp.einsum("be,bte->bt", q, keys), -1e9)
+    visible = jnp.arange(keys.shape[1]) <= position
+    scores = jnp.where(visible[None], jnp.einsum("be,bte->bt", q, keys), -1e9)
     return jnp.einsum("bt,bte->be", jax.nn.softmax(scores), values), keys, values
 
 

@@ -116,9 +116,9 @@ def _record_all(directory: Path, programs: dict[str, Any], only: set[str], after
             text = compiled.runtime_executable().hlo_modules()[0].to_string(full_constants())
             (directory / f"{name}.after.hlo").write_text(relative(text))
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(inputs)]
-        kept = getattr(compiled._executable, "_kept_var_idx", None)
-        if kept is not None:
-            leaves = [leaf for index, leaf in enumerate(leaves) if index in kept]
+        live = getattr(compiled._executable, "_kept_var_idx", None)
+        if live is not None:
+            leaves = [leaf for index, leaf in enumerate(leaves) if index in live]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             outputs = [np.asarray(leaf) for leaf in jax.tree.leaves(compiled(*inputs))]
@@ -199,13 +199,13 @@ def main() -> None:
     parser.add_argument(
         "--after", action="store_true", help="also record the text after XLA's passes"
     )
-    given = parser.parse_args()
-    if given.action == "archive":
-        return archive(given.directory)
-    given.directory.mkdir(parents=True, exist_ok=True)
-    if given.action == "corpus":
-        return write_corpus(given.directory, set(given.only))
-    return record(given.directory, given.which, set(given.only), given.scale, given.after)
+    options = parser.parse_args()
+    if options.action == "archive":
+        return archive(options.directory)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.action == "corpus":
+        return write_corpus(options.directory, set(options.only))
+    return record(options.directory, options.which, set(options.only), options.scale, options.after)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,10 @@ def loaded(files: list[Path], directory: Path) -> list[Any]:
     for file in (*Path(NETRON.origin).parent.glob("*.js*"), HERE / "load.mjs"):
         shutil.copy(file, directory)
     (directory / "package.json").write_text('{"type": "module"}')
-    done = subprocess.run(
+    process = subprocess.run(
         [NODE, directory / "load.mjs", *files], capture_output=True, text=True, check=True
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def proto_of(path: Path) -> onnx.ModelProto:
@@ -90,11 +90,11 @@ def test_dumps_of_each_level_open_with_all_their_nodes(tmp_path: Path, level: An
     _, report = host.run(model)
     files = [Path(name) for name in report.dumps]
     assert len(files) == 12
-    for path, found in zip(files, loaded(files, tmp_path), strict=True):
+    for path, count in zip(files, loaded(files, tmp_path), strict=True):
         graph = proto_of(path).graph
-        assert found.get("format") == "ONNX v8", found
-        assert [node["type"] for node in found["nodes"]] == [node.op_type for node in graph.node]
-        assert found["inputs"] == [[["c", "boolean"]], [["x", "float32[N,300]"]]]
-        assert found["outputs"] == [[["y", "float32[N,300]"]]]
-    gates = [node for node in found["nodes"] if node["type"] == "Gate"]
+        assert count.get("format") == "ONNX v8", count
+        assert [node["type"] for node in count["nodes"]] == [node.op_type for node in graph.node]
+        assert count["inputs"] == [[["c", "boolean"]], [["x", "float32[N,300]"]]]
+        assert count["outputs"] == [[["y", "float32[N,300]"]]]
+    gates = [node for node in count["nodes"] if node["type"] == "Gate"]
     assert gates == [{"type": "Gate", "inputs": [["data", ["x"]], ["scale", ["w"]]]}]

@@ -54,11 +54,11 @@ def compiled(vendors: Any) -> onnx.ModelProto:
 
 
 def test_nodes_that_passes_made_are_named_also_in_bodies(compiled: onnx.ModelProto) -> None:
-    wanted = "['data', 'scale']"
+    expected = "['data', 'scale']"
     graph = compiled.graph
-    assert named(graph.node) == {"m": wanted}
+    assert named(graph.node) == {"m": expected}
     body = graph.node[2].attribute[0].g
-    assert named(body.node) == {"p": wanted}
+    assert named(body.node) == {"p": expected}
 
 
 def test_nodes_that_no_pass_touched_keep_their_bytes(compiled: onnx.ModelProto) -> None:
@@ -71,8 +71,8 @@ def test_a_node_whose_operator_got_a_name_for_its_body_is_named_too(vendors: Any
     function = '\n<domain: "acme", opset_import: ["" : 17]>\nGate (a, b) => (o) { o = Add(a, b) }'
     result, report = vendors.host(plugins=[("netron", gehost_netron)]).run(parse(MODEL + function))
     assert report.passes[0].replaced == 2
-    (made,) = (node for node in result.graph.node if node.output[0] == "m")
-    assert made.op_type.startswith("Gate__")
+    (call,) = (node for node in result.graph.node if node.output[0] == "m")
+    assert call.op_type.startswith("Gate__")
     assert named(result.graph.node) == {"m": "['data', 'scale']"}
 
 
@@ -84,5 +84,7 @@ def test_a_second_compile_changes_nothing(vendors: Any, compiled: onnx.ModelProt
 
 def test_it_loads_nothing_heavy() -> None:
     code = "import sys, gehost_netron; print([m for m in ('onnx', 'numpy', 'networkx', 'rich') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "[]\n"

@@ -36,9 +36,9 @@ def annotate(assignment: Assignment) -> onnx.ModelProto:
     model.CopyFrom(assignment.graph.proto)
     if model.ir_version < 4:
         names = {entry.name for entry in model.graph.initializer}
-        kept = [entry for entry in model.graph.input if entry.name not in names]
+        own_inputs = [entry for entry in model.graph.input if entry.name not in names]
         del model.graph.input[:]
-        model.graph.input.extend(kept)
+        model.graph.input.extend(own_inputs)
     model.ir_version = max(model.ir_version, LEAST_IR_VERSION)
     del model.configuration[:]
     model.configuration.append(configuration_of(assignment.mesh))
@@ -51,9 +51,9 @@ def annotate(assignment: Assignment) -> onnx.ModelProto:
 
 def configuration_of(mesh: Mesh) -> onnx.DeviceConfigurationProto:
     """Return the configuration that stands for a mesh, and is named after it."""
-    found = onnx.DeviceConfigurationProto(name=str(mesh), num_devices=mesh.devices)
-    found.device.extend(_device_name(mesh, device) for device in range(mesh.devices))
-    return found
+    configuration = onnx.DeviceConfigurationProto(name=str(mesh), num_devices=mesh.devices)
+    configuration.device.extend(_device_name(mesh, device) for device in range(mesh.devices))
+    return configuration
 
 
 def node_entries(
@@ -61,12 +61,12 @@ def node_entries(
 ) -> dict[int, tuple[onnx.NodeDeviceConfigurationProto, ...]]:
     """Return the device configurations of nodes, by their position in the model."""
     specs = _SpecWriter(assignment.mesh)
-    found: dict[int, tuple[onnx.NodeDeviceConfigurationProto, ...]] = {}
+    entries: dict[int, tuple[onnx.NodeDeviceConfigurationProto, ...]] = {}
     for operator in assignment.graph.operators:
         entry = onnx.NodeDeviceConfigurationProto(configuration_id=str(assignment.mesh))
         _write_specs(entry, assignment, operator, specs)
-        found[operator.position] = (entry,)
-    return found
+        entries[operator.position] = (entry,)
+    return entries
 
 
 def _device_name(mesh: Mesh, device: int) -> str:
@@ -81,11 +81,11 @@ def _write_specs(
     specs: _SpecWriter,
 ) -> None:
     strategy = assignment.strategy(operator.index)
-    written: dict[str, Sharding] = {}
+    specs_written: dict[str, Sharding] = {}
     for slot, name in enumerate(operator.node.input):
         sharding = strategy.operands[slot] if name else None
-        if sharding is not None and name not in written:
-            written[name] = sharding
+        if sharding is not None and name not in specs_written:
+            specs_written[name] = sharding
             entry.sharding_spec.append(specs.spec(name, sharding))
     for name in operator.node.output:
         if name:
@@ -102,9 +102,9 @@ class _SpecWriter:
     def spec(self, tensor: str, sharding: Sharding) -> onnx.ShardingSpecProto:
         if sharding not in self._cache:
             self._cache[sharding] = self._write(sharding)
-        found = self._cache[sharding]
-        found.tensor_name = tensor
-        return found
+        spec = self._cache[sharding]
+        spec.tensor_name = tensor
+        return spec
 
     def _write(self, sharding: Sharding) -> onnx.ShardingSpecProto:
         mesh = self.mesh
@@ -167,7 +167,7 @@ def decode_spec(spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devic
     groups = _device_groups(spec, findings)
     dims: list[tuple[int, tuple[int, ...]]] = []
     rank = None if shape is None else len(shape)
-    seen: set[int] = set()
+    devices_read: set[int] = set()
     for entry in spec.sharded_dim:
         axis = entry.axis
         if rank is not None:
@@ -175,10 +175,10 @@ def decode_spec(spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devic
                 findings.append(f"axis {axis}, but the tensor has {rank} dimensions")
                 continue
             axis %= rank
-        if axis in seen:
+        if axis in devices_read:
             findings.append(f"axis {axis} is listed twice")
             continue
-        seen.add(axis)
+        devices_read.add(axis)
         counts: list[int] = []
         for simple in entry.simple_sharding:
             if simple.num_shards < 1:
@@ -208,14 +208,14 @@ def decode_spec(spec: onnx.ShardingSpecProto, shape: Sequence[int] | None, devic
 
 def _size_problem(entry: onnx.ShardedDimProto, size: int) -> str:
     """Describe a written size that the tensor's axis does not have; several are factors of it."""
-    written = [simple.dim_value for simple in entry.simple_sharding if simple.HasField("dim_value")]
-    if not written or math.prod(written) == size:
+    sizes = [simple.dim_value for simple in entry.simple_sharding if simple.HasField("dim_value")]
+    if not sizes or math.prod(sizes) == size:
         return ""
-    if len(written) < len(entry.simple_sharding) and all(
-        part > 0 and size % part == 0 for part in written
+    if len(sizes) < len(entry.simple_sharding) and all(
+        part > 0 and size % part == 0 for part in sizes
     ):
         return ""  # the other factors are not written
-    return f"has size {' × '.join(map(str, written))} here, the tensor has {size}"
+    return f"has size {' × '.join(map(str, sizes))} here, the tensor has {size}"
 
 
 def _device_groups(spec: onnx.ShardingSpecProto, findings: list[str]) -> dict[int, tuple[int, ...]]:
@@ -337,7 +337,7 @@ def _strides(spec: Spec, devices: int) -> list[tuple[int, int]]:
         ModelError: the devices of the shards are not laid out at a distance.
     """
     counts = [count for _, counts in spec.dims for count in counts]
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     period = math.prod(counts)
     for count in counts:
         period //= count
@@ -356,8 +356,8 @@ def _strides(spec: Spec, devices: int) -> list[tuple[int, int]]:
             raise ModelError(
                 f'the spec of "{spec.tensor}" places its shards on devices in no row-major way'
             )
-        found.append((count, stride))
-    return found
+        runs.append((count, stride))
+    return runs
 
 
 def sharding_of(mesh: Mesh, spec: Spec) -> Sharding | None:
@@ -397,10 +397,10 @@ def _order_fits(mesh: Mesh, spec: Spec, sharding: Sharding) -> bool:
             rest, index[dim] = divmod(rest, math.prod(counts))
         for device in holder:
             position = mesh.coordinates(device)
-            for dim, wanted in index.items():
+            for dim, place in index.items():
                 own = 0
                 for axis in axes_of(sharding, dim):
                     own = own * mesh.sizes[axis] + position[axis]
-                if own != wanted:
+                if own != place:
                     return False
     return True

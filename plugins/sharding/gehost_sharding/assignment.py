@@ -41,7 +41,7 @@ class Assignment:
     """By result: its sharding after reduction and a redistribution that all readers share."""
 
     def strategy(self, operator: int) -> Strategy:
-        return self.strategies[operator].found[self.chosen[operator]]
+        return self.strategies[operator].choices[self.chosen[operator]]
 
     def own(self, tensor: str) -> Sharding:
         """Return the sharding that the producer's strategy gives a result; may be partial."""
@@ -50,11 +50,11 @@ class Assignment:
 
     def input_sharding(self, name: str) -> Sharding:
         """Return how an input arrives: as all its readers want it, else whole (cuts are free)."""
-        wanted = {
+        targets = {
             self.strategy(operator).operands[slot]
             for operator, slot in self.graph.readers.get(name, ())
         }
-        only = next(iter(wanted)) if len(wanted) == 1 and name not in self.graph.outputs else None
+        only = next(iter(targets)) if len(targets) == 1 and name not in self.graph.outputs else None
         return only or replicated(self.mesh)
 
     def output_sharding(self, name: str) -> Sharding:
@@ -78,10 +78,10 @@ def nearest_strategy(
     def key(number: int) -> tuple[float, int, int]:
         moves = [
             move
-            for shape, given, wanted in zip(
-                shapes, strategies.found[number].results, specs, strict=True
+            for shape, pinned, target in zip(
+                shapes, strategies.choices[number].results, specs, strict=True
             )
-            for move in redistributions.path(shape, given, wanted)
+            for move in redistributions.path(shape, pinned, target)
         ]
         return sum(move.wire for move in moves), len(moves), number
 
@@ -107,7 +107,7 @@ class Transfers:
         own, spec = assignment.own(name), assignment.specs[name]
         self._present.add((name, own))
         tensor = assignment.graph.tensors[name]
-        found: list[Transfer] = []
+        transfers: list[Transfer] = []
         for source, goal in ((own, spec), (spec, target)):
             path = self.redistributions.path(tensor.shape, source, goal)
             state = source
@@ -117,9 +117,9 @@ class Transfers:
                     size = self.redistributions.bytes_of(
                         tensor.shape, tensor.dtype.itemsize, state, move
                     )
-                    found.append(Transfer(name, state, move, size))
+                    transfers.append(Transfer(name, state, move, size))
                 state = move.after
-        return found
+        return transfers
 
 
 def all_transfers(assignment: Assignment, redistributions: Redistributions) -> Iterator[Transfer]:
@@ -128,22 +128,22 @@ def all_transfers(assignment: Assignment, redistributions: Redistributions) -> I
     for operator in assignment.graph.operators:
         strategy = assignment.strategy(operator.index)
         for slot, name in enumerate(operator.node.input):
-            wanted = strategy.operands[slot] if name else None
-            if wanted is not None:
-                yield from transfers.to(name, wanted)
+            target = strategy.operands[slot] if name else None
+            if target is not None:
+                yield from transfers.to(name, target)
     for name in assignment.graph.outputs:
         yield from transfers.to(name, assignment.output_sharding(name))
 
 
 def gather_transfers(assignment: Assignment, redistributions: Redistributions) -> list[Transfer]:
     """Moves that make each output whole, which ``run`` does after the model."""
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     whole = replicated(assignment.mesh)
     for name in assignment.graph.outputs:
         tensor = assignment.graph.tensors[name]
         state = assignment.output_sharding(name)
         for move in redistributions.path(tensor.shape, state, whole):
             size = redistributions.bytes_of(tensor.shape, tensor.dtype.itemsize, state, move)
-            found.append(Transfer(name, state, move, size))
+            transfers.append(Transfer(name, state, move, size))
             state = move.after
-    return found
+    return transfers

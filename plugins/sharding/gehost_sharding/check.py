@@ -56,7 +56,7 @@ class _Reader:
         specs = self._specs(entries)
         mesh: Mesh | None = None
         if model.configuration or not self.findings:
-            flat = [spec for found in specs.values() for spec in found.values()]
+            flat = [spec for by_name in specs.values() for spec in by_name.values()]
             try:
                 mesh = configuration_mesh(model, flat)
             except ModelError as error:
@@ -75,11 +75,11 @@ class _Reader:
     def _entries(self) -> dict[int, onnx.NodeDeviceConfigurationProto]:
         """The annotation of each operator; checks the configurations first."""
         model = self.graph.proto
-        known: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for entry in model.configuration:
-            if entry.name in known:
+            if entry.name in numbers:
                 self.findings.append(f'configuration "{entry.name}" is defined twice')
-            known[entry.name] = entry.num_devices
+            numbers[entry.name] = entry.num_devices
             problem = device_problem(entry)
             if problem:
                 self.findings.append(problem)
@@ -92,18 +92,18 @@ class _Reader:
             self.findings.append(
                 f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
             )
-        found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
+        by_number: dict[int, onnx.NodeDeviceConfigurationProto] = {}
         if any(map(device_problem, model.configuration)):
-            return found
+            return by_number
         operators = self.graph.operators
-        if operators and not any(each.node.device_configurations for each in operators):
+        if operators and not any(item.node.device_configurations for item in operators):
             self.findings.append("no node has an annotation; gehost shard plan writes them")
-            return found
+            return by_number
         for operator in operators:
             where = _where(operator)
             entries = operator.node.device_configurations
             for entry in entries:
-                if entry.configuration_id not in known:
+                if entry.configuration_id not in numbers:
                     self.findings.append(f'{where}: no configuration "{entry.configuration_id}"')
                 if entry.HasField("pipeline_stage") and entry.pipeline_stage:
                     self.findings.append(
@@ -113,20 +113,20 @@ class _Reader:
                 self.findings.append(f"{where}: {len(entries)} device configurations; wanted one")
             if not entries:
                 self.findings.append(f"{where}: no annotation")
-            elif entries[0].configuration_id in known:
-                found[operator.index] = entries[0]
-        return found
+            elif entries[0].configuration_id in numbers:
+                by_number[operator.index] = entries[0]
+        return by_number
 
     def _specs(
         self, entries: Mapping[int, onnx.NodeDeviceConfigurationProto]
     ) -> dict[int, dict[str, Spec]]:
         configurations = {entry.name: entry for entry in self.graph.proto.configuration}
-        found: dict[int, dict[str, Spec]] = {}
+        by_operator: dict[int, dict[str, Spec]] = {}
         for index, entry in entries.items():
             operator = self.graph.operators[index]
             where = _where(operator)
             own = {*operator.node.input, *operator.node.output} - {""}
-            specs = found.setdefault(index, {})
+            specs = by_operator.setdefault(index, {})
             devices = configurations[entry.configuration_id].num_devices
             for spec in entry.sharding_spec:
                 name = spec.tensor_name
@@ -140,16 +140,18 @@ class _Reader:
                 try:
                     specs[name] = decode_spec(spec, tensor.shape, devices)
                 except SpecError as error:
-                    self.findings.extend(f'{where}, "{name}": {each}' for each in error.findings)
+                    self.findings.extend(
+                        f'{where}, "{name}": {finding}' for finding in error.findings
+                    )
             for name in sorted(own - specs.keys()):
                 if not any(spec.tensor_name == name for spec in entry.sharding_spec):
                     self.findings.append(f'{where}: no spec of "{name}"')
-        return found
+        return by_operator
 
     def _shardings(
         self, mesh: Mesh, specs: Mapping[int, Mapping[str, Spec]]
     ) -> dict[int, dict[str, Sharding]]:
-        found: dict[int, dict[str, Sharding]] = {}
+        shardings: dict[int, dict[str, Sharding]] = {}
         cache: dict[tuple[object, ...], Sharding | None] = {}
         for index, own in specs.items():
             where = _where(self.graph.operators[index])
@@ -172,8 +174,8 @@ class _Reader:
                         f'{where}, "{name}": its shards do not lie along the axes of mesh {mesh}'
                     )
                 elif not uneven and is_legal(mesh, shape, sharding):
-                    found.setdefault(index, {})[name] = sharding
-        return found
+                    shardings.setdefault(index, {})[name] = sharding
+        return shardings
 
     def _assignment(
         self, mesh: Mesh, shardings: Mapping[int, Mapping[str, Sharding]]
@@ -190,9 +192,9 @@ class _Reader:
                     specs[name] = own.get(name, replicated(mesh))
             number = 0
             if names <= own.keys():  # else a finding is recorded already
-                found = self._strategy(operator, own, strategies, redistributions)
-                number = found or 0
-                if found is None:
+                strategy = self._strategy(operator, own, strategies, redistributions)
+                number = strategy or 0
+                if strategy is None:
                     self.findings.append(self._no_strategy(operator, own, strategies))
             chosen.append(number)
         return Assignment(self.graph, mesh, strategies, chosen, specs)
@@ -208,7 +210,7 @@ class _Reader:
         results = [name for name in operator.node.output if name]
         fitting = [
             number
-            for number, strategy in enumerate(strategies[operator].found)
+            for number, strategy in enumerate(strategies[operator].choices)
             if all(
                 not name or strategy.operands[slot] in {None, own[name]}
                 for slot, name in enumerate(operator.node.input)
@@ -223,8 +225,10 @@ class _Reader:
     def _no_strategy(
         self, operator: Operator, own: Mapping[str, Sharding], strategies: OperatorStrategies
     ) -> str:
-        known = strategies[operator].rule.is_known
-        reason = "its rule allows no such strategy" if known else "it has no rule: all replicated"
+        is_known = strategies[operator].rule.is_known
+        reason = (
+            "its rule allows no such strategy" if is_known else "it has no rule: all replicated"
+        )
         operands = ", ".join(f'"{name}" {list(own[name])}' for name in operator.node.input if name)
         return f"{_where(operator)}: operands {operands}: {reason}"
 

@@ -96,10 +96,11 @@ def propagate(
     if graph_path is not None:
         from gehost_sharding.drawing import write_strategy_graph
 
-        drawn = strategy_graph(graph, mesh, propagation.strategies)
-        write_strategy_graph(drawn, graph, graph_path)
+        picture = strategy_graph(graph, mesh, propagation.strategies)
+        write_strategy_graph(picture, graph, graph_path)
         print_line(
-            f"wrote {graph_path}: {drawn.number_of_nodes()} nodes, {drawn.number_of_edges()} edges"
+            f"wrote {graph_path}: "
+            f"{picture.number_of_nodes()} nodes, {picture.number_of_edges()} edges"
         )
         if not pins and not all_:
             return
@@ -154,7 +155,7 @@ def _counts(propagation: Any) -> str:
 @click.option("-v", "--verbose", is_flag=True, help="Print every operator and redistribution.")
 @_dim_option
 @_vendors_option
-def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
+def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     """Find the cheapest sharding of MODEL on a mesh and write it as annotations."""
     from gehost_sharding import report
     from gehost_sharding.annotations import annotate
@@ -165,55 +166,55 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
     from gehost_sharding.propagation import Pin
 
     mesh = Mesh.parse(mesh_text)
-    hardware = _hardware(given["hardware_path"])
-    memory = hardware.memory if given["memory"] is None else parse_bytes(given["memory"])
-    alpha, beta, price = given["alpha"], given["beta"], given["price"] / 2**30
+    hardware = _hardware(options["hardware_path"])
+    memory = hardware.memory if options["memory"] is None else parse_bytes(options["memory"])
+    alpha, beta, price = options["alpha"], options["beta"], options["price"] / 2**30
     for name, value in (("alpha", alpha), ("beta", beta), ("price", price)):
         if not 0 <= value < float("inf"):
             raise UsageError(f"--{name} {value}: wanted a number from 0")
     objective = Objective(weights=price)
-    if given["objective"] == "weighted":
+    if options["objective"] == "weighted":
         objective = Objective(0.0, price, alpha, beta)
-    graph = _read(model, given["dims"])
-    pins = [Pin.parse(text, graph, mesh) for text in given["pins"]]
-    compared = _compared(given["compare"], graph, mesh)
-    planner = Planner(graph, mesh, hardware, _table(given["vendors"]))
-    found = planner.plan(objective=objective, memory=memory, pins=pins)
-    planner.compare(found, compared)
+    graph = _read(model, options["dims"])
+    pins = [Pin.parse(text, graph, mesh) for text in options["pins"]]
+    compared = _compared(options["compare"], graph, mesh)
+    planner = Planner(graph, mesh, hardware, _table(options["vendors"]))
+    result = planner.plan(objective=objective, memory=memory, pins=pins)
+    planner.compare(result, compared)
     if os.path.exists(output) and os.path.samefile(output, model):
         raise UsageError("the output is the model itself", where=output, hint="name another file")
     from gehost import Model
 
-    annotated = annotate(found.assignment)
+    annotated = annotate(result.assignment)
     Model(annotated, path=model).save(output)
-    for line in report.lines(found, verbose=given["verbose"]):
+    for line in report.lines(result, verbose=options["verbose"]):
         print_line(line)
     if annotated.ir_version != graph.proto.ir_version:
         print_line(f"IR version raised from {graph.proto.ir_version} to {annotated.ir_version}")
-    if given["report_path"]:
-        data = report.as_dict(found, alpha=alpha, beta=beta)
-        _write(given["report_path"], json.dumps(data, indent=1).encode())
-    if given["dot"]:
+    if options["report_path"]:
+        data = report.as_dict(result, alpha=alpha, beta=beta)
+        _write(options["report_path"], json.dumps(data, indent=1).encode())
+    if options["dot"]:
         from gehost_sharding.drawing import cost_graph_dot
 
-        _write(given["dot"], cost_graph_dot(found.graph).encode())
-    if given["mesh_dot"]:
+        _write(options["dot"], cost_graph_dot(result.graph).encode())
+    if options["mesh_dot"]:
         from gehost_sharding.drawing import mesh_dot
 
-        _write(given["mesh_dot"], mesh_dot(mesh.graph()).encode())
+        _write(options["mesh_dot"], mesh_dot(mesh.graph()).encode())
     print_line(f"wrote {output}")
 
 
 def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, Sequence[Pin]]:
     from gehost_sharding.propagation import Pin
 
-    found: dict[str, Sequence[Pin]] = {}
+    plans: dict[str, Sequence[Pin]] = {}
     for text in texts:
         label, equals, pins = text.partition("=")
         if not equals or not label:
             raise UsageError("wanted LABEL=PIN,PIN…", subject=f'--compare "{text}"')
-        found[label] = [Pin.parse(pin, graph, mesh) for pin in pins.split(",")]
-    return found
+        plans[label] = [Pin.parse(pin, graph, mesh) for pin in pins.split(",")]
+    return plans
 
 
 @shard.command()
@@ -280,16 +281,16 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
     help="Seconds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each rank's record as JSON.")
-def run(directory: str, **given: Any) -> None:
+def run(directory: str, **options: Any) -> None:
     """Run a split model, one process per rank."""
     from gehost_sharding.launch import read_manifest, run_split
 
     manifest = read_manifest(directory)
-    feeds = _feeds(directory, manifest, given)
-    result = run_split(directory, feeds, timeout=given["timeout"])
-    if given["output"]:
-        _write_npz(given["output"], result.outputs)
-    if given["as_json"]:
+    feeds = _feeds(directory, manifest, options)
+    result = run_split(directory, feeds, timeout=options["timeout"])
+    if options["output"]:
+        _write_npz(options["output"], result.outputs)
+    if options["as_json"]:
         print_text(json.dumps(result.ranks, indent=1))
     else:
         predicted = manifest["predicted"]
@@ -302,32 +303,32 @@ def run(directory: str, **given: Any) -> None:
             f"sent per device: predicted {predicted['bytes']} B, counted {result.bytes} B;"
             f" gathering the outputs: {predicted['output_bytes']} B, {result.output_bytes} B"
         )
-    if given["verify"]:
-        _verify(directory, _unsplit(directory, manifest, given["model"]), feeds, result.outputs)
+    if options["verify"]:
+        _verify(directory, _unsplit(directory, manifest, options["model"]), feeds, result.outputs)
 
 
-def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _feeds(directory: str, manifest: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     import onnx
 
     from gehost import verify
 
-    if given["feeds"] is not None:
-        loaded = verify.load_feeds(given["feeds"])
+    if options["feeds"] is not None:
+        loaded = verify.load_feeds(options["feeds"])
         missing = sorted(manifest["inputs"].keys() - loaded.keys())
         unknown = sorted(loaded.keys() - manifest["inputs"].keys())
         if unknown:
             raise UsageError(
                 f"the split has no input {unknown[0]!r}; its inputs are"
                 f" {', '.join(map(repr, manifest['inputs'])) or 'none'}",
-                where=given["feeds"],
+                where=options["feeds"],
             )
         if missing:
-            raise UsageError(f"no array for input {', '.join(missing)}", where=given["feeds"])
+            raise UsageError(f"no array for input {', '.join(missing)}", where=options["feeds"])
         feeds = {name: loaded[name] for name in manifest["inputs"]}
     else:
-        path = _unsplit(directory, manifest, given["model"])
+        path = _unsplit(directory, manifest, options["model"])
         model = onnx.load(path, load_external_data=False)  # pyright: ignore[reportUnknownMemberType]
-        feeds = verify.make_feeds(model, given["seed"])
+        feeds = verify.make_feeds(model, options["seed"])
     for name, entry in manifest["inputs"].items():
         if list(feeds[name].shape) != entry["shape"] or str(feeds[name].dtype) != entry["dtype"]:
             raise UsageError(
@@ -338,11 +339,11 @@ def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> d
     return feeds
 
 
-def _unsplit(directory: str, manifest: dict[str, Any], given: str | None) -> str:
+def _unsplit(directory: str, manifest: dict[str, Any], option: str | None) -> str:
     """Return the path of the model that was split, after checking that it is still the same."""
     import hashlib
 
-    path = given or manifest["model"]
+    path = option or manifest["model"]
     if path is None or not os.path.exists(path):
         raise UsageError(
             f"the unsplit model {path} is not there", where=directory, hint="give --model"
@@ -362,8 +363,8 @@ def _verify(directory: str, path: str, feeds: dict[str, Any], outputs: dict[str,
 
     expected = verify.Runner(path).run(feeds)
     differences = verify.compare_outputs(expected, outputs)
-    worst = max((found.max_abs for found in differences), default=0.0)
-    wrong = [found for found in differences if not found.equal]
+    worst = max((difference.max_abs for difference in differences), default=0.0)
+    wrong = [difference for difference in differences if not difference.equal]
     if wrong:
         raise NumbersDifferError(
             f"the numbers differ from those of {path}: {wrong[0].place}: "

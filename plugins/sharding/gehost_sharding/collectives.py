@@ -242,30 +242,30 @@ def read_collective(node: onnx.NodeProto, world: int) -> Collective | None:
     Raises:
         UsageError: a collective that ``run`` does not know.
     """
-    given = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     if node.domain == GEHOST_DOMAIN:
         kind = next((kind for kind, op in _GEHOST_OPS.items() if op == node.op_type), None)
         if kind is None:
             raise UsageError(f'{node.op_type} "{node.name}": no collective of {GEHOST_DOMAIN}')
-        size, flat = given["group_size"], given["groups"]
+        size, flat = attributes["group_size"], attributes["groups"]
         groups = tuple(tuple(flat[start : start + size]) for start in range(0, len(flat), size))
-        axis = given.get("axis", 0)
+        axis = attributes.get("axis", 0)
         return Collective(
             kind,
             groups,
-            _text(given.get("reduction", b"sum")),
-            given.get("split_axis", axis),
-            given.get("concat_axis", axis),
+            _text(attributes.get("reduction", b"sum")),
+            attributes.get("split_axis", axis),
+            attributes.get("concat_axis", axis),
         )
     if not node.domain and node.op_type == "DistCollective":
-        kind = _text(given["collective_operation"]).lower()
+        kind = _text(attributes["collective_operation"]).lower()
         if kind not in COLLECTIVES:
             raise UsageError(f"{kind} is not run here", subject=f'DistCollective "{node.name}"')
-        own = tuple(given.get("groups") or range(world))
-        return Collective(kind, (own,), _text(given.get("reduce_op", b"sum")).lower())
+        own = tuple(attributes.get("groups") or range(world))
+        return Collective(kind, (own,), _text(attributes.get("reduce_op", b"sum")).lower())
     if node.domain == ORT_DOMAIN and node.op_type in {"AllReduce", "AllGather", "AllToAll"}:
         kind = next(kind for kind, op in _GEHOST_OPS.items() if op == node.op_type)
-        axis = given.get("axis", 0)
+        axis = attributes.get("axis", 0)
         return Collective(kind, (tuple(range(world)),), "sum", 0, axis)
     return None
 

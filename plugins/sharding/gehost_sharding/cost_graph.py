@@ -150,9 +150,9 @@ class CostGraph:
     def _add_weight(self, name: str) -> None:
         tensor = self.graph.tensors[name]
         states = self.states_of(tensor.shape)
-        held = np.array([self._bytes(name, sharding) for sharding in states])
+        sizes = np.array([self._bytes(name, sharding) for sharding in states])
         zero = self._zero(len(states))
-        self._add(name, None, Costs(zero, held, held, zero), states)
+        self._add(name, None, Costs(zero, sizes, sizes, zero), states)
 
     def _add_operator(self, operator: Operator) -> None:
         strategies = self.strategies[operator]
@@ -185,10 +185,10 @@ class CostGraph:
         self, operator: Operator, strategies: Strategies, weights: tuple[bool, ...]
     ) -> Costs:
         seconds: list[float] = []
-        held: list[float] = []
+        stored: list[float] = []
         memory: list[float] = []
         results = [name for name in operator.node.output if name]
-        for strategy in strategies.found:
+        for strategy in strategies.choices:
             used = [axis for axis, factor in enumerate(strategy.factors) if factor != NO_FACTOR]
             flops = strategies.rule.flops / self.mesh.extent(used)
             moved = weight = 0
@@ -198,15 +198,15 @@ class CostGraph:
                     size = self._bytes(name, sharding)
                     moved += size
                     weight += size if weights[slot] else 0
-            made = sum(
+            written_bytes = sum(
                 self._bytes(name, sharding)
                 for name, sharding in zip(results, strategy.results, strict=True)
             )
-            seconds.append(self.hardware.compute_seconds(flops, moved + made))
-            held.append(weight)
-            memory.append(weight + made)
+            seconds.append(self.hardware.compute_seconds(flops, moved + written_bytes))
+            stored.append(weight)
+            memory.append(weight + written_bytes)
         count = len(strategies)
-        return Costs(np.array(seconds), np.array(held), np.array(memory), self._zero(count))
+        return Costs(np.array(seconds), np.array(stored), np.array(memory), self._zero(count))
 
     def _bytes(self, name: str, sharding: Sharding) -> int:
         tensor = self.graph.tensors[name]
@@ -220,40 +220,40 @@ class CostGraph:
     def _connect(self, operator: Operator) -> None:
         strategies = self.strategies[operator]
         for slot, name in enumerate(operator.node.input):
-            wanted = strategies.operands[slot] if name else None
-            if wanted is None:
+            targets = strategies.operands[slot] if name else None
+            if targets is None:
                 continue
             source = self.vertex_of.get(name)
             target = self.vertex_of[operator.index]
             if source is not None and self.graph.is_constant(name):
-                costs = self._weight_costs(name, self.vertices[source].shardings, wanted)
+                costs = self._weight_costs(name, self.vertices[source].shardings, targets)
             elif source is not None:
-                costs = self._redistribution(name, self.vertices[source].shardings, wanted)
+                costs = self._redistribution(name, self.vertices[source].shardings, targets)
             elif name in self.graph.producer:
                 producer, index = self.graph.producer[name]
                 source = self.vertex_of[producer]
-                given = self.strategies[producer].results[index]
-                costs = self._redistribution(name, given, wanted)
+                sources = self.strategies[producer].results[index]
+                costs = self._redistribution(name, sources, targets)
             else:
                 continue
             self.edges.append(Edge(source, target, name, costs))
         for index, name in enumerate(name for name in operator.node.output if name):
             if name in self.vertex_of:
                 target = self.vertex_of[name]
-                given = strategies.results[index]
-                costs = self._redistribution(name, given, self.vertices[target].shardings)
-                if len({strategy.operands for strategy in strategies.found}) < len(strategies):
+                sources = strategies.results[index]
+                costs = self._redistribution(name, sources, self.vertices[target].shardings)
+                if len({strategy.operands for strategy in strategies.choices}) < len(strategies):
                     costs = self._as_read_back(name, strategies, target, costs)
                 self.edges.append(Edge(self.vertex_of[operator.index], target, name, costs))
 
     def _redistribution(
-        self, name: str, given: tuple[Sharding, ...], wanted: tuple[Sharding, ...]
+        self, name: str, sources: tuple[Sharding, ...], targets: tuple[Sharding, ...]
     ) -> Costs:
         tensor = self.graph.tensors[name]
         legality = self.redistributions.legality(tensor.shape)
-        shape_key = (legality, id(given), id(wanted))
+        shape_key = (legality, id(sources), id(targets))
         if shape_key not in self._unit_costs:
-            self._unit_costs[shape_key] = self._unit_costs_of(legality, given, wanted)
+            self._unit_costs[shape_key] = self._unit_costs_of(legality, sources, targets)
         latency, per_byte, wire = self._unit_costs[shape_key]
         key = (tensor.bytes, id(per_byte))
         if key not in self._edge_costs:
@@ -263,15 +263,15 @@ class CostGraph:
         return self._edge_costs[key]
 
     def _unit_costs_of(
-        self, legality: Legality, given: tuple[Sharding, ...], wanted: tuple[Sharding, ...]
+        self, legality: Legality, sources: tuple[Sharding, ...], targets: tuple[Sharding, ...]
     ) -> tuple[Array, Array, Array]:
         """Latency, seconds per byte of the tensor and bytes on the wire per byte, by state."""
         columns = self._columns.setdefault(legality, {})
         if not columns:
             states = self.redistributions.states_of(legality)
             columns.update({state: column for column, state in enumerate(states)})
-        rows = np.stack([self._row(legality, source, columns) for source in given])
-        chosen = rows[:, :, [columns[target] for target in wanted]]
+        rows = np.stack([self._row(legality, source, columns) for source in sources])
+        chosen = rows[:, :, [columns[target] for target in targets]]
         return chosen[:, 0], chosen[:, 1], chosen[:, 2]
 
     def _row(self, legality: Legality, source: Sharding, columns: Mapping[Sharding, int]) -> Array:
@@ -290,7 +290,7 @@ class CostGraph:
         """Rule out pairs that annotations cannot express: another strategy would be read back."""
         shape = self.graph.tensors[name].shape
         by_operands: dict[tuple[Sharding | None, ...], list[int]] = {}
-        for number, strategy in enumerate(strategies.found):
+        for number, strategy in enumerate(strategies.choices):
             by_operands.setdefault(strategy.operands, []).append(number)
         barred = np.zeros(costs.seconds.shape, bool)
         if len(strategies.results) == 1:
@@ -308,11 +308,11 @@ class CostGraph:
         )
 
     def _weight_costs(
-        self, name: str, held: tuple[Sharding, ...], wanted: tuple[Sharding, ...]
+        self, name: str, stored: tuple[Sharding, ...], targets: tuple[Sharding, ...]
     ) -> Costs:
         """A reader that wants another piece than the one that is held gets a copy of its own."""
-        own = np.array([self._bytes(name, target) for target in wanted])
-        differs = np.array([[source != target for target in wanted] for source in held])
+        own = np.array([self._bytes(name, target) for target in targets])
+        differs = np.array([[source != target for target in targets] for source in stored])
         copies = np.where(differs, own[None, :], 0.0)
         zero = np.zeros((1, 1))
         return Costs(zero, copies, copies, zero)
@@ -350,10 +350,10 @@ class CostGraph:
             inputs, results = operator.node.input, [name for name in operator.node.output if name]
             number = self.vertex_of[operator.index]
             sizes: list[int] = []
-            for state, strategy in enumerate(self.strategies[operator].found):
+            for state, strategy in enumerate(self.strategies[operator].choices):
                 if number in allowed and not allowed[number][state]:
                     continue
-                held: dict[str, int] = {}
+                stored: dict[str, int] = {}
                 for name, sharding in zip(inputs, strategy.operands, strict=False):
                     if not name or sharding is None:
                         continue
@@ -361,9 +361,9 @@ class CostGraph:
                     if self.graph.is_constant(name):
                         pieces[name] = min(size, pieces.get(name, size))
                     else:
-                        held[name] = size
-                made = zip(results, strategy.results, strict=True)
-                sizes.append(sum(held.values()) + sum(self._bytes(*each) for each in made))
+                        stored[name] = size
+                pairs = zip(results, strategy.results, strict=True)
+                sizes.append(sum(stored.values()) + sum(self._bytes(*pair) for pair in pairs))
             live = max(live, min(sizes))
         return sum(pieces.values()) + live
 
@@ -379,12 +379,14 @@ class CostGraph:
 
     def networkx(self) -> nx.MultiDiGraph[Any]:
         """The graph with ``label``, ``states`` on vertices and ``tensor``, ``seconds`` on edges."""
-        found: nx.MultiDiGraph[Any] = nx.MultiDiGraph()
+        picture: nx.MultiDiGraph[Any] = nx.MultiDiGraph()
         for vertex in self.vertices:
-            found.add_node(vertex.number, label=self.label(vertex.number), states=vertex.states)
+            picture.add_node(vertex.number, label=self.label(vertex.number), states=vertex.states)
         for edge in self.edges:
-            found.add_edge(edge.source, edge.target, tensor=edge.tensor, seconds=edge.costs.seconds)
-        return found
+            picture.add_edge(
+                edge.source, edge.target, tensor=edge.tensor, seconds=edge.costs.seconds
+            )
+        return picture
 
     def tables(
         self, objective: Objective, allowed: Mapping[int, NDArray[np.bool_]]
@@ -395,7 +397,7 @@ class CostGraph:
             objective: what to add up.
             allowed: vertices of which only some states may be chosen.
         """
-        kept = [
+        rows = [
             np.flatnonzero(allowed[vertex.number])
             if vertex.number in allowed
             else np.arange(vertex.states)
@@ -411,7 +413,7 @@ class CostGraph:
         def cut(number: int, axis: int) -> Callable[[Array], Array]:
             if number not in allowed:
                 return lambda table: table
-            return lambda table: np.take(table, kept[number], axis=axis)
+            return lambda table: np.take(table, rows[number], axis=axis)
 
         costs = [cut(vertex.number, 0)(of(vertex.costs)) for vertex in self.vertices]
         edges = [
@@ -422,7 +424,7 @@ class CostGraph:
             )
             for edge in self.edges
         ]
-        return costs, edges, kept
+        return costs, edges, rows
 
     def _full(self, edge: Edge, table: Array) -> Array:
         shape = (self.vertices[edge.source].states, self.vertices[edge.target].states)

@@ -63,7 +63,7 @@ class DepthFirstSearch:
     def _walk(
         self,
         node: Node,
-        found: Found,
+        fixed: Found,
         constraints: Mapping[str, frozenset[int]],
         on_path: frozenset[str],
         chosen: dict[int, int],
@@ -72,9 +72,9 @@ class DepthFirstSearch:
         if tensor in on_path:
             raise ValueError(f"{tensor} is on the path already")
         on_path |= {tensor}
-        found = dict(found)
-        found[tensor] = found.get(tensor, frozenset()) | {dim}
-        state = frozenset(found.items())
+        fixed = dict(fixed)
+        fixed[tensor] = fixed.get(tensor, frozenset()) | {dim}
+        state = frozenset(fixed.items())
         if state in self._visited:
             return None
         self._visited.add(state)
@@ -87,15 +87,15 @@ class DepthFirstSearch:
             ):
                 continue
             below = self._walk(
-                neighbour, found, constraints, on_path, {**dict(strategies), **chosen}
+                neighbour, fixed, constraints, on_path, {**dict(strategies), **chosen}
             )
             if below is None:
                 succeeded = succeeded or False
             else:
                 succeeded = True
                 for name, dims in below.items():
-                    found[name] = found.get(name, frozenset()) | dims
-        return None if succeeded is False else found
+                    fixed[name] = fixed.get(name, frozenset()) | dims
+        return None if succeeded is False else fixed
 
 
 def enumerate_solutions(
@@ -116,16 +116,16 @@ def enumerate_solutions(
             return
         name = names[number]
         for dim in sorted(allowed[name]):
-            found = search.search((name, dim), {**allowed, name: frozenset((dim,))})
-            if found is None:
+            solution = search.search((name, dim), {**allowed, name: frozenset((dim,))})
+            if solution is None:
                 continue
             narrowed = {
-                each: allowed.get(each, found.get(each, frozenset())) & found[each]
-                if each in found
-                else allowed[each]
-                for each in {**allowed, **found}
+                key: allowed.get(key, solution.get(key, frozenset())) & solution[key]
+                if key in solution
+                else allowed[key]
+                for key in {**allowed, **solution}
             }
-            if all(narrowed[each] for each in names):
+            if all(narrowed[key] for key in names):
                 yield from decide(number + 1, narrowed)
 
     yield from decide(0, {name: frozenset(dims[name]) for name in names})

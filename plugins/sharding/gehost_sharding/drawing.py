@@ -15,7 +15,7 @@ from gehost_sharding.model_graph import ModelGraph
 dot_string = quoting.dot_string
 
 
-def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str) -> None:
+def write_strategy_graph(picture: nx.MultiGraph[Any], graph: ModelGraph, path: str) -> None:
     """Write the graph of the depth-first search; edges are coloured by strategy.
 
     Raises:
@@ -23,9 +23,9 @@ def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str
         OutputError: the file cannot be written.
     """
     if path.endswith(".dot"):
-        text = strategy_graph_dot(drawn, graph)
+        text = strategy_graph_dot(picture, graph)
     elif path.endswith(".json"):
-        text = strategy_graph_json(drawn, graph)
+        text = strategy_graph_json(picture, graph)
     else:
         raise UsageError("wanted a name that ends in .dot or .json", subject=f"--graph {path}")
     try:
@@ -34,14 +34,14 @@ def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str
         raise OutputError(f"cannot be written: {error.strerror or error}", where=path) from error
 
 
-def strategy_graph_dot(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
+def strategy_graph_dot(picture: nx.MultiGraph[Any], graph: ModelGraph) -> str:
     """Write the graph of strategies as DOT."""
     lines = ["graph strategies {"]
-    for tensor, dim in drawn.nodes:
+    for tensor, dim in picture.nodes:
         label = f"{tensor} {'replicated' if dim < 0 else dim}"
         lines.append(f"  {dot_string(_id(tensor, dim))} [label={dot_string(label)}];")
-    for (a, b), (c, d), data in drawn.edges(data=True):
-        label = ", ".join(_strategy(graph, each) for each in data["strategies"])
+    for (a, b), (c, d), data in picture.edges(data=True):
+        label = ", ".join(_strategy(graph, strategy) for strategy in data["strategies"])
         lines.append(
             f"  {dot_string(_id(a, b))} -- {dot_string(_id(c, d))}"
             f" [label={dot_string(label)}, color={dot_string(_colour(data['strategies'][0][1]))}];"
@@ -49,10 +49,10 @@ def strategy_graph_dot(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def strategy_graph_json(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
+def strategy_graph_json(picture: nx.MultiGraph[Any], graph: ModelGraph) -> str:
     """Write the graph of strategies as JSON."""
     data: dict[str, Any] = {
-        "nodes": [{"tensor": tensor, "dim": dim} for tensor, dim in drawn.nodes],
+        "nodes": [{"tensor": tensor, "dim": dim} for tensor, dim in picture.nodes],
         "edges": [
             {
                 "source": {"tensor": u[0], "dim": u[1]},
@@ -63,31 +63,31 @@ def strategy_graph_json(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
                 ],
                 "colour": _colour(edge["strategies"][0][1]),
             }
-            for u, v, edge in drawn.edges(data=True)
+            for u, v, edge in picture.edges(data=True)
         ],
     }
     return json.dumps(data, indent=1)
 
 
-def cost_graph_dot(drawn: nx.MultiDiGraph[Any]) -> str:
+def cost_graph_dot(picture: nx.MultiDiGraph[Any]) -> str:
     """Write a cost graph as DOT."""
     lines = ["digraph costs {"]
-    for number, data in drawn.nodes(data=True):
+    for number, data in picture.nodes(data=True):
         label = f"{data['label']} ({data['states']} states)"
         lines.append(f"  {number} [label={dot_string(label)}];")
-    for source, target, data in drawn.edges(data=True):
+    for source, target, data in picture.edges(data=True):
         lines.append(f"  {source} -> {target} [label={dot_string(data['tensor'])}];")
     return "\n".join([*lines, "}", ""])
 
 
-def mesh_dot(drawn: nx.Graph[Any]) -> str:
+def mesh_dot(picture: nx.Graph[Any]) -> str:
     """Write the graph of a mesh as DOT; edges are labelled and coloured by mesh axis."""
     lines = ["graph mesh {"]
-    for device, data in drawn.nodes(data=True):
+    for device, data in picture.nodes(data=True):
         label = f"{device} {data['coordinates']}"
         lines.append(f"  {device} [label={dot_string(label)}];")
     number: dict[str, int] = {}
-    for device, other, data in drawn.edges(data=True):
+    for device, other, data in picture.edges(data=True):
         axis = data["axis"]
         colour = dot_string(_colour(number.setdefault(axis, len(number))))
         lines.append(f"  {device} -- {other} [label={dot_string(axis)}, color={colour}];")

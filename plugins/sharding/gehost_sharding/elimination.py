@@ -70,9 +70,9 @@ class Minimum:
     states: list[int]
     components: list[Component]
     is_proven: bool
-    """False if vertices were held to bound the width."""
-    held: dict[int, int] = field(default_factory=dict[int, int])
-    """Vertices that were held in one state, to bound the width."""
+    """False if vertices were fixed to bound the width."""
+    fixed: dict[int, int] = field(default_factory=dict[int, int])
+    """Vertices that were fixed in one state, to bound the width."""
 
     @property
     def width(self) -> int:
@@ -107,10 +107,10 @@ class _Record:
     states: dict[int, NDArray[np.intp]]
     """States by position at the time of the elimination; later ones may have been dropped."""
 
-    def recover(self, found: Mapping[int, int]) -> int:
+    def recover(self, states: Mapping[int, int]) -> int:
         """Return the best state of the vertex, given those of its neighbours."""
         position = tuple(
-            int(np.searchsorted(self.states[other], found[other])) for other in self.neighbours
+            int(np.searchsorted(self.states[other], states[other])) for other in self.neighbours
         )
         return int(self.states[self.vertex][self.chosen[position]])
 
@@ -143,20 +143,20 @@ class _Search:
             self._add(factor)
         for vertex in vertices:
             self._enqueue(vertex)
-        left = set(vertices)
+        rest = set(vertices)
         is_pruned = False
-        while len(left) > 2:
+        while len(rest) > 2:
             degree, _cells, vertex = heapq.heappop(self.queue)
-            if vertex not in left or degree != len(self.neighbours[vertex]):
+            if vertex not in rest or degree != len(self.neighbours[vertex]):
                 continue
             if degree > 2 and not is_pruned:
                 is_pruned = True
-                self._prune(left)
+                self._prune(rest)
                 self._enqueue(vertex)
                 continue
             self._eliminate(vertex)
-            left.discard(vertex)
-        return self._finish(sorted(left))
+            rest.discard(vertex)
+        return self._finish(sorted(rest))
 
     def _enqueue(self, vertex: int) -> None:
         cells = math.prod(len(self.unary[other]) for other in self.neighbours[vertex])
@@ -207,7 +207,7 @@ class _Search:
         """Degree 2 with two edges: (states of u, states of v, states of w) -> minimum over v."""
         sides: list[Table] = []
         for other in neighbours:
-            factor = next(each for each in own if other in each.scope)
+            factor = next(candidate for candidate in own if other in candidate.scope)
             sides.append(factor.table if factor.scope[0] == other else factor.table.T)
         total = (sides[0] + self.unary[vertex])[:, None, :] + sides[1][None, :, :]
         chosen = total.argmin(axis=2)
@@ -242,15 +242,15 @@ class _Search:
         while queue:
             vertex = queue.pop(0)
             queued.discard(vertex)
-            kept = self._undominated(vertex)
-            if len(kept) == len(self.unary[vertex]):
+            survivors = self._undominated(vertex)
+            if len(survivors) == len(self.unary[vertex]):
                 continue
-            self.component.pruned += len(self.unary[vertex]) - len(kept)
-            self.unary[vertex] = self.unary[vertex][kept]
-            self.states[vertex] = self.states[vertex][kept]
+            self.component.pruned += len(self.unary[vertex]) - len(survivors)
+            self.unary[vertex] = self.unary[vertex][survivors]
+            self.states[vertex] = self.states[vertex][survivors]
             for factor in self.factors[vertex].values():
                 position = factor.scope.index(vertex)
-                factor.table = np.take(factor.table, kept, axis=position)
+                factor.table = np.take(factor.table, survivors, axis=position)
             for other in self.neighbours[vertex]:
                 self._enqueue(other)
                 if other not in queued:
@@ -270,16 +270,16 @@ class _Search:
         np.fill_diagonal(beaten, val=False)
         return np.flatnonzero(~beaten.any(axis=1))
 
-    def _finish(self, left: list[int]) -> tuple[Component, dict[int, int], float]:
+    def _finish(self, rest: list[int]) -> tuple[Component, dict[int, int], float]:
         """Choose in the last graph, then recover in reverse."""
         component = self.component
-        component.last = tuple(left)
-        component.last_states = [self.states[vertex] for vertex in left]
-        if len(left) == 1:
-            component.last_costs = self.unary[left[0]]
+        component.last = tuple(rest)
+        component.last_states = [self.states[vertex] for vertex in rest]
+        if len(rest) == 1:
+            component.last_costs = self.unary[rest[0]]
         else:
-            total = self.unary[left[0]][:, None] + self.unary[left[1]][None, :]
-            for factor in self.factors[left[0]].values():
+            total = self.unary[rest[0]][:, None] + self.unary[rest[1]][None, :]
+            for factor in self.factors[rest[0]].values():
                 total = total + factor.table
             component.last_costs = total
             component.width = max(component.width, 1)
@@ -287,9 +287,9 @@ class _Search:
         cost = float(component.last_costs[best])
         states = {
             vertex: int(self.states[vertex][state])
-            for vertex, state in zip(left, best, strict=True)
+            for vertex, state in zip(rest, best, strict=True)
         }
-        component.chosen = tuple(states[vertex] for vertex in left)
+        component.chosen = tuple(states[vertex] for vertex in rest)
         for record in reversed(self.records):
             state = states[record.vertex] = record.recover(states)
             component.recovery.append((record.vertex, state))
@@ -299,12 +299,12 @@ class _Search:
 def _least_difference(table: Table) -> Table:
     """For each pair of rows a, b the least of ``a - b`` over the columns."""
     rows, columns = table.shape
-    found = np.empty((rows, rows))
+    differences = np.empty((rows, rows))
     step = max(1, 2_000_000 // max(1, rows * columns))
     for start in range(0, rows, step):
         block = table[start : start + step, None, :] - table[None, :, :]
-        found[start : start + step] = block.min(axis=2)
-    return found
+        differences[start : start + step] = block.min(axis=2)
+    return differences
 
 
 def _aligned(factor: _Factor, scope: tuple[int, ...]) -> Table:
@@ -339,44 +339,46 @@ def minimise(
     ]
     costs = list(costs)
     total = 0.0
-    held: dict[int, int] = {}
+    fixed: dict[int, int] = {}
     states: dict[int, int] = {}
     components: list[Component] = []
     waiting = _components(range(len(costs)), factors)[::-1]
     while waiting:
         vertices, own = waiting.pop()
-        search = _Search(costs, [_Factor(each.scope, each.table) for each in own], most_cells)
+        search = _Search(costs, [_Factor(factor.scope, factor.table) for factor in own], most_cells)
         try:
-            component, found, cost = search.run(vertices)
+            component, solution, cost = search.run(vertices)
         except TooWideError:
             choices = [vertex for vertex in vertices if vertex in (may_hold or {})]
             if may_hold is None or not choices:
                 raise
-            widest = max(choices, key=lambda v: sum(v in each.scope for each in own))
-            state = states[widest] = held[widest] = may_hold[widest]
+            widest = max(choices, key=lambda v: sum(v in factor.scope for factor in own))
+            state = states[widest] = fixed[widest] = may_hold[widest]
             total += float(costs[widest][state])
             own = _fold_held(costs, own, widest, state)
             rest = [vertex for vertex in vertices if vertex != widest]
             waiting.extend(_components(rest, own)[::-1])
             continue
         components.append(component)
-        states |= found
+        states |= solution
         total += cost
-    return Minimum(total, [states[v] for v in range(len(costs))], components, not held, held)
+    return Minimum(total, [states[v] for v in range(len(costs))], components, not fixed, fixed)
 
 
-def _fold_held(costs: list[Table], factors: list[_Factor], held: int, state: int) -> list[_Factor]:
+def _fold_held(
+    costs: list[Table], factors: list[_Factor], vertex: int, state: int
+) -> list[_Factor]:
     """Fold a held vertex into the costs of its neighbours; return the other tables."""
-    kept: list[_Factor] = []
+    rest: list[_Factor] = []
     for factor in factors:
         (u, v), table = factor.scope, factor.table
-        if u == held:
+        if u == vertex:
             costs[v] = costs[v] + table[state]
-        elif v == held:
+        elif v == vertex:
             costs[u] = costs[u] + table[:, state]
         else:
-            kept.append(factor)
-    return kept
+            rest.append(factor)
+    return rest
 
 
 def _components(
@@ -399,7 +401,7 @@ def _components(
         members.setdefault(root(vertex), []).append(vertex)
     for factor in factors:
         own.setdefault(root(factor.scope[0]), []).append(factor)
-    return [(found, own.get(first, [])) for first, found in members.items()]
+    return [(members_, own.get(first, [])) for first, members_ in members.items()]
 
 
 def evaluate(

@@ -60,18 +60,18 @@ def read_manifest(directory: str) -> dict[str, Any]:
         UsageError: the directory is no split.
     """
     try:
-        found: Any = json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
+        manifest: Any = json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"no split (no readable {MANIFEST}); gehost shard split writes one", where=directory
         ) from error
-    if not isinstance(found, dict) or not found.keys() >= _KEYS:
+    if not isinstance(manifest, dict) or not manifest.keys() >= _KEYS:
         raise UsageError(
             f"no split ({MANIFEST} lacks {', '.join(sorted(_KEYS))})",
             where=directory,
             hint="gehost shard split writes one",
         )
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", manifest)
 
 
 def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 300.0) -> RunResult:
@@ -121,10 +121,10 @@ def _mpiexec() -> str:
     if find_spec("mpi4py") is None:
         raise UsageError("running ranks needs mpi4py and mpich: pip install mpi4py mpich")
     beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if program is None:
         raise UsageError("no mpiexec on the path: pip install mpi4py mpich")
-    return found
+    return program
 
 
 def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None:

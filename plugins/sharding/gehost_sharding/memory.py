@@ -27,19 +27,19 @@ def activation_bytes(assignment: Assignment) -> int:
         change[last + 1] -= size
 
     for name in {*graph.inputs, *graph.producer}:
-        wanted: dict[Sharding, list[int]] = {}
+        ends: dict[Sharding, list[int]] = {}
         for operator, slot in graph.readers.get(name, ()):
             sharding = assignment.strategy(operator).operands[slot]
             if sharding is not None:
-                wanted.setdefault(sharding, []).append(operator)
-        made, kept = 0, assignment.input_sharding(name)
+                ends.setdefault(sharding, []).append(operator)
+        start, source = 0, assignment.input_sharding(name)
         if name in graph.producer:
-            made, kept = graph.producer[name][0], assignment.specs[name]
-            if assignment.own(name) != kept:
-                alive(name, assignment.own(name), made, made)
-        last = max((max(operators) for operators in wanted.values()), default=made)
-        alive(name, kept, made, end if name in graph.outputs else last)
-        for sharding, operators in wanted.items():
-            if sharding != kept:
+            start, source = graph.producer[name][0], assignment.specs[name]
+            if assignment.own(name) != source:
+                alive(name, assignment.own(name), start, start)
+        last = max((max(operators) for operators in ends.values()), default=start)
+        alive(name, source, start, end if name in graph.outputs else last)
+        for sharding, operators in ends.items():
+            if sharding != source:
                 alive(name, sharding, min(operators), max(operators))
     return max(itertools.accumulate(change))

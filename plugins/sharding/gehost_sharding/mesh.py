@@ -102,11 +102,11 @@ class Mesh:
 
     def groups(self, axis: int) -> tuple[tuple[int, ...], ...]:
         """Devices that differ in one axis only, ordered by their coordinate on it."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for device in range(self.devices):
             position = self.coordinates(device)
-            found.setdefault((*position[:axis], *position[axis + 1 :]), []).append(device)
-        return tuple(tuple(group) for group in found.values())
+            groups.setdefault((*position[:axis], *position[axis + 1 :]), []).append(device)
+        return tuple(tuple(group) for group in groups.values())
 
     def graph(self) -> nx.Graph[Any]:
         """Devices as nodes (attribute ``coordinates``), an edge per pair in a group (``axis``)."""

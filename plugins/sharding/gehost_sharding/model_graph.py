@@ -283,8 +283,10 @@ class ModelGraph:
         shape = self.tensors[node.input[0]].shape
         if node.op_type == "Size":
             return np.array(math.prod(shape), np.int64)
-        given = {entry.name: entry.i for entry in node.attribute}
-        return np.array(shape[given.get("start", 0) : given.get("end", len(shape))], np.int64)
+        attributes = {entry.name: entry.i for entry in node.attribute}
+        return np.array(
+            shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64
+        )
 
     def _require_shapes(self, node: onnx.NodeProto) -> None:
         for name in (*node.input, *node.output):
@@ -336,7 +338,9 @@ def read_model(path: str, dims: Mapping[str, int] | None = None) -> ModelGraph:
     try:
         return ModelGraph(proto, path)
     except OpenShapeError:
-        if any(external_data_helper.uses_external_data(each) for each in proto.graph.initializer):
+        if any(
+            external_data_helper.uses_external_data(tensor) for tensor in proto.graph.initializer
+        ):
             raise
     folded, _ = Host(HostOptions()).run(proto)  # clean-up alone: folds computations of shapes
     return ModelGraph(folded, path)

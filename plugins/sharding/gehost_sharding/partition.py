@@ -64,7 +64,7 @@ class _Rank:
         self.rank = rank
         self.position = self.mesh.coordinates(rank)
         self.transfers = Transfers(assignment, redistributions)
-        self.done: list[Transfer] = []
+        self.moves: list[Transfer] = []
         self.names: dict[tuple[str, Sharding], str] = {}
         """Local tensor by tensor and sharding."""
         self.used = {*self.graph.tensors}
@@ -97,7 +97,7 @@ class _Rank:
             "gehost.sharding.mesh": str(assignment.mesh),
         }
         helper.set_model_props(model, metadata)
-        return RankModel(model, self.done)
+        return RankModel(model, self.moves)
 
     # -- tensors ------------------------------------------------------------------------------
 
@@ -143,9 +143,9 @@ class _Rank:
                 shape = self.graph.tensors[name].shape
                 cut = piece(self.mesh, shape, sharding, self.position)
                 bounds = {
-                    dim: (each.start, each.stop)
-                    for dim, each in enumerate(cut)
-                    if each.stop - each.start != shape[dim]
+                    dim: (axis.start, axis.stop)
+                    for dim, axis in enumerate(cut)
+                    if axis.stop - axis.start != shape[dim]
                 }
                 result = self.fresh(f"{name}/{self._suffix(sharding)}")
                 self._slice(whole, result, bounds)
@@ -192,7 +192,7 @@ class _Rank:
         source = self.names[name, transfer.source]
         result = self.fresh(f"{name}/{self._suffix(move.after)}")
         self.names[name, move.after] = result
-        self.done.append(transfer)
+        self.moves.append(transfer)
         size = self.mesh.sizes[move.axis]
         local = local_shape(self.mesh, shape, _without_partial(transfer.source))
         if move.kind == SLICE:
@@ -310,11 +310,11 @@ def write_split(
         ) from error
     try:
         for rank in range(assignment.mesh.devices):
-            made = split_rank(
+            part = split_rank(
                 assignment, rank, table=table, dialect=dialect, redistributions=redistributions
             )
-            transfers = made.transfers
-            _save(made.model, staging / f"rank{rank}.onnx")
+            transfers = part.transfers
+            _save(part.model, staging / f"rank{rank}.onnx")
             if progress is not None:
                 progress(rank)
         manifest = _manifest(assignment, dialect, transfers, redistributions)

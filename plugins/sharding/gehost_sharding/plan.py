@@ -70,13 +70,13 @@ class Solved:
 
     def by_collective(self) -> dict[str, dict[str, int]]:
         """Count and bytes by kind of collective."""
-        found: dict[str, dict[str, int]] = {}
+        totals: dict[str, dict[str, int]] = {}
         for transfer in self.transfers:
             if transfer.move.kind != SLICE:
-                entry = found.setdefault(transfer.move.kind, {"count": 0, "bytes": 0})
+                entry = totals.setdefault(transfer.move.kind, {"count": 0, "bytes": 0})
                 entry["count"] += 1
                 entry["bytes"] += transfer.bytes
-        return found
+        return totals
 
     @property
     def memory_bytes(self) -> int:
@@ -236,11 +236,11 @@ class Planner:
 
     def solve(self, cost_graph: CostGraph, objective: Objective, masks: dict[int, Mask]) -> Solved:
         """Find the minimum of an objective over the states that the masks allow."""
-        costs, edges, kept = cost_graph.tables(objective, masks)
+        costs, edges, survivors = cost_graph.tables(objective, masks)
         may_hold = {
-            number: int(np.flatnonzero(kept[number] == state)[0])
+            number: int(np.flatnonzero(survivors[number] == state)[0])
             for number, state in cost_graph.replicated_states().items()
-            if state in kept[number]
+            if state in survivors[number]
         }
         minimum = minimise(costs, edges, may_hold=may_hold, most_cells=self.most_cells)
         recomputed = evaluate(costs, edges, minimum.states)
@@ -248,7 +248,7 @@ class Planner:
             raise GehostError(
                 f"the search recorded a cost of {minimum.cost}, but its plan costs {recomputed}"
             )
-        states = [int(kept[v][state]) for v, state in enumerate(minimum.states)]
+        states = [int(survivors[v][state]) for v, state in enumerate(minimum.states)]
         assignment = self._assignment(cost_graph, states)
         return Solved(
             cost_graph,
@@ -265,7 +265,7 @@ class Planner:
         chosen = [states[cost_graph.vertex_of[op.index]] for op in self.graph.operators]
         specs: dict[str, Sharding] = {}
         for name, (operator, index) in self.graph.producer.items():
-            own = self.strategies[operator].found[chosen[operator]].results[index]
+            own = self.strategies[operator].choices[chosen[operator]].results[index]
             vertex = cost_graph.vertex_of.get(name)
             if vertex is not None:
                 specs[name] = cost_graph.vertices[vertex].shardings[states[vertex]]
@@ -273,8 +273,8 @@ class Planner:
                 specs[name] = own
             elif self.graph.readers.get(name):
                 reader, slot = self.graph.readers[name][0]
-                wanted = self.strategies[reader].found[chosen[reader]].operands[slot]
-                specs[name] = wanted or replicated(self.mesh)
+                target = self.strategies[reader].choices[chosen[reader]].operands[slot]
+                specs[name] = target or replicated(self.mesh)
             else:
                 specs[name] = replicated(self.mesh)
         return Assignment(self.graph, self.mesh, self.strategies, chosen, specs)
@@ -294,7 +294,7 @@ class Planner:
         """
         weights = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)
         results = self.solve(cost_graph, Objective(seconds=0.0, memory=1.0), masks)
-        least = min(weights, results, key=lambda found: found.memory_bytes)
+        least = min(weights, results, key=lambda result: result.memory_bytes)
         best, best_price = least, math.inf
         bound = objective_value(objective, free)
         for name, cheapest in (("weights", weights), ("memory", results)):
@@ -303,20 +303,20 @@ class Planner:
             for _ in range(_PRICE_STEPS):
                 price = (low + high) / 2 if fits_below else high
                 priced = replace(objective, **{name: getattr(objective, name) + price})
-                found = self.solve(cost_graph, priced, masks)
-                if name == "weights" and found.minimum.is_proven:
+                result = self.solve(cost_graph, priced, masks)
+                if name == "weights" and result.minimum.is_proven:
                     most = memory + cost_graph.overcounted_weights
-                    bound = max(bound, found.minimum.cost - price * most)
-                if found.memory_bytes < least.memory_bytes:
-                    least = found
-                if found.memory_bytes <= memory:
+                    bound = max(bound, result.minimum.cost - price * most)
+                if result.memory_bytes < least.memory_bytes:
+                    least = result
+                if result.memory_bytes <= memory:
                     fits_below, high = True, price
-                    value = objective_value(objective, found)
+                    value = objective_value(objective, result)
                     if best.memory_bytes > memory or value <= objective_value(objective, best):
-                        best, best_price = found, price
+                        best, best_price = result, price
                 elif fits_below:
                     low = price
-                elif found.totals[name] <= cheapest.totals[name]:
+                elif result.totals[name] <= cheapest.totals[name]:
                     break
                 else:
                     high *= 16
@@ -332,12 +332,12 @@ class Planner:
         return Plan(best, objective, memory, price, bound, proven)
 
     def _refuse_capacity(self, memory: int, least: Solved, bound: int) -> NoReturn:
-        found = f"{least.memory_bytes} bytes, of which {least.held_weights()} are weights"
+        requirement = f"{least.memory_bytes} bytes, of which {least.held_weights()} are weights"
         if least.memory_bytes <= bound:
-            reason = f"holds {memory} bytes per device; the least possible is {found}"
+            reason = f"holds {memory} bytes per device; the least possible is {requirement}"
         else:
             reason = (
-                f"was found that holds {memory} bytes per device; the least found is {found};"
+                f"was found that holds {memory} bytes per device; the least found is {requirement};"
                 f" no plan holds less than {bound} bytes"
             )
         raise ModelError(f"no plan on mesh {self.mesh} {reason}", where=str(self.graph))
@@ -370,13 +370,13 @@ class Planner:
             vertex = cost_graph.vertex_of.get(pin.tensor)
             if vertex is not None:
                 shardings = cost_graph.vertices[vertex].shardings
-                restrict(vertex, np.array([pin.allows(each) for each in shardings]), pin)
+                restrict(vertex, np.array([pin.allows(sharding) for sharding in shardings]), pin)
             if pin.tensor in self.graph.producer:
                 continue
             for reader, slot in self.graph.readers.get(pin.tensor, ()):
-                wanted = self.strategies[reader].operands[slot]
-                if wanted is not None:
-                    allowed = np.array([pin.allows(each) for each in wanted])
+                targets = self.strategies[reader].operands[slot]
+                if targets is not None:
+                    allowed = np.array([pin.allows(sharding) for sharding in targets])
                     restrict(cost_graph.vertex_of[reader], allowed, pin)
         return masks
 
@@ -402,7 +402,7 @@ class Planner:
                         if axis not in axes
                     )
                     and all(strategy.operands[slot] in {whole, None} for slot in constants)
-                    for strategy in self.strategies[operator].found
+                    for strategy in self.strategies[operator].choices
                 ]
             )
         return masks

@@ -62,9 +62,9 @@ class Pin:
             )
         if name not in mesh.axes:
             nearest = difflib.get_close_matches(name, mesh.axes, n=1, cutoff=0.0)
-            meant = f" (nearest: {nearest[0]})" if nearest else ""
+            hint = f" (nearest: {nearest[0]})" if nearest else ""
             raise UsageError(
-                f'no mesh axis "{name}"; the mesh has {", ".join(mesh.axes)}{meant}',
+                f'no mesh axis "{name}"; the mesh has {", ".join(mesh.axes)}{hint}',
                 subject=f'pin "{text}"',
             )
         rank = len(tensor.shape)
@@ -96,7 +96,7 @@ class OperatorStrategies:
         self.unknown: dict[str, int] = {}
         """Operators without a rule, and how many nodes have them."""
         cache: dict[object, Strategies] = {}
-        self.found: list[Strategies] = []
+        self.by_operator: list[Strategies] = []
         """By operator index."""
         for operator in graph.operators:
             key = graph.signature(operator)
@@ -104,12 +104,12 @@ class OperatorStrategies:
                 same = repeated_operands(operator.node)
                 cache[key] = strategies_of(table.rule_of(graph, operator), mesh, same)
             strategies = cache[key]
-            self.found.append(strategies)
+            self.by_operator.append(strategies)
             if not strategies.rule.is_known:
                 self.unknown[operator.op] = self.unknown.get(operator.op, 0) + 1
 
     def __getitem__(self, operator: Operator | int) -> Strategies:
-        return self.found[operator if isinstance(operator, int) else operator.index]
+        return self.by_operator[operator if isinstance(operator, int) else operator.index]
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,9 @@ class Propagation:
         self.estimate = Estimate(
             tensors=len(state.domains),
             operators=len(self.graph.operators),
-            most_strategies=max((len(found) for found in self.strategies.found), default=0),
+            most_strategies=max(
+                (len(strategies) for strategies in self.strategies.by_operator), default=0
+            ),
             rows_before=before[0],
             rows_after=after[0],
             log10_before=before[1],
@@ -222,17 +224,19 @@ class Propagation:
         domains: dict[str, frozenset[Sharding]] = {}
         rows: list[tuple[Strategy, ...]] = []
         for operator in self.graph.operators:
-            found = self.strategies[operator].found
+            strategies = self.strategies[operator].choices
             rows.append(
-                found if self.keep_partial else tuple(row for row in found if not row.is_partial)
+                strategies
+                if self.keep_partial
+                else tuple(row for row in strategies if not row.is_partial)
             )
         for name, tensor in self.graph.tensors.items():
             if name in self.graph.readers or name in self.graph.producer:
                 domains[name] = frozenset(shardings_of(self.mesh, tensor.shape))
         if self.keep_partial:
-            for operator, kept in zip(self.graph.operators, rows, strict=True):
+            for operator, subset in zip(self.graph.operators, rows, strict=True):
                 for index, name in enumerate(n for n in operator.node.output if n):
-                    domains[name] |= {row.results[index] for row in kept}
+                    domains[name] |= {row.results[index] for row in subset}
         return _State(domains, rows)
 
     def _measure(self, state: _State) -> tuple[int, float]:
@@ -252,25 +256,25 @@ class Propagation:
                 raise UsageError(
                     f"no operator reads or computes {pin.tensor}", subject=f'pin "{pin.text}"'
                 )
-            kept = frozenset(sharding for sharding in domain if pin.allows(sharding))
+            allowed_here = frozenset(sharding for sharding in domain if pin.allows(sharding))
             previous = latest.get(pin.tensor)
             events.append(
                 _Event(pin.tensor, -1, () if previous is None else (previous,), (pin.text,))
             )
             latest[pin.tensor] = len(events) - 1
-            state.domains[pin.tensor] = kept
+            state.domains[pin.tensor] = allowed_here
             conflict = pin.tensor
-            if kept:
+            if allowed_here:
                 touched = self._operators_of(pin.tensor)
                 conflict = self._shrink(state, touched, events, latest)
             elif previous is None:  # it cannot hold by itself; the chain shows where it comes first
                 state = self._start()
-                allowed = [each for each in state.domains[pin.tensor] if pin.allows(each)]
+                allowed = [choice for choice in state.domains[pin.tensor] if pin.allows(choice)]
                 state.domains[pin.tensor] = frozenset(allowed)
                 del events[:-1]
                 latest[pin.tensor] = 0
-                found = self._shrink(state, range(len(state.rows)), events, latest)
-                conflict = found or pin.tensor
+                failure = self._shrink(state, range(len(state.rows)), events, latest)
+                conflict = failure or pin.tensor
             if conflict is not None:
                 raise ConflictError(self._explain(conflict, events, latest))
 
@@ -305,16 +309,16 @@ class Propagation:
             )
             state.rows[operator] = rows
             for name, is_result, slot in tensors:
-                held = {row.results[slot] if is_result else row.operands[slot] for row in rows}
-                kept = domains[name] & held
-                if len(kept) == len(domains[name]):
+                offered = {row.results[slot] if is_result else row.operands[slot] for row in rows}
+                common = domains[name] & offered
+                if len(common) == len(domains[name]):
                     continue
-                domains[name] = frozenset(kept)
+                domains[name] = frozenset(common)
                 if events is not None and latest is not None:
                     causes = tuple(latest[other] for other, _, _ in tensors if other in latest)
                     events.append(_Event(name, operator, causes))
                     latest[name] = len(events) - 1
-                if not kept:
+                if not common:
                     return name
                 for other in self._operators_of(name):
                     if other != operator and other not in queued:
@@ -331,7 +335,7 @@ class Propagation:
         chains: dict[str, list[str]] = {}
         start = latest[tensor]
         queue: deque[tuple[int, list[str]]] = deque([(start, [])])
-        seen = {start}
+        visited = {start}
         while queue:
             index, chain = queue.popleft()
             event = events[index]
@@ -342,8 +346,8 @@ class Propagation:
             for pin in event.pins:
                 chains.setdefault(pin, list(reversed(step)))
             for cause in event.causes:
-                if cause not in seen:
-                    seen.add(cause)
+                if cause not in visited:
+                    visited.add(cause)
                     queue.append((cause, step))
         named = list(chains.items())[:2]
         parts = [
@@ -364,7 +368,9 @@ class Propagation:
                 tensors = {name: next(iter(domain)) for name, domain in complete.domains.items()}
                 yield Solution({name: tensors[name] for name in self._inputs(state)}, tensors)
             return
-        name = max(open_inputs, key=lambda each: (len(state.domains[each]), self._degree(each)))
+        name = max(
+            open_inputs, key=lambda tensor: (len(state.domains[tensor]), self._degree(tensor))
+        )
         for sharding in sorted(state.domains[name]):
             trial = state.copy()
             trial.domains[name] = frozenset((sharding,))
@@ -380,7 +386,7 @@ class Propagation:
 
     def _complete(self, state: _State) -> _State | None:
         """Decide the tensors that the inputs leave open; None if that is impossible."""
-        name = next((each for each, domain in state.domains.items() if len(domain) > 1), None)
+        name = next((tensor for tensor, domain in state.domains.items() if len(domain) > 1), None)
         if name is None:
             return state
         for sharding in sorted(state.domains[name]):
@@ -427,9 +433,9 @@ def strategy_graph(
     """
     if len(mesh.axes) != 1:
         raise UsageError("the graph of strategies is drawn for one axis", subject=f"mesh {mesh}")
-    found: nx.MultiGraph[Any] = nx.MultiGraph()
+    picture: nx.MultiGraph[Any] = nx.MultiGraph()
     for operator in graph.operators:
-        for number, row in enumerate(strategies[operator].found):
+        for number, row in enumerate(strategies[operator].choices):
             if row.is_partial:
                 continue
             placed = {
@@ -440,11 +446,11 @@ def strategy_graph(
             results = [name for name in operator.node.output if name]
             placed |= dict(zip(results, row.results, strict=True))
             nodes = [(name, (sharding or (REPLICATED,))[0]) for name, sharding in placed.items()]
-            found.add_nodes_from(nodes)
+            picture.add_nodes_from(nodes)
             for position, node in enumerate(nodes):
                 for other in nodes[position + 1 :]:
-                    _add_edge(found, node, other, (operator.index, number))
-    return found
+                    _add_edge(picture, node, other, (operator.index, number))
+    return picture
 
 
 def _is_shape_operand(

@@ -215,25 +215,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", help="where rank 0 writes the outputs, as FILE.npz")
     parser.add_argument("--report", help="where rank 0 writes each rank's traffic, as JSON")
     parser.add_argument("--pids", help="directory where each rank writes its PID, and its error")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    if given.pids:
-        (Path(given.pids) / str(os.getpid())).write_text(str(world.Get_rank()), encoding="ascii")
+    if options.pids:
+        (Path(options.pids) / str(os.getpid())).write_text(str(world.Get_rank()), encoding="ascii")
     try:
-        outputs, report = run_rank(world, given.directory, verify.load_feeds(given.feeds))
+        outputs, report = run_rank(world, options.directory, verify.load_feeds(options.feeds))
         reports = world.gather(report)
         if world.Get_rank() == 0:
-            if given.out:
-                Path(given.out).write_bytes(verify.save_feeds(outputs))
-            if given.report:
-                Path(given.report).write_text(json.dumps(reports), encoding="utf-8")
+            if options.out:
+                Path(options.out).write_bytes(verify.save_feeds(outputs))
+            if options.report:
+                Path(options.report).write_text(json.dumps(reports), encoding="utf-8")
     except Exception as error:  # noqa: BLE001 - the other ranks wait for this one
         traceback.print_exc()
         line = f"rank {world.Get_rank()}: {type(error).__name__}: {error}"
-        if given.pids:  # in a file, as mpiexec may lose the end of what an aborted rank prints
-            file = Path(given.pids) / f"{world.Get_rank()}{ERROR}"
+        if options.pids:  # in a file, as mpiexec may lose the end of what an aborted rank prints
+            file = Path(options.pids) / f"{world.Get_rank()}{ERROR}"
             file.write_text(" ".join(line.split()), encoding="utf-8")
         world.Abort(1)
 

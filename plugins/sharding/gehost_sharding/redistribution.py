@@ -86,10 +86,10 @@ class Redistributions:
                 for count in range(1, len(mesh.active_axes) + 1)
                 for axes in itertools.combinations(mesh.active_axes, count)
             ]
-            found = tuple(
+            moves = tuple(
                 frozenset(axes for axes in subsets if mesh.divides(axes, size)) for size in shape
             )
-            self._legality[shape] = found
+            self._legality[shape] = moves
         return self._legality[shape]
 
     def states_of(self, legality: Legality) -> tuple[Sharding, ...]:
@@ -111,13 +111,13 @@ class Redistributions:
         """
         if source == target:
             return ()
-        found = self.paths_from(self.legality(shape), source).get(target)
-        if found is None:
+        path = self.paths_from(self.legality(shape), source).get(target)
+        if path is None:
             raise GehostError(
                 f"no redistribution of shape {list(shape)} on mesh {self.mesh}"
                 f" from {source} to {target}"
             )
-        return found
+        return path
 
     def paths_from(self, legality: Legality, source: Sharding) -> dict[Sharding, tuple[Move, ...]]:
         """Shortest paths from one sharding to every other that can be reached."""

@@ -40,20 +40,20 @@ def as_dict(plan: Plan, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, A
             "operators": len(graph.operators),
             "vertices": len(solved.cost_graph.vertices),
             "edges": len(solved.cost_graph.edges),
-            "most_strategies": max((len(found) for found in strategies.found), default=0),
+            "most_strategies": max((len(rows) for rows in strategies.by_operator), default=0),
             "width": solved.minimum.width,
             "is_proven": plan.is_proven,
             "bound": plan.bound,
             "objective": solved.minimum.cost,
             "objective_recomputed": solved.recomputed,
-            "held_replicated": [solved.cost_graph.label(number) for number in solved.minimum.held],
+            "held_replicated": [solved.cost_graph.label(number) for number in solved.minimum.fixed],
             "price": plan.price,
             "memory": plan.memory,
         },
         "costs": _figures(solved, alpha, beta),
         "compared": {
-            label: found if isinstance(found, str) else _figures(found, alpha, beta)
-            for label, found in plan.compared.items()
+            label: result if isinstance(result, str) else _figures(result, alpha, beta)
+            for label, result in plan.compared.items()
         },
         "operators": list(_operators(solved)),
         "redistributions": [
@@ -139,11 +139,11 @@ def _component(cost_graph: CostGraph, component: Component) -> dict[str, Any]:
         "pruned_states": component.pruned,
         "eliminations": [
             {
-                "kind": each.kind,
-                "vertex": cost_graph.label(each.vertex),
-                "neighbours": [cost_graph.label(other) for other in each.neighbours],
+                "kind": step.kind,
+                "vertex": cost_graph.label(step.vertex),
+                "neighbours": [cost_graph.label(other) for other in step.neighbours],
             }
-            for each in component.log
+            for step in component.log
         ],
         "last_graph": {
             "vertices": [cost_graph.label(vertex) for vertex in last],
@@ -172,9 +172,11 @@ def _state(cost_graph: CostGraph, number: int, state: int) -> str:
     vertex, mesh = cost_graph.vertices[number], cost_graph.mesh
     if vertex.operator is None:
         return describe(mesh, vertex.shardings[state])
-    strategy = cost_graph.strategies[vertex.operator].found[state]
-    operands = ", ".join(describe(mesh, each) for each in strategy.operands if each is not None)
-    return f"{operands} -> {', '.join(describe(mesh, each) for each in strategy.results)}"
+    strategy = cost_graph.strategies[vertex.operator].choices[state]
+    operands = ", ".join(
+        describe(mesh, sharding) for sharding in strategy.operands if sharding is not None
+    )
+    return f"{operands} -> {', '.join(describe(mesh, sharding) for sharding in strategy.results)}"
 
 
 def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
@@ -199,13 +201,15 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
         f" {_counted(len(cost_graph.vertices), 'vertex', 'vertices')},"
         f" {_counted(len(cost_graph.edges), 'edge')}, width {solved.minimum.width}: {proof}"
     )
-    if solved.minimum.held:
-        held = [cost_graph.label(number) for number in solved.minimum.held]
-        yield f"width above the limit: held replicated: {', '.join(held)}"
+    if solved.minimum.fixed:
+        labels = [cost_graph.label(number) for number in solved.minimum.fixed]
+        yield f"width above the limit: held replicated: {', '.join(labels)}"
     if verbose:
         yield from _verbose_lines(solved)
     rows = [_row("this plan", solved)]
-    rows += [_row(label, each) for label, each in plan.compared.items() if isinstance(each, Solved)]
+    rows += [
+        _row(label, entry) for label, entry in plan.compared.items() if isinstance(entry, Solved)
+    ]
     heads = [
         "plan",
         "ms",
@@ -216,9 +220,9 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
         "collectives",
     ]
     yield from tabulate(rows, headers=heads, tablefmt="simple", floatfmt=".4g").splitlines()
-    for label, each in plan.compared.items():
-        if isinstance(each, str):
-            yield f"no plan for {label}: {each}"
+    for label, entry in plan.compared.items():
+        if isinstance(entry, str):
+            yield f"no plan for {label}: {entry}"
     yield f"gathering the outputs sends {solved.output_bytes} B more per device"
 
 

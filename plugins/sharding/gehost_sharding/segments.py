@@ -69,7 +69,7 @@ class SegmentedModel:
         self.segments = cut(model, world)
         self._load()
         initializers = {entry.name: entry for entry in model.graph.initializer}
-        outside = {node.input[0] for each in self.segments for node, _ in each.collectives}
+        outside = {node.input[0] for segment in self.segments for node, _ in segment.collectives}
         self.constants = {
             name: numpy_helper.to_array(initializers[name])
             for name in (outside | {*self.outputs}) & initializers.keys()
@@ -168,11 +168,11 @@ def cut(model: onnx.ModelProto, world: int) -> list[Segment]:
 
 def _connect(segments: list[Segment], initializers: set[str], outputs: set[str]) -> None:
     """Find the tensors that each segment reads from before it and leaves for after it."""
-    wanted = set(outputs)
+    needed = set(outputs)
     for segment in reversed(segments):
-        made = {name for node in segment.nodes for name in node.output if name}
-        wanted |= {node.input[0] for node, _ in segment.collectives}
-        segment.outputs = sorted(made & wanted)
+        produced = {name for node in segment.nodes for name in node.output if name}
+        needed |= {node.input[0] for node, _ in segment.collectives}
+        segment.outputs = sorted(produced & needed)
         read = {name for node in segment.nodes for name in node.input if name}
-        segment.inputs = sorted(read - made - initializers)
-        wanted |= {*segment.inputs}
+        segment.inputs = sorted(read - produced - initializers)
+        needed |= {*segment.inputs}

@@ -33,7 +33,7 @@ class Strategies:
     """All legal strategies of one operator on a mesh, the one that splits nothing first."""
 
     rule: Rule
-    found: tuple[Strategy, ...]
+    choices: tuple[Strategy, ...]
     operands: tuple[tuple[Sharding, ...] | None, ...] = field(init=False)
     """For each operand the sharding that each strategy demands."""
     results: tuple[tuple[Sharding, ...], ...] = field(init=False)
@@ -42,18 +42,18 @@ class Strategies:
         operands = tuple(
             None
             if layout is None
-            else tuple(_present(strategy.operands[slot]) for strategy in self.found)
+            else tuple(_present(strategy.operands[slot]) for strategy in self.choices)
             for slot, layout in enumerate(self.rule.operands)
         )
         results = tuple(
-            tuple(strategy.results[index] for strategy in self.found)
+            tuple(strategy.results[index] for strategy in self.choices)
             for index in range(len(self.rule.results))
         )
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "results", results)
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.choices)
 
 
 def _present(sharding: Sharding | None) -> Sharding:
@@ -69,13 +69,13 @@ def splittable_factors(rule: Rule) -> tuple[int, ...]:
     """
     layouts = [layout for layout in (*rule.operands, *rule.results) if layout is not None]
     minor = {factor for layout in layouts for dim in layout for factor in dim[1:]}
-    found: list[int] = []
+    factors: list[int] = []
     for index, factor in enumerate(rule.factors):
         in_results = [_dim_of(layout, index) != REPLICATED for layout in rule.results]
         fits = all(in_results) if factor.kind == PASS else not any(in_results)
         if factor.kind != NEED and index not in minor and fits:
-            found.append(index)
-    return tuple(found)
+            factors.append(index)
+    return tuple(factors)
 
 
 def strategies_of(
@@ -93,7 +93,7 @@ def strategies_of(
     for axis, size in enumerate(mesh.sizes):
         legal = [f for f in splittable if size != 1 and mesh.divides([axis], rule.factors[f].size)]
         choices.append((NO_FACTOR, *legal))
-    found: list[Strategy] = []
+    strategies: list[Strategy] = []
     for factors in itertools.product(*choices):
         if _divides(rule, mesh, factors):
             operands = tuple(
@@ -104,8 +104,8 @@ def strategies_of(
                 _sharding(rule, layout, factors, is_result=True) for layout in rule.results
             )
             if all(operands[a] == operands[b] for a, b in same_operands):
-                found.append(Strategy(factors, operands, results))
-    return Strategies(rule, tuple(found))
+                strategies.append(Strategy(factors, operands, results))
+    return Strategies(rule, tuple(strategies))
 
 
 def _divides(rule: Rule, mesh: Mesh, factors: tuple[int, ...]) -> bool:

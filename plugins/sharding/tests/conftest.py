@@ -177,14 +177,14 @@ def _collect(collective: Collective, values: Sequence[Array], position: int) -> 
 def assemble(mesh: Mesh, shape: Shape, sharding: Sharding, locals_: Sequence[Array]) -> Array:
     """Put the pieces of all devices together; replicas must be equal."""
     whole = np.zeros(shape, locals_[0].dtype)
-    seen = np.zeros(shape, bool)
+    covered = np.zeros(shape, bool)
     for device, local in enumerate(locals_):
         place = piece(mesh, shape, sharding, mesh.coordinates(device))
         assert whole[place].shape == local.shape
-        if seen[place].all():
+        if covered[place].all():
             np.testing.assert_array_equal(whole[place], local)
-        whole[place], seen[place] = local, True
-    assert seen.all()
+        whole[place], covered[place] = local, True
+    assert covered.all()
     return whole
 
 
@@ -203,12 +203,12 @@ def split_run(
     redistributions = Redistributions(mesh)
     models: list[SegmentedModel] = []
     for rank in range(mesh.devices):
-        made = split_rank(
+        part = split_rank(
             assignment, rank, table=table, dialect=dialect, redistributions=redistributions
         )
         if edit is not None:
-            edit(rank, made.model)
-        models.append(SegmentedModel(made.model, mesh.devices))
+            edit(rank, part.model)
+        models.append(SegmentedModel(part.model, mesh.devices))
     results: list[dict[str, Array] | None] = [None] * mesh.devices
     errors: list[BaseException] = []
 
@@ -235,7 +235,7 @@ def split_run(
     for thread in threads:
         thread.join()
     if errors:
-        real = [each for each in errors if not isinstance(each, threading.BrokenBarrierError)]
+        real = [item for item in errors if not isinstance(item, threading.BrokenBarrierError)]
         raise (real or errors)[0]
     whole = {
         name: assemble(
@@ -260,12 +260,12 @@ def reread(assignment: Assignment, table: RuleTable | None = None) -> Assignment
 
 def assert_equal(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> None:
     """Equal within the host's tolerances."""
-    wrong = [found for found in compare_outputs(expected, actual) if not found.equal]
+    wrong = [difference for difference in compare_outputs(expected, actual) if not difference.equal]
     assert not wrong, wrong
 
 
 def differs(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> bool:
-    return any(not found.equal for found in compare_outputs(expected, actual))
+    return any(not difference.equal for difference in compare_outputs(expected, actual))
 
 
 @pytest.fixture(autouse=True)

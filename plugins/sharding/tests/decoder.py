@@ -48,8 +48,8 @@ def decoder(
     for n in range(layers):
         a = norm(x, f"l{n}.norm1")
         q, k, v = (
-            add("MatMul", [a, weight(f"l{n}.w{each}", width, width)], f"l{n}.{each}")
-            for each in "qkv"
+            add("MatMul", [a, weight(f"l{n}.w{letter}", width, width)], f"l{n}.{letter}")
+            for letter in "qkv"
         )
         scaled = add("Mul", [q, "scale"], f"l{n}.scaled")
         scores = add(

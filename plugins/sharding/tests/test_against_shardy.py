@@ -74,17 +74,17 @@ json.dump(found, sys.stdout)
 """
 
 
-def child(code: str, given: Any, directory: Path) -> Any:
-    done = subprocess.run(
+def child(code: str, arguments: Any, directory: Path) -> Any:
+    process = subprocess.run(
         [PYTHON, "-c", code],
-        input=json.dumps(given),
+        input=json.dumps(arguments),
         capture_output=True,
         text=True,
         cwd=directory,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return json.loads(process.stdout)
 
 
 def function(operands: Sequence[str], result: str, line: str) -> str:
@@ -221,10 +221,12 @@ Form = tuple[list[list[list[str]]], dict[str, str]]
 def canonical(tensors: Sequence[Sequence[Sequence[Any]]], kinds: dict[Any, str]) -> Form:
     """Factors renamed in the order of occurrence; those that must be whole have no name."""
     names: dict[Any, str] = {}
-    for factor in (each for tensor in tensors for dim in tensor for each in dim):
+    for factor in (factor_ for tensor in tensors for dim in tensor for factor_ in dim):
         if kinds[factor] != WHOLE:
             names.setdefault(factor, f"f{len(names)}")
-    renamed = [[[names.get(each, WHOLE) for each in dim] for dim in tensor] for tensor in tensors]
+    renamed = [
+        [[names.get(factor_, WHOLE) for factor_ in dim] for dim in tensor] for tensor in tensors
+    ]
     return renamed, {name: kinds[factor] for factor, name in names.items()}
 
 
@@ -245,8 +247,10 @@ def theirs(rule: str, operands: int) -> Form:
     ):
         for names in re.findall(rf"{word}=\{{(.*?)\}}", tail):
             kinds |= dict.fromkeys(re.findall(factor, names), kind)
-    kept = [[[each for each in dim if sizes[each] > 1] for dim in tensor] for tensor in tensors]
-    return canonical(kept, kinds)
+    long_axes = [
+        [[axis for axis in dim if sizes[axis] > 1] for dim in tensor] for tensor in tensors
+    ]
+    return canonical(long_axes, kinds)
 
 
 def ours(text: str) -> tuple[Form, int]:
@@ -263,10 +267,10 @@ def ours(text: str) -> tuple[Form, int]:
 
 
 def test_rules_are_shardys(tmp_path: Path) -> None:
-    found = child(RULES_CHILD, {name: text for name, (text, _) in CASES.items()}, tmp_path)
+    actual = child(RULES_CHILD, {name: text for name, (text, _) in CASES.items()}, tmp_path)
     for name, (_, onnx_text) in CASES.items():
         own, count = ours(onnx_text)
-        other = theirs(found[name], count)
+        other = theirs(actual[name], count)
         if name in {"convolution", "depthwise"}:  # Shardy gives windows factors of their own
             other = without_windows(other)
             own = without_windows(own)
@@ -288,12 +292,12 @@ def test_propagation_is_shardys(tmp_path: Path) -> None:
     text = to_text(read_module(FUSED))
     if not text.startswith("HloModule"):
         text = f"HloModule fused\n\nENTRY {text}"
-    found = child(PROPAGATION_CHILD, {"text": text, "pins": pins}, tmp_path)
-    for (number, _, dim), other in zip(pins, found, strict=True):
+    actual = child(PROPAGATION_CHILD, {"text": text, "pins": pins}, tmp_path)
+    for (number, _, dim), other in zip(pins, actual, strict=True):
         pin = Pin.parse(f"{graph.inputs[number]}={dim}:x", graph, mesh)
         (solution,) = Propagation(graph, mesh, RuleTable()).solutions([pin])
         assert [solution.inputs[name] for name in graph.inputs] == [
-            _placed(other[str(each)]) for each in range(len(graph.inputs))
+            _placed(other[str(place)]) for place in range(len(graph.inputs))
         ]
 
 

@@ -89,12 +89,12 @@ def test_the_mesh_of_a_foreign_name_is_derived() -> None:
     for node in model.graph.node:
         for entry in node.device_configurations:
             entry.configuration_id = "eight chips"
-    found = read_annotations(ModelGraph(model), RuleTable())
-    assert not found.findings
-    assert found.mesh is not None
-    assert found.mesh.sizes == (2, 2)
-    assert found.assignment is not None
-    assert found.assignment.specs == assignment.specs
+    annotations = read_annotations(ModelGraph(model), RuleTable())
+    assert not annotations.findings
+    assert annotations.mesh is not None
+    assert annotations.mesh.sizes == (2, 2)
+    assert annotations.assignment is not None
+    assert annotations.assignment.specs == assignment.specs
 
 
 def test_axes_of_one_dimension_may_be_one_count() -> None:
@@ -116,10 +116,10 @@ def test_a_model_below_ir_4_loses_its_overridable_inputs() -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.ones(8, np.float32), "b"))
     graph = ModelGraph(model)
     assert graph.inputs == ["x"]
-    written = annotate(Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan().assignment)
-    assert [entry.name for entry in written.graph.input] == ["x"]
-    assert written.ir_version == 11
-    onnx.checker.check_model(written)
+    annotated = annotate(Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan().assignment)
+    assert [entry.name for entry in annotated.graph.input] == ["x"]
+    assert annotated.ir_version == 11
+    onnx.checker.check_model(annotated)
 
 
 Edit = Callable[[onnx.ModelProto], None]
@@ -259,8 +259,8 @@ def test_what_is_wrong_is_found(annotated: onnx.ModelProto, edit: Edit, reason: 
     spec.device.append(-1)
     spec.index_to_device_group_map.add(key=-1).value.extend(range(4))
     edit(model)
-    found = findings(model)
-    assert any(reason in each for each in found), found
+    problems = findings(model)
+    assert any(reason in problem for problem in problems), problems
 
 
 def test_all_findings_are_given_not_only_the_first(annotated: onnx.ModelProto) -> None:
@@ -268,9 +268,9 @@ def test_all_findings_are_given_not_only_the_first(annotated: onnx.ModelProto) -
     _axis(model)
     _version(model)
     _stage(model)
-    found = findings(model)
+    problems = findings(model)
     for reason in ("axis 99", "IR version", "pipeline stage"):
-        assert any(reason in each for each in found)
+        assert any(reason in problem for problem in problems)
 
 
 def test_an_order_of_devices_that_is_refused_hides_no_other_finding(
@@ -278,11 +278,11 @@ def test_an_order_of_devices_that_is_refused_hides_no_other_finding(
 ) -> None:
     model = onnx.ModelProto.FromString(annotated.SerializeToString())
     _rule(model)
-    (rule,) = [each for each in findings(model) if "its rule allows" in each]
+    (rule,) = [problem for problem in findings(model) if "its rule allows" in problem]
     _swapped(model)
-    found = findings(model)
-    assert rule in found
-    assert any('"x": its shards do not lie along the axes' in each for each in found)
+    problems = findings(model)
+    assert rule in problems
+    assert any('"x": its shards do not lie along the axes' in problem for problem in problems)
 
 
 def test_a_long_list_of_devices_is_cut() -> None:
@@ -302,13 +302,13 @@ def test_a_model_without_operators_needs_none() -> None:
 
 
 def test_a_model_without_annotations_is_not_silently_fine() -> None:
-    found = findings(block().proto)
-    assert found[0] == "no node has an annotation; gehost shard plan writes them"
-    assert len(found) <= 2  # and none for each node
+    problems = findings(block().proto)
+    assert problems[0] == "no node has an annotation; gehost shard plan writes them"
+    assert len(problems) <= 2  # and none for each node
 
 
 @pytest.mark.parametrize(
-    ("written", "problem"),
+    ("sizes", "problem"),
     [
         ([8], ""),
         ([9], "axis 0 has size 9 here, the tensor has 8"),
@@ -320,11 +320,11 @@ def test_a_model_without_annotations_is_not_silently_fine() -> None:
     ],
 )
 def test_a_written_size_that_the_tensor_does_not_have_is_named(
-    written: list[int | None], problem: str
+    sizes: list[int | None], problem: str
 ) -> None:
-    spec = onnx.ShardingSpecProto(tensor_name="t", device=range(2 ** len(written)))
+    spec = onnx.ShardingSpecProto(tensor_name="t", device=range(2 ** len(sizes)))
     dim = spec.sharded_dim.add(axis=-2)
-    for size in written:
+    for size in sizes:
         dim.simple_sharding.add(num_shards=2, dim_value=size)
     if problem:
         with pytest.raises(SpecError) as caught:

@@ -23,41 +23,41 @@ def assignment(spec: tuple[int, ...]) -> Assignment:
     graph = graph_of(TEXT)
     mesh = Mesh.parse("x=2")
     strategies = OperatorStrategies(graph, mesh, RuleTable())
-    wanted = [(PARTIAL_SUM,), (0,), (1,)]
+    targets = [(PARTIAL_SUM,), (0,), (1,)]
     chosen = [
-        next(n for n, s in enumerate(strategies[i].found) if s.results == (sharding,))
-        for i, sharding in enumerate(wanted)
+        next(n for n, s in enumerate(strategies[i].choices) if s.results == (sharding,))
+        for i, sharding in enumerate(targets)
     ]
     return Assignment(graph, mesh, strategies, chosen, {"p": spec, "a": (0,), "b": (1,)})
 
 
 def test_a_shared_tensor_is_reduced_once_and_redistributed_from_there() -> None:
-    made = assignment((0,))
-    transfers = Transfers(made, Redistributions(made.mesh))
+    result = assignment((0,))
+    transfers = Transfers(result, Redistributions(result.mesh))
     first = transfers.to("p", (0,))
-    assert [(each.move.kind, each.bytes) for each in first] == [(REDUCE_SCATTER, 32)]
+    assert [(transfer.move.kind, transfer.bytes) for transfer in first] == [(REDUCE_SCATTER, 32)]
     assert transfers.to("p", (0,)) == []
-    assert [each.move.kind for each in transfers.to("p", (1,))] == ["all_to_all"]
+    assert [transfer.move.kind for transfer in transfers.to("p", (1,))] == ["all_to_all"]
     assert transfers.to("p", (1,)) == []
 
 
 def test_steps_on_the_way_are_shared() -> None:
-    made = assignment((-1,))
-    transfers = Transfers(made, Redistributions(made.mesh))
-    assert [each.move.kind for each in transfers.to("p", (1,))] == ["all_reduce", "slice"]
-    assert [each.move.kind for each in transfers.to("p", (0,))] == ["slice"]
+    result = assignment((-1,))
+    transfers = Transfers(result, Redistributions(result.mesh))
+    assert [transfer.move.kind for transfer in transfers.to("p", (1,))] == ["all_reduce", "slice"]
+    assert [transfer.move.kind for transfer in transfers.to("p", (0,))] == ["slice"]
 
 
 def test_constants_and_inputs_need_no_move() -> None:
-    made = assignment((0,))
-    assert Transfers(made, Redistributions(made.mesh)).to("x", (1,)) == []
-    assert made.input_sharding("x") == (1,)
+    result = assignment((0,))
+    assert Transfers(result, Redistributions(result.mesh)).to("x", (1,)) == []
+    assert result.input_sharding("x") == (1,)
 
 
 def test_outputs_are_gathered_apart() -> None:
-    made = assignment((0,))
-    moves = gather_transfers(made, Redistributions(made.mesh))
-    assert [(each.tensor, each.move.kind, each.bytes) for each in moves] == [
+    result = assignment((0,))
+    moves = gather_transfers(result, Redistributions(result.mesh))
+    assert [(transfer.tensor, transfer.move.kind, transfer.bytes) for transfer in moves] == [
         ("a", ALL_GATHER, 32),
         ("b", ALL_GATHER, 32),
     ]

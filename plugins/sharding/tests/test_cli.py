@@ -107,24 +107,24 @@ def test_plan_writes_annotations_and_a_report(work: Path) -> None:
         "data parallelism over data, model",
         "rows",
     }
-    sent = sum(each["bytes"] for each in report["redistributions"])
+    sent = sum(row["bytes"] for row in report["redistributions"])
     assert sent == report["costs"]["wire_bytes"]
-    assert sent == sum(each["bytes"] for each in report["costs"]["by_collective"].values())
+    assert sent == sum(row["bytes"] for row in report["costs"]["by_collective"].values())
     weighted = report["costs"]["weighted"]
     assert weighted["value"] == pytest.approx(
         report["costs"]["memory_cost"] + report["costs"]["communication_cost"]
     )
     for component in report["components"]:
-        removed = [each["vertex"] for each in component["eliminations"] if each["kind"] != "edge"]
-        assert [each["vertex"] for each in component["recovery"]] == removed[::-1]
+        removed = [row["vertex"] for row in component["eliminations"] if row["kind"] != "edge"]
+        assert [row["vertex"] for row in component["recovery"]] == removed[::-1]
         entries = component["last_graph"]["entries"]
         chosen = [entry["cost"] for entry in entries if entry["chosen"]]
         assert chosen == [min(entry["cost"] for entry in entries)]
     assert len(report["operators"]) == len(block().operators)
     assert Path("plan.dot").read_text().startswith("digraph costs {")
-    drawn = Path("mesh.dot").read_text().splitlines()
-    assert '  3 [label="3 (1, 1)"];' in drawn
-    assert [line[:8] + line.split('"')[1] for line in drawn if "--" in line] == [
+    lines = Path("mesh.dot").read_text().splitlines()
+    assert '  3 [label="3 (1, 1)"];' in lines
+    assert [line[:8] + line.split('"')[1] for line in lines if "--" in line] == [
         "  0 -- 2data",
         "  0 -- 1model",
         "  1 -- 3data",
@@ -156,8 +156,8 @@ def test_split_counts_collectives_of_empty_tensors(work: Path) -> None:
     shard_command("plan", "empty.onnx", "--mesh", "x=2", "-o", "out.onnx", *pins)
     out = shard_command("split", "out.onnx", "-o", "ranks")
     nodes = onnx.load("ranks/rank0.onnx").graph.node
-    written = sum(node.domain == "gehost.collective" for node in nodes)
-    assert written == 1
+    count = sum(node.domain == "gehost.collective" for node in nodes)
+    assert count == 1
     assert "wrote 2 ranks to ranks: 1 collective, 0 B per device" in out
 
 

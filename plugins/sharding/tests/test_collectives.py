@@ -26,13 +26,13 @@ def test_our_own_domain_round_trips(collective: Collective) -> None:
     writer = Writer("gehost", 0, 20, str, lambda _value, name: name)
     (node,) = writer.write(collective, "x", "y", (4, 4, 4))
     assert node.domain == "gehost.collective"
-    found = read_collective(node, 4)
-    assert found is not None
-    assert (found.kind, found.groups) == (collective.kind, GROUPS)
+    back = read_collective(node, 4)
+    assert back is not None
+    assert (back.kind, back.groups) == (collective.kind, GROUPS)
     if collective.kind in {ALL_REDUCE, REDUCE_SCATTER}:
-        assert found.reduction == collective.reduction
+        assert back.reduction == collective.reduction
     if collective.kind != ALL_REDUCE:
-        assert (found.split_axis, found.concat_axis) == (
+        assert (back.split_axis, back.concat_axis) == (
             collective.split_axis,
             collective.concat_axis,
         )
@@ -42,9 +42,9 @@ def test_a_distcollective_without_groups_is_the_world() -> None:
     node = helper.make_node(
         "DistCollective", ["x"], ["y"], collective_operation="ALL_GATHER", reduce_op="NONE"
     )
-    found = read_collective(node, 3)
-    assert found is not None
-    assert (found.kind, found.groups) == (ALL_GATHER, ((0, 1, 2),))
+    collective = read_collective(node, 3)
+    assert collective is not None
+    assert (collective.kind, collective.groups) == (ALL_GATHER, ((0, 1, 2),))
 
 
 def test_unknown_collectives_are_refused() -> None:

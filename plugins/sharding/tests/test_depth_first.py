@@ -36,10 +36,10 @@ def test_an_edge_never_holds_two_strategies_of_one_operator(graph: nx.MultiGraph
 
 def test_alone_it_is_not_sound(graph: nx.MultiGraph) -> None:
     """From p14 split along 0 it allows every dimension of p9, through a shared scalar."""
-    found = DepthFirstSearch(graph).search(("p14", 0), {})
-    assert found is not None
-    assert found["p9"] == {-1, 0, 1, 2}
-    assert found["p13"] == {0}
+    solution = DepthFirstSearch(graph).search(("p14", 0), {})
+    assert solution is not None
+    assert solution["p9"] == {-1, 0, 1, 2}
+    assert solution["p13"] == {0}
 
 
 def test_what_it_finds_depends_on_the_order_of_the_edges(graph: nx.MultiGraph) -> None:
@@ -47,9 +47,9 @@ def test_what_it_finds_depends_on_the_order_of_the_edges(graph: nx.MultiGraph) -
     for seed in range(30):
         edges = list(graph.edges(keys=True))
         random.Random(seed).shuffle(edges)
-        found = DepthFirstSearch(graph, edges).search(("p14", 0), {})
-        assert found is not None
-        results.add(frozenset((name, found[name]) for name in found if name.startswith("p")))
+        solution = DepthFirstSearch(graph, edges).search(("p14", 0), {})
+        assert solution is not None
+        results.add(frozenset((name, solution[name]) for name in solution if name.startswith("p")))
     assert len(results) > 1
 
 
@@ -58,11 +58,11 @@ def test_inside_an_enumeration_it_finds_the_solutions_of_arc_consistency(
 ) -> None:
     dims = {name: [dim for tensor, dim in graph.nodes if tensor == name] for name in model.inputs}
     search = DepthFirstSearch(graph)
-    found = list(enumerate_solutions(search, model.inputs, dims))
+    solutions = list(enumerate_solutions(search, model.inputs, dims))
     expected = [
         {name: sharding[0] for name, sharding in solution.inputs.items()}
         for solution in Propagation(model, Mesh.symbolic(), RuleTable()).solutions()
     ]
     key = lambda solution: sorted(solution.items())  # noqa: E731
-    assert sorted(found, key=key) == sorted(expected, key=key)
+    assert sorted(solutions, key=key) == sorted(expected, key=key)
     assert search.searches == 60

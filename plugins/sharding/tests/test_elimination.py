@@ -46,11 +46,11 @@ def brute_force(costs: list[Array], edges: Edges) -> float:
 def test_it_finds_the_minimum_of_brute_force(block: int) -> None:
     for seed in range(30 * block, 30 * block + 30):
         costs, edges = random_problem(seed, 7)
-        found = minimise(costs, edges)
+        minimum = minimise(costs, edges)
         expected = brute_force(costs, edges)
-        assert found.cost == pytest.approx(expected, abs=1e-12), seed
-        assert evaluate(costs, edges, found.states) == pytest.approx(expected, abs=1e-12), seed
-        assert found.is_proven
+        assert minimum.cost == pytest.approx(expected, abs=1e-12), seed
+        assert evaluate(costs, edges, minimum.states) == pytest.approx(expected, abs=1e-12), seed
+        assert minimum.is_proven
 
 
 def layered(seed: int, layers: int, states: int = 4) -> tuple[list[Array], Edges]:
@@ -114,8 +114,8 @@ def test_it_finds_the_minimum_of_an_integer_program(seed: int, layers: int) -> N
 
 
 def kinds(costs: list[Array], edges: Edges) -> Counter[str]:
-    found = minimise(costs, edges)
-    return Counter(each.kind for component in found.components for each in component.log)
+    minimum = minimise(costs, edges)
+    return Counter(step.kind for component in minimum.components for step in component.log)
 
 
 def tables(*pairs: tuple[int, int]) -> tuple[list[Array], Edges]:
@@ -137,16 +137,16 @@ def tables(*pairs: tuple[int, int]) -> tuple[list[Array], Edges]:
 def test_eliminations_have_mindspores_names(
     pairs: list[tuple[int, int]], expected: dict[str, int]
 ) -> None:
-    found = kinds(*tables(*pairs))
-    assert {kind: found[kind] for kind in expected} == expected
+    counts = kinds(*tables(*pairs))
+    assert {kind: counts[kind] for kind in expected} == expected
 
 
 def test_each_component_is_shrunk_to_two_vertices_and_recovered_in_reverse() -> None:
     costs, edges = tables((0, 1), (1, 2), (2, 3), (4, 5), (5, 6))
-    found = minimise(costs, edges)
-    assert [len(component.last) for component in found.components] == [2, 2]
-    for component in found.components:
-        removed = [each.vertex for each in component.log if each.kind != "edge"]
+    minimum = minimise(costs, edges)
+    assert [len(component.last) for component in minimum.components] == [2, 2]
+    for component in minimum.components:
+        removed = [step.vertex for step in component.log if step.kind != "edge"]
         assert [vertex for vertex, _ in component.recovery] == removed[::-1]
         assert component.last_costs.shape == (2, 2)
 
@@ -178,10 +178,10 @@ def test_pruning_keeps_an_optimum() -> None:
         edges: Edges = [
             (u, v, rng.random((5, 5)) * 0.2) for u, v in itertools.combinations(range(6), 2)
         ]
-        found = minimise(costs, edges)
-        pruned += sum(component.pruned for component in found.components)
-        assert found.cost == pytest.approx(brute_force(costs, edges))
-        assert evaluate(costs, edges, found.states) == pytest.approx(found.cost)
+        minimum = minimise(costs, edges)
+        pruned += sum(component.pruned for component in minimum.components)
+        assert minimum.cost == pytest.approx(brute_force(costs, edges))
+        assert evaluate(costs, edges, minimum.states) == pytest.approx(minimum.cost)
     assert pruned
 
 
@@ -192,9 +192,9 @@ def test_above_the_width_limit_vertices_are_held_and_the_result_is_not_proven() 
     edges: Edges = [(u, v, rng.random((4, 4))) for u, v in itertools.combinations(range(count), 2)]
     with pytest.raises(TooWideError):
         minimise(costs, edges, most_cells=500)
-    found = minimise(costs, edges, may_hold=dict.fromkeys(range(5), 0), most_cells=500)
-    assert found.held
-    assert not found.is_proven
-    assert all(found.states[vertex] == 0 for vertex in found.held)
-    assert evaluate(costs, edges, found.states) == pytest.approx(found.cost)
-    assert found.cost >= minimise(costs, edges).cost - 1e-12
+    minimum = minimise(costs, edges, may_hold=dict.fromkeys(range(5), 0), most_cells=500)
+    assert minimum.fixed
+    assert not minimum.is_proven
+    assert all(minimum.states[vertex] == 0 for vertex in minimum.fixed)
+    assert evaluate(costs, edges, minimum.states) == pytest.approx(minimum.cost)
+    assert minimum.cost >= minimise(costs, edges).cost - 1e-12

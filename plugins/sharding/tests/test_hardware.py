@@ -15,10 +15,10 @@ from gehost_sharding.redistribution import Redistributions
 def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
     path = tmp_path / "h.toml"
     path.write_text('flops = 1e12\nmemory = "2GiB"\n[link_bandwidth]\ndefault = 1e9\nmodel = 5e9\n')
-    found = Hardware.load(str(path))
-    assert (found.flops, found.memory, found.link_bandwidth) == (1e12, 2 << 30, 1e9)
-    assert found.memory_bandwidth == 2e12
-    assert (found.bandwidth("model"), found.bandwidth("data")) == (5e9, 1e9)
+    hardware = Hardware.load(str(path))
+    assert (hardware.flops, hardware.memory, hardware.link_bandwidth) == (1e12, 2 << 30, 1e9)
+    assert hardware.memory_bandwidth == 2e12
+    assert (hardware.bandwidth("model"), hardware.bandwidth("data")) == (5e9, 1e9)
 
 
 @pytest.mark.parametrize(

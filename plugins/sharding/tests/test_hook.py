@@ -42,9 +42,9 @@ def test_a_compile_ends_with_the_plan() -> None:
     assert (annotated.findings, annotated.assignment is None) == ([], False)
     assert annotated.assignment is not None
     assert hook.plan is not None
-    wanted = hook.plan.assignment
-    assert annotated.assignment.chosen == wanted.chosen
-    assert annotated.assignment.specs == wanted.specs
+    expected = hook.plan.assignment
+    assert annotated.assignment.chosen == expected.chosen
+    assert annotated.assignment.specs == expected.specs
     assert hook.plan.solved.wire_bytes > 0
 
 

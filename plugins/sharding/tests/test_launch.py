@@ -109,8 +109,8 @@ def test_a_rank_that_is_killed_is_reported(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     command = [launch._mpiexec(), "-n", "2", sys.executable, str(script)]
-    wanted = r"rank [01], or another that mpiexec does not name, died: Killed"
-    with pytest.raises(RankError, match=wanted):
+    expected = r"rank [01], or another that mpiexec does not name, died: Killed"
+    with pytest.raises(RankError, match=expected):
         launch._wait(command, "DIR", 50, str(tmp_path))
 
 
@@ -150,7 +150,7 @@ def test_small_floats_bool_and_integers_are_exchanged(tmp_path: Path) -> None:
     planner = Planner(graph, mesh, SLOW, RuleTable())
     chosen = [
         next(
-            (n for n, strategy in enumerate(planner.strategies[op].found) if strategy.is_partial),
+            (n for n, strategy in enumerate(planner.strategies[op].choices) if strategy.is_partial),
             len(planner.strategies[op]) - 1,
         )
         for op in graph.operators

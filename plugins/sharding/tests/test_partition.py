@@ -60,16 +60,18 @@ def test_dialects_are_equal_and_send_the_same_bytes(dialect: str) -> None:
 
 def test_tensorrt_writes_distributed_collectives_of_its_own_group() -> None:
     plan = plan_of("data=2,model=2")
-    made = split_rank(plan.assignment, 3, dialect="tensorrt", table=RuleTable())
-    nodes = [node for node in made.model.graph.node if node.op_type == "DistCollective"]
+    part = split_rank(plan.assignment, 3, dialect="tensorrt", table=RuleTable())
+    nodes = [node for node in part.model.graph.node if node.op_type == "DistCollective"]
     assert nodes
     assert all(not node.domain for node in nodes)
     for node in nodes:
-        given = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-        assert given["group_size"] == given["nb_rank"] == 2
-        assert given["groups"] in ([1, 3], [2, 3])
-        reduces = given["collective_operation"] in {b"all_reduce", b"reduce_scatter"}
-        assert given["reduce_op"] == (b"sum" if reduces else b"none")
+        attributes = {
+            entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute
+        }
+        assert attributes["group_size"] == attributes["nb_rank"] == 2
+        assert attributes["groups"] in ([1, 3], [2, 3])
+        reduces = attributes["collective_operation"] in {b"all_reduce", b"reduce_scatter"}
+        assert attributes["reduce_op"] == (b"sum" if reduces else b"none")
 
 
 def test_onnxruntime_needs_the_world_as_the_one_group() -> None:
@@ -84,7 +86,9 @@ def test_onnxruntime_only_sums() -> None:
     )
     planner = Planner(graph, Mesh.parse("x=4"), SLOW, RuleTable())
     chosen = [
-        number for number, strategy in enumerate(planner.strategies[0].found) if strategy.is_partial
+        number
+        for number, strategy in enumerate(planner.strategies[0].choices)
+        if strategy.is_partial
     ]
     assignment = Assignment(graph, planner.mesh, planner.strategies, chosen, {"z": (-1,)})
     with pytest.raises(UsageError, match="reduces by max"):
@@ -209,8 +213,8 @@ def test_large_weights_are_written_beside_the_model(
     write_split(plan.assignment, str(tmp_path / "s"), table=RuleTable())
     assert (tmp_path / "s" / "rank1.onnx.data").stat().st_size > 0
     loaded = onnx.load(tmp_path / "s" / "rank1.onnx")
-    made = split_rank(plan.assignment, 1, table=RuleTable()).model
-    assert loaded.graph.initializer[0].raw_data == made.graph.initializer[0].raw_data
+    part = split_rank(plan.assignment, 1, table=RuleTable()).model
+    assert loaded.graph.initializer[0].raw_data == part.graph.initializer[0].raw_data
     write_split(plan.assignment, str(tmp_path / "s"), table=RuleTable())
 
 
@@ -227,7 +231,7 @@ def test_functions_are_kept() -> None:
         )
     )
     plan = Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan()
-    made = split_rank(plan.assignment, 0, table=RuleTable())
-    assert [function.name for function in made.model.functions] == ["Twice"]
+    part = split_rank(plan.assignment, 0, table=RuleTable())
+    assert [function.name for function in part.model.functions] == ["Twice"]
     feeds = feeds_of(graph)
     assert_equal(whole_run(graph, feeds), split_run(reread(plan.assignment), feeds)[0])

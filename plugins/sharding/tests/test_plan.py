@@ -43,20 +43,22 @@ TINY = """(float[4,8] x, float[8,8] w) => (float[4,8] z) {
 def test_the_plan_costs_the_minimum_over_all_states(mesh: str, objective: Objective) -> None:
     graph = graph_of(TINY)
     search = planner(graph, Mesh.parse(mesh))
-    found = search.plan(objective=objective).solved
+    solved = search.plan(objective=objective).solved
     costs, edges, _ = search.cost_graph().tables(objective, {})
     spaces = [range(len(cost)) for cost in costs]
     if np.prod([len(space) for space in spaces]) < 300_000:
         best = min(evaluate(costs, edges, states) for states in itertools.product(*spaces))
-        assert found.minimum.cost == pytest.approx(best)
-    assert found.recomputed == pytest.approx(found.minimum.cost)
-    assert objective_value(objective, found) == pytest.approx(found.minimum.cost)
+        assert solved.minimum.cost == pytest.approx(best)
+    assert solved.recomputed == pytest.approx(solved.minimum.cost)
+    assert objective_value(objective, solved) == pytest.approx(solved.minimum.cost)
 
 
 def test_a_tensor_with_several_readers_is_gathered_once() -> None:
     """q, k and v share the gather of their input."""
     solved = planner(block(), Mesh.parse("x=2")).plan().solved
-    moved = [(each.tensor, each.source, each.move.after) for each in solved.transfers]
+    moved = [
+        (transfer.tensor, transfer.source, transfer.move.after) for transfer in solved.transfers
+    ]
     assert len(moved) == len({*moved})
 
 
@@ -64,8 +66,8 @@ def megatron(graph: ModelGraph, layers: int) -> list[Pin]:
     """q, k, v, w1 by columns, wo, w2 by rows, the batch over data."""
     pins = ["x=0:data"]
     for layer in range(layers):
-        pins += [f"l{layer}.w{each}=1:model" for each in "qkv1"]
-        pins += [f"l{layer}.w{each}=0:model" for each in "o2"]
+        pins += [f"l{layer}.w{letter}=1:model" for letter in "qkv1"]
+        pins += [f"l{layer}.w{letter}=0:model" for letter in "o2"]
     return [Pin.parse(pin, graph, MESH) for pin in pins]
 
 
@@ -75,10 +77,10 @@ def decoder_plan(batch: int, length: int, price: float = 0.0) -> tuple[Plan, dic
     plan = search.plan(objective=Objective(weights=price))
     search.compare(plan, {"megatron": megatron(graph, 8)})
     compared: dict[str, Solved] = {}
-    for label, found in plan.compared.items():
-        assert isinstance(found, Solved)
-        compared[label] = found
-        assert plan.solved.minimum.cost <= found.minimum.cost * (1 + 1e-9)
+    for label, result in plan.compared.items():
+        assert isinstance(result, Solved)
+        compared[label] = result
+        assert plan.solved.minimum.cost <= result.minimum.cost * (1 + 1e-9)
     assert plan.is_proven
     return plan, compared
 
@@ -100,8 +102,8 @@ def test_a_short_batch_gets_megatrons_columns_and_rows() -> None:
     for operator in plan.assignment.graph.operators:
         weights = [name for name in operator.node.input if ".w" in name]
         for name in weights:
-            wanted = plan.assignment.strategy(operator.index).operands[1]
-            assert wanted == (-1, 0 if name[-1] in "o2" else 1), name
+            expected = plan.assignment.strategy(operator.index).operands[1]
+            assert expected == (-1, 0 if name[-1] in "o2" else 1), name
 
 
 def test_a_long_sequence_is_split_with_all_to_all_around_attention() -> None:
@@ -170,15 +172,15 @@ SHARED = """(float[1,16] x) => (float[1,16] z) {
 def every_plan(search: Planner) -> list[tuple[int, float]]:
     """Bytes held and seconds of every choice of states."""
     cost_graph = search.cost_graph(prices_weights=True)
-    found: list[tuple[int, float]] = []
+    plans: list[tuple[int, float]] = []
     for states in itertools.product(*(range(vertex.states) for vertex in cost_graph.vertices)):
         masks = {
             number: np.arange(cost_graph.vertices[number].states) == state
             for number, state in enumerate(states)
         }
         solved = search.solve(cost_graph, Objective(), masks)
-        found.append((solved.memory_bytes, solved.totals["seconds"]))
-    return found
+        plans.append((solved.memory_bytes, solved.totals["seconds"]))
+    return plans
 
 
 @pytest.mark.parametrize("shared_from", [1, 1 << 16])
@@ -189,12 +191,12 @@ def test_bounds_under_a_capacity_are_those_of_brute_force(
     weights = {"w": np.ones((16, 16), np.float32)}
     search = planner(graph_of(SHARED, weights), Mesh.parse("x=2"), Hardware())
     plans = every_plan(search)
-    least = min(held for held, _ in plans)
+    least = min(size for size, _ in plans)
     assert search.cost_graph(prices_weights=True).least_bytes({}) <= least
     assert least <= least_bytes(search)
-    for memory in sorted({held for held, _ in plans}):
+    for memory in sorted({size for size, _ in plans}):
         if memory >= least_bytes(search):
-            fastest = min(seconds for held, seconds in plans if held <= memory)
+            fastest = min(seconds for size, seconds in plans if size <= memory)
             plan = search.plan(memory=memory)
             assert plan.bound <= fastest * (1 + 1e-9)
             assert plan.solved.totals["seconds"] >= fastest * (1 - 1e-9)
@@ -308,7 +310,7 @@ def test_above_the_width_limit_the_plan_is_not_proven() -> None:
     exact = planner(graph_of(WIDE), mesh).plan()
     assert exact.is_proven
     assert exact.solved.minimum.width > 2
-    assert plan.solved.minimum.held
+    assert plan.solved.minimum.fixed
     assert not plan.is_proven
     assert plan.solved.minimum.cost >= exact.solved.minimum.cost - 1e-12
 

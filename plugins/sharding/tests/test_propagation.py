@@ -23,7 +23,7 @@ MATRICES = {"p4", "p5", "p13", "p14"}
 def solutions(graph: ModelGraph, mesh: Mesh, *pins: str) -> list[dict[str, Sharding]]:
     propagation = Propagation(graph, mesh, RuleTable())
     parsed = [Pin.parse(pin, graph, mesh) for pin in pins]
-    return [dict(found.inputs) for found in propagation.solutions(parsed)]
+    return [dict(solution.inputs) for solution in propagation.solutions(parsed)]
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +42,15 @@ def fused_solution(dim: int) -> dict[str, Sharding]:
 
 
 def test_the_46_instruction_function_has_four_solutions(fused: ModelGraph) -> None:
-    found = solutions(fused, Mesh.symbolic())
-    assert len(found) == 4
-    assert all(fused_solution(dim) in found for dim in (-1, 0, 1, 2))
+    actual = solutions(fused, Mesh.symbolic())
+    assert len(actual) == 4
+    assert all(fused_solution(dim) in actual for dim in (-1, 0, 1, 2))
 
 
 def test_an_axis_of_2_divides_only_the_last_dimension(fused: ModelGraph) -> None:
-    found = solutions(fused, Mesh.parse("x=2"))
-    assert len(found) == 2
-    assert all(fused_solution(dim) in found for dim in (-1, 2))
+    actual = solutions(fused, Mesh.parse("x=2"))
+    assert len(actual) == 2
+    assert all(fused_solution(dim) in actual for dim in (-1, 2))
 
 
 @pytest.mark.parametrize(("pin", "dim"), [("p14=1:x", 1), ("p0=2:x", 2), ("p4=0", 0)])
@@ -104,24 +104,24 @@ def brute_force(graph: ModelGraph, mesh: Mesh) -> set[tuple[Sharding, ...]]:
     rows = [
         (
             [*operator.node.input, operator.node.output[0]],
-            {(*row.operands, row.results[0]) for row in strategies[operator].found},
+            {(*row.operands, row.results[0]) for row in strategies[operator].choices},
         )
         for operator in graph.operators
     ]
-    found: set[tuple[Sharding, ...]] = set()
+    actual: set[tuple[Sharding, ...]] = set()
     for choice in itertools.product(*domains):
         placed = dict(zip(names, choice, strict=True))
         if all(tuple(placed[name] for name in slots) in allowed for slots, allowed in rows):
-            found.add(tuple(placed[name] for name in graph.inputs))
-    return found
+            actual.add(tuple(placed[name] for name in graph.inputs))
+    return actual
 
 
 @pytest.mark.parametrize("mesh", ["x=2", "x=2,y=2", "x=4"])
 def test_the_solutions_are_those_of_brute_force(mesh: str) -> None:
     graph = graph_of(SMALL)
-    found = solutions(graph, Mesh.parse(mesh))
-    as_set = {tuple(each[name] for name in graph.inputs) for each in found}
-    assert len(as_set) == len(found)
+    actual = solutions(graph, Mesh.parse(mesh))
+    as_set = {tuple(solution[name] for name in graph.inputs) for solution in actual}
+    assert len(as_set) == len(actual)
     assert as_set == brute_force(graph, Mesh.parse(mesh))
 
 
@@ -130,7 +130,7 @@ def test_partial_results_are_kept_on_demand() -> None:
     mesh = Mesh.parse("x=2")
     assert len(solutions(graph, mesh)) == 3
     propagation = Propagation(graph, mesh, RuleTable(), keep_partial=True)
-    assert {(1,), (0,)} <= {found.inputs["x"] for found in propagation.solutions()}
+    assert {(1,), (0,)} <= {solution.inputs["x"] for solution in propagation.solutions()}
 
 
 def test_weights_are_cut_as_the_inputs_need() -> None:
@@ -139,8 +139,8 @@ def test_weights_are_cut_as_the_inputs_need() -> None:
 
     weights = {"w": np.ones((8, 4), np.float32), "b": np.ones(4, np.float32)}
     graph = graph_of(SMALL, weights)
-    found = solutions(graph, Mesh.parse("x=2"))
-    assert found == [{"x": (-1,)}, {"x": (0,)}]
+    actual = solutions(graph, Mesh.parse("x=2"))
+    assert actual == [{"x": (-1,)}, {"x": (0,)}]
 
 
 def test_the_estimate_is_there_before_the_first_solution(fused: ModelGraph) -> None:

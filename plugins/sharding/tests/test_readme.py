@@ -12,7 +12,7 @@ from gehost_sharding.cli import plan
 from gehost_sharding.rules.rule import Instance
 from gehost_sharding.rules.table import RuleTable
 
-README = Path(__file__).parents[3] / "plugins" / "sharding" / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_rule_of_the_readme_is_a_rule() -> None:

@@ -36,7 +36,7 @@ SHAPE = (8, 4, 16)
 def held(mesh: Mesh, whole: Array, sharding: Sharding) -> list[Array]:
     """What each device holds; of a partial tensor a random summand."""
     rng = np.random.default_rng(1)
-    found: list[Array] = []
+    pieces: list[Array] = []
     plain = tuple(max(dim, -1) for dim in sharding)
     partial = [axis for axis, dim in enumerate(sharding) if dim == PARTIAL_SUM]
     parts = [mesh.sizes[axis] for axis in partial]
@@ -47,8 +47,8 @@ def held(mesh: Mesh, whole: Array, sharding: Sharding) -> list[Array]:
     for device in range(mesh.devices):
         position = mesh.coordinates(device)
         own = summands[tuple(position[axis] for axis in partial)] if partial else whole
-        found.append(own[piece(mesh, whole.shape, plain, position)])
-    return found
+        pieces.append(own[piece(mesh, whole.shape, plain, position)])
+    return pieces
 
 
 def cut(whole: Array, axis: int, position: int, size: int) -> Array:
@@ -75,22 +75,22 @@ def do(mesh: Mesh, move: Move, values: list[Array]) -> list[Array]:
                 result = cut(np.sum(own, axis=0), move.target, position, size)
             else:
                 assert move.kind == ALL_TO_ALL
-                parts = [cut(each, move.target, position, size) for each in own]
+                parts = [cut(part, move.target, position, size) for part in own]
                 result = np.concatenate(parts, axis=move.source)
             results[device] = result
     return [np.asarray(result) for result in results]
 
 
 def sources(mesh: Mesh, shape: Shape) -> list[Sharding]:
-    found: set[Sharding] = set(shardings_of(mesh, shape))
-    for sharding in list(found):
+    shardings: set[Sharding] = set(shardings_of(mesh, shape))
+    for sharding in list(shardings):
         free = [axis for axis in mesh.active_axes if sharding[axis] == REPLICATED]
         for count in range(1, len(free) + 1):
             for axes in itertools.combinations(free, count):
-                found.add(
+                shardings.add(
                     tuple(PARTIAL_SUM if a in axes else dim for a, dim in enumerate(sharding))
                 )
-    return sorted(found)
+    return sorted(shardings)
 
 
 @pytest.mark.parametrize("sizes", [(2,), (2, 2), (2, 4), (1, 4), (2, 2, 2)])
@@ -114,8 +114,8 @@ def test_every_path_keeps_the_tensor(sizes: tuple[int, ...]) -> None:
                 assert values[0].shape == local_shape(
                     mesh, SHAPE, tuple(max(dim, -1) for dim in state)
                 )
-            for value, wanted in zip(values, wanted_values, strict=True):
-                assert np.array_equal(value, wanted)
+            for value, expected in zip(values, wanted_values, strict=True):
+                assert np.array_equal(value, expected)
 
 
 def test_an_axis_leaves_a_dimension_as_its_minor_most_only() -> None:

@@ -272,9 +272,9 @@ def assignments(graph: ModelGraph, table: RuleTable, mesh: Mesh = MESH) -> list[
     """For each strategy of each operator an assignment that uses it, others whole."""
     strategies = OperatorStrategies(graph, mesh, table)
     whole = replicated(mesh)
-    found: list[Assignment] = []
+    results: list[Assignment] = []
     for operator in graph.operators:
-        for number, strategy in enumerate(strategies[operator].found):
+        for number, strategy in enumerate(strategies[operator].choices):
             chosen = [0] * len(graph.operators)
             chosen[operator.index] = number
             specs = dict.fromkeys(graph.producer, whole)
@@ -282,8 +282,8 @@ def assignments(graph: ModelGraph, table: RuleTable, mesh: Mesh = MESH) -> list[
                 (name for name in operator.node.output if name), strategy.results, strict=True
             ):
                 specs[name] = whole if is_partial(sharding) else sharding
-            found.append(Assignment(graph, mesh, strategies, chosen, specs))
-    return found
+            results.append(Assignment(graph, mesh, strategies, chosen, specs))
+    return results
 
 
 def checked(graph: ModelGraph, table: RuleTable) -> int:
@@ -313,7 +313,7 @@ def test_every_rule_is_run() -> None:
     }
     from gehost_sharding.rules import elementwise
 
-    left = {
+    missing = {
         op for op in table.operators() if op not in used and op not in elementwise.OPERATORS.split()
     }
     same_rule = {
@@ -321,7 +321,7 @@ def test_every_rule_is_run() -> None:
         "ArgMin", "CumProd", "DequantizeLinear", "Hardmax", "LogSoftmax", "SpaceToDepth",
         "ReduceLogSum", "ReduceSumSquare", "RMSNormalization", "SimplifiedLayerNormalization",
     }  # fmt: skip
-    assert left - same_rule == {"Dropout", "GroupNormalization", "ReverseSequence"}
+    assert missing - same_rule == {"Dropout", "GroupNormalization", "ReverseSequence"}
 
 
 @pytest.mark.parametrize(
@@ -361,8 +361,8 @@ def test_a_wrong_factor_gives_wrong_numbers() -> None:
     feeds = feeds_of(graph)
     expected = whole_run(graph, feeds)
     results = [
-        differs(expected, split_run(reread(each, table), feeds, table=table)[0])
-        for each in assignments(graph, table)
+        differs(expected, split_run(reread(candidate, table), feeds, table=table)[0])
+        for candidate in assignments(graph, table)
     ]
     assert any(results)
     assert not results[0]  # nothing split
@@ -377,8 +377,8 @@ def test_bias_is_added_once() -> None:
     feeds = feeds_of(graph)
     expected = whole_run(graph, feeds)
     results = [
-        differs(expected, split_run(reread(each, table), feeds, table=table)[0])
-        for each in assignments(graph, table)
+        differs(expected, split_run(reread(candidate, table), feeds, table=table)[0])
+        for candidate in assignments(graph, table)
     ]
     assert any(results)
     del rule
@@ -489,16 +489,16 @@ def test_functions_get_the_rule_of_their_body(body: str, sizes: list[int]) -> No
 
 
 def test_a_localizer_sees_the_local_sizes() -> None:
-    seen: list[tuple[tuple[int, ...], ...]] = []
+    shapes: list[tuple[tuple[int, ...], ...]] = []
     table = RuleTable()
 
     def note(local: LocalNode) -> None:
-        seen.append(local.result_shapes)
+        shapes.append(local.result_shapes)
 
     table.add("Relu", RuleTable().rule, note)
     graph = graph_of("(float[4,8] x) => (float[4,8] z) { z = Relu (x) }")
     split_run(assignments(graph, table)[-1], feeds_of(graph), table=table)
-    assert seen == [((2, 4),)] * 4 or seen == [((4, 2),)] * 4
+    assert shapes == [((2, 4),)] * 4 or shapes == [((4, 2),)] * 4
 
 
 def test_rules_are_replaced_not_changed() -> None:

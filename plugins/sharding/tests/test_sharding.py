@@ -25,9 +25,9 @@ def test_all_axes_of_a_dimension_divide_it_together() -> None:
 
 
 def test_shardings_of_a_shape() -> None:
-    found = shardings_of(MESH, (8, 2))
-    assert found[0] == (-1, -1)
-    assert set(found) == {(-1, -1), (-1, 0), (0, -1), (0, 0), (1, -1), (1, 0)}
+    shardings = shardings_of(MESH, (8, 2))
+    assert shardings[0] == (-1, -1)
+    assert set(shardings) == {(-1, -1), (-1, 0), (0, -1), (0, 0), (1, -1), (1, 0)}
 
 
 def test_several_axes_split_a_dimension_major_first() -> None:

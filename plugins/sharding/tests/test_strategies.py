@@ -27,15 +27,17 @@ MATMUL = "(float[4,8] x, float[8,6] y) => (float[4,6] z) { z = MatMul (x, y) }"
 )
 def test_axes_divide_their_factor_together(mesh: Mesh, count: int) -> None:
     graph = graph_of(MATMUL)
-    found = strategies_of(RuleTable().rule_of(graph, graph.operators[0]), mesh)
-    assert len(found) == count
-    assert set(found.found[0].factors) == {-1}
+    strategies = strategies_of(RuleTable().rule_of(graph, graph.operators[0]), mesh)
+    assert len(strategies) == count
+    assert set(strategies.choices[0].factors) == {-1}
 
 
 def test_a_strategy_fixes_operands_and_results() -> None:
     graph = graph_of(MATMUL)
-    found = strategies_of(RuleTable().rule_of(graph, graph.operators[0]), Mesh.parse("a=2,b=4"))
-    by_operands = {strategy.operands: strategy for strategy in found.found}
+    strategies = strategies_of(
+        RuleTable().rule_of(graph, graph.operators[0]), Mesh.parse("a=2,b=4")
+    )
+    by_operands = {strategy.operands: strategy for strategy in strategies.choices}
     columns_of_summands = by_operands[(1, 0), (0, -1)]
     assert columns_of_summands.results == ((PARTIAL_SUM, 0),)
     assert columns_of_summands.is_partial
@@ -46,4 +48,4 @@ def test_one_tensor_read_twice_has_one_sharding() -> None:
     rule = RuleTable().rule_of(graph, graph.operators[0])
     assert len(strategies_of(rule, Mesh.parse("a=2"))) == 4
     same = strategies_of(rule, Mesh.parse("a=2"), [(0, 1)])
-    assert all(strategy.operands[0] == strategy.operands[1] for strategy in same.found)
+    assert all(strategy.operands[0] == strategy.operands[1] for strategy in same.choices)

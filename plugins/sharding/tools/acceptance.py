@@ -62,12 +62,12 @@ def run_corpus(only: Sequence[str], meshes: Sequence[str], dialect: str) -> bool
                 solved = planner.plan(objective=Objective(weights=price)).solved
                 line, is_good = run_plan(graph, solved, feeds, expected, dialect)
                 label = "weights cut" if price else "fastest"
-                held = solved.held_weights() / whole_weights(graph)
-                is_cut = not price or held < 1.2 / planner.mesh.devices
+                share = solved.held_weights() / whole_weights(graph)
+                is_cut = not price or share < 1.2 / planner.mesh.devices
                 good = good and is_good and is_cut
                 print(
                     f"| {entry['name']} | {mesh} | {label}"
-                    f" | {held:.0%}{'' if is_cut else ' WRONG'} | {line}",
+                    f" | {share:.0%}{'' if is_cut else ' WRONG'} | {line}",
                     flush=True,
                 )
     return good
@@ -93,10 +93,10 @@ def run_plan(
         write_split(annotated.assignment, directory, dialect=dialect)
         result = run_split(directory, feeds, timeout=600)
     differences = compare_outputs(expected, result.outputs)
-    is_equal = all(found.equal for found in differences)
+    is_equal = all(difference.equal for difference in differences)
     predicted = (solved.wire_bytes, solved.output_bytes)
     is_exact = (result.bytes, result.output_bytes) == predicted
-    worst = max(found.max_abs for found in differences)
+    worst = max(difference.max_abs for difference in differences)
     largest = max(float(np.abs(value).max()) for value in expected.values() if value.size)
     line = (
         f"{worst:.1e}{'' if is_equal else ' WRONG'} | {largest:.3g}"
@@ -109,7 +109,7 @@ def run_plan(
 
 def kinds_of(solved: Solved) -> str:
     return ", ".join(
-        f"{each['count']} {kind}" for kind, each in sorted(solved.by_collective().items())
+        f"{row['count']} {kind}" for kind, row in sorted(solved.by_collective().items())
     )
 
 
@@ -121,10 +121,10 @@ def megatron(graph: ModelGraph, mesh: Mesh, layers: int, *, whole: bool = False)
     """
     pins = ["x=0:data"]
     for layer in range(layers):
-        pins += [f"l{layer}.w{each}=1:model" for each in "qkv1"]
-        pins += [f"l{layer}.w{each}=0:model" for each in "o2"]
+        pins += [f"l{layer}.w{name}=1:model" for name in "qkv1"]
+        pins += [f"l{layer}.w{name}=0:model" for name in "o2"]
         if whole:
-            pins += [f"l{layer}.{each}=-1:model" for each in ("o", "x1", "down", "x2")]
+            pins += [f"l{layer}.{name}=-1:model" for name in ("o", "x1", "down", "x2")]
     return [Pin.parse(pin, graph, mesh) for pin in pins]
 
 
@@ -166,9 +166,9 @@ def plan_decoders() -> None:
         )
 
 
-def milliseconds(found: Solved | str) -> float:
-    assert isinstance(found, Solved)
-    return found.minimum.cost * 1e3
+def milliseconds(solved: Solved | str) -> float:
+    assert isinstance(solved, Solved)
+    return solved.minimum.cost * 1e3
 
 
 def time_plans() -> None:
@@ -208,14 +208,14 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], help="part of a model's name")
     parser.add_argument("--meshes", nargs="*", default=MESHES)
     parser.add_argument("--dialect", default="gehost")
-    given = parser.parse_args(None if arguments is None else list(arguments))
+    options = parser.parse_args(None if arguments is None else list(arguments))
     plan_decoders()
     time_plans()
     if not corpus():
         print(f"\nno corpus at {CORPUS}: nothing is run")
         return 0
     print()
-    return 0 if run_corpus(given.only, given.meshes, given.dialect) else 1
+    return 0 if run_corpus(options.only, options.meshes, options.dialect) else 1
 
 
 if __name__ == "__main__":

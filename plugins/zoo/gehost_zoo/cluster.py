@@ -104,8 +104,8 @@ class DaskEngine:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         new = [address for address in workers if address not in self._checked]
         if new:
-            found = self._client.run(version, "gehost", workers=new, on_error="return")
-            for address, answer in found.items():
+            versions = self._client.run(version, "gehost", workers=new, on_error="return")
+            for address, answer in versions.items():
                 self._checked[address] = answer == version("gehost")
                 if not self._checked[address]:
                     theirs = f"gehost {answer}" if isinstance(answer, str) else "no gehost"
@@ -261,7 +261,7 @@ def close_site() -> None:
 
 
 def run_task(
-    task: Task, limits: Limits, wanted: str, topic: str, files: Files | None
+    task: Task, limits: Limits, version: str, topic: str, files: Files | None
 ) -> tuple[Record, Files]:
     """Compile a model on a Dask worker; returns its record, and the outputs where it was sent.
 
@@ -270,9 +270,9 @@ def run_task(
         OutputError: it cannot write the output.
     """
     worker = get_worker()
-    if own_version != wanted:
+    if own_version != version:
         raise UsageError(
-            f"worker {worker.name} has gehost {own_version}, this is {wanted}: stop it",
+            f"worker {worker.name} has gehost {own_version}, this is {version}: stop it",
             hint="--resume continues",
         )
     worker.log_event(topic, task.name)
@@ -306,16 +306,16 @@ def packed(task: Task) -> Files:
     """The files that a task reads, for a worker that does not share them."""
     options = json.loads(task.options)
     folder = os.path.dirname(task.path)
-    found = {f"{_MODEL}/{os.path.relpath(path, folder)}": path for path in model_files(task.path)}
-    found |= {f"common/vendors/{place}": path for place, path in vendor_files(options["vendors"])}
+    files = {f"{_MODEL}/{os.path.relpath(path, folder)}": path for path in model_files(task.path)}
+    files |= {f"common/vendors/{place}": path for place, path in vendor_files(options["vendors"])}
     if task.feeds is not None:
-        found["feeds.npz"] = task.feeds
+        files["feeds.npz"] = task.feeds
     if options["fusion_switch_file"]:
-        found["common/switches.json"] = options["fusion_switch_file"]
+        files["common/switches.json"] = options["fusion_switch_file"]
     for number, path in enumerate(options["ort_libraries"]):
-        found[f"common/libraries/{number}/{os.path.basename(path)}"] = path
+        files[f"common/libraries/{number}/{os.path.basename(path)}"] = path
     try:
-        return {place: Path(path).read_bytes() for place, path in found.items()}
+        return {place: Path(path).read_bytes() for place, path in files.items()}
     except OSError as error:
         raise UsageError(f"cannot be sent: {error.strerror}", where=error.filename) from error
 

@@ -169,7 +169,7 @@ def zoo_command(compile_: click.Command) -> click.Command:
     )
 
 
-def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
+def _zoo(models: tuple[str, ...], output: str, **choices: Any) -> int:
     for package in ("pebble", "psutil", "distributed"):
         if find_spec(package) is None:
             raise UsageError(f"gehost zoo needs {package}: pip install pebble psutil distributed")
@@ -186,15 +186,18 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         split_done,
     )
 
-    own = {name: given.pop(name) for name in ("jobs", "dask", "send", "report", "against")}
-    resume = given.pop("resume")
-    limits = Limits(given.pop("timeout"), given.pop("memory"))
-    optimize = _optimize_options(given)
-    given["cleanup"] = not given.pop("no_cleanup")
+    own = {name: choices.pop(name) for name in ("jobs", "dask", "send", "report", "against")}
+    resume = choices.pop("resume")
+    limits = Limits(choices.pop("timeout"), choices.pop("memory"))
+    optimize = _optimize_options(choices)
+    choices["cleanup"] = not choices.pop("no_cleanup")
     _check_arguments(output, own)
     if optimize is not None:  # the target's vendors stand in for those of the environment
-        given["vendors"] = [*optimizing.find_target(optimize["target"]).vendors, *given["vendors"]]
-    options = replace(from_environment(given, note=_note), dump=None)  # models would share it
+        choices["vendors"] = [
+            *optimizing.find_target(optimize["target"]).vendors,
+            *choices["vendors"],
+        ]
+    options = replace(from_environment(choices, note=_note), dump=None)  # models would share it
     earlier = read_results(own["against"]) if own["against"] else None
     results: dict[str, Record] = {}
     if Path(output, NAME).exists():
@@ -221,35 +224,35 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     check_directory(output, zoo.entries, results)
     paged = own["report"] is not None
     tasks = Tasks(output, options, paged=paged, optimize=optimize)
-    kept, left = split_done(zoo.entries, tasks, results, limits, paged=paged)
-    progress = Progress(len(zoo.entries), len(left))
+    old_records, pending = split_done(zoo.entries, tasks, results, limits, paged=paged)
+    progress = Progress(len(zoo.entries), len(pending))
     for line in zoo.invalid:
         progress.line(f"invalid: {line}")
     for line in zoo.duplicates:
         progress.line(f"duplicate: {line}")
-    done = {record["model"]: record for record in kept}
+    previous = {record["model"]: record for record in old_records}
 
     def finished(record: Record) -> None:
-        done[record["model"]] = record
+        previous[record["model"]] = record
         progress.finished(record)
 
     with ExitStack() as stack:
-        engine = _engine(own, limits, progress) if left else None
+        engine = _engine(own, limits, progress) if pending else None
         if engine is not None:
             stack.callback(engine.close)
-        file = stack.enter_context(ResultFile(output, kept))
+        file = stack.enter_context(ResultFile(output, old_records))
         stack.enter_context(progress.showing())
         try:
             if engine is not None:
-                run_tasks(map(tasks.of, left), engine, file, finished)
+                run_tasks(map(tasks.of, pending), engine, file, finished)
         except KeyboardInterrupt:
-            progress.line(f"{len(done)} of {len(zoo.entries)} models done; --resume continues")
+            progress.line(f"{len(previous)} of {len(zoo.entries)} models done; --resume continues")
             raise
-    _show(output, [done[entry.name] for entry in zoo.entries], zoo.invalid, earlier, own)
-    return exit_code(zoo.entries, done, zoo.invalid)
+    _show(output, [previous[entry.name] for entry in zoo.entries], zoo.invalid, earlier, own)
+    return exit_code(zoo.entries, previous, zoo.invalid)
 
 
-def _optimize_options(given: dict[str, Any]) -> dict[str, Any] | None:
+def _optimize_options(choices: dict[str, Any]) -> dict[str, Any] | None:
     """Return target, budget and whether to measure; None to compile.
 
     Raises:
@@ -257,13 +260,13 @@ def _optimize_options(given: dict[str, Any]) -> dict[str, Any] | None:
     """
     from gehost import optimizing
 
-    is_on, target = given.pop("optimize"), given.pop("target")
-    budget, measured = given.pop("budget"), not given.pop("no_measure")
+    is_on, target = choices.pop("optimize"), choices.pop("target")
+    budget, measured = choices.pop("budget"), not choices.pop("no_measure")
     if not is_on:
         if target or not measured:
             raise UsageError("--for and --no-measure are for --optimize")
         return None
-    unused = [name for name in ("verify", "only", "fusion_switch_file") if given[name]]
+    unused = [name for name in ("verify", "only", "fusion_switch_file") if choices[name]]
     if unused:
         option = unused[0].replace("_", "-")
         raise UsageError(f"--{option} is for compiles; leave it out with --optimize")
@@ -369,14 +372,16 @@ def tune_command(compile_: click.Command) -> click.Command:
     )
 
 
-def _tune(models: tuple[str, ...], output: str, threads: int, budget: float, **given: Any) -> int:
+def _tune(
+    models: tuple[str, ...], output: str, threads: int, budget: float, **settings: Any
+) -> int:
     from gehost import GehostError, OutputError, from_environment, read_model, tune
     from gehost_zoo.family import choose, family_file
     from gehost_zoo.manifest import find_models
     from gehost_zoo.progress import Progress
 
-    given["cleanup"] = not given.pop("no_cleanup")
-    options = replace(from_environment(given, note=_note), dump=None)
+    settings["cleanup"] = not settings.pop("no_cleanup")
+    options = replace(from_environment(settings, note=_note), dump=None)
     zoo = find_models(models, lambda path: path.endswith(".onnx"), outside=output)
     progress = Progress(len(zoo.entries), len(zoo.entries))
     for line in [*zoo.invalid, *zoo.duplicates]:

@@ -46,8 +46,8 @@ def choose(tunings: Mapping[str, tune.Tuning]) -> list[Choice]:
             for trial in tuning.trials:
                 if trial.name == kind:
                     # a gain beside other kinds counts only where the whole pays
-                    kept = trial.verdict == "keep" and not tuning.pays
-                    verdict = "noise" if kept else trial.verdict
+                    pays_alone = trial.verdict == "keep" and not tuning.pays
+                    verdict = "noise" if pays_alone else trial.verdict
                     verdicts.setdefault(verdict, []).append(model)
         on = "keep" in verdicts and not verdicts.keys() & {"drop", "failed"}
         choices.append(Choice(kind, on, verdicts))

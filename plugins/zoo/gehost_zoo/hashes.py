@@ -38,10 +38,10 @@ def hash_files(files: Iterable[tuple[str, str]]) -> str:
     for name, path in files:
         try:
             with open(path, "rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+                text = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
-            found = "absent"
-        digest.update(f"{found} {name}\n".encode(errors="surrogateescape"))
+            text = "absent"
+        digest.update(f"{text} {name}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -83,11 +83,11 @@ class Zoo:
     duplicates: list[str]
 
 
-def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outside: str) -> Zoo:
+def find_models(arguments: Sequence[str], is_model: Callable[[str], bool], *, outside: str) -> Zoo:
     """Find the models that the arguments of a command mean, in their order.
 
     Args:
-        given: files, directories (searched at every depth), globs, manifests (``*.jsonl``).
+        arguments: files, directories (searched at every depth), globs, manifests (``*.jsonl``).
         is_model: whether a file of a directory is a model, by its path.
         outside: a directory whose files are none of them, the output's.
 
@@ -99,12 +99,12 @@ def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outsid
     entries: list[Entry] = []
     places: dict[str, tuple[str, str]] = {}  # of outputs and files: who has it, its real path
     skipped = os.path.join(os.path.realpath(outside), "")
-    for argument in given:
-        found = 0
+    for argument in arguments:
+        count = 0
         for where, entry in _meant(argument, is_model, invalid):
             if os.path.realpath(entry.path).startswith(skipped):
                 continue
-            found += 1
+            count += 1
             if entry.fault:
                 invalid.append(f"{where}: {entry.fault}")
                 continue
@@ -112,24 +112,24 @@ def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outsid
             output = entry.output.removesuffix(".onnx")
             keys = [f"output {output}", f"output {output}.refused"]
             keys += [f"file {real}"] if entry.name == entry.path else []
-            taken = next((places[key] for key in keys if key in places), None)
-            if taken is None:
+            duplicate = next((places[key] for key in keys if key in places), None)
+            if duplicate is None:
                 places.update(dict.fromkeys(keys, (where, real)))
                 entries.append(entry)
-            elif taken[1] == real:
+            elif duplicate[1] == real:
                 duplicates.append(
-                    f"{where}: {entry.name} is the model of {taken[0]}, which runs;"
+                    f"{where}: {entry.name} is the model of {duplicate[0]}, which runs;"
                     ' a manifest can compile it in another way under another "name"'
                 )
             else:
                 invalid.append(
-                    f"{where}: its outputs would have the names of those of {taken[0]};"
+                    f"{where}: its outputs would have the names of those of {duplicate[0]};"
                     ' give it another "name" in a manifest'
                 )
-        if not found and not argument.endswith(".jsonl"):
+        if not count and not argument.endswith(".jsonl"):
             raise UsageError("no model there", where=argument)
     if not entries and not invalid:
-        raise UsageError("no model there", subject=" ".join(given))
+        raise UsageError("no model there", subject=" ".join(arguments))
     return Zoo(entries, invalid, duplicates)
 
 
@@ -159,13 +159,13 @@ def _files_below(directory: str) -> Iterator[str]:
     def refuse(error: OSError) -> None:
         raise UsageError(f"cannot be read: {error.strerror}", where=error.filename) from error
 
-    seen: set[str] = set()
+    visited: set[str] = set()
     for folder, folders, names in os.walk(directory, followlinks=True, onerror=refuse):
         real = os.path.realpath(folder)
-        if real in seen:
+        if real in visited:
             folders.clear()
             continue
-        seen.add(real)
+        visited.add(real)
         folders.sort()
         for name in sorted(names):
             yield os.path.normpath(os.path.join(folder, name))

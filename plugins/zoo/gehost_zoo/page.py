@@ -79,7 +79,7 @@ def render(
         for name in ("page.css", "page.js")
     )
     failed = failures(records)
-    done = [record for record in records if not record["exit_code"]]
+    successes = [record for record in records if not record["exit_code"]]
     return environment.get_template("page.html.jinja").render(
         directory=directory,
         version=gehost_version,
@@ -87,14 +87,14 @@ def render(
         style_hash=_digest(style),
         script=Markup(script),  # noqa: S704 - the package's own file
         script_hash=_digest(script),
-        records=[*failed, *done],
+        records=[*failed, *successes],
         prefix=_common_prefix([record["model"] for record in records]),
         failed=failed,
-        done=done,
+        done=successes,
         invalid=invalid,
         passes=summarize_passes(records),
-        slowest=_most(done, _cpu),
-        largest=_most(done, _size_of_file),
+        slowest=_most(successes, _cpu),
+        largest=_most(successes, _size_of_file),
         comparison=comparison,
         against=against,
         report_link=report_link,

@@ -18,8 +18,8 @@ _EVERY = 10.0
 class Progress:
     """Shows a bar on a terminal, else a line now and then."""
 
-    def __init__(self, total: int, left: int) -> None:
-        self._total, self._left = total, left
+    def __init__(self, total: int, pending: int) -> None:
+        self._total, self._left = total, pending
         self._done = self._failed = 0
         self._start = self._shown = time.monotonic()
         self._bar: Any = None
@@ -70,7 +70,9 @@ class Progress:
             print_line(shown, err=True)
 
     def _estimate(self) -> str:
-        left = self._left - self._done
-        seconds = (time.monotonic() - self._start) / self._done * left
-        done = self._total - left
-        return f"{done} of {self._total} models, {self._failed} failed, about {seconds:.0f} s left"
+        pending = self._left - self._done
+        seconds = (time.monotonic() - self._start) / self._done * pending
+        finished = self._total - pending
+        return (
+            f"{finished} of {self._total} models, {self._failed} failed, about {seconds:.0f} s left"
+        )

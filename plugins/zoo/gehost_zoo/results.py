@@ -27,20 +27,20 @@ def read_results(directory: str) -> dict[str, Record]:
         text = path.read_bytes()
     except OSError as error:
         raise UsageError(f"no results there: {error.strerror}", where=path) from error
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for number, line in enumerate(text.split(b"\n")[:-1], 1):
         try:
             record: Any = json.loads(line)
             if not {"status", "hashes", "exit_code"} <= record.keys():
                 raise KeyError
-            found[record["model"]] = record
+            records[record["model"]] = record
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
                 "this is no result of a model",
                 where=f"{path}:{number}",
                 hint="remove it",
             ) from error
-    return found
+    return records
 
 
 def _lock(directory: str) -> int:
@@ -63,7 +63,7 @@ def _lock(directory: str) -> int:
 class ResultFile:
     """The results of a run in its directory, open for more."""
 
-    def __init__(self, directory: str, kept: list[Record]) -> None:
+    def __init__(self, directory: str, records: list[Record]) -> None:
         """Begin the file with results that are kept.
 
         Raises:
@@ -83,7 +83,7 @@ class ResultFile:
             stack.callback(os.close, self._descriptor)
             self._size = 0
             try:
-                for record in kept:
+                for record in records:
                     self.append(record)
                 os.replace(beside, self.path)
             except BaseException:
@@ -109,10 +109,10 @@ class ResultFile:
             OutputError: there is no space for it; the file is as before.
         """
         line = json.dumps(record, ensure_ascii=False).encode(errors="surrogateescape") + b"\n"
-        written = 0
+        count = 0
         try:
-            while written < len(line):
-                written += os.write(self._descriptor, line[written:])
+            while count < len(line):
+                count += os.write(self._descriptor, line[count:])
         except BaseException as error:
             os.ftruncate(self._descriptor, self._size)
             os.lseek(self._descriptor, self._size, os.SEEK_SET)

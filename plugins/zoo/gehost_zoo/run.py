@@ -31,17 +31,17 @@ class Tasks:
         self._optimize = "" if optimize is None else json.dumps(optimize, sort_keys=True)
         self._directory = os.path.abspath(directory)
         self._paged = paged
-        given = options.as_dict()
-        given["vendors"] = [
+        settings = options.as_dict()
+        settings["vendors"] = [
             str(root) if shipped_directory(root) else os.path.abspath(root)
-            for root in given["vendors"]
+            for root in settings["vendors"]
         ]
-        given["ort_libraries"] = [os.path.abspath(path) for path in given["ort_libraries"]]
-        if given["fusion_switch_file"]:
-            given["fusion_switch_file"] = os.path.abspath(given["fusion_switch_file"])
-        self._options: Record = given
-        self._vendors = hash_files(vendor_files(given["vendors"]))
-        named = [*given["ort_libraries"], given["fusion_switch_file"]]
+        settings["ort_libraries"] = [os.path.abspath(path) for path in settings["ort_libraries"]]
+        if settings["fusion_switch_file"]:
+            settings["fusion_switch_file"] = os.path.abspath(settings["fusion_switch_file"])
+        self._options: Record = settings
+        self._vendors = hash_files(vendor_files(settings["vendors"]))
+        named = [*settings["ort_libraries"], settings["fusion_switch_file"]]
         self._files = hash_files((str(path), path) for path in named if path)
 
     def of(self, entry: Entry) -> Task:
@@ -53,11 +53,11 @@ class Tasks:
             options |= {"special_values": False, "rtol": None, "atol": None, "provider": "cpu"}
         feeds = None if feeds is None else os.path.abspath(feeds)
         text = json.dumps(options, sort_keys=True)
-        known = [gehost_version, text, json.dumps(dims, sort_keys=True), self._files]
+        parts = [gehost_version, text, json.dumps(dims, sort_keys=True), self._files]
         if self._optimize:
-            known.append(self._optimize)
+            parts.append(self._optimize)
         if feeds is not None:
-            known.append(hash_files([("feeds", feeds)]))
+            parts.append(hash_files([("feeds", feeds)]))
         path = os.path.abspath(entry.path)
         return Task(
             entry.name,
@@ -71,7 +71,7 @@ class Tasks:
             {
                 "model": hash_model(path),
                 "vendors": self._vendors,
-                "options": hash_text("\n".join(known)),
+                "options": hash_text("\n".join(parts)),
             },
             self._optimize,
         )
@@ -84,17 +84,17 @@ def split_done(
 
     Reads the models that have a result; the others are first read when their turn comes.
     """
-    kept: list[Record] = []
-    left: list[Entry] = []
+    records: list[Record] = []
+    pending: list[Entry] = []
     for entry in entries:
         record = results.get(entry.name)
         if record is not None and is_done(
             record, tasks.of(entry).hashes, limits.as_dict(), paged=paged
         ):
-            kept.append(record)
+            records.append(record)
         else:
-            left.append(entry)
-    return kept, left
+            pending.append(entry)
+    return records, pending
 
 
 def run_tasks(
@@ -113,11 +113,11 @@ def run_tasks(
     def settle() -> None:
         """Append the results that have come, after at most a second's wait for one."""
         nonlocal pending
-        done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
-        if not done:
+        ended, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+        if not ended:
             engine.check()
         failure: GehostError | None = None
-        for future in done:
+        for future in ended:
             try:
                 record = future.result()
             except GehostError as error:  # raised when the others are appended

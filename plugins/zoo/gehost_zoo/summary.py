@@ -32,15 +32,15 @@ class PassSummary:
 
 def summarize_passes(records: Iterable[Record]) -> list[PassSummary]:
     """Sum up the passes; the one that fires on most models first."""
-    found: dict[str, PassSummary] = {}
+    summaries: dict[str, PassSummary] = {}
     for record in records:
         for name, row in record.get("passes", {}).items():
-            summary = found.setdefault(name, PassSummary(name))
+            summary = summaries.setdefault(name, PassSummary(name))
             summary.models += bool(row["replaced"])
             summary.replaced += row["replaced"]
             summary.refused_models += bool(row["refused"])
             summary.refused.update(row["refused"])
-    return sorted(found.values(), key=lambda row: (-row.models, -row.replaced, row.name))
+    return sorted(summaries.values(), key=lambda row: (-row.models, -row.replaced, row.name))
 
 
 def failures(records: Iterable[Record]) -> list[Record]:
@@ -111,9 +111,9 @@ class Comparison:
 
 def _pass_changes(pairs: Sequence[tuple[Record, Record]]) -> list[PassChange]:
     """Passes that fire otherwise, over the models that were done both times."""
-    done = [(old, new) for old, new in pairs if not old["exit_code"] and not new["exit_code"]]
-    before = {row.name: row for row in summarize_passes(old for old, _ in done)}
-    after = {row.name: row for row in summarize_passes(new for _, new in done)}
+    successes = [(old, new) for old, new in pairs if not old["exit_code"] and not new["exit_code"]]
+    before = {row.name: row for row in summarize_passes(old for old, _ in successes)}
+    after = {row.name: row for row in summarize_passes(new for _, new in successes)}
     changes: list[PassChange] = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, PassSummary(name)), after.get(name, PassSummary(name))
@@ -149,13 +149,13 @@ def _slowdowns(
     middle = statistics.median(ratios)
     spread = 1.4826 * statistics.median(abs(ratio - middle) for ratio in ratios)
     limit = middle + max(_DEVIATIONS * spread, log(_LEAST_RATIO))
-    found = [
+    slower = [
         Slowdown(*row)
         for row, ratio in zip(times, ratios, strict=True)
         if ratio > limit and row[2] - row[1] * exp(middle) > _LEAST_SECONDS
     ]
-    found.sort(key=lambda row: row.before - row.after)
-    return found, exp(middle), exp(limit)
+    slower.sort(key=lambda row: row.before - row.after)
+    return slower, exp(middle), exp(limit)
 
 
 def summary_lines(
@@ -181,22 +181,23 @@ def summary_lines(
     return [*lines, f"{text}; {rewrites} rewrites by {by}"]
 
 
-def _comparison_lines(found: Comparison) -> list[str]:
-    lines = [_shown("new failure", record["model"]) for record in found.failed[:_MOST_LISTED]]
+def _comparison_lines(comparison: Comparison) -> list[str]:
+    lines = [_shown("new failure", record["model"]) for record in comparison.failed[:_MOST_LISTED]]
     lines += [
         f"{row.name}: fires on {row.models[0]} → {row.models[1]} models,"
         f" {row.replaced[0]} → {row.replaced[1]} rewrites"
-        for row in found.passes[:_MOST_LISTED]
+        for row in comparison.passes[:_MOST_LISTED]
     ]
     lines += [
         _shown(f"slower, {row.before:.2f} → {row.after:.2f} s", row.model)
-        for row in found.slowdowns[:_MOST_LISTED]
+        for row in comparison.slowdowns[:_MOST_LISTED]
     ]
-    speed = "" if found.speed is None else f", CPU time × {found.speed:.2f} in the median"
+    speed = "" if comparison.speed is None else f", CPU time × {comparison.speed:.2f} in the median"
     lines.append(
-        f"beside the earlier run, {found.common} models in both: {len(found.failed)} new failures,"
-        f" {len(found.mended)} mended, {len(found.passes)} passes fire otherwise,"
-        f" {len(found.outputs)} outputs differ, {len(found.slowdowns)} slower{speed}"
+        f"beside the earlier run, {comparison.common} models in both:"
+        f" {len(comparison.failed)} new failures, {len(comparison.mended)} mended,"
+        f" {len(comparison.passes)} passes fire otherwise,"
+        f" {len(comparison.outputs)} outputs differ, {len(comparison.slowdowns)} slower{speed}"
     )
     return lines
 

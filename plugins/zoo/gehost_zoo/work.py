@@ -61,10 +61,10 @@ class Task:
 
     def record(self, status: str, exit_code: int, error: str) -> Record:
         """The beginning of this model's result."""
-        found: Record = {"model": self.name, "status": status, "exit_code": exit_code}
+        row: Record = {"model": self.name, "status": status, "exit_code": exit_code}
         if error:
-            found |= {"error": error, "replay": self.replay()}
-        return {**found, "hashes": self.hashes}
+            row |= {"error": error, "replay": self.replay()}
+        return {**row, "hashes": self.hashes}
 
     def replay(self) -> str:
         """The command line that compiles this model alone."""
@@ -73,7 +73,7 @@ class Task:
             return self._replay_of_optimize(options, json.loads(self.optimize))
         words = ["gehost", "compile", self.path, "-o", "out.onnx"]
         for flag in ("vendors", "enable", "disable", "only", "assume"):
-            words += [word for given in options[flag] for word in (f"--{flag}", given)]
+            words += [word for value in options[flag] for word in (f"--{flag}", value)]
         words += [w for k, v in options["settings"].items() for w in ("--set", f"{k}={v}")]
         words += [w for name, size in self.dims.items() for w in ("--dim", f"{name}={size}")]
         if options["fusion_switch_file"]:
@@ -86,14 +86,14 @@ class Task:
         words += [] if options["provider"] == "cpu" else ["--provider", options["provider"]]
         words += [] if options["cleanup"] else ["--no-cleanup"]
         words += ["--feeds", self.feeds] if self.feeds else []
-        words += [word for given in options["ort_libraries"] for word in ("--ort-library", given)]
+        words += [word for value in options["ort_libraries"] for word in ("--ort-library", value)]
         return shlex.join(words)
 
     def _replay_of_optimize(self, options: Record, chosen: Record) -> str:
         words = ["gehost", "optimize", self.path, "-o", "out.onnx", "--for", chosen["target"]]
         words += ["--budget", f"{chosen['budget']:g}s"] if chosen["measured"] else ["--no-measure"]
         for flag in ("vendors", "enable", "disable", "assume"):
-            words += [word for given in options[flag] for word in (f"--{flag}", given)]
+            words += [word for value in options[flag] for word in (f"--{flag}", value)]
         words += [w for k, v in options["settings"].items() for w in ("--set", f"{k}={v}")]
         words += [w for name, size in self.dims.items() for w in ("--dim", f"{name}={size}")]
         words += [] if options["opset"] is None else ["--opset", str(options["opset"])]
@@ -188,12 +188,12 @@ def compile_model(task: Task) -> Record:
         "worker": f"{platform.node()}:{os.getpid()}",
     }
     # results stay right where the directory moves, and compare with those of another
-    found = task.record(status, code, error.replace(os.path.join(task.directory, ""), ""))
+    row = task.record(status, code, error.replace(os.path.join(task.directory, ""), ""))
     if report is not None:
-        found |= _facts(report)
+        row |= _facts(report)
         measured["phases"] = {name: round(value, 6) for name, value in report.seconds.items()}
     if optimized is not None:
-        found |= {
+        row |= {
             "nodes_before": optimized.before.nodes,
             "nodes_after": optimized.after.nodes,
             "numbers": {"equal": True, "feeds": 1, "summary": optimized.numbers},
@@ -201,12 +201,12 @@ def compile_model(task: Task) -> Record:
         if optimized.gain is not None:
             measured["gain"] = round(optimized.gain.large.median, 4)
     if status != "differs" and output.exists():
-        found |= _file_facts(output)
+        row |= _file_facts(output)
     if task.report is not None:
         shown = report or Report(model=task.path, options=json.loads(task.options))
         _write_page(Path(task.directory, "reports", task.report), shown, error if code else "")
-        found["report"] = task.report
-    return {**found, "measured": measured}
+        row["report"] = task.report
+    return {**row, "measured": measured}
 
 
 def _optimized(task: Task, output: Path) -> optimizing.OptimizeReport:
@@ -238,15 +238,15 @@ def _facts(report: Report) -> Record:
             row["replaced"] += record.replaced
             for key, count in record.rejected.items():
                 row["refused"][key] = row["refused"].get(key, 0) + count
-    found: Record = {
+    facts: Record = {
         "nodes_before": report.nodes_before,
         "nodes_after": report.nodes_after,
         "rewrites": sum(record.replaced for record in report.passes),
         "passes": passes,
     }
     if report.verify:
-        found["numbers"] = {key: report.verify[key] for key in ("equal", "feeds", "summary")}
-    return found
+        facts["numbers"] = {key: report.verify[key] for key in ("equal", "feeds", "summary")}
+    return facts
 
 
 def _file_facts(output: Path) -> Record:

@@ -61,17 +61,17 @@ class Cluster:
 def cluster(home: Path) -> Generator[Cluster]:
     """A scheduler on a free port; workers are started on it."""
     home.mkdir()
-    found = Cluster(home)
+    running = Cluster(home)
     try:
         words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-        scheduler = found.start("scheduler", *words)
-        while not found.address:
-            assert scheduler.poll() is None, found.logs()
+        scheduler = running.start("scheduler", *words)
+        while not running.address:
+            assert scheduler.poll() is None, running.logs()
             time.sleep(0.1)
-        yield found
+        yield running
     finally:
         # the scheduler last: a worker that loses it first tries for long to find it again
-        for process in reversed(found.processes):
+        for process in reversed(running.processes):
             process.terminate()
             try:
                 process.wait(20)

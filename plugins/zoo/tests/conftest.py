@@ -94,9 +94,9 @@ class Place:
         records = [json.loads(line) for line in lines]
         for record in records:
             record.pop("measured", None)
-        found = {record.pop("model"): record for record in records}
-        assert len(found) == len(lines)
-        return found
+        rows = {record.pop("model"): record for record in records}
+        assert len(rows) == len(lines)
+        return rows
 
 
 @pytest.fixture

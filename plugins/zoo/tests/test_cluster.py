@@ -31,8 +31,8 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
     Path("zoo.jsonl").write_text(
         '{"model": "models/dynamic.onnx", "name": "fixed", "dims": {"N": 3}}\n', encoding="utf-8"
     )
-    given = ["models", "zoo.jsonl", "--verify"]
-    assert place.zoo(*given, "-o", "one", "--jobs", "1") == 5
+    arguments = ["models", "zoo.jsonl", "--verify"]
+    assert place.zoo(*arguments, "-o", "one", "--jobs", "1") == 5
     other = place.root / "other" / "gehost-0.0.9.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: gehost\nVersion: 0.0.9\n")
@@ -44,9 +44,11 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
         while dask.logs().count("Registered to") < 3:
             assert all(process.poll() is None for process in dask.processes), dask.logs()
             time.sleep(0.1)
-        assert place.zoo(*given, "-o", "two", "--dask", dask.address) == 5, dask.logs()
-        told = place.errors()
-        assert place.zoo(*given, "-o", "three", "--dask", dask.address, "--send") == 5, dask.logs()
+        assert place.zoo(*arguments, "-o", "two", "--dask", dask.address) == 5, dask.logs()
+        errors = place.errors()
+        assert place.zoo(*arguments, "-o", "three", "--dask", dask.address, "--send") == 5, (
+            dask.logs()
+        )
         best = ["models", "--optimize", "--for", "any", "--no-measure"]
         assert place.zoo(*best, "-o", "best", "--dask", dask.address, "--send") == 0, dask.logs()
         # its Dask worker dies with the first of these; the other one takes the model over
@@ -54,7 +56,7 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
         place.model("more/b.onnx")
         assert place.zoo("models/more", "-o", "four", "--dask", dask.address) == 0, dask.logs()
         assert (place.root / "flag").exists()
-    (line,) = [line for line in told.splitlines() if "worker" in line]
+    (line,) = [line for line in errors.splitlines() if "worker" in line]
     assert line.startswith("gehost: worker old (tcp://127.0.0.1:")
     assert "has gehost 0.0.9, this is 0.1.0: it is left out" in line
     assert _files("one") == _files("two") == _files("three")

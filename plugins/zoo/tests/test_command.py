@@ -80,8 +80,8 @@ def test_each_model_ends_by_itself(place: Any) -> None:
     code = place.zoo(*arguments.split())
     printed = place.capsys.readouterr()
     results = place.results()
-    found = {name: (row["status"], row["exit_code"]) for name, row in results.items()}
-    assert found == {
+    ends = {name: (row["status"], row["exit_code"]) for name, row in results.items()}
+    assert ends == {
         "models/a.onnx": ("done", 0),
         "models/bad.onnx": ("failed", 3),
         "models/crash.onnx": ("died", 7),
@@ -124,13 +124,13 @@ class _Links(HTMLParser):
     @classmethod
     def of(cls, page: str) -> set[str]:
         self = cls()
-        self.found: set[str] = set()
+        self.links: set[str] = set()
         self.feed(page)
-        return self.found
+        return self.links
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         if tag == "a":
-            self.found.add(dict(attrs)["href"])
+            self.links.add(dict(attrs)["href"])
 
 
 def test_a_shipped_vendor_is_named_not_found_by_path(place: Any, monkeypatch: Any) -> None:
@@ -260,11 +260,11 @@ def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any)
         encoding="utf-8",
     )
     assert place.zoo("zoo.jsonl", "models/*.onnx", "-o", "out", "--jobs", "1") == 2
-    told = place.errors()
-    assert "invalid: zoo.jsonl:2: Object contains unknown field `option`" in told
-    assert "invalid: zoo.jsonl:5: JSON is malformed" in told
-    assert "duplicate: zoo.jsonl:6: models/a.onnx is the model of zoo.jsonl:1" in told
-    assert "duplicate: models/b.onnx: models/b.onnx is the model of zoo.jsonl:4" in told
+    errors = place.errors()
+    assert "invalid: zoo.jsonl:2: Object contains unknown field `option`" in errors
+    assert "invalid: zoo.jsonl:5: JSON is malformed" in errors
+    assert "duplicate: zoo.jsonl:6: models/a.onnx is the model of zoo.jsonl:1" in errors
+    assert "duplicate: models/b.onnx: models/b.onnx is the model of zoo.jsonl:4" in errors
     results = place.results()
     rewrites = {name: row["rewrites"] for name, row in results.items()}
     assert rewrites == {"models/a.onnx": 1, "models/b.onnx": 0, "a again": 0}
@@ -402,7 +402,7 @@ def test_a_directory_that_cannot_be_read_is_reported(place: Any, monkeypatch: An
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("nowhere", "nowhere: no such file, directory or glob"),
         ("empty", "empty: no model there"),
@@ -428,7 +428,7 @@ def test_a_directory_that_cannot_be_read_is_reported(place: Any, monkeypatch: An
     ],
 )
 def test_bad_arguments_are_one_line_and_nothing_is_written(
-    place: Any, arguments: str, told: str
+    place: Any, arguments: str, message: str
 ) -> None:
     place.model("a.onnx")
     for name, text in (
@@ -443,7 +443,7 @@ def test_bad_arguments_are_one_line_and_nothing_is_written(
     words = arguments.split(" ")
     assert place.zoo(*words, *(() if "-o" in words else ("-o", "out"))) == 2
     line = place.errors().strip()
-    assert told in line
+    assert message in line
     assert "\n" not in line
     assert not Path("out").exists()
 

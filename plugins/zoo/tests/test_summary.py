@@ -10,7 +10,7 @@ from gehost_zoo.summary import Comparison, summarize_passes
 
 
 def record(name: str, cpu: float = 0.1, code: int = 0, replaced: int = 1, **more: Any) -> Any:
-    found = {
+    row = {
         "model": name,
         "status": "failed" if code else "done",
         "exit_code": code,
@@ -24,8 +24,8 @@ def record(name: str, cpu: float = 0.1, code: int = 0, replaced: int = 1, **more
         "measured": {"cpu": cpu, "seconds": cpu, "memory": 2**27, "first": False},
     }
     if code:
-        found |= {"error": "<b>it & broke</b>", "replay": "gehost compile x.onnx"}
-    return {**found, **more}
+        row |= {"error": "<b>it & broke</b>", "replay": "gehost compile x.onnx"}
+    return {**row, **more}
 
 
 def test_passes_are_summed_over_models() -> None:
@@ -41,10 +41,10 @@ def test_a_slowdown_exceeds_the_noise_of_all_models() -> None:
     after[7] = record("m7", 0.4)
     after[8] = record("m8", 0.6)
     after[9] = record("m9", 9.0, measured={**after[9]["measured"], "cpu": 9.0, "first": True})
-    found = Comparison.of(before, after)
-    assert [row.model for row in found.slowdowns] == ["m8", "m7"]
-    assert found.speed is not None
-    assert 1.05 < found.speed < 1.15
+    comparison = Comparison.of(before, after)
+    assert [row.model for row in comparison.slowdowns] == ["m8", "m7"]
+    assert comparison.speed is not None
+    assert 1.05 < comparison.speed < 1.15
     # all models slower together is a matter of the median
     slow = Comparison.of(before, [record(f"m{n}", 0.4) for n in range(100)])
     assert (slow.slowdowns, slow.speed) == ([], 2.0)
@@ -65,11 +65,11 @@ def test_a_comparison_names_what_changed() -> None:
         record("d", replaced=0),
         record("new", code=6),
     ]
-    found = Comparison.of(before, after)
-    assert [row["model"] for row in found.failed] == ["a", "new"]
-    assert (found.mended, found.added, found.removed) == (["b"], ["new"], ["gone"])
-    assert (found.common, found.outputs) == (4, ["c"])
-    (row,) = found.passes  # over c and d, which were done both times
+    comparison = Comparison.of(before, after)
+    assert [row["model"] for row in comparison.failed] == ["a", "new"]
+    assert (comparison.mended, comparison.added, comparison.removed) == (["b"], ["new"], ["gone"])
+    assert (comparison.common, comparison.outputs) == (4, ["c"])
+    (row,) = comparison.passes  # over c and d, which were done both times
     assert (row.name, row.models, row.replaced) == ("P", (2, 1), (5, 3))
 
 

@@ -45,16 +45,16 @@ def write_models(count: int) -> list[str]:
     home = HOME / "models"
     if home.exists():
         shutil.rmtree(home)
-    written = 0
+    total = 0
     for name in cases.names():
         path = home / f"{name}.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         onnx.save(cases.load(name).model, path)
-        written += 1
-        if written == count // 2:
+        total += 1
+        if total == count // 2:
             break
     (home / "random").mkdir()
-    for seed in range(count - written):
+    for seed in range(count - total):
         onnx.save(model_of(seed).proto, home / "random" / f"{seed:04}.onnx")
     return [str(home), *([str(CORPUS)] if CORPUS.is_dir() else [])]
 
@@ -100,8 +100,8 @@ def zoo(
     records = [json.loads(line) for line in lines]
     twice = [name for name, count in Counter(r["model"] for r in records).items() if count > 1]
     check(not twice, f"{directory.name}: counted twice: {twice[:3]}")
-    taken = sum(record.pop("measured", {"cpu": 0.0})["cpu"] for record in records)
-    return Run(code, {r["model"]: r for r in records}, seconds, cpu, taken, others)
+    measured = sum(record.pop("measured", {"cpu": 0.0})["cpu"] for record in records)
+    return Run(code, {r["model"]: r for r in records}, seconds, cpu, measured, others)
 
 
 def _busy() -> float:
@@ -115,13 +115,13 @@ def check(holds: bool, message: str) -> None:
         sys.exit(f"zoo: {message}")
 
 
-def same(name: str, run: Run, wanted: Run) -> None:
+def same(name: str, run: Run, expected: Run) -> None:
     """Fail unless two runs have the same models, results and exit code."""
-    lost = wanted.results.keys() - run.results.keys()
+    lost = expected.results.keys() - run.results.keys()
     check(not lost, f"{name}: {len(lost)} models lost, such as {sorted(lost)[:3]}")
-    other = [model for model, row in wanted.results.items() if run.results[model] != row]
+    other = [model for model, row in expected.results.items() if run.results[model] != row]
     check(not other, f"{name}: {len(other)} other results, such as {other[:1]}")
-    check(run.code == wanted.code, f"{name}: exit code {run.code}, wanted {wanted.code}")
+    check(run.code == expected.code, f"{name}: exit code {run.code}, wanted {expected.code}")
     print(f"{name}: {len(run.results)} models, the same results, {run.seconds:.0f} s", flush=True)
 
 

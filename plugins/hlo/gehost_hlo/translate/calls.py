@@ -44,9 +44,9 @@ def _call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _map(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    found = tensors(args, max(1, len(args)))
+    operands = tensors(args, max(1, len(args)))
     computation = c.find(i.attributes.get("to_apply", ""))
-    return c.call(c, computation, found, c.body.instruction, found[0].dims)
+    return c.call(c, computation, operands, c.body.instruction, operands[0].dims)
 
 
 def _fusion(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -57,17 +57,19 @@ def _fusion(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     return _kept(c, computation.name, computation.root, args)
 
 
-def _kept(c: Context, op: str, made_by: HloInstruction, args: list[Value], **kept: str) -> Value:
+def _kept(
+    c: Context, op: str, made_by: HloInstruction, args: list[Value], **attributes: str
+) -> Value:
     """Add a node of domain hlo whose outputs are the arrays that ``made_by`` makes."""
     shapes = results_of(made_by)
     assert made_by.shape is not None
     inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]
-    names = c.body.op(op, inputs, outputs=len(shapes), domain=DOMAIN, **kept)
-    made = [
+    names = c.body.op(op, inputs, outputs=len(shapes), domain=DOMAIN, **attributes)
+    results = [
         Tensor(name, shape.type, shape.dimensions, shape.dimensions)
         for name, shape in zip(names, shapes, strict=True)
     ]
-    return packed(made_by.shape, made)
+    return packed(made_by.shape, results)
 
 
 def _tuple(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
@@ -117,8 +119,8 @@ def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
     It stands for the program of one rank.
     """
-    kept = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
-    return _kept(c, _COLLECTIVES[i.opcode], i, args, **kept)
+    attributes = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
+    return _kept(c, _COLLECTIVES[i.opcode], i, args, **attributes)
 
 
 def _dimension_size(c: Context, i: HloInstruction, args: list[Value]) -> Value:

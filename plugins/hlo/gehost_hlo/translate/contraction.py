@@ -38,7 +38,7 @@ def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         )
     ):
         raise RefusalError(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
-    if any(is_float(each.type) != is_float(kind) for each in (a, b)):
+    if any(is_float(operand.type) != is_float(kind) for operand in (a, b)):
         raise RefusalError(f"its result is {kind}, its operands are {a.type} and {b.type}")
     run = _type_of_sum(a.type, b.type, kind)
     a, b = c.cast(a, run), c.cast(b, run)
@@ -111,13 +111,13 @@ def _product(
     )
     equation = f"{lhs},{rhs}->{result}"
     run = c.carrier("Einsum", a.type)
-    names = [c.body.full(c.cast(each, run)) for each in (a, b)]
+    names = [c.body.full(c.cast(operand, run)) for operand in (a, b)]
     return c.cast(c.body.tensor("Einsum", names, run, dims, equation=equation), a.type)
 
 
 def _matmul(c: Context, a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     run = c.carrier("MatMul", a.type)
-    names = [c.body.full(c.cast(each, run)) for each in (a, b)]
+    names = [c.body.full(c.cast(operand, run)) for operand in (a, b)]
     return c.cast(c.body.tensor("MatMul", names, run, dims), a.type)
 
 
@@ -221,8 +221,8 @@ def _conv(
     run = c.carrier("Conv", kind) if is_float(kind) and kind != "f64" else ""
     if not run:
         return _unrolled(c, x, w, windows, pads, groups, dims)
-    names = [c.body.full(c.cast(each, run)) for each in (x, w)]
-    made = c.body.tensor(
+    names = [c.body.full(c.cast(operand, run)) for operand in (x, w)]
+    result = c.body.tensor(
         "Conv",
         names,
         run,
@@ -233,7 +233,7 @@ def _conv(
         pads=[low for low, _ in pads] + [high for _, high in pads],
         group=groups,
     )
-    return c.cast(made, kind)
+    return c.cast(result, kind)
 
 
 def _unrolled(

@@ -34,12 +34,12 @@ def results_of(i: HloInstruction) -> list[Shape]:
 
 
 def check_value(value: Value, shapes: Sequence[Shape], subject: str) -> list[Tensor]:
-    found = leaves(value)
-    if [(each.type, each.dims) for each in found] != [
+    parts = leaves(value)
+    if [(part.type, part.dims) for part in parts] != [
         (shape.type, shape.dimensions) for shape in shapes
     ]:
         raise RefusalError(f"{subject} has another shape than its result")
-    return found
+    return parts
 
 
 def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -78,19 +78,19 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     again = _condition(inner, condition, after, f"{name}/again")
     outputs = finish(inner, [again, *new], [*inputs, *carried])
     loop = Nested(f"{name}/body", inner.body, [*inputs, *carried], outputs)
-    made = c.body.op("Loop", ["", initial, *names], outputs=max(1, len(shapes)), body=loop)
+    values = c.body.op("Loop", ["", initial, *names], outputs=max(1, len(shapes)), body=loop)
     results = [
-        Tensor(each, s.type, s.dimensions, s.dimensions)
-        for each, s in zip(made, shapes, strict=False)
+        Tensor(result, s.type, s.dimensions, s.dimensions)
+        for result, s in zip(values, shapes, strict=False)
     ]
     return packed(i.shape, results)
 
 
 def _condition(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:
-    (found,) = leaves(c.call(c, computation, [value], scope, None)) or [None]
-    if found is None or found.type != "pred" or found.dims != ():
+    (flag,) = leaves(c.call(c, computation, [value], scope, None)) or [None]
+    if flag is None or flag.type != "pred" or flag.dims != ():
         raise RefusalError(f"its condition {computation.name} does not make a pred[]")
-    return found
+    return flag
 
 
 def finish(c: Context, results: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -99,13 +99,13 @@ def finish(c: Context, results: Sequence[Tensor], inputs: Sequence[Tensor]) -> l
     All have different names; unneeded nodes are removed.
     """
     own = {c.body.names.resolve(output) for op in c.body.ops for output in op.outputs}
-    seen = {tensor.name for tensor in inputs}
+    names = {tensor.name for tensor in inputs}
     outputs: list[Tensor] = []
     for result in results:
         name = c.body.names.resolve(c.body.full(result))
-        if name in seen or name not in own:
+        if name in names or name not in own:
             (name,) = c.body.op("Identity", [name])
-        seen.add(name)
+        names.add(name)
         own.add(name)
         outputs.append(Tensor(name, result.type, result.dims, result.dims))
     c.body.prune(tensor.name for tensor in outputs)
@@ -121,9 +121,9 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     selector = args[0] if args else ()
     if not isinstance(selector, Tensor) or selector.dims != () or is_float(selector.type):
         raise RefusalError("its first operand is no scalar of pred or integers")
-    given = i.attributes
+    attributes = i.attributes
     if selector.type == "pred":
-        named = [given.get("true_computation", ""), given.get("false_computation", "")]
+        named = [attributes.get("true_computation", ""), attributes.get("false_computation", "")]
     else:
         named = [name for attribute, name in called(i) if attribute == "branch_computations"]
     branches = [c.find(name) for name in named]
@@ -137,13 +137,13 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         )
 
     if selector.type == "pred":
-        made = _if(c, selector, branch(0), branch(1), shapes, name)
+        results = _if(c, selector, branch(0), branch(1), shapes, name)
     else:
-        made = _switch(
+        results = _switch(
             c, selector, [branch(number) for number in range(len(branches))], shapes, name, 0
         )
     assert i.shape is not None
-    return packed(i.shape, made)
+    return packed(i.shape, results)
 
 
 def _switch(
@@ -186,12 +186,12 @@ def _if(
         inner.body.resume(position)
         outputs = finish(inner, check_value(build(inner), shapes, "a branch"), [])
         bodies.append(Nested(f"{name}/{title}", inner.body, [], outputs))
-    made = c.body.op(
+    results = c.body.op(
         "If", [chosen], outputs=len(shapes), then_branch=bodies[0], else_branch=bodies[1]
     )
     return [
-        Tensor(each, s.type, s.dimensions, s.dimensions)
-        for each, s in zip(made, shapes, strict=True)
+        Tensor(result, s.type, s.dimensions, s.dimensions)
+        for result, s in zip(results, shapes, strict=True)
     ]
 
 

@@ -29,16 +29,16 @@ def tensors(args: list[Value], count: int) -> list[Tensor]:
     """
     if len(args) != count:
         raise RefusalError(f"it has {len(args)} operands, expected {count}")
-    found = [arg for arg in args if isinstance(arg, Tensor)]
-    if len(found) != count:
+    operands = [arg for arg in args if isinstance(arg, Tensor)]
+    if len(operands) != count:
         raise RefusalError("an operand is a tuple, expected an array")
-    return found
+    return operands
 
 
-def results(i: HloInstruction, found: list[Tensor]) -> Value:
+def results(i: HloInstruction, values: list[Tensor]) -> Value:
     """Return the arrays that an instruction makes: a tuple if there are several."""
-    single = len(found) == 1 and not (i.shape is not None and i.shape.is_tuple)
-    return found[0] if single else tuple(found)
+    single = len(values) == 1 and not (i.shape is not None and i.shape.is_tuple)
+    return values[0] if single else tuple(values)
 
 
 def _one(function: _Unary) -> Translator:
@@ -56,8 +56,8 @@ def _two(function: _Binary) -> Translator:
             raise RefusalError(
                 f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
             )
-        known = _folded(i.opcode, a, b)
-        return function(c, a, b) if known is None else known
+        constant = _folded(i.opcode, a, b)
+        return function(c, a, b) if constant is None else constant
 
     return translate
 
@@ -561,17 +561,17 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
         )
         return c.number(value, kind, x.dims)
     wide = c.cast(x, "f64")
-    known = c.where(c.apply("IsNaN", [wide], "pred"), c.number(0, "f64"), wide)
+    without_nan = c.where(c.apply("IsNaN", [wide], "pred"), c.number(0, "f64"), wide)
     if width <= 32:
         bounded = c.apply(
-            "Min", [c.apply("Max", [known, c.number(low, "f64")]), c.number(high, "f64")]
+            "Min", [c.apply("Max", [without_nan, c.number(low, "f64")]), c.number(high, "f64")]
         )
         if width < 8:  # ONNX Runtime rounds to 4 bits, XLA truncates
             bounded = c.cast(bounded, "s8" if low else "u8")
         return c.cast(bounded, kind)
-    too_large = c.apply("GreaterOrEqual", [known, c.number(float(high), "f64")], "pred")
-    too_small = c.apply("Less", [known, c.number(low, "f64")], "pred")
-    inside = c.where(c.apply("Or", [too_large, too_small]), c.number(0, "f64"), known)
+    too_large = c.apply("GreaterOrEqual", [without_nan, c.number(float(high), "f64")], "pred")
+    too_small = c.apply("Less", [without_nan, c.number(low, "f64")], "pred")
+    inside = c.where(c.apply("Or", [too_large, too_small]), c.number(0, "f64"), without_nan)
     whole = c.cast(inside, kind)
     if kind == "u64":  # ONNX Runtime casts by s64 where the number is below 2⁶³
         half = c.apply("GreaterOrEqual", [inside, c.number(2.0**63, "f64")], "pred")
@@ -588,13 +588,13 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
 
 def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    kept = (i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits"))
-    if kept == ("8", "23") and x.type == "f32":
+    bits = (i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits"))
+    if bits == ("8", "23") and x.type == "f32":
         return x
-    if kept == ("8", "7") and x.type in {"f32", "bf16"}:
+    if bits == ("8", "7") and x.type in {"f32", "bf16"}:
         return c.cast(c.cast(x, "bf16"), x.type)
     raise RefusalError(
-        f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {kept[0]}, {kept[1]}"
+        f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {bits[0]}, {bits[1]}"
     )
 
 
@@ -617,17 +617,17 @@ def _cut_bits(c: Context, x: Tensor, kind: str) -> Tensor:
         c.apply("BitwiseAnd", [_shift(c, whole, c.number(low, whole.type), "RIGHT"), mask])
         for low in range(0, bits(x.type), bits(kind))
     ]
-    rows = [c.reshape(c.cast(each, part), [*x.dims, 1]) for each in parts]
+    rows = [c.reshape(c.cast(part_, part), [*x.dims, 1]) for part_ in parts]
     return c.cast(c.concat(rows, x.rank), kind)
 
 
 def _joined_bits(c: Context, x: Tensor, kind: str) -> Tensor:
     """Make integers of more bits of those along the last dimension."""
     wide = c.cast(c.cast(x, _unsigned(x.type)), _unsigned(kind))
-    kept = [(0, size, 1) for size in x.dims[:-1]]
+    rows = [(0, size, 1) for size in x.dims[:-1]]
     whole = c.number(0, wide.type, x.dims[:-1])
     for place in range(bits(kind) // bits(x.type)):
-        part = c.reshape(c.slice(wide, [*kept, (place, place + 1, 1)]), x.dims[:-1])
+        part = c.reshape(c.slice(wide, [*rows, (place, place + 1, 1)]), x.dims[:-1])
         count = c.number(place * bits(x.type), wide.type)
         whole = c.apply("BitwiseOr", [whole, _shift(c, part, count, "LEFT")])
     return c.cast(whole, kind)
@@ -696,8 +696,8 @@ def _power_of_two(c: Context, power: Tensor) -> Tensor:
     """Return 2^power for whole numbers from -127 to 128."""
     table = c.body.constant(np.array([2.0**e for e in range(-127, 129)], np.float64))
     index = c.cast(c.apply("Add", [power, c.number(127, "f64")]), "s32")
-    (found,) = c.body.op("Gather", [table, c.body.held(index)])
-    return Tensor(found, "f64", power.dims, index.held)
+    (element,) = c.body.op("Gather", [table, c.body.held(index)])
+    return Tensor(element, "f64", power.dims, index.stored)
 
 
 def _float_of_bits(c: Context, x: Tensor) -> Tensor:
@@ -719,7 +719,7 @@ def _float_of_bits(c: Context, x: Tensor) -> Tensor:
     )
     index = c.cast(exponent, "s32")
     (scale,) = c.body.op("Gather", [table, c.body.held(index)])
-    size = c.apply("Mul", [mantissa, Tensor(scale, "f64", x.dims, index.held)])
+    size = c.apply("Mul", [mantissa, Tensor(scale, "f64", x.dims, index.stored)])
     payload = c.apply("And", [special, c.apply("Greater", [fraction, c.number(0, "u32")], "pred")])
     size = c.where(payload, c.number(math.nan, "f64"), size)
     negative = c.apply("GreaterOrEqual", [x, c.number(1 << 31, "u32")], "pred")
@@ -760,14 +760,14 @@ def _elided(c: Context, i: HloInstruction) -> Any:
         if is_integer(shape.type):
             return draw.integers(0, 4, shape.dimensions).astype(dtype)
         return draw.standard_normal(shape.dimensions).astype(dtype)
-    given = c.settings.constants
-    if given is None:
+    arrays = c.settings.constants
+    if arrays is None:
         raise RefusalError(
             "elided: print with print_large_constants, or give --constants (gehost hlo import)"
         )
-    if i.name not in given:
+    if i.name not in arrays:
         raise RefusalError("elided, and the file of --constants has no array of its name")
-    array = given[i.name]
+    array = arrays[i.name]
     if array.shape != shape.dimensions or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise RefusalError(
             f"the array of --constants is {array.dtype}{list(array.shape)}, expected {shape}"

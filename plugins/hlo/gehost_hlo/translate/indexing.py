@@ -105,7 +105,7 @@ def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...
     """
     own = [*n.dropped, *(axis for axis, _ in n.batching)]
     theirs = [axis for _, axis in n.batching]
-    known = (
+    is_plain = (
         _axes(n.window, len(result))
         and _axes(own, operand.rank)
         and _axes(n.starts, operand.rank)
@@ -113,7 +113,7 @@ def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...
         and n.vector not in theirs
         and 0 <= n.vector <= indices.rank
     )
-    if not known:
+    if not is_plain:
         raise RefusalError("its dimension numbers do not fit its operands")
 
 
@@ -136,12 +136,12 @@ def _within(
     A place is (dimension of the operand, offset in the window).
     """
     batching = {own for own, _ in n.batching}
-    kept = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
-    if len(kept) != len(n.window):
+    axes = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
+    if len(axes) != len(n.window):
         raise RefusalError("its dimension numbers do not fit its operand")
     return [
         (axis, _line(c, result[place], result, place))
-        for axis, place in zip(kept, n.window, strict=True)
+        for axis, place in zip(axes, n.window, strict=True)
     ]
 
 
@@ -266,7 +266,7 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     place = c.where(inside, base, c.number(operand.size, "s64", result))
     put = scatter_flat(c, operand, place, updates, reduction)
     if reduction in {"max", "min"} and is_float(operand.type):  # ONNX Runtime's reductions drop nan
-        odd, odd_updates = (_isnan(c, each) for each in (operand, updates))
+        odd, odd_updates = (_isnan(c, operand_) for operand_ in (operand, updates))
         any_odd = c.cast(scatter_flat(c, odd, place, odd_updates, "max"), "pred")
         put = c.where(any_odd, c.number(math.nan, operand.type), put)
     return put
@@ -340,15 +340,17 @@ def _opcode(computation: HloComputation, find: Callable[[str], HloComputation]) 
     rounded = re.fullmatch(r"convert\(convert\((\w+\(p0,p1\))\)\)", text)
     if rounded is not None:
         narrow = [
-            each.shape.type
-            for each in computation.instructions
-            if each.opcode == "convert" and each.shape is not None and each is not computation.root
+            instruction.shape.type
+            for instruction in computation.instructions
+            if instruction.opcode == "convert"
+            and instruction.shape is not None
+            and instruction is not computation.root
         ]
         text = rounded[1] if narrow in (["bf16"], ["f16"]) else text
     if text == "subtract(p0,p1)":
         return "subtract"
-    found = re.fullmatch(r"(add|multiply|maximum|minimum)\((?:p0,p1|p1,p0)\)", text)
-    return "" if found is None else found[1]
+    match = re.fullmatch(r"(add|multiply|maximum|minimum)\((?:p0,p1|p1,p0)\)", text)
+    return "" if match is None else match[1]
 
 
 def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:

@@ -83,8 +83,8 @@ def opcode_of(computation: HloComputation | str) -> str:
     if len(computation.instructions) != 3 or len(root.operands) != 2:
         return ""
     names = [operand.name for operand in root.operands]
-    wanted = [parameter.name for parameter in computation.parameters]
-    return root.opcode if names in (wanted, wanted[::-1]) and len(wanted) == 2 else ""
+    expected = [parameter.name for parameter in computation.parameters]
+    return root.opcode if names in (expected, expected[::-1]) and len(expected) == 2 else ""
 
 
 def neutral(opcode: str, kind: str) -> Any:
@@ -114,8 +114,8 @@ def neutral(opcode: str, kind: str) -> Any:
 
 def is_neutral(opcode: str, initial: Tensor) -> bool:
     number = initial.number
-    wanted = neutral(opcode, initial.type)
-    return number is not None and wanted is not None and bool(number == wanted)
+    neutral_number = neutral(opcode, initial.type)
+    return number is not None and neutral_number is not None and bool(number == neutral_number)
 
 
 def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -134,9 +134,9 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             f"{computation} of {operands[0].type} is not translated without its computation"
         )
     if len(operands) == 2 and len(axes) == 1:
-        found = _argument(c, computation, operands, initials, axes[0], dims)
-        if found is not None:
-            return results(i, found)
+        result = _argument(c, computation, operands, initials, axes[0], dims)
+        if result is not None:
+            return results(i, result)
     return results(i, _tree(c, computation, operands, initials, axes, dims))
 
 
@@ -144,15 +144,15 @@ def _operands(
     i: HloInstruction, args: list[Value]
 ) -> tuple[list[Tensor], list[Tensor], tuple[int, ...]]:
     count = len(args) // 2
-    found = [arg for arg in args if isinstance(arg, Tensor)]
-    if len(found) != len(args) or len(args) % 2 or not count:
+    arrays = [arg for arg in args if isinstance(arg, Tensor)]
+    if len(arrays) != len(args) or len(args) % 2 or not count:
         raise RefusalError(
             f"it has {len(args)} operands, expected arrays and as many initial values"
         )
     axes = dimensions(i)
-    operands, initials = found[:count], found[count:]
+    operands, initials = arrays[:count], arrays[count:]
     if any(operand.dims != operands[0].dims for operand in operands) or any(
-        each.dims != () for each in initials
+        initial.dims != () for initial in initials
     ):
         raise RefusalError("its operands differ in shape, or an initial value is no scalar")
     if any(a.type != b.type for a, b in zip(operands, initials, strict=True)):
@@ -209,9 +209,9 @@ def _wide_sum(c: Context, x: Tensor, axes: Sequence[int], dims: Sequence[int]) -
 
     ONNX Runtime's ReduceSum adds them in f64.
     """
-    kept = [axis for axis in range(x.rank) if axis not in axes]
+    rest = [axis for axis in range(x.rank) if axis not in axes]
     count = math.prod(x.dims[axis] for axis in axes)
-    rows = c.reshape(c.transpose(x, [*kept, *axes]), [*dims, count])
+    rows = c.reshape(c.transpose(x, [*rest, *axes]), [*dims, count])
     ones = c.body.constant(np.ones(count, NUMPY[x.type]))
     return c.body.tensor("MatMul", [c.body.full(rows), ones], x.type, dims)
 
@@ -250,8 +250,8 @@ def _argument(
     ):
         return None
     line = np.arange(values.dims[axis]).reshape([-1] + [1] * (values.rank - axis - 1))
-    known = indices.constant
-    if known is None or known.shape != line.shape or not (known == line).all():
+    constant = indices.constant
+    if constant is None or constant.shape != line.shape or not (constant == line).all():
         return None
     kind = values.type
     op = "ArgMax" if opcode == "maximum" else "ArgMin"
@@ -290,22 +290,22 @@ def expression(
     """
     texts: dict[str, str] = {}
     for instruction in computation.instructions:
-        given = [texts.get(operand.name, "?") for operand in instruction.operands]
+        texts_ = [texts.get(operand.name, "?") for operand in instruction.operands]
         if instruction.opcode == "parameter":
             number = int(instruction.literal)
             text = f"p{number}" if arguments is None else arguments[number]
         elif instruction.opcode == "constant":
             text = instruction.literal
         elif _moves_scalar(instruction):
-            text = given[0]
+            text = texts_[0]
         elif instruction.opcode in {"fusion", "call"}:
             key = "calls" if instruction.opcode == "fusion" else "to_apply"
             called = find(instruction.attributes.get(key, ""))
-            text = expression(called, find, given, depth - 1) if depth else ""
+            text = expression(called, find, texts_, depth - 1) if depth else ""
             if not text:
                 return ""
         else:
-            inside = ",".join(given)
+            inside = ",".join(texts_)
             head = instruction.attributes.get("direction") or instruction.opcode
             if instruction.attributes.get("type") == "TOTALORDER":
                 head += ".TOTALORDER"
@@ -354,10 +354,10 @@ def _tree(
 
     HLO leaves the order open.
     """
-    kept = [axis for axis in range(operands[0].rank) if axis not in axes]
+    outer = [axis for axis in range(operands[0].rank) if axis not in axes]
     count = math.prod(operands[0].dims[axis] for axis in axes)
     parts = [
-        c.reshape(c.transpose(operand, [*axes, *kept]), [count, *dims]) for operand in operands
+        c.reshape(c.transpose(operand, [*axes, *outer]), [count, *dims]) for operand in operands
     ]
     while count > 1:
         half = count // 2
@@ -386,8 +386,8 @@ def combine(
     dims: tuple[int, ...],
 ) -> list[Tensor]:
     """Run the scalar computation of a reduction on whole tensors of ``dims``."""
-    found = leaves(c.call(c, computation, [*left, *right], c.body.instruction, dims))
-    return [c.expanded(each) for each in found]
+    results = leaves(c.call(c, computation, [*left, *right], c.body.instruction, dims))
+    return [c.expanded(result) for result in results]
 
 
 TABLE: dict[str, Translator] = {"reduce": _reduce}

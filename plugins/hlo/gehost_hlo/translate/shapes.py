@@ -14,8 +14,10 @@ from gehost_hlo.translate.elementwise import reinterpret, tensors
 def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape, axes = array_shape(i.shape), dimensions(i)
-    known = len(set(axes)) == len(axes) == x.rank and all(0 <= axis < shape.rank for axis in axes)
-    if not known or any(
+    is_valid = len(set(axes)) == len(axes) == x.rank and all(
+        0 <= axis < shape.rank for axis in axes
+    )
+    if not is_valid or any(
         size != shape.dimensions[axis] for size, axis in zip(x.dims, axes, strict=True)
     ):
         raise RefusalError(

@@ -47,28 +47,28 @@ def keys(
     and jax's order by several keys: the first decides, and where it is equal the next. A total
     order of floats that may be -0 is not known.
     """
-    written = expression(comparator, find)
-    text = _INTEGER_KEY.sub(r"\2", written)
-    total = text != written or ".TOTALORDER" in text
+    text_ = expression(comparator, find)
+    text = _INTEGER_KEY.sub(r"\2", text_)
+    total = text != text_ or ".TOTALORDER" in text
     text = text.replace(".TOTALORDER", "")
     single = re.fullmatch(rf"(LT|GT)\(({_any_key()}),({_any_key()})\)", text)
     if single is not None:
         pair = _pair(single[2], single[3])
-        found = None if pair is None else ([pair], single[1] == "GT")
+        keys_ = None if pair is None else ([pair], single[1] == "GT")
     else:
-        found = _lexicographic(text)
-    if found is None or not total:
-        return found
+        keys_ = _lexicographic(text)
+    if keys_ is None or not total:
+        return keys_
     types = {
-        int(each.literal): each.shape.type
-        for each in comparator.parameters
-        if each.shape is not None
+        int(parameter.literal): parameter.shape.type
+        for parameter in comparator.parameters
+        if parameter.shape is not None
     }
     raw = any(
         is_float(types.get(2 * key, "f32")) and not _without_negative_zero(text, 2 * key)
-        for key in found[0]
+        for key in keys_[0]
     )
-    return None if raw else found
+    return None if raw else keys_
 
 
 def _without_negative_zero(text: str, parameter: int) -> bool:
@@ -88,18 +88,18 @@ def _pair(left: str, right: str) -> int | None:
     if match is None or int(match[1]) % 2:
         return None
     number = int(match[1])
-    known = re.fullmatch(_KEY.replace("{0}", str(number)), left)
-    return number // 2 if known and right == left.replace(f"p{number}", f"p{number + 1}") else None
+    key = re.fullmatch(_KEY.replace("{0}", str(number)), left)
+    return number // 2 if key and right == left.replace(f"p{number}", f"p{number + 1}") else None
 
 
 def _lexicographic(text: str) -> tuple[list[int], bool] | None:
     """Read ``or(LT(a,b),and(EQ(a,b),…))`` or ``select(EQ(a,b),…,LT(a,b))``."""
-    rest, found = text, list[int]()
+    rest, numbers = text, list[int]()
     while True:
         last = re.fullmatch(rf"LT\(({_any_key()}),({_any_key()})\)", rest)
         if last is not None:
             pair = _pair(last[1], last[2])
-            return None if pair is None else ([*found, pair], False)
+            return None if pair is None else ([*numbers, pair], False)
         match = re.match(rf"or\(LT\(({_any_key()}),({_any_key()})\),and\(EQ\(\1,\2\),", rest)
         if match is not None and rest.endswith("))"):
             pair, rest = _pair(match[1], match[2]), rest[match.end() : -2]
@@ -111,7 +111,7 @@ def _lexicographic(text: str) -> tuple[list[int], bool] | None:
             pair, rest = _pair(match[1], match[2]), rest[match.end() : -len(tail)]
         if pair is None:
             return None
-        found.append(pair)
+        numbers.append(pair)
 
 
 def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -145,7 +145,7 @@ def _by_function(
         f"its comparator {comparator.name} is not known: expected f(a) < f(b) or f(a) > f(b) of "
         "one operand"
     )
-    root, defined = comparator.root, {each.name: each for each in comparator.instructions}
+    root, defined = comparator.root, {item.name: item for item in comparator.instructions}
     direction = root.attributes.get("direction")
     sides = [defined.get(operand.name) for operand in root.operands]
     if root.opcode != "compare" or direction not in {"LT", "GT"} or None in sides:
@@ -162,7 +162,7 @@ def _by_function(
         raise refusal
     total = total or root.attributes.get("type") == "TOTALORDER"
     source = _operand(operands, number // 2, comparator)
-    pairs = [each for operand in operands for each in (operand, operand)]
+    pairs = [item for operand in operands for item in (operand, operand)]
     key = source
     if left != f"p{number}":
         (key,) = combine(c, functions[0], pairs, [], source.dims)
@@ -188,14 +188,14 @@ def _ordered_float(
 def _rooted(computation: HloComputation, root: HloInstruction) -> HloComputation:
     """Return the part of a computation that makes one of its instructions, and all parameters."""
     needed = {root.name}
-    kept: list[HloInstruction] = []
-    for each in reversed(computation.instructions):
-        if each.name in needed:
-            needed.update(operand.name for operand in each.operands)
-        elif each.opcode != "parameter":
+    live: list[HloInstruction] = []
+    for instruction in reversed(computation.instructions):
+        if instruction.name in needed:
+            needed.update(operand.name for operand in instruction.operands)
+        elif instruction.opcode != "parameter":
             continue
-        kept.append(replace(each, is_root=each is root))
-    return replace(computation, instructions=tuple(reversed(kept)))
+        live.append(replace(instruction, is_root=instruction is root))
+    return replace(computation, instructions=tuple(reversed(live)))
 
 
 def _ordered(
@@ -275,7 +275,7 @@ def top(c: Context, x: Tensor, k: int, largest: bool) -> Value:
     line = c.expanded(c.iota(x.dims, axis, "s32"))
     cut = [(0, size, 1) for size in x.dims[:-1]] + [(0, k, 1)]
     return tuple(
-        c.slice(each, cut) for each in _ordered(c, [x, line], x, axis, largest, signed=True)
+        c.slice(result, cut) for result in _ordered(c, [x, line], x, axis, largest, signed=True)
     )
 
 

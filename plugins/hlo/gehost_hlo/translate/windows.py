@@ -26,14 +26,14 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     the padded operand are combined axis by axis.
     """
     count = len(args) // 2
-    found = tensors(args, 2 * count)
-    operands, initials = found[:count], found[count:]
+    operands_ = tensors(args, 2 * count)
+    operands, initials = operands_[:count], operands_[count:]
     rows = window(i)
     if (
         not count
         or len(rows) != operands[0].rank
-        or any(each.dims != operands[0].dims for each in operands)
-        or any(each.dims != () for each in initials)
+        or any(item.dims != operands[0].dims for item in operands)
+        or any(item.dims != () for item in initials)
     ):
         raise RefusalError("its window or initial values do not fit its operands")
     computation = reducer(c, i)
@@ -275,17 +275,17 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
         ]
         return c.slice(tensor, cut)
 
-    best, known = at(padded, places[0]), at(inside, places[0])
+    best, has_best = at(padded, places[0]), at(inside, places[0])
     chosen = c.number(0, "s32", source.dims)
     for number, place in enumerate(places[1:], 1):
         here, valid = at(padded, place), at(inside, place)
         (keep,) = leaves(c.call(c, select, [best, here], c.body.instruction, source.dims)) or [x]
         if keep.type != "pred":
             raise RefusalError(f"its computation {select.name} does not make a pred[]")
-        take = c.apply("And", [valid, c.apply("Not", [c.apply("And", [known, keep])])])
+        take = c.apply("And", [valid, c.apply("Not", [c.apply("And", [has_best, keep])])])
         best = c.where(take, here, best)
         chosen = c.where(take, c.number(number, "s32", source.dims), chosen)
-        known = c.apply("Or", [known, valid])
+        has_best = c.apply("Or", [has_best, valid])
     total = c.broadcast(initial, padded.dims, [])
     for number, place in enumerate(places):
         mine = c.apply("Equal", [chosen, c.number(number, "s32", source.dims)], "pred")

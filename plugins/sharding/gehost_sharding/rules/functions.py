@@ -89,13 +89,13 @@ def compose(function: onnx.FunctionProto, instance: Instance, rules_of: RuleOfBo
 
 
 def _unify(
-    classes: _Classes, made: list[tuple[int, ...]] | None, read: list[tuple[int, ...]]
+    classes: _Classes, results: list[tuple[int, ...]] | None, read: list[tuple[int, ...]]
 ) -> None:
     """Join the factors of a tensor as its producer lays it out with those of a reader."""
-    if made is None:  # a constant of the body
+    if results is None:  # a constant of the body
         classes.keep_whole([factor for dim in read for factor in dim])
         return
-    for of_producer, of_reader in zip(made, read, strict=True):
+    for of_producer, of_reader in zip(results, read, strict=True):
         sizes = [[classes.size[factor] for factor in dim] for dim in (of_producer, of_reader)]
         if sizes[0] == sizes[1]:
             for a, b in zip(of_producer, of_reader, strict=True):
@@ -140,10 +140,10 @@ def body_model(function: onnx.FunctionProto, instance: Instance) -> onnx.ModelPr
     model.opset_import.extend(function.opset_import)
     graph = model.graph
     graph.name = function.name
-    given = {
+    attributes = {
         name: helper.make_attribute(name, value) for name, value in instance.attributes.items()
     }
-    given = {entry.name: entry for entry in function.attribute_proto} | given
+    attributes = {entry.name: entry for entry in function.attribute_proto} | attributes
     for node in function.node:
         copy = graph.node.add()
         copy.CopyFrom(node)
@@ -151,7 +151,7 @@ def body_model(function: onnx.FunctionProto, instance: Instance) -> onnx.ModelPr
             attribute = copy.attribute[index]
             if not attribute.ref_attr_name:
                 continue
-            name, value = attribute.name, given.get(attribute.ref_attr_name)
+            name, value = attribute.name, attributes.get(attribute.ref_attr_name)
             del copy.attribute[index]
             if value is not None:
                 entry = copy.attribute.add()

@@ -40,10 +40,10 @@ def reduce_axes(instance: Instance) -> tuple[int, ...] | None:
     """Reduced dimensions of a Reduce operator; None if they are not constant."""
     rank = len(instance.shape(0))
     if instance.operand(1) is not None:
-        given = instance.constants.get(1)
-        if given is None:
+        axes_input = instance.constants.get(1)
+        if axes_input is None:
             return None
-        axes = [int(axis) for axis in given.reshape(-1)]
+        axes = [int(axis) for axis in axes_input.reshape(-1)]
     else:
         axes = [int(axis) for axis in instance.attribute("axes", ())]
     if not axes:

@@ -72,23 +72,23 @@ class Instance:
 
     def shape(self, index: int) -> Shape:
         """Shape of an operand that must be present."""
-        found = self.operands[index]
-        assert found is not None, f"{self.op}: operand {index} is left out"
-        return found
+        shape = self.operands[index]
+        assert shape is not None, f"{self.op}: operand {index} is left out"
+        return shape
 
 
 class Factors:
     """Collects the factors of a rule; each method returns a dimension."""
 
     def __init__(self) -> None:
-        self.found: list[Factor] = []
+        self.factors: list[Factor] = []
 
     def add(self, size: int, kind: str = PASS, combine: int = PARTIAL_SUM) -> Dim:
         """Add a factor; a dimension of size 1 has none, an empty one cannot be split."""
         if size == 1:
             return ()
-        self.found.append(Factor(size, kind if size else NEED, combine))
-        return (len(self.found) - 1,)
+        self.factors.append(Factor(size, kind if size else NEED, combine))
+        return (len(self.factors) - 1,)
 
     def need(self, shape: Sequence[int] | None) -> Layout | None:
         """Give each dimension a factor that must be whole."""
@@ -97,7 +97,7 @@ class Factors:
     def rule(
         self, operands: Sequence[Layout | None], results: Sequence[Layout], flops: int
     ) -> Rule:
-        return Rule(tuple(self.found), tuple(operands), tuple(results), flops)
+        return Rule(tuple(self.factors), tuple(operands), tuple(results), flops)
 
 
 def replicate(instance: Instance, *, is_known: bool = True) -> Rule:
@@ -106,7 +106,7 @@ def replicate(instance: Instance, *, is_known: bool = True) -> Rule:
     operands = tuple(factors.need(shape) for shape in instance.operands)
     results = tuple(factors.need(shape) or () for shape in instance.results)
     flops = sum(math.prod(shape) for shape in instance.results)
-    return Rule(tuple(factors.found), operands, results, flops, is_known=is_known)
+    return Rule(tuple(factors.factors), operands, results, flops, is_known=is_known)
 
 
 @dataclass

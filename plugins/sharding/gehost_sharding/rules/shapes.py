@@ -157,10 +157,10 @@ def slice_(instance: Instance) -> Rule:
         axes = instance.attribute("axes", None) or range(len(starts))
         return _equal_sizes(instance, {axis % rank for axis in axes})
     if instance.operand(3) is not None:
-        given = instance.constants.get(3)
-        if given is None:
+        axes_input = instance.constants.get(3)
+        if axes_input is None:
             return replicate(instance)
-        return _equal_sizes(instance, {int(axis) % rank for axis in given.reshape(-1)})
+        return _equal_sizes(instance, {int(axis) % rank for axis in axes_input.reshape(-1)})
     count = math.prod(instance.shape(1))
     return _equal_sizes(instance, set(range(count)))
 
@@ -172,13 +172,13 @@ def pad(instance: Instance) -> Rule:
         given_pads = instance.attribute("pads", None) or instance.attribute("paddings", ())
         pads = [int(value) for value in given_pads]
     else:
-        given = instance.constants.get(1)
+        amounts = instance.constants.get(1)
         axes = instance.constants.get(3)
-        if given is None or (instance.operand(3) is not None and axes is None):
+        if amounts is None or (instance.operand(3) is not None and axes is None):
             return replicate(instance)
         pads = [0] * (2 * rank)
         chosen = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
-        values = [int(value) for value in given.reshape(-1)]
+        values = [int(value) for value in amounts.reshape(-1)]
         for index, dim in enumerate(chosen):
             pads[dim], pads[rank + dim] = values[index], values[len(values) // 2 + index]
     return _equal_sizes(instance, {dim for dim in range(rank) if pads[dim] or pads[rank + dim]})
@@ -212,11 +212,11 @@ def concat(instance: Instance) -> Rule:
     result_shape = instance.results[0]
     axis: int = instance.attribute("axis", 1) % len(result_shape)
     factors = Factors()
-    kept = [() if dim == axis else factors.add(size) for dim, size in enumerate(result_shape)]
+    dims = [() if dim == axis else factors.add(size) for dim, size in enumerate(result_shape)]
 
     def layout(shape: Shape) -> Layout:
         own = factors.add(shape[axis], NEED)
-        return tuple(own if dim == axis else kept[dim] for dim in range(len(shape)))
+        return tuple(own if dim == axis else dims[dim] for dim in range(len(shape)))
 
     operands = [None if shape is None else layout(shape) for shape in instance.operands]
     return factors.rule(operands, [layout(result_shape)], 0)

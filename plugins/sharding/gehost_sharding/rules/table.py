@@ -62,7 +62,7 @@ class RuleTable:
             VendorError: a plugin's module cannot be imported.
         """
         table = cls()
-        for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
+        for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_: entry_.name):
             try:
                 module = entry.load()
             except Exception as error:  # a plugin's import may raise anything
@@ -154,8 +154,8 @@ def _check(instance: Instance, rule: Rule) -> None:
     """Check that the factors of each dimension multiply to its size, or are none."""
     shapes = [*instance.operands, *instance.results]
     layouts = [*rule.operands, *rule.results]
-    given = [None if layout is None else _sizes(rule, layout) for layout in layouts]
-    if given != shapes or len(shapes) != len(layouts):
+    sizes = [None if layout is None else _sizes(rule, layout) for layout in layouts]
+    if sizes != shapes or len(shapes) != len(layouts):
         raise VendorError(
             f"the sharding rule of {instance.op} does not fit operands {list(instance.operands)}"
             f" and results {list(instance.results)}: operands {rule.operands},"
