@@ -59,9 +59,9 @@ _LONGEST = 4000
 """Longest error message in characters; names in it come from models and vendors."""
 
 
-def _advice(command: str, known: Iterable[str]) -> str:
+def _advice(command: str, commands: Iterable[str]) -> str:
     """Return how to get a product's command, else the nearest name."""
-    return f"; {advice}" if (advice := how_to_get(command)) else hint(command, known)
+    return f"; {advice}" if (advice := how_to_get(command)) else hint(command, commands)
 
 
 class _Group(click.Group):
@@ -102,8 +102,10 @@ def help_(ctx: click.Context, command: tuple[str, ...]) -> None:
     for name in command:
         inner = shown.get_command(context, name) if isinstance(shown, click.Group) else None
         if inner is None:
-            known = shown.commands if isinstance(shown, click.Group) else ()
-            raise UsageError(f"{context.command_path} has no command {name}{_advice(name, known)}")
+            commands = shown.commands if isinstance(shown, click.Group) else ()
+            raise UsageError(
+                f"{context.command_path} has no command {name}{_advice(name, commands)}"
+            )
         shown, context = inner, click.Context(inner, info_name=name, parent=context)
     print_text(shown.get_help(context))
 

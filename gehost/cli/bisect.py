@@ -38,7 +38,7 @@ def bisect(
     *,
     special_values: bool,
     as_json: bool,
-    **given: Any,
+    **choices: Any,
 ) -> None:
     """Find the first rewrite in MODEL's compile that changes the numbers.
 
@@ -55,11 +55,11 @@ def bisect(
 
     directory = output or free_name(f"{os.path.splitext(os.path.basename(model))[0]}.bisect")
     check_fresh(directory)
-    options = options_of(given)
+    options = options_of(choices)
     read = None if feeds is None else [load_feeds(feeds)]
     progress = Progress()
     with output_on_stderr(), progress.showing(1, "all rewrites"):
-        found = search.bisect(
+        bisection = search.bisect(
             model,
             options,
             feeds=read,
@@ -74,22 +74,22 @@ def bisect(
             ),
             on_note=lambda line: print_notes([line]),
         )
-        answer = match_files.answer(found, model)
-        if found.captured is not None:
-            match_files.write_match(found.captured, directory, answer, (rtol, atol))
+        answer = match_files.answer(bisection, model)
+        if bisection.captured is not None:
+            match_files.write_match(bisection.captured, directory, answer, (rtol, atol))
     if as_json:
         print_json(
             {
-                **found.as_dict(),
+                **bisection.as_dict(),
                 "answer": answer,
-                "directory": directory if found.captured else None,
+                "directory": directory if bisection.captured else None,
             }
         )
     else:
         with writing_output():
-            for line in match_files.account(found, directory, (rtol, atol)):
+            for line in match_files.account(bisection, directory, (rtol, atol)):
                 print_line(one_line(line))
-    if found.wrong is not None:
+    if bisection.wrong is not None:
         raise NumbersDifferError(answer)
     if not as_json:
         with writing_output():

@@ -41,24 +41,24 @@ def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> 
     from gehost.host.containment import output_on_stderr
 
     with output_on_stderr(), Progress().showing(what="reading"):
-        found = history_of(model, node, settings)
+        ancestries = history_of(model, node, settings)
     if as_json:
-        print_json([ancestry.as_dict() for ancestry in found])
+        print_json([ancestry.as_dict() for ancestry in ancestries])
         return
     with writing_output():
-        print_ancestries(found)
+        print_ancestries(ancestries)
 
 
-def print_ancestries(found: Sequence[Ancestry]) -> None:
+def print_ancestries(ancestries: Sequence[Ancestry]) -> None:
     """Print the tree of each node, and a line on missing notes."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:  # piped lines are not wrapped
         console = Console(highlight=False, width=_PIPE_WIDTH)
-    for ancestry in found:
+    for ancestry in ancestries:
         console.print(_tree(ancestry))
-    if any(_without_note(ancestor) for ancestry in found for ancestor in ancestry.ancestors):
+    if any(_without_note(ancestor) for ancestry in ancestries for ancestor in ancestry.ancestors):
         console.print(_NO_NOTE, soft_wrap=True)
     console.print(_MERGED, soft_wrap=True)
 
@@ -95,8 +95,8 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
         )
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
     cut = ", after more steps than are recorded" if ancestor.cut else ""
-    made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
-    return f"{made} from" if ancestor.sources else f"{made} directly, from unknown nodes"
+    origin = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
+    return f"{origin} from" if ancestor.sources else f"{origin} directly, from unknown nodes"
 
 
 def _without_note(ancestor: Ancestor) -> bool:

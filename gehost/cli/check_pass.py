@@ -139,8 +139,8 @@ def check_pass(
     elif unchecked:
         with writing_output():
             print_line(one_line(f"not checked: {', '.join(unchecked)}"))
-    differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
-    others = [found for found in wrong if found not in differing]
+    differing = [name_ for name_, kinds in wrong.items() if Wrong.DIFFERS in kinds]
+    others = [name_ for name_ in wrong if name_ not in differing]
     problems = [f"the numbers change by {', '.join(differing)}"] if differing else []
     problems += [f"something is wrong with {', '.join(others)}"] if others else []
     if strict and unchecked:

@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     help="Also list the skipped files below the vendors.",
 )
 @click.pass_obj
-def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
+def compile_(own_process: bool, model: str, output: str, **choices: Any) -> int:
     """Compile MODEL with the vendors' passes and write the result.
 
     The passes run at their stages. For authors of passes; who only has a model: gehost optimize.
@@ -118,11 +118,11 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
     from gehost.host.host import Host
 
     report_paths, verbose, reproducer = (
-        given.pop("report"),
-        given.pop("verbose"),
-        given.pop("reproducer"),
+        choices.pop("report"),
+        choices.pop("verbose"),
+        choices.pop("reproducer"),
     )
-    options = options_of(given)
+    options = options_of(choices)
     for path in report_paths:
         check_report(path, model, output)
     progress = Progress()

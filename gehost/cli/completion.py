@@ -17,8 +17,8 @@ def complete_passes(context: click.Context, _: click.Parameter, incomplete: str)
 
     names: list[str] = []
     with _silent():
-        given = {"vendors": context.params.get("vendors") or ()}
-        names = Host(from_environment(given)).passes.names()
+        choices = {"vendors": context.params.get("vendors") or ()}
+        names = Host(from_environment(choices)).passes.names()
     return _beginning(names, incomplete)
 
 

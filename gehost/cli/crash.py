@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 def runs_models(arguments: Sequence[str]) -> bool:
     """Whether a command line runs models; ``compile`` does with ``--verify``."""
-    command = next((each for each in arguments if not each.startswith("-")), "")
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
     return command in _ALWAYS or (command == "compile" and "--verify" in arguments)
 
 

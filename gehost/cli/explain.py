@@ -42,7 +42,7 @@ _MOST_GROUPS = 40
 @click.option("--all", "all_", is_flag=True, help="Also list misses far from a match.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
 def explain(
-    model: str, pass_name: str, node: str | None, *, all_: bool, as_json: bool, **given: Any
+    model: str, pass_name: str, node: str | None, *, all_: bool, as_json: bool, **choices: Any
 ) -> None:
     """Explain why PASS did not match in MODEL.
 
@@ -53,7 +53,7 @@ def explain(
     from gehost.host.containment import output_on_stderr
 
     with output_on_stderr(), Progress().showing(what=f"explaining {pass_name}"):
-        explanation = explain_pass(model, pass_name, options_of(given), node)
+        explanation = explain_pass(model, pass_name, options_of(choices), node)
     if as_json:
         print_json(explanation.as_dict())
         return
@@ -77,8 +77,8 @@ def _print(explanation: Explanation, *, with_shallow: bool) -> None:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in explanation.counts().items())
         lines.append(f"candidates: {counts or 'none'}")
     if len(explanation.variants) > 1:
-        listed = [f'{number} "{name}"' for number, name in enumerate(explanation.variants, 1)]
-        lines.append(f"patterns: {', '.join(listed)}")
+        variants = [f'{number} "{name}"' for number, name in enumerate(explanation.variants, 1)]
+        lines.append(f"patterns: {', '.join(variants)}")
     groups, shallow = explanation.near_and_shallow()
     if with_shallow:
         groups, shallow = explanation.groups(), []
@@ -119,7 +119,7 @@ def _paragraph(group: Group, *, several: bool) -> list[str]:
                 f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} "
                 f"of {_relative(first.origin)}"
             )
-    others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
+    others = [f'"{finding.node}"' for finding in group.findings[1 : 1 + _EXAMPLES]]
     more = (
         f" and {len(group.findings) - 1 - _EXAMPLES} more"
         if len(group.findings) > 1 + _EXAMPLES
@@ -130,15 +130,15 @@ def _paragraph(group: Group, *, several: bool) -> list[str]:
     return [", ".join(parts), f"    {_reason(first)}", *advice, *also]
 
 
-def _reason(found: Finding) -> str:
+def _reason(finding: Finding) -> str:
     """Return the reason, with the node if it is not named there."""
-    body = f' (in graph "{found.graph}")' if found.graph else ""
-    reason = found.reason.replace(f" of {os.path.join(os.getcwd(), '')}", " of ")
-    if found.outcome is Outcome.GONE or not found.node:
+    body = f' (in graph "{finding.graph}")' if finding.graph else ""
+    reason = finding.reason.replace(f" of {os.path.join(os.getcwd(), '')}", " of ")
+    if finding.outcome is Outcome.GONE or not finding.node:
         return reason
-    if found.outcome is Outcome.MISSED and f'"{found.node}"' in reason:
+    if finding.outcome is Outcome.MISSED and f'"{finding.node}"' in reason:
         return reason + body
-    return f'{found.op} "{found.node}": {reason}{body}'
+    return f'{finding.op} "{finding.node}": {reason}{body}'
 
 
 def _relative(origin: str) -> str:

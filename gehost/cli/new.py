@@ -69,11 +69,11 @@ def new(
     if model is None or nodes is None:
         paths = write_pass(name, vendors, style)
     else:
-        listed = [each.strip() for each in nodes.split(",") if each.strip()]
-        if not listed:
+        labels = [label.strip() for label in nodes.split(",") if label.strip()]
+        if not labels:
             raise UsageError("names no node", where="--nodes")
         with output_on_stderr(), Progress().showing(what="reading the model"):
-            paths, notes = write_pass_from(name, vendors, model, listed, style, stage)
+            paths, notes = write_pass_from(name, vendors, model, labels, style, stage)
     with writing_output():
         for path in paths:
             print_line(f"wrote {path}")

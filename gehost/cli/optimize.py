@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 def _sizes(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
     """Read ``NAME=1,128,512``."""
-    found: dict[str, tuple[int, ...]] = {}
-    for text in given:
-        name, equals, listed = text.rpartition("=")
-        parts = listed.split(",")
+    sizes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, equals, numbers = text.rpartition("=")
+        parts = numbers.split(",")
         if not equals or not name or not all(part.strip().isdecimal() for part in parts):
             raise click.BadParameter(f'"{text}": wanted NAME=SIZE or NAME=SIZE,SIZE,…')
-        found[name] = tuple(int(part) for part in parts)
-    return found
+        sizes[name] = tuple(int(part) for part in parts)
+    return sizes
 
 
 @click.command()
@@ -107,7 +107,7 @@ def optimize(
     report: tuple[str, ...],
     quiet: bool,
     as_json: bool,
-    **given: Any,
+    **choices: Any,
 ) -> None:
     """Write the best file of MODEL for a runtime: cleaned, fused, checked, measured.
 
@@ -122,50 +122,50 @@ def optimize(
     from gehost.options import HostOptions
     from gehost.tune import seconds_of
 
-    written = output or default_output(model)
-    if os.path.realpath(written) == os.path.realpath(model):
-        raise UsageError("this is the model; name another output (-o)", where=written)
+    target_path = output or default_output(model)
+    if os.path.realpath(target_path) == os.path.realpath(model):
+        raise UsageError("this is the model; name another output (-o)", where=target_path)
     for path in report:
-        check_report(path, model, written)
+        check_report(path, model, target_path)
     host_options = HostOptions(
-        vendors=given.pop("vendors"),
-        enable=given.pop("enable"),
-        disable=given.pop("disable"),
-        assume=given.pop("assume"),
-        settings=given.pop("settings"),
-        dims=given.pop("dims"),
-        opset=given.pop("opset"),
+        vendors=choices.pop("vendors"),
+        enable=choices.pop("enable"),
+        disable=choices.pop("disable"),
+        assume=choices.pop("assume"),
+        settings=choices.pop("settings"),
+        dims=choices.pop("dims"),
+        opset=choices.pop("opset"),
     )
     progress = Progress()
     options = OptimizeOptions(
         target=target,
-        output=written,
-        measured=not given.pop("no_measure"),
-        budget=seconds_of(given.pop("budget")),
-        libraries=given.pop("ort_libraries"),
+        output=target_path,
+        measured=not choices.pop("no_measure"),
+        budget=seconds_of(choices.pop("budget")),
+        libraries=choices.pop("ort_libraries"),
         progress=progress.update,
-        **given,
+        **choices,
     )
     with output_on_stderr(), progress.showing(what="read"):
-        found, _ = optimize_file(model, options, host_options)
+        report_, _ = optimize_file(model, options, host_options)
     for path in report:
-        _write(path, found)
+        _write(path, report_)
     if as_json:
-        print_json(found.as_dict())
+        print_json(report_.as_dict())
         return
     with writing_output():
-        for line in [found.headline()] if quiet else found.lines():
+        for line in [report_.headline()] if quiet else report_.lines():
             print_line(line)
 
 
-def _write(path: str, found: OptimizeReport) -> None:
+def _write(path: str, report: OptimizeReport) -> None:
     from gehost import __version__
     from gehost.diagnose.report.file import versions, write_report
     from gehost.ir.files.save import write_bytes_atomic
 
-    if path.endswith(".json") or found.compile is None:
-        write_bytes_atomic(path, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
+    if path.endswith(".json") or report.compile is None:
+        write_bytes_atomic(path, (json.dumps(report.as_dict(), indent=2) + "\n").encode())
         return
-    found.compile.versions = versions(__version__)
-    found.compile.notes[:0] = [one_line(line) for line in found.lines() if line.strip()]
-    write_report(path, found.compile)
+    report.compile.versions = versions(__version__)
+    report.compile.notes[:0] = [one_line(line) for line in report.lines() if line.strip()]
+    write_report(path, report.compile)

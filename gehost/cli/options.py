@@ -46,17 +46,17 @@ def _tolerance(
 
 
 def _settings(
-    _context: click.Context, option: click.Parameter, given: tuple[str, ...]
+    _context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     """Read ``KEY=VALUE`` texts; a key may be given once."""
-    found: dict[str, str] = {}
-    for text in given:
+    settings: dict[str, str] = {}
+    for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key:
             raise click.BadParameter(f'"{text}": wanted {option.metavar}')
-        if found.setdefault(key, value) != value:
-            raise click.BadParameter(f"{key} is given twice, {found[key]} and {value}; give one")
-    return found
+        if settings.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key} is given twice, {settings[key]} and {value}; give one")
+    return settings
 
 
 _MOST_DIGITS = 99
@@ -64,17 +64,17 @@ _MOST_DIGITS = 99
 
 
 def _dims(
-    _context: click.Context, option: click.Parameter, given: tuple[str, ...]
+    _context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, int]:
     """Read ``NAME=SIZE`` texts; a name may contain ``=``."""
-    found: dict[str, int] = {}
-    for text in given:
+    dims: dict[str, int] = {}
+    for text in texts:
         name, separator, size = text.rpartition("=")
         if not separator or not name or not size.strip().isdecimal() or len(size) > _MOST_DIGITS:
             raise click.BadParameter(f'"{text}": wanted {option.metavar}, a whole number from 0')
-        if found.setdefault(name, int(size)) != int(size):
-            raise click.BadParameter(f"{name} is given twice, {found[name]} and {size}; give one")
-    return found
+        if dims.setdefault(name, int(size)) != int(size):
+            raise click.BadParameter(f"{name} is given twice, {dims[name]} and {size}; give one")
+    return dims
 
 
 settings_option = click.option(
@@ -95,7 +95,7 @@ importer_option = click.option(
 )
 
 
-def options_of(given: dict[str, Any], *, quiet: bool = False) -> HostOptions:
+def options_of(choices: dict[str, Any], *, quiet: bool = False) -> HostOptions:
     """Build a host's options from a command's and the environment.
 
     With ``quiet``, prints no notes about them: the command compiles nothing.
@@ -110,9 +110,9 @@ def options_of(given: dict[str, Any], *, quiet: bool = False) -> HostOptions:
             hint="change into another one",
         ) from error
     for flag in ("cleanup", "plugins"):
-        if f"no_{flag}" in given:
-            given[flag] = not given.pop(f"no_{flag}")
-    return from_environment(given, note=lambda line: print_notes([] if quiet else [line]))
+        if f"no_{flag}" in choices:
+            choices[flag] = not choices.pop(f"no_{flag}")
+    return from_environment(choices, note=lambda line: print_notes([] if quiet else [line]))
 
 
 enable_option = click.option(

@@ -45,15 +45,15 @@ def passes(
         host = Host(options_of({"vendors": vendors, "keep_going": keep_going}))
     if verbose:
         print_skipped(host.skipped)
-    listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
+    specs = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
         from gehost.cli.tables import print_options, print_passes
 
         with writing_output():
-            print_passes(listed)
+            print_passes(specs)
             if verbose:
                 print_options(
-                    host.declared_options(), [spec.name for spec in listed if spec.any_option]
+                    host.declared_options(), [spec.name for spec in specs if spec.any_option]
                 )
         _finish(host)
         return
@@ -77,7 +77,7 @@ def passes(
                 for option in spec.options
             ],
         }
-        for spec in listed
+        for spec in specs
     ]
     print_json(rows)
     _finish(host)

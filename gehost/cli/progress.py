@@ -58,12 +58,12 @@ class Progress:
         from rich.progress import Progress as Bar
 
         counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
-        left = (TextColumn("left:"), TimeRemainingColumn()) if total is not None else ()
+        columns = (TextColumn("left:"), TimeRemainingColumn()) if total is not None else ()
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             *counted,
             TimeElapsedColumn(),
-            *left,
+            *columns,
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,
@@ -81,17 +81,17 @@ class Progress:
             self._bar.stop()
             self._bar = None
 
-    def update(self, what: str, done: int | None = None, total: int | None = None) -> None:
+    def update(self, what: str, count: int | None = None, total: int | None = None) -> None:
         """Name the step at work.
 
         Args:
             what: the step.
-            done: how much of all is done; None leaves it.
+            count: how much of all is done; None leaves it.
             total: a new total; None leaves it.
         """
         if self._bar is not None:
             self._bar.update(
-                self._task, description=one_line(what)[:100], completed=done, total=total
+                self._task, description=one_line(what)[:100], completed=count, total=total
             )
 
     # -- as a plugin

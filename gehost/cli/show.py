@@ -47,7 +47,7 @@ def show(
     stage: str | None,
     form: Any,
     sizes: bool,
-    **given: Any,
+    **choices: Any,
 ) -> None:
     """Show part of MODEL with types and constants.
 
@@ -58,7 +58,7 @@ def show(
     from gehost.diagnose.sizes import show_sizes
     from gehost.host.containment import output_on_stderr
 
-    options = options_of(given, quiet=stage is None)
+    options = options_of(choices, quiet=stage is None)
     with output_on_stderr(), Progress().showing(what="reading"):
         if sizes:
             shown = show_sizes(model, options)

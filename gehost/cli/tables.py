@@ -73,8 +73,8 @@ def _pass_table(report: Report) -> str:
             refused = f"{record.status}: {record.message}" if record.message else record.status
         elif record.message:
             refused = f"{refused}; {record.message}" if refused else record.message
-        done = (str(record.matched), str(record.replaced), f"{record.seconds * 1000:.1f}")
-        rows.append((one_line(record.name), one_line(record.vendor), *done, one_line(refused)))
+        cells = (str(record.matched), str(record.replaced), f"{record.seconds * 1000:.1f}")
+        rows.append((one_line(record.name), one_line(record.vendor), *cells, one_line(refused)))
     cleaned = ", ".join(f"{what}: {count}" for what, count in report.cleanup.items() if count)
     cleaning = f"{report.seconds.get('cleanup', 0) * 1000:.1f}"
     rows.extend([SEPARATING_LINE, ("built-in clean-up", "", "", "", cleaning, one_line(cleaned))])
@@ -136,11 +136,11 @@ def _table(
     draw = partial(
         tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True
     )
-    drawn = draw()
+    text = draw()
     if wrap_last and is_terminal(sys.stdout):
-        width = max(len(line) for line in drawn.splitlines())
+        width = max(len(line) for line in text.splitlines())
         last = max(len(row[-1]) for row in rows)
         room = last - width + shutil.get_terminal_size().columns
         if room < last:
             return draw(maxcolwidths=[*[None] * (len(columns) - 1), max(room, _NARROWEST)])
-    return drawn
+    return text

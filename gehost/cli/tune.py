@@ -46,7 +46,7 @@ def tune(
     rtol: float | None,
     atol: float | None,
     budget: str,
-    **given: Any,
+    **choices: Any,
 ) -> None:
     """Measure on this machine which kinds of fusion make MODEL faster.
 
@@ -66,12 +66,12 @@ def tune(
     read = [model, *([] if feeds is None else [feeds])]
     if os.path.realpath(output) in map(os.path.realpath, read):
         raise UsageError("is read, too; name another file for the switches", where=output)
-    libraries = given.pop("ort_libraries")
+    libraries = choices.pop("ort_libraries")
     seconds = run.seconds_of(budget)
     with output_on_stderr():
-        found = run.tune(
+        tuning = run.tune(
             model,
-            options_of(given),
+            options_of(choices),
             feeds=feeds,
             libraries=libraries,
             threads=threads,
@@ -81,24 +81,24 @@ def tune(
             budget=seconds,
             progress=lambda line: print_notes([line]),
         )
-    write_bytes_atomic(output, found.to_json().encode())
+    write_bytes_atomic(output, tuning.to_json().encode())
     with writing_output():
-        for line in run.picture(found):
+        for line in run.picture(tuning):
             print_line(line)
-        if found.original_differs:
-            problem = one_line(found.original_differs)
+        if tuning.original_differs:
+            problem = one_line(tuning.original_differs)
             print_line(f"the original with ONNX Runtime's optimizations: {problem}")
-        if found.placement:
-            print_line(found.placement)
-        if found.short:
-            print_line(one_line(found.short))
-        passes = sum(found.passes.values())
-        runtime = found.runtime
+        if tuning.placement:
+            print_line(tuning.placement)
+        if tuning.short:
+            print_line(one_line(tuning.short))
+        passes = sum(tuning.passes.values())
+        runtime = tuning.runtime
         alone = not passes and runtime.level == "all" and not runtime.disabled_optimizers
         print_line(
-            f"{one_line(output)}: {passes} of {len(found.passes)} passes on"
+            f"{one_line(output)}: {passes} of {len(tuning.passes)} passes on"
             f"{'; the clean-up alone pays' if alone else ''}"
-            if found.pays
-            else f"{one_line(output)}: nothing{' measured' if found.short else ''} pays on this "
+            if tuning.pays
+            else f"{one_line(output)}: nothing{' measured' if tuning.short else ''} pays on this "
             "machine; all passes are off"
         )

@@ -42,7 +42,7 @@ def verify(
     from gehost.ir.model import Model
     from gehost.verify import Baseline, Runner, load_feeds
 
-    given = None if feeds is None else [load_feeds(feeds)]
+    inputs = None if feeds is None else [load_feeds(feeds)]
     with output_on_stderr():
         importers = installed_importers(settings)
         first, second = importers.original(a, settings), importers.original(b, settings)
@@ -52,7 +52,7 @@ def verify(
     with progress.showing(what=f"running {a}"):
         baseline = Baseline.of(
             Runner(first, libraries=ort_libraries, engine=engine),
-            given,
+            inputs,
             seed=seed,
             rtol=rtol,
             atol=atol,
@@ -63,7 +63,7 @@ def verify(
     count = len(baseline.runs)
     with progress.showing(count, f"running {b}"):
         result = baseline.against(
-            second, progress=lambda done: progress.update(f"running {b}", done)
+            second, progress=lambda steps: progress.update(f"running {b}", steps)
         )
     if as_json:
         print_json(result.as_dict())

@@ -42,15 +42,15 @@ def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model
     """
     row = next((row for row in PIPELINE if row.stage.name == stage), None)
     if row is None:
-        known = [row.stage.name for row in PIPELINE]
-        meant = hint(stage, known) or f"; stages: {', '.join(known)}"
-        raise UsageError(f"there is no stage {stage}{meant}", where="--stage")
-    found: list[_Seen] = []
+        stages = [row.stage.name for row in PIPELINE]
+        advice = hint(stage, stages) or f"; stages: {', '.join(stages)}"
+        raise UsageError(f"there is no stage {stage}{advice}", where="--stage")
+    seen_graphs: list[_Seen] = []
     failures: list[GehostError] = []
 
     def see(graph: Graph) -> None:
         try:
-            found.append(look(graph.model))
+            seen_graphs.append(look(graph.model))
         except GehostError as error:  # of ``look``; the compile would blame a plugin for it
             failures.append(error)
 
@@ -60,7 +60,7 @@ def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model
             raise _Reached
 
     def stage_finished() -> None:
-        if found or failures:
+        if seen_graphs or failures:
             raise _Reached
 
     watch = SimpleNamespace(
@@ -75,4 +75,4 @@ def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model
         host.compile(model, os.devnull)  # ends before anything is written
     if failures:
         raise failures[0]
-    return found[0]
+    return seen_graphs[0]

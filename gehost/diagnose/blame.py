@@ -83,10 +83,10 @@ def blame(
     check_name(name)
     loaded = read_model(model, settings)
     try:
-        found = nodes_named(loaded, name)
-        if not found:
+        nodes = nodes_named(loaded, name)
+        if not nodes:
             raise UsageError(_why_no_node(loaded, name), where=model)
-        return [_ancestry(node) for node in found]
+        return [_ancestry(node) for node in nodes]
     finally:
         loaded.close()
 
@@ -100,7 +100,7 @@ def _ancestry(node: Node) -> Ancestry:
     for step in steps:
         for source in step.sources:
             positions.setdefault(source, len(positions))
-    made = [
+    ancestors = [
         Ancestor(
             s.node,
             s.op,
@@ -112,7 +112,7 @@ def _ancestry(node: Node) -> Ancestry:
         for s in reversed(steps)
     ]
     original = [Ancestor(*source) for source in positions if not isinstance(source, int)]
-    return Ancestry(graph, node.metadata.get("gehost.op", ""), (*made, *original))
+    return Ancestry(graph, node.metadata.get("gehost.op", ""), (*ancestors, *original))
 
 
 def _why_no_node(model: Model, name: str) -> str:

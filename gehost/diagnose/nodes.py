@@ -29,8 +29,8 @@ def nodes_named(model: Model, name: str) -> list[Node]:
     by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
     if by_name:
         return by_name
-    found = (graph.values.get(name) for graph in model.graphs)
-    return [value.producer for value in found if value is not None and value.producer is not None]
+    values = (graph.values.get(name) for graph in model.graphs)
+    return [value.producer for value in values if value is not None and value.producer is not None]
 
 
 def near_names(model: Model, name: str) -> str:
@@ -45,15 +45,15 @@ def near_names(model: Model, name: str) -> str:
 
 def labels(model: Model) -> Iterable[str]:
     """Return all names of nodes and of their outputs."""
-    found: dict[str, None] = {}
+    labels_: dict[str, None] = {}
     for graph in model.graphs:
         for node in graph.nodes:
-            found.update(
+            labels_.update(
                 dict.fromkeys(
                     [node.label, *(value.name for value in node.outputs if value is not None)]
                 )
             )
-    return found
+    return labels_
 
 
 class Whereabouts:

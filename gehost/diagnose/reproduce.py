@@ -96,8 +96,8 @@ class FailureKeeper:
             ]
             # only the settings of the failed pass, and GE's own, have an effect
             starts = (GE_PREFIX,) if spec is None else (GE_PREFIX, f"{spec.name}.")
-            given = self._options.settings
-            chosen = {key: value for key, value in given.items() if key.startswith(starts)}
+            settings = self._options.settings
+            chosen = {key: value for key, value in settings.items() if key.startswith(starts)}
             command = replay_command(roots, chosen)
             (home / "README.md").write_text(_readme(str(error), command, notes), encoding="utf-8")
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""

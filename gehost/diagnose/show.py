@@ -88,11 +88,11 @@ def _selections(
         if not centres:
             raise UsageError(f'the model has no node "{around}"; {near_names(model, around)}')
     for op in ops:
-        known = {name for graph in model.graphs for name, nodes in graph.by_op.items() if nodes}
-        in_domains = [name for name in known if name.rpartition("::")[2] == op]
-        if op not in known and len(in_domains) != 1:
-            raise UsageError(f"the model has no {op}{hint(op, known)}")
-        name = op if op in known else in_domains[0]
+        op_names = {name for graph in model.graphs for name, nodes in graph.by_op.items() if nodes}
+        in_domains = [name for name in op_names if name.rpartition("::")[2] == op]
+        if op not in op_names and len(in_domains) != 1:
+            raise UsageError(f"the model has no {op}{hint(op, op_names)}")
+        name = op if op in op_names else in_domains[0]
         centres += [node for graph in model.graphs for node in graph.nodes_of(name)]
     if not centres:
         yield Selection(model.graph, list(model.graph.nodes), ())
@@ -104,8 +104,8 @@ def _selections(
 
 def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
     """Return nodes within ``depth`` steps of a centre, in topological order."""
-    found = dict.fromkeys(centres)
-    edge = list(found)
+    near = dict.fromkeys(centres)
+    edge = list(near)
     for _ in range(depth):
         reached: dict[Node, None] = {}
         for node in edge:
@@ -114,9 +114,9 @@ def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
                     reached[value.producer] = None
             for value in node.outputs:
                 reached.update(dict.fromkeys(_users(graph, value)))
-        edge = [node for node in reached if node not in found]
-        found.update(dict.fromkeys(edge))
-    return sorted(found, key=lambda node: node.order)
+        edge = [node for node in reached if node not in near]
+        near.update(dict.fromkeys(edge))
+    return sorted(near, key=lambda node: node.order)
 
 
 def _users(graph: Graph, value: Value | None) -> Iterator[Node]:
@@ -161,10 +161,10 @@ def _node_lines(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _typed(value: Value) -> str:
-    known = value.type
-    if known is None and value.is_constant and (array := value.array) is not None:
-        known = array_type(array)
-    return f"{value.name} {known or 'of unknown type'}"
+    type_ = value.type
+    if type_ is None and value.is_constant and (array := value.array) is not None:
+        type_ = array_type(array)
+    return f"{value.name} {type_ or 'of unknown type'}"
 
 
 def _source(value: Value) -> str:

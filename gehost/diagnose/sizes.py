@@ -42,7 +42,7 @@ def show_sizes(path: str, options: HostOptions) -> str:
     watch = SimpleNamespace(gehost_match_refused=hookimpl(match_refused))
     Host(options.rewrites_only(), plugins=[("sizes", watch)]).run(path)
     lines += ["", "not fused, as not proven" if refused else "no pass refused an unproven size"]
-    for (name, reason), count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
+    for (name, reason), count in sorted(refused.items(), key=lambda row: (-row[1], row[0])):
         lines.append(f"  {count} × {name}: {reason}")
         lines += [f"      unlocked by {fact}" for fact in _facts(reason, scope)]
     return "\n".join(map(_one_line, [f"{path}: {lines[0]}", *lines[1:]]))
@@ -63,9 +63,9 @@ def _listed(model: Model) -> tuple[list[str], Scope]:
             for axis, dim in enumerate(value.shape or ()):
                 if isinstance(dim, str):
                     node = value.producer
-                    made = "" if node is None else f'{node.op} "{node.label}"'
+                    producer = "" if node is None else f'{node.op} "{node.label}"'
                     first.setdefault(
-                        dim, Origin(value.name, axis, made, "" if made else "an input")
+                        dim, Origin(value.name, axis, producer, "" if producer else "an input")
                     )
                     counts[dim] += 1
     symbols = scope.symbols()

@@ -116,10 +116,10 @@ def draw(picture: Picture) -> Drawing:
     layout = lay_out({number: content.size for number, content in enumerate(contents)}, edges)
     inside = [node.op for node in picture.nodes if node.role != "around"]
     counts = {op: inside.count(op) for op in inside}
-    listed = ", ".join(
+    lines = ", ".join(
         f"{count} × {op}" if count > 1 else op for op, count in list(counts.items())[:10]
     )
-    summary = shortened(listed or "no nodes", 120)
+    summary = shortened(lines or "no nodes", 120)
     return _place(contents, edges, layout, summary, picture.left_out)
 
 
@@ -193,13 +193,13 @@ class _Plan:
 
         An outside tensor gets a box of its own.
         """
-        found = self._makers.get(tensor)
-        if found is None:
-            found = self._makers[tensor] = len(self._contents)
+        number = self._makers.get(tensor)
+        if number is None:
+            number = self._makers[tensor] = len(self._contents)
             outside = self._picture.tensors[tensor]
             source = {"input": "input", "outer": "outer tensor"}.get(outside.source, "tensor")
             self._contents.append(_tensor_box(source, outside, label=outside.type))
-        return found
+        return number
 
     def _node_box(self, node: PictureNode) -> _Content:
         tensors = self._picture.tensors
@@ -216,8 +216,8 @@ class _Plan:
             rows += [_row(name, text) for name, text in node.attributes.items()]
             if node.more_inputs:
                 rows.append(f"+ {node.more_inputs} more inputs")
-        made = [tensors[tensor] for tensor in node.outputs if tensor is not None]
-        types = [tensor.type for tensor in made if tensor.type]
+        results = [tensors[tensor] for tensor in node.outputs if tensor is not None]
+        types = [tensor.type for tensor in results if tensor.type]
         title = [
             f"{_title(node.op)} “{_title(node.name)}”",
             *(
@@ -235,7 +235,7 @@ class _Plan:
             shortened(", ".join(dict.fromkeys(types))) if types else "",
             "\n".join(
                 f"{_title(tensor.name)}: {_title(tensor.type) or 'of unknown type'}"
-                for tensor in made
+                for tensor in results
             ),
         )
 
@@ -283,10 +283,10 @@ def _place(
             lines.append(Line(row, _round(x), _round(baseline - 2), "row"))
         if content.name:
             lines.append(Line(content.name, _round(x), _round(baseline + _LINE_HEIGHT - 2), "name"))
-        left = _round(x - size.width / 2)
+        x_left = _round(x - size.width / 2)
         boxes.append(
             Box(
-                left,
+                x_left,
                 _round(y),
                 _round(size.width),
                 size.height,

@@ -113,15 +113,15 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(boxes)
     graph.add_edges_from(edges)
-    found = {
+    layers = {
         box: layer
         for layer, row in enumerate(nx.topological_generations(graph))
         for box in sorted(row)
     }
-    for box in list(found):
+    for box in list(layers):
         if not graph.pred[box] and graph.succ[box]:
-            found[box] = min(found[reader] for reader in graph.succ[box]) - 1
-    return found
+            layers[box] = min(layers[reader] for reader in graph.succ[box]) - 1
+    return layers
 
 
 def _order(
@@ -162,17 +162,17 @@ def _centres(
         # the last sweep goes downwards, which makes chains straight
         joined = below if sweep % 2 == 0 else above
         for row in reversed(rows) if sweep % 2 == 0 else rows:
-            wanted = {
+            ideal = {
                 item: _mean([centres[other] for other in joined.get(item, [])], centres[item])
                 for item in row
             }
-            centres.update(_without_overlaps(row, wanted, widths))
-    left = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
-    return {item: centre - left for item, centre in centres.items()}
+            centres.update(_without_overlaps(row, ideal, widths))
+    start = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
+    return {item: centre - start for item, centre in centres.items()}
 
 
 def _without_overlaps(
-    row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]
+    row: Sequence[_Item], ideal: Mapping[_Item, float], widths: Mapping[_Item, float]
 ) -> dict[_Item, float]:
     """Return the non-overlapping places nearest to the wanted ones, in least squares.
 
@@ -187,7 +187,7 @@ def _without_overlaps(
         end += width + _BOX_GAP
     blocks: list[tuple[float, int]] = []
     for item, offset in zip(row, offsets, strict=True):
-        mean, count = wanted[item] - offset, 1
+        mean, count = ideal[item] - offset, 1
         while blocks and blocks[-1][0] > mean:
             before, many = blocks.pop()
             mean, count = (before * many + mean * count) / (many + count), many + count

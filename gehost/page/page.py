@@ -108,8 +108,8 @@ def render(report: ReportData) -> str:
     anchors = {id(shown.record): shown.anchor for shown in details}
     rows = [PassRow(record, anchors.get(id(record), "")) for record in report.passes]
     stages = [
-        StageRows(stage, list(found))
-        for stage, found in groupby(rows, key=lambda row: row.record.stage)
+        StageRows(stage, list(records_here))
+        for stage, records_here in groupby(rows, key=lambda row: row.record.stage)
     ]
     return environment.get_template("report.html.jinja").render(
         report=report,
@@ -127,11 +127,11 @@ def render(report: ReportData) -> str:
 
 def svg(picture: Picture) -> str:
     """Return a picture as a self-contained SVG."""
-    drawn = draw(picture)
+    image = draw(picture)
     return (
         _environment()
         .get_template("picture.svg.jinja")
-        .render(picture=drawn, style=Markup(_style()))  # noqa: S704 - the package's own file
+        .render(picture=image, style=Markup(_style()))  # noqa: S704 - the package's own file
     )
 
 
@@ -155,18 +155,20 @@ def _style() -> str:
 
 
 def _pass_details(passes: Sequence[PassRecord]) -> list[PassDetails]:
-    found: list[PassDetails] = []
-    left = _MOST_DRAWN
+    details: list[PassDetails] = []
+    budget = _MOST_DRAWN
     for number, record in enumerate(passes, 1):
         if not (record.rewrites or record.rejected or record.message):
             continue
         groups = sorted(record.rewrites, key=lambda group: -len(group.matches))
-        drawn = groups[: min(left, _MOST_DRAWN_OF_PASS)]
-        left -= len(drawn)
+        shown_groups = groups[: min(budget, _MOST_DRAWN_OF_PASS)]
+        budget -= len(shown_groups)
         refusals = sorted(record.refusals, key=lambda refusal: -len(refusal.nodes))
-        shown = [DrawnGroup(group, draw(group.before), draw(group.after)) for group in drawn]
-        found.append(PassDetails(record, f"pass-{number}", shown, groups[len(drawn) :], refusals))
-    return found
+        shown = [DrawnGroup(group, draw(group.before), draw(group.after)) for group in shown_groups]
+        details.append(
+            PassDetails(record, f"pass-{number}", shown, groups[len(shown_groups) :], refusals)
+        )
+    return details
 
 
 # texts
@@ -190,6 +192,6 @@ def _duration(seconds: float) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    listed = ", ".join(shortened(name, 60) for name in names[:_MOST_NAMES])
+    text = ", ".join(shortened(name, 60) for name in names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
-    return f"{listed} … and {more:,} more" if more > 0 else listed
+    return f"{text} … and {more:,} more" if more > 0 else text

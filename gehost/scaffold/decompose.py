@@ -54,7 +54,7 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
         [(slots[value], name) for value, name in zip(inputs, inside.inputs, strict=True)]
     )
     notes: list[str] = []
-    if any(each.op == "Exp" for each in inside.operators):
+    if any(operator.op == "Exp" for operator in inside.operators):
         notes.append(
             f"Exp overflows for large inputs (float32: above 88.7), where {op_type} "
             "may not: compile with --verify --special-values."
@@ -66,29 +66,33 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced, list[str]]:
 def _taken_apart(whole: onnx.ModelProto, op: str, opset: int) -> onnx.ModelProto | str:
     """Return the model of a node with its parts in its place, or why there are none."""
     domain, op_type = split_op(op)
-    stated = with_function_defaults(whole)
+    explicit = with_function_defaults(whole)
     schema = schema_at(domain, op_type, opset)
     if schema is not None:
-        state_defaults(stated, {op: _defaults(schema)})
+        state_defaults(explicit, {op: _defaults(schema)})
     try:
         inlined = onnx.inliner.inline_selected_functions(
-            stated, [(domain, op_type)], exclude=False, inline_schema_functions=True
+            explicit, [(domain, op_type)], exclude=False, inline_schema_functions=True
         )
     except RuntimeError:  # of bodies that depend on types, where an input is absent
         return _no_parts(op_type, "for these inputs")
-    if any(each.op_type == op_type for each in inlined.graph.node):
+    if any(node.op_type == op_type for node in inlined.graph.node):
         return _no_parts(op_type, _since(domain, op_type, opset))
     return inlined
 
 
 def _defaults(schema: onnx.defs.OpSchema) -> list[onnx.AttributeProto]:
     """Return the attributes that a node may leave out, with their values."""
-    return [each.default_value for each in schema.attributes.values() if each.default_value.type]
+    return [
+        attribute.default_value
+        for attribute in schema.attributes.values()
+        if attribute.default_value.type
+    ]
 
 
 def _has_optional(op: str) -> bool:
     """Whether inputs of an operator may be absent, at any opset."""
-    counts = {n for each in history(*split_op(op)) for n in (each.min_input, each.max_input)}
+    counts = {n for schema in history(*split_op(op)) for n in (schema.min_input, schema.max_input)}
     return len(counts) != 1
 
 
@@ -109,10 +113,10 @@ def _since(domain: str, op_type: str, opset: int) -> str:
     schemas = cast("Sequence[Any]", history(domain, op_type))  # onnx's stubs lack the two lists
     later: list[int] = [
         version
-        for each in schemas
+        for schema in schemas
         for version in (
-            *each.function_opset_versions,
-            *each.context_dependent_function_opset_versions,
+            *schema.function_opset_versions,
+            *schema.context_dependent_function_opset_versions,
         )
         if version > opset
     ]

@@ -124,7 +124,7 @@ class Place:
     @property
     def picture(self) -> str:
         """The operators in order, for the headline of a docstring."""
-        return in_docstring(" → ".join(split_op(each.op)[1] for each in self.operators))
+        return in_docstring(" → ".join(split_op(operator.op)[1] for operator in self.operators))
 
 
 def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
@@ -133,7 +133,7 @@ def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
     Raises:
         UsageError: there is no node of a name, or several.
     """
-    found: dict[Node, None] = {}
+    nodes_: dict[Node, None] = {}
     for name in names:
         check_name(name)
         nodes = nodes_named(model, name)
@@ -147,8 +147,8 @@ def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
                 where="--nodes",
                 hint="name each by a tensor that it makes",
             )
-        found[nodes[0]] = None
-    return list(found)
+        nodes_[nodes[0]] = None
+    return list(nodes_)
 
 
 def place_of(
@@ -188,21 +188,25 @@ def place_of(
     if fixed is not None:
         raise UsageError(f'output "{fixed.name}" is a constant', where="--nodes")
     # begin at tensors of unknown sizes only if the part then runs on random inputs
-    near, far = (_part_inputs(model, writer.inputs, open_sizes=each) for each in (True, False))
+    near, far = (
+        _part_inputs(model, writer.inputs, open_sizes=is_open) for is_open in (True, False)
+    )
     part = alone(model, outputs, near)
     if near != far:
         try:
             find_feeds(Runner(part))
         except GehostError:
             part = alone(model, outputs, far)
-    made = {name for node in part.graph.node if node.op_type != "Constant" for name in node.output}
+    results = {
+        name for node in part.graph.node if node.op_type != "Constant" for name in node.output
+    }
     return Place(
         inputs=[writer.names[value] for value in writer.inputs],
         constants=[writer.names[value] for value in writer.constants],
         operators=operators,
         outputs=[writer.names[value] for value in outputs],
         model=part,
-        alone=made <= {value.name for node in region.nodes for value in node.outputs if value},
+        alone=results <= {value.name for node in region.nodes for value in node.outputs if value},
     )
 
 
@@ -212,14 +216,14 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
     Their external data is copied, too.
     """
     part = submodel(model, [(value.name, value) for value in outputs], inputs, name="place")
-    found = onnx.ModelProto()
-    found.CopyFrom(part)
+    model_ = onnx.ModelProto()
+    model_.CopyFrom(part)
     values = {value.name: value for graph in model.graphs for value in graph.values.values()}
-    for tensor in found.graph.initializer:
+    for tensor in model_.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             array = values[tensor.name].numpy()
             tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
-    return found
+    return model_
 
 
 def _part_inputs(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> list[Value]:
@@ -231,26 +235,26 @@ def _part_inputs(model: Model, inputs: Iterable[Value], *, open_sizes: bool) -> 
     Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
     indices, which fit the other inputs only as the model computes them.
     """
-    given = {dim for value in model.graph.inputs for dim in value.shape or () if dim}
-    found: dict[Value, None] = {}
-    waiting, seen = list(inputs), set[Value]()
+    names = {dim for value in model.graph.inputs for dim in value.shape or () if dim}
+    values: dict[Value, None] = {}
+    waiting, visited = list(inputs), set[Value]()
     while waiting:
         value = waiting.pop()
-        if value in seen or value.is_constant:
+        if value in visited or value.is_constant:
             continue
-        seen.add(value)
+        visited.add(value)
         shape = value.shape
-        drawn = (
+        chosen = (
             value.dtype is not None
             and value.dtype.is_float
             and shape is not None
-            and (open_sizes or all(isinstance(dim, int) or dim in given for dim in shape))
+            and (open_sizes or all(isinstance(dim, int) or dim in names for dim in shape))
         )
-        if drawn or value.producer is None or value.producer.bodies:
-            found[value] = None
+        if chosen or value.producer is None or value.producer.bodies:
+            values[value] = None
         else:
-            waiting.extend(each for each in value.producer.inputs if each is not None)
-    return list(found)
+            waiting.extend(operand for operand in value.producer.inputs if operand is not None)
+    return list(values)
 
 
 class _Writer:
@@ -281,8 +285,8 @@ class _Writer:
                 where="--nodes",
                 hint="leave the node out",
             )
-        given, asked, _ = (_texts(each, node) for each in parameters)
-        _, exact, defaults = (_texts(each, node, exact=True) for each in parameters)
+        texts, checks, _ = (_texts(parameter, node) for parameter in parameters)
+        _, exact, defaults = (_texts(parameter, node, exact=True) for parameter in parameters)
         inputs = list(node.inputs)
         if (
             self._captures
@@ -292,7 +296,7 @@ class _Writer:
             and (axes := inputs[-1]) is not None
             and axes.is_constant
         ):
-            given["axes"] = asked["axes"] = _text(axes.numpy().tolist(), node, "axes")
+            texts["axes"] = checks["axes"] = _text(axes.numpy().tolist(), node, "axes")
             inputs.pop()
         operands: list[str] = []
         for value in inputs:
@@ -321,7 +325,7 @@ class _Writer:
             for value, name in zip(node.outputs, results, strict=True)
             if value is not None
         )
-        return Operator(node.op, operands, results, given, asked, exact, defaults)
+        return Operator(node.op, operands, results, texts, checks, exact, defaults)
 
     def _parameters(
         self, node: Node, signature: schemas.Signature | None
@@ -329,35 +333,35 @@ class _Writer:
         """Return the parameters that are set, those to ask for, and the defaults of the latter."""
         if signature is None:
             function = self._model.function(node.op)
-            known = [] if function is None else _attributes_of(function)
-            return {**node.attrs}, {**dict.fromkeys(known), **node.attrs}, {}
+            declared = [] if function is None else _attributes_of(function)
+            return {**node.attrs}, {**dict.fromkeys(declared), **node.attrs}, {}
         new_names = {old: new for new, old in signature.old_names.items()}
-        given = {new_names.get(name, name): value for name, value in node.attrs.items()}
+        own = {new_names.get(name, name): value for name, value in node.attrs.items()}
         defaults = {new_names.get(name, name): v for name, v in signature.attributes.items()}
-        asked = dict(defaults)
+        checks = dict(defaults)
         if self._captures:  # an input past the last one is not compared where it is a parameter
             count = max(slot for slot, value in enumerate(node.inputs) if value is not None) + 1
             slots = {name: signature.parameters[name].slot for name in signature.migrating}
-            asked.update({name: None for name in sorted(slots) if slots[name] >= count})
+            checks.update({name: None for name in sorted(slots) if slots[name] >= count})
         # the operators of the place behave as without the attributes of newer opsets
         newest = history(*split_op(node.op))[-1]
         newer = {*newest.attributes} - signature.migrating - signature.attributes.keys()
-        asked.update(dict.fromkeys(sorted(newer)))
-        asked.update(given)
+        checks.update(dict.fromkeys(sorted(newer)))
+        checks.update(own)
         if node.op == "Split":  # the number of outputs implies it
-            for each in (asked, given, defaults):
-                each.pop("num_outputs", None)
+            for table in (checks, own, defaults):
+                table.pop("num_outputs", None)
         if signature.flattens:
-            asked["axis"] = given["axis"] = -1
-        return given, asked, defaults
+            checks["axis"] = own["axis"] = -1
+        return own, checks, defaults
 
-    def _name(self, wanted: str) -> str:
-        found, number = wanted, 0
-        while found in self._taken:
+    def _name(self, preferred: str) -> str:
+        name, number = preferred, 0
+        while name in self._taken:
             number += 1
-            found = f"{wanted}_{number}"
-        self._taken.add(found)
-        return found
+            name = f"{preferred}_{number}"
+        self._taken.add(name)
+        return name
 
 
 def _number(node: Node, value: Value) -> str | None:
@@ -368,8 +372,8 @@ def _number(node: Node, value: Value) -> str | None:
     array = value.array
     if node.op not in _BESIDE_NUMBERS or array is None or array.size != 1:
         return None
-    others = [each for each in node.inputs if each is not None and each is not value]
-    ranks = [each.rank for each in others if not each.is_constant]
+    others = [operand for operand in node.inputs if operand is not None and operand is not value]
+    ranks = [operand.rank for operand in others if not operand.is_constant]
     if not ranks or any(rank is None or rank < array.ndim for rank in ranks):
         return None
     if array.dtype.kind not in "fiu" or not np.isfinite(array.item()):
@@ -378,7 +382,7 @@ def _number(node: Node, value: Value) -> str | None:
 
 
 def _attributes_of(function: onnx.FunctionProto) -> list[str]:
-    return [*function.attribute, *(each.name for each in function.attribute_proto)]
+    return [*function.attribute, *(attribute.name for attribute in function.attribute_proto)]
 
 
 def _texts(values: Mapping[str, Any], node: Node, *, exact: bool = False) -> dict[str, str]:
@@ -424,7 +428,7 @@ def _python(value: Any, *, exact: bool = False) -> str | None:
     if isinstance(value, int):
         return repr(value)
     if isinstance(value, list | tuple):
-        texts = [_python(each, exact=exact) for each in cast("Sequence[Any]", value)]
+        texts = [_python(item, exact=exact) for item in cast("Sequence[Any]", value)]
         return None if None in texts else f"[{', '.join(text for text in texts if text)}]"
     return None
 

@@ -76,8 +76,8 @@ def style_of(name: str) -> Style:
     styles = installed_styles()
     style = styles.get(name)
     if style is None:
-        meant = hint(name, styles) or f"; there are {', '.join(styles)}"
-        raise UsageError(f"there is no style {name}{meant}", where="--style")
+        advice = hint(name, styles) or f"; there are {', '.join(styles)}"
+        raise UsageError(f"there is no style {name}{advice}", where="--style")
     return style
 
 
@@ -110,7 +110,7 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
     }
     environment.filters.update(filters)
     written_out = [*place.operators, *([] if replaced is None else [replaced.operator])]
-    known: dict[str, Any] = {
+    context: dict[str, Any] = {
         **vars(names),
         "place": place,
         "body": lambda: _body(place, names.op),
@@ -121,7 +121,7 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
         "uses_numpy": any("np.array(" in t for op in written_out for t in op.asked.values()),
     }
     if replaced is not None:
-        known.update(
+        context.update(
             replaced=replaced.operator.op,
             replaced_type=split_op(replaced.operator.op)[1],
             asked=replaced.operator.exact,
@@ -133,8 +133,8 @@ def written(style: Style, place: Place, names: Names, replaced: Replaced | None)
         )
     test = _template("test_place.py.jinja")
     return (
-        environment.from_string(style.template).render(known),
-        environment.from_string(test).render(known),
+        environment.from_string(style.template).render(context),
+        environment.from_string(test).render(context),
     )
 
 
@@ -151,32 +151,34 @@ def _body(place: Place, op: str) -> str:
     outputs = f", outputs=[{_quoted(place.outputs)}]" if len(place.outputs) > 1 else ""
     lines = [f"@ops.register({_quoted(op)}{outputs})", f"def body({', '.join(place.operands)}):"]
     lines += [
-        f"    {_unpacked(each.results, several=False)} = {_es_call(each, each.given)}"
-        for each in place.operators
+        f"    {_unpacked(operator.results, several=False)} = {_es_call(operator, operator.given)}"
+        for operator in place.operators
     ]
     return "\n".join([*lines, f"    return {', '.join(place.outputs)}", ""])
 
 
-def _es_call(each: Operator, given: Mapping[str, str]) -> str:
+def _es_call(operator: Operator, names: Mapping[str, str]) -> str:
     """Write a call such as ``es.Softmax(x, axis=-1)``."""
-    return f"{_call(each, 'es.', 'es.op')}({_arguments(each, given)})"
+    return f"{_call(operator, 'es.', 'es.op')}({_arguments(operator, names)})"
 
 
-def _call(each: Operator, attribute: str, function: str) -> str:
+def _call(operator: Operator, attribute: str, function: str) -> str:
     """Write what is called: ``es.Softmax`` for an operator of ONNX, else ``es.op("acme::Op")``."""
-    domain, op_type = split_op(each.op)
-    known = not domain and quoting.is_plain(op_type) and history(domain, op_type)
-    return f"{attribute}{op_type}" if known else f"{function}({quoting.python_string(each.op)})"
+    domain, op_type = split_op(operator.op)
+    is_onnx = not domain and quoting.is_plain(op_type) and history(domain, op_type)
+    return (
+        f"{attribute}{op_type}" if is_onnx else f"{function}({quoting.python_string(operator.op)})"
+    )
 
 
-def _arguments(each: Operator, given: Mapping[str, str]) -> str:
-    several = len(each.results) > 1 and "split" not in given
-    count = {"num_outputs": str(len(each.results))} if several else {}
-    return ", ".join([*each.operands, *quoting.keywords({**given, **count})])
+def _arguments(operator: Operator, names: Mapping[str, str]) -> str:
+    several = len(operator.results) > 1 and "split" not in names
+    count = {"num_outputs": str(len(operator.results))} if several else {}
+    return ", ".join([*operator.operands, *quoting.keywords({**names, **count})])
 
 
-def _keywords(given: Mapping[str, str]) -> str:
-    return ", ".join(quoting.keywords(given))
+def _keywords(texts: Mapping[str, str]) -> str:
+    return ", ".join(quoting.keywords(texts))
 
 
 def _quoted(text: str | Sequence[str]) -> str:
@@ -199,5 +201,5 @@ def _prefixed(texts: Sequence[str], prefix: str) -> str:
     )
 
 
-def _outputs_of(names: Sequence[str], made: str) -> str:
-    return ", ".join(f"{made}.Output({index})" for index in range(len(names)))
+def _outputs_of(names: Sequence[str], result: str) -> str:
+    return ", ".join(f"{result}.Output({index})" for index in range(len(names)))

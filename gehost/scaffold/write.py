@@ -134,7 +134,7 @@ def write_pass_from(
         )
     options = HostOptions()
     place, replaced, notes = at_stage(
-        model, options, stage, lambda seen: _describe(seen, nodes, style)
+        model, options, stage, lambda loaded: _describe(loaded, nodes, style)
     )
     plural = "node" if len(nodes) == 1 else "nodes"
     origin = (
@@ -142,7 +142,7 @@ def write_pass_from(
         f"{os.path.basename(model)}: a starting point to change."
     )
     op_type = target.camel
-    if op_type in {split_op(each.op)[1] for each in place.operators}:
+    if op_type in {split_op(operator.op)[1] for operator in place.operators}:
         op_type = f"{target.vendor.capitalize()}{op_type}"
     docstring = "\n\n".join(
         textwrap.fill(in_docstring(text), 99, break_long_words=False, break_on_hyphens=False)
@@ -179,15 +179,15 @@ def _check_free(paths: Iterable[Path]) -> None:
             raise UsageError("exists already", where=path, hint="choose another name")
 
 
-def _write(wanted: Mapping[Path, bytes]) -> list[Path]:
+def _write(files: Mapping[Path, bytes]) -> list[Path]:
     """Write new files; return them.
 
     Raises:
         UsageError: one exists already.
         OutputError: a file or directory cannot be written.
     """
-    _check_free(wanted)
-    for path, data in wanted.items():
+    _check_free(files)
+    for path, data in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -195,4 +195,4 @@ def _write(wanted: Mapping[Path, bytes]) -> list[Path]:
                 f"cannot make the directory: {error.strerror}", where=path.parent
             ) from error
         write_bytes_atomic(path, data)
-    return list(wanted)
+    return list(files)

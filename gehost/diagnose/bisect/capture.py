@@ -75,30 +75,30 @@ class Captured:
 
         If they cannot be computed, generated values take their place.
         """
-        given: Feeds = {}
+        inputs: Feeds = {}
         unknown = "the match is in the body of a node" if self.probe is None else ""
         if self.probe is not None:
             try:
                 needed = {entry.name for entry in self.probe.graph.input}
                 read = {name: array for name, array in feeds.items() if name in needed}
                 values = self._runner(self.probe).run(read) if self.probe.graph.output else {}
-                given = {name.removesuffix(_PROBED): array for name, array in values.items()}
+                inputs = {name.removesuffix(_PROBED): array for name, array in values.items()}
             except GehostError as error:
                 unknown = str(error)
         if unknown:
             with suppress(UsageError):  # an input of unknown rank; then there are no feeds
-                given = make_feeds(self.before)
+                inputs = make_feeds(self.before)
         before, after = onnx.ModelProto(), onnx.ModelProto()
         for copy, proto in ((before, self.before), (after, self.after)):
             copy.CopyFrom(proto)
             for entry in copy.graph.input:
-                array = given.get(entry.name)
+                array = inputs.get(entry.name)
                 if array is not None:
                     entry.CopyFrom(
                         onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape)
                     )
-        _declare_outputs(before, after, given, self._runner)
-        return replace(self, before=before, after=after, feeds=given, made_up=unknown)
+        _declare_outputs(before, after, inputs, self._runner)
+        return replace(self, before=before, after=after, feeds=inputs, made_up=unknown)
 
     def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
         """Compare the numbers of the match alone, before and after.
@@ -184,8 +184,8 @@ class Capture:
         model, owner = region.graph.model, region.graph.owner
         before, after = self._before, submodel(model, outputs, self._inputs, name="after")
         _share_inputs(before, after)
-        found = [(entry.name, region.graph.find(entry.name)) for entry in before.graph.input]
-        probed = [(f"{name}{_PROBED}", value) for name, value in found if value is not None]
+        pairs = [(entry.name, region.graph.find(entry.name)) for entry in before.graph.input]
+        probed = [(f"{name}{_PROBED}", value) for name, value in pairs if value is not None]
         record = rewrite.record
         self._captured = Captured(
             number=rewrite.number,
@@ -230,10 +230,10 @@ def _declare_outputs(
 ) -> None:
     """Declare outputs by element type and rank; a rewrite may change sizes."""
     types = {entry.name: entry.type for entry in before.graph.output}
-    for name, known in types.items():
-        if known.WhichOneof("value") not in (None, "tensor_type"):
+    for name, type_ in types.items():
+        if type_.WhichOneof("value") not in (None, "tensor_type"):
             continue
-        tensor = known.tensor_type
+        tensor = type_.tensor_type
         if tensor.HasField("shape"):
             element, rank = tensor.elem_type, len(tensor.shape.dim)
         else:
@@ -242,7 +242,7 @@ def _declare_outputs(
             except GehostError:
                 continue
             element, rank = _element(array), array.ndim
-        known.CopyFrom(onnx.helper.make_tensor_type_proto(element, [None] * rank))
+        type_.CopyFrom(onnx.helper.make_tensor_type_proto(element, [None] * rank))
     for entry in after.graph.output:
         entry.type.CopyFrom(types[entry.name])
 

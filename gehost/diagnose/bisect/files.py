@@ -133,8 +133,8 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
 
 def trial_line(trial: Trial) -> str:
     """Return one line on a model run."""
-    done = "all rewrites" if trial.limit is None else counted(trial.limit, "rewrite")
-    return one_line(f"{done}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
+    extent = "all rewrites" if trial.limit is None else counted(trial.limit, "rewrite")
+    return one_line(f"{extent}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
 
 
 def _nodes(nodes: tuple[tuple[str, str], ...]) -> str:

@@ -156,9 +156,9 @@ class _Watch:
 
     @hookimpl
     def gehost_after_pass(self, spec: PassSpec, graph: Graph, record: PassRecord) -> None:
-        mark, done = self._before
+        mark, count = self._before
         if record.status == "done" and graph.model.mark() - mark > self._rewriting:
-            self.by_hand.append((f"{spec.name} ({spec.origin})", done, self.done))
+            self.by_hand.append((f"{spec.name} ({spec.origin})", count, self.done))
 
     @hookimpl
     def gehost_compile_finished(self, context: CompileContext) -> None:
@@ -190,12 +190,12 @@ class _Compiles:
         """Model runs of the whole search, at most; known after the first."""
 
     def baseline(
-        self, libraries: Sequence[str], on_note: Callable[[str], None], **given: Any
+        self, libraries: Sequence[str], on_note: Callable[[str], None], **choices: Any
     ) -> Baseline:
         host = Host(self._options)
-        for each in host.unregistered:
-            on_note(str(each))
-        return Baseline.of(host.original(self._model, libraries), **given)
+        for class_ in host.unregistered:
+            on_note(str(class_))
+        return Baseline.of(host.original(self._model, libraries), **choices)
 
     @contextmanager
     def compiled(
@@ -220,10 +220,10 @@ class _Compiles:
         """Compile, run and compare once."""
         watch = watch or _Watch()
         with self.compiled(watch, limit, cleanup=cleanup) as model:
-            found = baseline.against(model.flush(), base_dir=model.base_dir)
-        trial = Trial(limit, found, self._options.cleanup and cleanup, watch.hooks)
+            verification = baseline.against(model.flush(), base_dir=model.base_dir)
+        trial = Trial(limit, verification, self._options.cleanup and cleanup, watch.hooks)
         self.trials.append(trial)
-        if limit is None and not found.equal:
+        if limit is None and not verification.equal:
             self._most += math.ceil(math.log2(watch.done + 2))
         self._on_trial(trial, len(self.trials), max(self._most, len(self.trials)))
         return trial
@@ -307,17 +307,17 @@ def bisect(
         .with_values(baseline.runs[_worst_feed(wrong.found)][0])
         .compared(rtol, atol)
     )
-    found = Bisection(
+    bisection = Bisection(
         watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes
     )
     if (
         captured.right_alone
-        and found.clean_up_follows
-        and found.model_runs + 1 <= math.log2(watch.done) + 3
+        and bisection.clean_up_follows
+        and bisection.model_runs + 1 <= math.log2(watch.done) + 3
     ):
         uncleaned = compiles.trial(baseline, limit, cleanup=False)
-        return replace(found, trials=tuple(compiles.trials), uncleaned=uncleaned)
-    return found
+        return replace(bisection, trials=tuple(compiles.trials), uncleaned=uncleaned)
+    return bisection
 
 
 def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> str:
@@ -327,11 +327,11 @@ def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> 
     return ", or ".join([*wrong.hooks, "the load itself"])
 
 
-def _worst_feed(found: Verification) -> int:
+def _worst_feed(verification: Verification) -> int:
     """Return the feed on which the model failed, else the worst output's.
 
     It is 0 if the model did not load.
     """
-    if found.error is not None:
-        return found.failed_feed or 0
-    return max(found.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs)).feed
+    if verification.error is not None:
+        return verification.failed_feed or 0
+    return max(verification.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs)).feed

@@ -46,10 +46,10 @@ def submodel(
     _add_constants(graph, part.constants)
     for node in part.nodes():
         graph.node.append(node_proto(node))
-    for given, value in outputs:
-        if given != value.name or value in part.leaves or value in part.constants:
-            graph.node.add(op_type="Identity", input=[value.name], output=[given])
-        graph.output.append(_declared(given, value))
+    for tensor, value in outputs:
+        if tensor != value.name or value in part.leaves or value in part.constants:
+            graph.node.add(op_type="Identity", input=[value.name], output=[tensor])
+        graph.output.append(_declared(tensor, value))
     _add_functions(model, proto)
     return proto
 
@@ -73,10 +73,10 @@ class _Part:
                 if node in self._nodes:
                     continue
                 self._nodes[node] = None
-                stack.extend(each for each in node.inputs if each is not None)
+                stack.extend(tensor for tensor in node.inputs if tensor is not None)
                 inside = {graph for body in node.bodies for graph in (body, *body.subgraphs())}
-                captured = [each for body in node.bodies for _, _, each in body.captured()]
-                stack.extend(each for each in captured if each.graph not in inside)
+                captured = [tensor for body in node.bodies for _, _, tensor in body.captured()]
+                stack.extend(tensor for tensor in captured if tensor.graph not in inside)
             elif value.initializer is not None:
                 self.constants[value] = None
             else:
@@ -105,16 +105,16 @@ def node_proto(node: Node) -> onnx.NodeProto:
         for entry in copy.attribute
         for body in ([entry.g] if entry.HasField("g") else entry.graphs)
     ]
-    for body, written in zip(node.bodies, bodies, strict=True):
+    for body, body_proto in zip(node.bodies, bodies, strict=True):
         if body.dirty or body.subgraphs():  # its protobuf may be older than its index
             del (
-                written.node[:],
-                written.initializer[:],
-                written.sparse_initializer[:],
-                written.value_info[:],
+                body_proto.node[:],
+                body_proto.initializer[:],
+                body_proto.sparse_initializer[:],
+                body_proto.value_info[:],
             )
-            written.node.extend(node_proto(inner) for inner in body.nodes)
-            _add_constants(written, body.values.values())
+            body_proto.node.extend(node_proto(inner) for inner in body.nodes)
+            _add_constants(body_proto, body.values.values())
     return copy
 
 
@@ -128,13 +128,13 @@ def _add_constants(graph: onnx.GraphProto, values: Iterable[Value]) -> None:
 
 
 def _declared(name: str, value: Value) -> onnx.ValueInfoProto:
-    known = value.type
-    return onnx.ValueInfoProto(name=name, type=None if known is None else encode_type(known))
+    type_ = value.type
+    return onnx.ValueInfoProto(name=name, type=None if type_ is None else encode_type(type_))
 
 
 def _add_functions(model: Model, proto: onnx.ModelProto) -> None:
     """Add the bodies of called operators, and import the domains they need."""
-    found: dict[str, onnx.FunctionProto] = {}
+    functions: dict[str, onnx.FunctionProto] = {}
     domains: set[str] = set()
     pending: list[onnx.NodeProto] = list(proto.graph.node)
     while pending:
@@ -145,10 +145,10 @@ def _add_functions(model: Model, proto: onnx.ModelProto) -> None:
                 pending.extend(body.node)
         op = op_name(node.domain, node.op_type, node.overload)
         function = model.function(op)
-        if function is not None and op not in found:
-            found[op] = function
+        if function is not None and op not in functions:
+            functions[op] = function
             pending.extend(function.node)
-    proto.functions.extend(found[op] for op in sorted(found))
+    proto.functions.extend(functions[op] for op in sorted(functions))
     imported = {entry.domain for entry in proto.opset_import}
     for function in proto.functions:
         for entry in function.opset_import:

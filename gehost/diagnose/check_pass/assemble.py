@@ -48,15 +48,15 @@ def assemble(
     proto = model.flush()
     graph = proto.graph
     names: dict[tuple[int, int], str] = {}
-    for number, (tensor, given) in enumerate(operands):
+    for number, (tensor, source) in enumerate(operands):
         name = names[_key(tensor)] = f"input{number}"
-        if isinstance(given, TensorType):
-            graph.input.add(name=name, type=encode_type(given))
+        if isinstance(source, TensorType):
+            graph.input.add(name=name, type=encode_type(source))
         else:
-            graph.initializer.append(tensors.from_numpy(given, name))
-    for number, (tensor, known) in enumerate(outputs):
+            graph.initializer.append(tensors.from_numpy(source, name))
+    for number, (tensor, type_) in enumerate(outputs):
         names[_key(tensor)] = f"output{number}"
-        graph.output.add(name=f"output{number}", type=encode_type(known))
+        graph.output.add(name=f"output{number}", type=encode_type(type_))
     for number, application in enumerate(applications):
         inputs = [_name(operand, names, graph) for operand in application.lowered.inputs]
         stem = split_op(application.op)[1].lower()
@@ -133,6 +133,6 @@ def _add_functions(proto: onnx.ModelProto, model: Model) -> None:
             called[name] = body
             waiting.extend(body.node)
     proto.functions.extend(called.values())
-    kept = [entry for entry in proto.opset_import if entry.domain in domains]
+    imports = [entry for entry in proto.opset_import if entry.domain in domains]
     del proto.opset_import[:]
-    proto.opset_import.extend(kept)
+    proto.opset_import.extend(imports)

@@ -111,21 +111,21 @@ def fresh_shape(
 
     Only the first axis may be a symbol.
     """
-    wanted = pick(rng, RANKS) if rank is None else rank
+    count = pick(rng, RANKS) if rank is None else rank
     numbers = [size for size in sizes if isinstance(size, int)]
-    return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(wanted))
+    return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(count))
 
 
 def shape_beside(
-    rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
+    rng: np.random.Generator, shapes: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
 ) -> tuple[Dim, ...]:
-    """Return a shape that an operator may accept beside ``known`` ones.
+    """Return a shape that an operator may accept beside ``shapes``.
 
     Operands of one operator often have the same shape, broadcast, are multiplied (the last axis of
     one is the last but one of the other), are the weights of a convolution (the second axes agree),
     or hold one number for each index of an axis or for each channel ([C, 1, 1]).
     """
-    shape = one_of(rng, known) if known else ()
+    shape = one_of(rng, shapes) if shapes else ()
     if not shape or rng.random() < 0.1:
         return fresh_shape(rng, sizes)
     new = one_of(rng, [size for size in sizes if isinstance(size, int)])
@@ -183,7 +183,7 @@ def numbers_like(
     wide: np.ndarray[Any, Any] = array.astype(np.float64)
     with np.errstate(all="ignore"):
         inverse: np.ndarray[Any, Any] = np.reciprocal(wide)
-    found: list[Any] = [
+    arrays: list[Any] = [
         -wide,
         2 * wide,
         wide / 2,
@@ -193,8 +193,8 @@ def numbers_like(
         np.full_like(wide, 1 / rng.integers(2, 7)),
     ]
     if np.all(np.isfinite(inverse)):
-        found += [inverse, inverse]
-    return [np.asarray(each) for each in found]
+        arrays += [inverse, inverse]
+    return [np.asarray(entry) for entry in arrays]
 
 
 def attribute_values(
@@ -203,7 +203,7 @@ def attribute_values(
     kind: Kind,
     default: Any,
     rank: int | None,
-    given: Any = None,
+    current: Any = None,
     *,
     op: str = "",
 ) -> list[Any]:
@@ -216,7 +216,7 @@ def attribute_values(
         name: of the attribute, which implies its meaning.
         kind: its type; only numbers, lists of numbers and texts have values.
         default: of the schema; None if there is none.
-        given: its current value; a list is varied with the same length.
+        current: its current value; a list is varied with the same length.
         op: the type of the operator.
     """
     dims = rank or 0
@@ -232,9 +232,9 @@ def attribute_values(
         return list(_TEXTS_OF.get((op, name)) or _TEXTS.get(name, ()))
     if kind == _KIND.INTS:
         # Pad's have all axes, those of a window only the spatial ones
-        return _int_lists(rng, name, dims + 2 if op == "Pad" else dims, given)
+        return _int_lists(rng, name, dims + 2 if op == "Pad" else dims, current)
     if kind == _KIND.FLOATS:
-        return [[value * 2 for value in given]] if given else [[1.0], [0.5, 2.0]]
+        return [[value * 2 for value in current]] if current else [[1.0], [0.5, 2.0]]
     return []
 
 
@@ -254,19 +254,19 @@ def _int_values(name: str, default: Any, rank: int) -> list[int]:
     return list(dict.fromkeys([*([] if default is None else [default]), 0, 1]))
 
 
-def _int_lists(rng: np.random.Generator, name: str, rank: int, given: Any) -> list[list[int]]:
+def _int_lists(rng: np.random.Generator, name: str, rank: int, default: Any) -> list[list[int]]:
     spatial = max(rank - 2, 0)
     if name == "perm":
         if rank <= 4:
             return [list(order) for order in itertools.permutations(range(rank))]
         return [[int(axis) for axis in rng.permutation(rank)] for _ in range(_MOST_PERMUTATIONS)]
     if name == "axes":
-        listed = [[-1], [0], [1], [-2, -1], [0, 1], [0, -1], list(range(rank))]
-        return [axes for axes in listed if axes and all(-rank <= axis < rank for axis in axes)]
+        choices = [[-1], [0], [1], [-2, -1], [0, 1], [0, -1], list(range(rank))]
+        return [axes for axes in choices if axes and all(-rank <= axis < rank for axis in axes)]
     if name == "pads":
         return [[0] * spatial * 2, [1] * spatial * 2, [1] * spatial + [0] * spatial]
     if name in ("strides", "dilations", "kernel_shape"):
         return [[size] * spatial for size in (1, 2, 3)]
-    if given:
-        return [[value + 1 for value in given], list(reversed(given))]
+    if default:
+        return [[value + 1 for value in default], list(reversed(default))]
     return [[1], [0], [2, 1]]

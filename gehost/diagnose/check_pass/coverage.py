@@ -73,7 +73,7 @@ class Coverage:
 
     def missing(self, least_opset: int, most_opset: int) -> list[str]:
         """Return the forms that were not tried, a text for each operator."""
-        found: list[str] = []
+        missing_: list[str] = []
         for op in sorted(self.ops):
             versions = {
                 version_of(op, opset) for opset in range(max(least_opset, 7), most_opset + 1)
@@ -88,30 +88,30 @@ class Coverage:
             if gone:
                 features.append(f"opset {', '.join(map(str, gone))}")
             if features:
-                found.append(f"{op} ({'; '.join(features)})")
-        return found
+                missing_.append(f"{op} ({'; '.join(features)})")
+        return missing_
 
     def _features(self, op: str, versions: set[int | None]) -> set[str]:
         definition = self._registry.get(op)
         if definition is not None:
             return set(definition.attributes)
-        found: set[str] = set()
+        features: set[str] = set()
         for version in versions:
             schema = schema_at(*split_op(op), version) if version else None
             if schema is None:
                 continue
-            found.update(schema.attributes)
-            found.update(f"input {name}" for name in _optional(schema.inputs))
-            found.update(f"output {name}" for name in _optional(schema.outputs))
-        return found
+            features.update(schema.attributes)
+            features.update(f"input {name}" for name in _optional(schema.inputs))
+            features.update(f"output {name}" for name in _optional(schema.outputs))
+        return features
 
     def _of(self, op: str, node: onnx.NodeProto, opsets: Mapping[str, int]) -> Iterator[Form]:
         """Yield the forms of a node."""
-        given = {entry.name: attribute_value(entry) for entry in node.attribute}
+        attributes = {entry.name: attribute_value(entry) for entry in node.attribute}
         definition = self._registry.get(op)
         if definition is not None:
             for name, default in definition.attributes.items():
-                yield Form(op, 0, name, value_text(name, given.get(name, default), default))
+                yield Form(op, 0, name, value_text(name, attributes.get(name, default), default))
             return
         domain = split_op(op)[0]
         schema = schema_at(*split_op(op), opsets.get(domain, 1))
@@ -122,7 +122,7 @@ class Coverage:
         signature = schemas.signature(*split_op(op), opsets.get(domain, 1))
         assert signature is not None
         for name, default in signature.attributes.items():
-            yield Form(op, since, name, value_text(name, given.get(name, default), default))
+            yield Form(op, since, name, value_text(name, attributes.get(name, default), default))
         for role, names, parameters in (
             ("input", node.input, schema.inputs),
             ("output", node.output, schema.outputs),

@@ -30,9 +30,9 @@ class Engine(Enum):
     SINGLE = "ONNX Runtime in float32"
 
     def __str__(self) -> str:
-        known = engine_version(ENGINES[self is Engine.REFERENCE])
+        version = engine_version(ENGINES[self is Engine.REFERENCE])
         name, _, way = self.value.partition(" in ")
-        return f"{name} {known}{f' in {way}' if way else ''}"
+        return f"{name} {version}{f' in {way}' if way else ''}"
 
 
 class Loaded(NamedTuple):
@@ -51,9 +51,9 @@ def load(model: onnx.ModelProto, engine: Engine) -> Loaded | None:
     if engine is Engine.REFERENCE:
         faults = reference_faults(model)
         return None if faults else Loaded(model, Runner(model, engine="reference"))
-    given = in_single_precision(model) if engine is Engine.SINGLE else model
-    runner = Runner(given)
-    return None if runner.engine == "reference" else Loaded(given, runner)
+    source = in_single_precision(model) if engine is Engine.SINGLE else model
+    runner = Runner(source)
+    return None if runner.engine == "reference" else Loaded(source, runner)
 
 
 def in_single_precision(model: onnx.ModelProto) -> onnx.ModelProto:

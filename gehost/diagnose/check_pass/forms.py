@@ -60,8 +60,8 @@ class NodeForm:
 
     def shape(self, slot: int) -> tuple[Dim, ...] | None:
         names = self.node.input
-        known = self.types.get(names[slot]) if slot < len(names) and names[slot] else None
-        return None if known is None else known.shape
+        type_ = self.types.get(names[slot]) if slot < len(names) and names[slot] else None
+        return None if type_ is None else type_.shape
 
 
 def node_forms(model: onnx.ModelProto, types: Types, operands: Types) -> Iterator[NodeForm]:
@@ -121,7 +121,7 @@ def _ways(of: NodeForm, name: str, value: Any) -> Iterator[Change]:
     alone = _attribute(of.number, name, value)
     yield alone
     if name == "group":
-        yield from (in_turn(alone, each) for each in _regrouped(of, value))
+        yield from (in_turn(alone, change) for change in _regrouped(of, value))
     if name == "spatial" and value == 0:  # one number for each activation
         activation = (of.shape(0) or ())[1:]
         yield in_turn(alone, reshaping(dict.fromkeys(of.node.input[1:5], activation)))
@@ -152,9 +152,9 @@ def _regrouped(of: NodeForm, group: int) -> Iterator[Change]:
         yield reshaping({x: (first[0], part * group, *first[2:])})
     if w in of.operands and channels % group == 0:
         if of.node.op_type.endswith("Transpose"):
-            known = of.given.get("group", 1) * part
-            if known % group == 0:
-                yield reshaping({w: (channels, known // group, *weights[2:])})
+            groups = of.given.get("group", 1) * part
+            if groups % group == 0:
+                yield reshaping({w: (channels, groups // group, *weights[2:])})
         else:
             yield reshaping({w: (weights[0], channels // group, *weights[2:])})
 
@@ -174,9 +174,9 @@ def _attribute(number: int, name: str, value: Any) -> Change:
         gone = {name}
         if name in ("auto_pad", "pads") and value is not None:
             gone |= {"auto_pad", "pads"}  # a node has only one of them
-        kept = [entry for entry in node.attribute if entry.name not in gone]
+        others = [entry for entry in node.attribute if entry.name not in gone]
         del node.attribute[:]
-        node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
+        node.attribute.extend(others if value is None else [*others, encode_attribute(name, value)])
 
     return apply
 
@@ -218,7 +218,9 @@ def optional_inputs(
         if slot < len(of.node.input) and of.node.input[slot]:
             yield f"{feature} left out", of.form(feature, "absent"), [_without(of.number, slot)]
         else:
-            ways = [_with_input(of.number, slot, given) for given in _operands_for(of, slot, rng)]
+            ways = [
+                _with_input(of.number, slot, operand) for operand in _operands_for(of, slot, rng)
+            ]
             yield f"{feature} added", of.form(feature, "present"), ways
 
 
@@ -232,15 +234,15 @@ def _without(number: int, slot: int) -> Change:
     return apply
 
 
-def _with_input(number: int, slot: int, given: TensorType | np.ndarray[Any, Any]) -> Change:
+def _with_input(number: int, slot: int, operand: TensorType | np.ndarray[Any, Any]) -> Change:
     def apply(model: onnx.ModelProto) -> None:
         node, name = model.graph.node[number], f"added{number}_{slot}"
         node.input.extend("" for _ in range(slot + 1 - len(node.input)))
         node.input[slot] = name
-        if isinstance(given, TensorType):
-            model.graph.input.add(name=name, type=encode_type(given))
+        if isinstance(operand, TensorType):
+            model.graph.input.add(name=name, type=encode_type(operand))
         else:
-            model.graph.initializer.append(tensors.from_numpy(given, name))
+            model.graph.initializer.append(tensors.from_numpy(operand, name))
 
     return apply
 
@@ -255,17 +257,17 @@ def _operands_for(
     dtypes = [dtype for dtype in DTYPES if dtype in parameter.dtypes]
     for other, name in enumerate(of.node.input):
         beside = of.signature.parameter_at(other)
-        known = of.types.get(name)
-        if known and known.dtype and beside and beside.type_name == parameter.type_name:
-            dtypes = [known.dtype]
+        type_ = of.types.get(name)
+        if type_ and type_.dtype and beside and beside.type_name == parameter.type_name:
+            dtypes = [type_.dtype]
     if not dtypes:
         return
     dtype = dtypes[0]
     shapes = [of.shape(position) for position in range(len(of.node.input))]
     if parameter.dtypes <= INDEX_TYPES:
-        listed = wanted_list(rng, of.node.op_type, slot, shapes)
-        if listed is not None:
-            yield np.asarray(listed, dtype.numpy)
+        values = wanted_list(rng, of.node.op_type, slot, shapes)
+        if values is not None:
+            yield np.asarray(values, dtype.numpy)
     yield from _constants_and_inputs(rng, dtype, list(_shapes_for(of, slot, shapes, rng)))
 
 
@@ -306,13 +308,13 @@ def other_opsets(model: onnx.ModelProto) -> Iterator[tuple[int, Form, Change]]:
     """
     opset = opsets_of(model).get("")
     newest = onnx.defs.onnx_opset_version()
-    seen = {opset}
+    opsets = {opset}
     for node in model.graph.node:
         op = op_name(node.domain, node.op_type, "")
         for schema in history(node.domain, node.op_type) if node.domain in ("", "ai.onnx") else ():
             version = max(schema.since_version, _OLDEST_OPSET)
-            if opset is not None and version not in seen and version <= newest:
-                seen.add(version)
+            if opset is not None and version not in opsets and version <= newest:
+                opsets.add(version)
                 yield version, Form(op, schema.since_version, "", ""), _at_opset(version)
 
 

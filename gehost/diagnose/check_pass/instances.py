@@ -90,8 +90,8 @@ class Operand:
     """The elements of a list that an operator needs (target shape, axes); None for any."""
 
     def __str__(self) -> str:
-        listed = "" if self.values is None else f" {list(self.values)}"
-        return f"{'constant ' if self.constant else ''}{self.type}{listed}"
+        text = "" if self.values is None else f" {list(self.values)}"
+        return f"{'constant ' if self.constant else ''}{self.type}{text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class Draw:
     @property
     def features(self) -> list[tuple[Any, ...]]:
         """The ranks of all operands, their element types, and which of them are constants."""
-        known = [op for op in self.operands if op is not None]
+        present = [op for op in self.operands if op is not None]
         return [
-            ("ranks", *[op.type.rank for op in known]),
-            ("dtypes", *[op.type.dtype for op in known]),
-            ("constants", *[op.constant for op in known]),
+            ("ranks", *[op.type.rank for op in present]),
+            ("dtypes", *[op.type.dtype for op in present]),
+            ("constants", *[op.constant for op in present]),
         ]
 
     def reopened(self, rng: np.random.Generator) -> Draw:
@@ -140,8 +140,8 @@ class Draw:
     def varied(self, rng: np.random.Generator) -> Draw:
         """Return the choices with other shapes, or another element type, of all operands."""
         operands = list(self.operands)
-        known = [op for op in operands if op is not None]
-        change = _other_shape(rng, [op.type.shape or () for op in known])
+        present = [op for op in operands if op is not None]
+        change = _other_shape(rng, [op.type.shape or () for op in present])
         dtype = pick(rng, DTYPES)
         other_type = rng.random() < _OTHER_TYPE
         for number, op in enumerate(operands):
@@ -149,7 +149,7 @@ class Draw:
                 continue
             if not other_type:
                 kind = TensorType(op.type.dtype, change(op.type.shape or ()))
-            elif op.type.dtype is known[0].type.dtype:
+            elif op.type.dtype is present[0].type.dtype:
                 kind = TensorType(dtype, op.type.shape)
             else:
                 continue
@@ -250,19 +250,19 @@ class _Drawing:
         for op, node in zip(self._source.ops, self._source.nodes, strict=True):
             self._build(op, node)
         operands = tuple([self._operands.get(index) for index in self._source.inputs])
-        drawn = Draw(operands, self._parameters.chosen, self._ops, self._constants)
-        given = [
+        draw_ = Draw(operands, self._parameters.chosen, self._ops, self._constants)
+        inputs_ = [
             (self._tensors[index], self._type_or_numbers(self._operands[index]))
             for index in self._source.inputs
             if index in self._tensors  # an option that was not drawn may read it alone
         ]
         outputs: list[tuple[EsTensor, TensorType]] = []
         for tensor in (self._tensors[index] for index in self._source.outputs):
-            known = self._type_of(tensor)
-            if not isinstance(known, TensorType) or not known.dtype:
+            type_ = self._type_of(tensor)
+            if not isinstance(type_, TensorType) or not type_.dtype:
                 raise NoInstance("the type of an output is not known")
-            outputs.append((tensor, known))
-        return Instance(assemble(self._model, given, self._written, outputs), self._opset, drawn)
+            outputs.append((tensor, type_))
+        return Instance(assemble(self._model, inputs_, self._written, outputs), self._opset, draw_)
 
     # one operator
 
@@ -299,21 +299,23 @@ class _Drawing:
             op.inputs[slot] if slot < len(op.inputs) else ANY for slot in range(len(node.inputs))
         ]
         inputs: list[EsTensor | None] = [
-            self._tensors.get(wanted.index) if wanted is not None and tensor is not None else None
-            for wanted, tensor in zip(slots, node.inputs, strict=True)
+            self._tensors.get(slot_pattern.index)
+            if slot_pattern is not None and tensor is not None
+            else None
+            for slot_pattern, tensor in zip(slots, node.inputs, strict=True)
         ]
         for pick_constants in (False, True):  # constants take the dtype of the other inputs
-            for slot, (wanted, tensor) in enumerate(zip(slots, node.inputs, strict=True)):
-                if tensor is None or wanted is None or inputs[slot] is not None:
+            for slot, (slot_pattern, tensor) in enumerate(zip(slots, node.inputs, strict=True)):
+                if tensor is None or slot_pattern is None or inputs[slot] is not None:
                     continue
-                if wanted is ANY:  # a number that is an attribute at this opset
+                if slot_pattern is ANY:  # a number that is an attribute at this opset
                     inputs[slot] = EsTensor(_constant_of(tensor, self._draft))
-                elif (wanted.constant is not None) is pick_constants:
-                    if wanted.index not in self._tensors:  # it may be at two inputs
-                        self._tensors[wanted.index] = self._operand(
-                            wanted, tensor, slot, signature, inputs
+                elif (slot_pattern.constant is not None) is pick_constants:
+                    if slot_pattern.index not in self._tensors:  # it may be at two inputs
+                        self._tensors[slot_pattern.index] = self._operand(
+                            slot_pattern, tensor, slot, signature, inputs
                         )
-                    inputs[slot] = self._tensors[wanted.index]
+                    inputs[slot] = self._tensors[slot_pattern.index]
         if op.commutative and all(inputs) and self._rng.random() < 0.5:
             inputs.reverse()
         first = next(
@@ -342,9 +344,9 @@ class _Drawing:
         arrays: list[np.ndarray[Any, Any] | None] = []
         for operand in lowered.inputs:
             if isinstance(operand, EsTensor):
-                listed = self._arrays.get(id(operand.producer))
+                array = self._arrays.get(id(operand.producer))
                 types.append(self._type_of(operand))
-                arrays.append(array_of(operand) if listed is None else listed)
+                arrays.append(array_of(operand) if array is None else array)
             else:
                 types.append(None if operand is None else array_type(operand))
                 arrays.append(operand)
@@ -368,16 +370,16 @@ class _Drawing:
             "" if operand is None else f"x{slot}" for slot, operand in enumerate(lowered.inputs)
         ]
         proto = node_proto(lowered, op, read, [f"y{slot}" for slot in range(len(node.outputs))])
-        shapes = [known.shape if isinstance(known, TensorType) else None for known in types]
+        shapes = [type_.shape if isinstance(type_, TensorType) else None for type_ in types]
         fault = shape_fault([proto], dict(zip(read, shapes, strict=True)))
         if fault:
             raise NoInstance(fault)
-        for tensor, known in zip(
+        for tensor, type_ in zip(
             node.outputs, self._inferrer.proto(op, proto, types, arrays), strict=True
         ):
-            if isinstance(known, TensorType) and (known.size or 0) > _MOST_ELEMENTS:
-                raise NoInstance(f"{known} is too large")
-            self._types[id(node), tensor.index] = known
+            if isinstance(type_, TensorType) and (type_.size or 0) > _MOST_ELEMENTS:
+                raise NoInstance(f"{type_} is too large")
+            self._types[id(node), tensor.index] = type_
         self._written.append(Application(lowered, op, node.outputs))
 
     def _type_of(self, tensor: EsTensor) -> ValueType | None:
@@ -389,7 +391,7 @@ class _Drawing:
 
     def _operand(
         self,
-        wanted: TensorPattern,
+        pattern: TensorPattern,
         tensor: EsTensor,
         slot: int,
         signature: schemas.Signature | None,
@@ -397,18 +399,18 @@ class _Drawing:
     ) -> EsTensor:
         """Return input ``slot``, a placeholder or constant, beside known inputs."""
         beside = self._dtype_beside(slot, signature, inputs)
-        if wanted.constant is not None:
-            return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
-        operand = self._like.get(wanted.index) or self._draw_operand(
-            wanted, slot, signature, inputs, beside
+        if pattern.constant is not None:
+            return EsTensor(self._constant(pattern, _constant_of(tensor, self._draft), beside))
+        operand = self._like.get(pattern.index) or self._draw_operand(
+            pattern, slot, signature, inputs, beside
         )
         producer = EsInput(
             self._draft,
             len(self._operands),
             self._source.origin,
-            f"input{self._source.inputs.index(wanted.index)}",
+            f"input{self._source.inputs.index(pattern.index)}",
         )
-        self._operands[wanted.index] = operand
+        self._operands[pattern.index] = operand
         self._types[id(producer), 0] = operand.type
         if operand.values is not None:
             self._arrays[id(producer)] = np.asarray(operand.values, operand.type.dtype.numpy)
@@ -426,40 +428,42 @@ class _Drawing:
             if tensor is None:
                 continue
             literal = isinstance(tensor.producer, EsConst) and tensor.producer.literal
-            known = self._type_of(tensor)
-            if literal or not isinstance(known, TensorType) or not known.dtype:
+            type_ = self._type_of(tensor)
+            if literal or not isinstance(type_, TensorType) or not type_.dtype:
                 continue
             other = None if signature is None else signature.parameter_at(position)
             if own is None or (other is not None and other.type_name == own.type_name):
-                return known.dtype
+                return type_.dtype
         return None
 
     def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
         """Return the first input's dtype, which others mostly share, or None."""
-        known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
-        if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
+        type_ = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
+        if not isinstance(type_, TensorType) or self._rng.random() < _OTHER_DTYPE:
             return None
-        return known.dtype or None
+        return type_.dtype or None
 
-    def _constant(self, wanted: TensorPattern, given: EsConst, beside: DataType | None) -> EsConst:
-        assert wanted.constant is not None
-        if wanted.constant.by_value or wanted.constant.array is not None:
-            return given
-        array = self._like_constants.get(wanted.index, given.array)
+    def _constant(
+        self, pattern: TensorPattern, constant: EsConst, beside: DataType | None
+    ) -> EsConst:
+        assert pattern.constant is not None
+        if pattern.constant.by_value or pattern.constant.array is not None:
+            return constant
+        array = self._like_constants.get(pattern.index, constant.array)
         if self._rng.random() < _VARIED:
-            array = one_of(self._rng, numbers_like(self._rng, given.array))
-        self._constants[wanted.index] = array
+            array = one_of(self._rng, numbers_like(self._rng, constant.array))
+        self._constants[pattern.index] = array
         cast = array if beside is None else in_dtype(array, beside.numpy)
         if cast is None:
             raise NoInstance(
-                f"the constant {given.array.tolist()} is not a value of "
+                f"the constant {constant.array.tolist()} is not a value of "
                 f"{(beside or DataType.UNDEFINED).name.lower()}"
             )
-        return EsConst(self._draft, cast, given.origin)
+        return EsConst(self._draft, cast, constant.origin)
 
     def _draw_operand(
         self,
-        wanted: TensorPattern,
+        pattern: TensorPattern,
         slot: int,
         signature: schemas.Signature | None,
         inputs: Sequence[EsTensor | None],
@@ -468,59 +472,59 @@ class _Drawing:
         rng = self._rng
         parameter = None if signature is None else signature.parameter_at(slot)
         allowed = frozenset(DTYPES) if parameter is None else parameter.dtypes
-        dtype = wanted.dtype or beside or self._dtype_of_first(inputs) or self._dtype
+        dtype = pattern.dtype or beside or self._dtype_of_first(inputs) or self._dtype
         if dtype not in allowed:
-            common = [known for known in DTYPES if known in allowed]
+            common = [types for types in DTYPES if types in allowed]
             if not common:
                 raise NoInstance(f"input {slot} accepts none of the element types that are tried")
             dtype = one_of(rng, common)
-        known = [
+        types = [
             shape
             for tensor in inputs
             if tensor is not None and (shape := self._shape(tensor)) is not None
         ]
         shape = (
-            shape_beside(rng, known, self._sizes)
-            if known
-            else fresh_shape(rng, self._sizes, wanted.rank)
+            shape_beside(rng, types, self._sizes)
+            if types
+            else fresh_shape(rng, self._sizes, pattern.rank)
         )
         shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
         fitting = wanted_shape(rng, self._op, slot, shapes)
         if rng.random() < _FITTING:
             if fitting is not None:
                 shape = fitting
-            elif not known and slot == 0 and self._op in RANKS:
+            elif not types and slot == 0 and self._op in RANKS:
                 shape = fresh_shape(rng, self._sizes, one_of(rng, RANKS[self._op]))
                 shape = divisible(self._op, shape)
-            elif not known and slot == 0 and self._op == "Expand" and rng.random() < _ONES:
+            elif not types and slot == 0 and self._op == "Expand" and rng.random() < _ONES:
                 shape = (1,) * len(shape)
-        if wanted.rank not in (None, len(shape)):
-            shape = fresh_shape(rng, self._sizes, wanted.rank)
-        if wanted.shape is not None:
+        if pattern.rank not in (None, len(shape)):
+            shape = fresh_shape(rng, self._sizes, pattern.rank)
+        if pattern.shape is not None:
             shape = tuple(
-                given if given is not None else drawn
-                for given, drawn in zip(wanted.shape, shape, strict=True)
+                declared if declared is not None else extent
+                for declared, extent in zip(pattern.shape, shape, strict=True)
             )
         index = parameter is not None and parameter.dtypes <= INDEX_TYPES
-        listed = wanted_list(rng, self._op, slot, shapes) if index else None
+        values = wanted_list(rng, self._op, slot, shapes) if index else None
         if (
-            listed is not None
+            values is not None
             and rng.random() < _FITTING
-            and wanted.rank in (None, 1)
-            and wanted.shape in (None, (None,), (len(listed),))
+            and pattern.rank in (None, 1)
+            and pattern.shape in (None, (None,), (len(values),))
         ):
-            return Operand(TensorType(dtype, (len(listed),)), constant=True, values=listed)
+            return Operand(TensorType(dtype, (len(values),)), constant=True, values=values)
         share = self._constant_share if self._operands or self._constant_share < 1 else 0.0
         constant = rng.random() < (max(0.8, share) if index else share) and all(
             isinstance(size, int) for size in shape
         )
-        if constant and known and fitting is None and wanted.rank is None and rng.random() < _ONE:
+        if constant and types and fitting is None and pattern.rank is None and rng.random() < _ONE:
             shape = one_of(rng, [(), (1,)])
         return Operand(TensorType(dtype, shape), constant, is_positive(self._op, slot))
 
     def _shape(self, tensor: EsTensor) -> tuple[Any, ...] | None:
-        known = self._type_of(tensor)
-        return known.shape if isinstance(known, TensorType) else None
+        type_ = self._type_of(tensor)
+        return type_.shape if isinstance(type_, TensorType) else None
 
     def _type_or_numbers(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
         """Return the type of an input, or the numbers of a constant."""

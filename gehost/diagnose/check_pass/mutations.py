@@ -76,7 +76,7 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
             Mutation("place", "with a Neg behind each output", _op_after_outputs("Neg", model)),
         ),
     )
-    found = [_shuffled(list(kind), rng) for kind in kinds]  # each uses rng when it is listed
+    groups = [_shuffled(list(kind), rng) for kind in kinds]  # each uses rng when it is listed
     equal = Mutation(
         "attribute",
         _EQUAL,
@@ -84,8 +84,13 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
             {n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape}
         ),
     )
-    found.append([both(equal, each) for each in _shuffled(found[0], rng)])
-    return [each for turn in itertools.zip_longest(*found) for each in turn if each is not None]
+    groups.append([both(equal, mutation) for mutation in _shuffled(groups[0], rng)])
+    return [
+        mutation
+        for turn in itertools.zip_longest(*groups)
+        for mutation in turn
+        if mutation is not None
+    ]
 
 
 def both(first: Mutation, second: Mutation) -> Mutation:
@@ -127,11 +132,11 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> Iterator[onnx.ModelPr
 def _shapes_of(model: onnx.ModelProto) -> dict[str, tuple[Dim, ...] | None]:
     """Return the stated shape of each tensor."""
     graph = model.graph
-    found: dict[str, tuple[Dim, ...] | None] = {}
+    shapes: dict[str, tuple[Dim, ...] | None] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
-        known = decode_type(value.type)
-        found[value.name] = known.shape if isinstance(known, TensorType) else None
-    return found | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        type_ = decode_type(value.type)
+        shapes[value.name] = type_.shape if isinstance(type_, TensorType) else None
+    return shapes | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -141,14 +146,14 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
     Returns None if inference or the checker refuses it.
     """
     del model.graph.value_info[:]
-    given = [onnx.TypeProto.FromString(one.type.SerializeToString()) for one in model.graph.output]
+    types = [onnx.TypeProto.FromString(one.type.SerializeToString()) for one in model.graph.output]
     for output in model.graph.output:
         output.ClearField("type")
     try:
         inferred = onnx.shape_inference.infer_shapes(
             model, check_type=True, strict_mode=True, data_prop=True
         )
-        for output, type_ in zip(inferred.graph.output, given, strict=True):
+        for output, type_ in zip(inferred.graph.output, types, strict=True):
             if not output.type.WhichOneof("value"):
                 for dim in type_.tensor_type.shape.dim:
                     dim.Clear()
@@ -159,8 +164,8 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return inferred
 
 
-def _shuffled(listed: list[Mutation], rng: np.random.Generator) -> list[Mutation]:
-    return [listed[position] for position in rng.permutation(len(listed))]
+def _shuffled(mutations_: list[Mutation], rng: np.random.Generator) -> list[Mutation]:
+    return [mutations_[position] for position in rng.permutation(len(mutations_))]
 
 
 # forms of operators, and constants
@@ -234,10 +239,10 @@ def _with_constant(name: str, what: str, array: np.ndarray[Any, Any]) -> Mutatio
 
 def _initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:
     """Return an initializer; raises ``KeyError`` if there is none of that name."""
-    found = next((tensor for tensor in model.graph.initializer if tensor.name == name), None)
-    if found is None:
+    initializer = next((tensor for tensor in model.graph.initializer if tensor.name == name), None)
+    if initializer is None:
         raise KeyError(name)
-    return found
+    return initializer
 
 
 def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
@@ -296,10 +301,10 @@ def untyped(model: onnx.ModelProto) -> Mutation:
 
 def _op_before_inputs(op: str, model: onnx.ModelProto) -> Change:
     """Return a change that puts an operator before each input."""
-    given = [value.name for value in model.graph.input]
+    names = [value.name for value in model.graph.input]
 
     def apply(model: onnx.ModelProto) -> None:
-        for name in given:
+        for name in names:
             _rename(model, name, f"{name}_inner", read=True)
             model.graph.node.insert(0, onnx.helper.make_node(op, [name], [f"{name}_inner"]))
 
@@ -308,10 +313,10 @@ def _op_before_inputs(op: str, model: onnx.ModelProto) -> Change:
 
 def _op_after_outputs(op: str, model: onnx.ModelProto) -> Change:
     """Return a change that puts an operator behind each output."""
-    made = [value.name for value in model.graph.output]
+    names = [value.name for value in model.graph.output]
 
     def apply(model: onnx.ModelProto) -> None:
-        for name in made:
+        for name in names:
             _rename(model, name, f"{name}_outer", read=False)
             model.graph.node.append(onnx.helper.make_node(op, [f"{name}_outer"], [name]))
 
@@ -322,8 +327,8 @@ def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> Non
     """Replace ``name`` by ``other`` in inputs, without ``read`` also in outputs."""
     for node in model.graph.node:
         for names in (node.input,) if read else (node.input, node.output):
-            for slot, found in enumerate(names):
-                if found == name:
+            for slot, old_name in enumerate(names):
+                if old_name == name:
                     names[slot] = other
 
 
@@ -332,15 +337,15 @@ def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> Non
 
 def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
     """Return the known type of each tensor of a model."""
-    found: dict[str, TensorType] = {}
+    types: dict[str, TensorType] = {}
     inferred = onnx.shape_inference.infer_shapes(model)
     for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
-        known = decode_type(value.type)
-        if isinstance(known, TensorType):
-            found[value.name] = known
+        type_ = decode_type(value.type)
+        if isinstance(type_, TensorType):
+            types[value.name] = type_
     for tensor in model.graph.initializer:
-        found[tensor.name] = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
-    return found
+        types[tensor.name] = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+    return types
 
 
 def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
@@ -349,31 +354,31 @@ def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
         tensor.name for tensor in model.graph.initializer
     }
     return {
-        name: known
-        for name, known in _types(model).items()
-        if name in names and known.shape is not None
+        name: type_
+        for name, type_ in _types(model).items()
+        if name in names and type_.shape is not None
     }
 
 
 def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
     """Yield other ranks and sizes for each operand and all together."""
     operands = _operand_types(model)
-    for name, known in operands.items():
-        assert known.shape is not None
-        for shape in _other_shapes(known.shape, rng):
+    for name, type_ in operands.items():
+        assert type_.shape is not None
+        for shape in _other_shapes(type_.shape, rng):
             sizes = ",".join(map(str, shape))
             yield Mutation(
-                "shape", f'"{name}" {known} of shape [{sizes}]', reshaping({name: shape})
+                "shape", f'"{name}" {type_} of shape [{sizes}]', reshaping({name: shape})
             )
-    whole = {name: known.shape for name, known in operands.items() if known.shape}
-    given = {value.name for value in model.graph.input}
+    whole = {name: type_.shape for name, type_ in operands.items() if type_.shape}
+    names = {value.name for value in model.graph.input}
     for change_name, change in _WHOLE.items():
         shapes = {name: change(shape) for name, shape in whole.items()}
         yield Mutation("shape", change_name, reshaping(shapes))
         yield Mutation(
             "shape",
             f"{change_name}, constants as they are",
-            reshaping({n: s for n, s in shapes.items() if n in given}),
+            reshaping({n: s for n, s in shapes.items() if n in names}),
         )
 
 
@@ -405,7 +410,7 @@ def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[
 
 def _dtypes(model: onnx.ModelProto) -> Iterator[Mutation]:
     """Yield all operands of one dtype in another one."""
-    for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
+    for dtype in dict.fromkeys(type_.dtype for type_ in _operand_types(model).values()):
         for other in DTYPES:
             if other is not dtype:
                 yield Mutation(
@@ -446,9 +451,9 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
     names = list(_operand_types(model))
     for first, second in itertools.permutations(names, 2):
         yield Mutation("operands", f'"{first}" in place of "{second}"', _in_place_of(first, second))
-    made = [name for node in model.graph.node for name in node.output if name]
+    results = [name for node in model.graph.node for name in node.output if name]
     for number, node in enumerate(model.graph.node):
-        earlier = [name for name in made if name not in node.output][: number + 1]
+        earlier = [name for name in results if name not in node.output][: number + 1]
         if earlier and node.input:
             name, slot = one_of(rng, earlier), int(rng.integers(len(node.input)))
             yield _rewired(number, f'{node.op_type}: input {slot} is "{name}"', {slot: name})
@@ -462,9 +467,9 @@ def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:
     return Mutation("operands", what, apply)
 
 
-def _in_place_of(kept: str, gone: str) -> Change:
+def _in_place_of(survivor: str, gone: str) -> Change:
     def apply(model: onnx.ModelProto) -> None:
-        _rename(model, gone, kept, read=True)
+        _rename(model, gone, survivor, read=True)
         parts: tuple[Any, ...] = (model.graph.input, model.graph.initializer)
         for entries in parts:
             for entry in [entry for entry in entries if entry.name == gone]:

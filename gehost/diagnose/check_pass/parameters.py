@@ -60,10 +60,12 @@ class Parameters:
         other.chosen, other.bound = dict(self.chosen), dict(self.bound)
         return other
 
-    def agree(self, index: int, params: Mapping[str, Any], asked: AbstractSet[str]) -> None:
-        """Record the final parameters of operator ``index``, except those in ``asked``."""
+    def agree(self, index: int, params: Mapping[str, Any], required: AbstractSet[str]) -> None:
+        """Record the final parameters of operator ``index``, except those in ``required``."""
         self.chosen = {key: value for key, value in self.chosen.items() if key[0] != index}
-        self.chosen |= {(index, name): value for name, value in params.items() if name not in asked}
+        self.chosen |= {
+            (index, name): value for name, value in params.items() if name not in required
+        }
 
     def of(self, pattern: OpPattern, node: EsNode, op: str, rank: int | None) -> dict[str, Any]:
         """Return the parameters of one operator under the author's names.
@@ -79,16 +81,16 @@ class Parameters:
         """
         signature = pattern.ops[op]
         params = {key: value for key, value in node.params.items() if value is not None}
-        known = schemas.operator(*split_op(op))
+        operator = schemas.operator(*split_op(op))
         by_position = set(
-            () if known is None else known.inputs[len(pattern.inputs) : len(node.inputs)]
+            () if operator is None else operator.inputs[len(pattern.inputs) : len(node.inputs)]
         )
         for constraint in pattern.constraints:
             if constraint.name not in by_position:
                 self._satisfy(constraint, params, op, signature, rank)
         if signature is None or pattern.exact_attributes is not None:
             return params
-        asked = (
+        required = (
             {constraint.name for constraint in pattern.constraints} | params.keys() | by_position
         )
         new_names = {old: new for new, old in signature.old_names.items()}
@@ -101,7 +103,7 @@ class Parameters:
             *(new_names.get(name, name) for name in signature.attributes),
             *once_attributes,
         ):
-            if name not in asked:
+            if name not in required:
                 values = self._candidates(pattern.index, name, op, signature, rank)
                 if values:
                     params[name] = self.chosen[pattern.index, name] = one_of(self._rng, values)
@@ -143,13 +145,13 @@ class Parameters:
         if self.like is not None and self._rng.random() < _REMEMBERED:
             return [self.like[index, name]] if (index, name) in self.like else []
         new_names = {old: new for new, old in signature.old_names.items()}
-        needed = {new_names.get(each, each) for each in signature.needed}.union(
-            each
-            for each in signature.migrating
-            if signature.parameters[each].slot < signature.required
+        needed = {new_names.get(name_, name_) for name_ in signature.needed}.union(
+            name_
+            for name_ in signature.migrating
+            if signature.parameters[name_].slot < signature.required
         )
-        wanted = name in needed or self._rng.random() < _OPTIONAL
-        return self._values(name, op, signature, rank) if wanted else []
+        is_present = name in needed or self._rng.random() < _OPTIONAL
+        return self._values(name, op, signature, rank) if is_present else []
 
     def _values(
         self, name: str, op: str, signature: Signature | None, rank: int | None
@@ -162,10 +164,10 @@ class Parameters:
             default = signature.attributes[attribute]
             kind = signature.kinds.get(attribute, onnx.AttributeProto.INT)
         else:
-            known = schemas.operator(*split_op(op))
+            operator = schemas.operator(*split_op(op))
             whole = (
                 name in signature.parameters and signature.parameters[name].dtypes <= INDEX_TYPES
             )
-            kind = _KINDS[whole, known is not None and name in known.vectors]
+            kind = _KINDS[whole, operator is not None and name in operator.vectors]
             default = schemas.newest_default(*split_op(op), name)
         return attribute_values(self._rng, name, kind, default, rank, op=split_op(op)[1])

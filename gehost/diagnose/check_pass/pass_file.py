@@ -59,26 +59,26 @@ def read_pass_file(
     options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
     host = Host(options)
     # the __init__.py of a package stands for the whole package
-    wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
+    folder = os.path.realpath(path.parent if path.name == "__init__.py" else path)
 
     def is_inside(origin: str) -> bool:
         place = os.path.realpath(SourceLocation.parse(origin).path)
-        return f"{place}{os.sep}".startswith(f"{wanted}{os.sep}")
+        return f"{place}{os.sep}".startswith(f"{folder}{os.sep}")
 
-    found = [spec for spec in host.passes if is_inside(spec.origin)]
-    suspects = [each for each in host.unregistered if is_inside(each.origin)]
-    if not found and not suspects:
+    specs = [spec for spec in host.passes if is_inside(spec.origin)]
+    suspects = [class_ for class_ in host.unregistered if is_inside(class_.origin)]
+    if not specs and not suspects:
         skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
         message = skipped or f"{file}: {REGISTERS_NOTHING}"
         place = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
         raise UsageError(f"{message}{place}")
-    names = [each.name for each in (*found, *suspects)]
+    names = [class_.name for class_ in (*specs, *suspects)]
     if name is not None and name not in names:
-        listed = f"; it has {', '.join(names)}"
-        raise UsageError(f'it has no pass "{name}"{_meant(name, names) or listed}', where=file)
+        choices = f"; it has {', '.join(names)}"
+        raise UsageError(f'it has no pass "{name}"{_meant(name, names) or choices}', where=file)
     return PassFile(
-        [_finding(each) for each in suspects if name in (None, each.name)],
-        (Trial(host, spec, comparing) for spec in found if name in (None, spec.name)),
+        [_finding(class_) for class_ in suspects if name in (None, class_.name)],
+        (Trial(host, spec, comparing) for spec in specs if name in (None, spec.name)),
     )
 
 
@@ -102,6 +102,6 @@ def _directory_of_vendors(path: Path) -> Path:
     )
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
+def _meant(name: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
     return f'; did you mean "{near[0]}"?' if near else ""

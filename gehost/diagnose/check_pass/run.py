@@ -201,9 +201,9 @@ class _Check:
         least, more = divmod(self._wanted, count)
         self._mutations = -(-self._mutations * self._wanted // max(self._wanted, count))
         for search in searches:
-            wanted = max(1, least + (search.number < more))
+            goal = max(1, least + (search.number < more))
             first = search.number % len(opsets)
-            self._search(search, [*opsets[first:], *opsets[:first]], wanted)
+            self._search(search, [*opsets[first:], *opsets[:first]], goal)
         fired = [search for search in searches if search.good or search.number in self._offered]
         result.patterns = (len(fired), count)
         for search in searches:
@@ -226,7 +226,7 @@ class _Check:
 
         Reasons why others do not run are recorded.
         """
-        for model in search.left:
+        for model in search.pending:
             try:
                 Reference(model, self._seed, self._trial.comparing)
             except UnsteadyError:
@@ -244,7 +244,7 @@ class _Check:
 
     # finding instances
 
-    def _search(self, search: _Search, opsets: Sequence[int], wanted: int) -> None:
+    def _search(self, search: _Search, opsets: Sequence[int], goal: int) -> None:
         """Search instances of one pattern, and check each good one."""
         usable = [opset for opset in opsets if self._sources_at(opset)[search.number]]
         if not usable:
@@ -252,7 +252,7 @@ class _Check:
             search.expressible = False
             return
         while (
-            len(search.good) < wanted
+            len(search.good) < goal
             and search.tries < search.most
             and len(self._result.findings) < _MOST_FINDINGS
         ):
@@ -284,7 +284,7 @@ class _Check:
                 continue
             if not outcome.replaced:
                 if not search.good:
-                    search.left.append(instance.model)
+                    search.pending.append(instance.model)
                 for reason in outcome.refusals:
                     search.note(f"refused: {reason}", instance)
                 if not outcome.refusals:
@@ -324,7 +324,7 @@ class _Check:
 
         def news(opset: int) -> int:
             variants = self._sources_at(opset)[search.number]
-            ops = {op for source in variants for each in source.ops for op in each.ops}
+            ops = {op for source in variants for pattern in source.ops for op in pattern.ops}
             in_vain = search.draws[opset] >= _PATIENCE_AT_OPSET
             return 0 if in_vain else self._coverage.new_versions(ops, opset)
 
@@ -338,24 +338,24 @@ class _Check:
         They vary those of a good instance, or of one refused for a rare reason.
         """
         rng = self._rng
-        known = search.good
-        if not known and search.tries > _PATIENCE:
-            known = self._good
-            if search.refused and (not known or rng.random() < 0.5):
+        samples = search.good
+        if not samples and search.tries > _PATIENCE:
+            samples = self._good
+            if search.refused and (not samples or rng.random() < 0.5):
                 rare = [1 / search.kinds[kind] for kind in search.refused]
                 choice = rng.choice(len(rare), p=np.divide(rare, sum(rare)))
-                known = [list(search.refused.values())[choice]]
-        if not known or rng.random() < _INDEPENDENT:
+                samples = [list(search.refused.values())[choice]]
+        if not samples or rng.random() < _INDEPENDENT:
             return Draw()
-        like = one_of(rng, known)
+        like = one_of(rng, samples)
         like = like.varied(rng) if search.good and rng.random() < 0.5 else like.reopened(rng)
         return like if rng.random() < _SAME_PARAMETERS else replace(like, parameters=None)
 
     # checking instances
 
     def _show(self, step: str) -> None:
-        done = min(self._result.instances, self._wanted)
-        self._progress(f"{self._spec.name}: {step}", done, self._wanted)
+        count = min(self._result.instances, self._wanted)
+        self._progress(f"{self._spec.name}: {step}", count, self._wanted)
 
     def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
         result = self._result
@@ -368,33 +368,33 @@ class _Check:
         if not same:
             return  # most mutations would fail likewise
         self._show(f"{result.instances} instances, {result.tried} mutations")
-        listed = mutations(instance.model, self._rng)
+        mutants = mutations(instance.model, self._rng)
         start = result.tried
         if self._mutations and self._spec.stage in stages_before(SHAPE_INFERENCE):
             self._check_mutation(instance, untyped(instance.model))
-        for mutation in self._newest_first(listed):
+        for mutation in self._newest_first(mutants):
             if result.tried - start >= self._mutations * _SHARE_OF_NEW:
                 break
             if mutation.form is not None and self._coverage.news(mutation.form):
                 self._check_mutation(instance, mutation)
-        for mutation in listed:
+        for mutation in mutants:
             if result.tried - start >= self._mutations:
                 return
             if self._rng.random() < _PAIRS:
-                mutation = both(mutation, listed[int(self._rng.integers(len(listed)))])
+                mutation = both(mutation, mutants[int(self._rng.integers(len(mutants)))])
             self._check_mutation(instance, mutation)
 
-    def _newest_first(self, listed: Sequence[Mutation]) -> list[Mutation]:
+    def _newest_first(self, mutants: Sequence[Mutation]) -> list[Mutation]:
         """Return the mutations that show forms not tried so far, new features first.
 
         A form that could not be shown on several instances is left out.
         """
         news = [
-            (self._coverage.news(each.form), each)
-            for each in listed
-            if each.form is not None and self._attempts[each.form] < _MOST_ATTEMPTS
+            (self._coverage.news(mutant.form), mutant)
+            for mutant in mutants
+            if mutant.form is not None and self._attempts[mutant.form] < _MOST_ATTEMPTS
         ]
-        return [each for new, each in sorted(news, key=lambda pair: -pair[0]) if new]
+        return [mutant for new, mutant in sorted(news, key=lambda pair: -pair[0]) if new]
 
     def _check_mutation(self, instance: Instance, mutation: Mutation) -> None:
         """Run the pass on the first changed model that runs."""
@@ -506,8 +506,8 @@ class _Check:
     def _find(self, finding: Finding) -> None:
         """Record a finding unless a similar one is known."""
         if all(
-            (known.wrong, known.kind) != (finding.wrong, finding.kind)
-            for known in self._result.findings
+            (earlier.wrong, earlier.kind) != (finding.wrong, finding.kind)
+            for earlier in self._result.findings
         ):
             self._result.findings.append(finding)
 
@@ -531,7 +531,7 @@ class _Search:
         self.reasons: Counter[str] = Counter()
         """Reasons why instances were not good, with counts."""
         self.kinds: Counter[str] = Counter()
-        self.left: list[onnx.ModelProto] = []
+        self.pending: list[onnx.ModelProto] = []
         """Instances on which the pass did not fire."""
         self.fired = self.unsteady = False
         """Whether the pass fired on an instance that does not run or has random numbers; whether
@@ -556,8 +556,8 @@ class _Search:
         """Return the kinds of reasons, most frequent first, each with an example."""
         groups: dict[str, tuple[int, str]] = {}
         for reason, count in self.reasons.items():
-            known, example = groups.get(_group_key(reason), (0, reason))
-            groups[_group_key(reason)] = (known + count, example)
+            total, example = groups.get(_group_key(reason), (0, reason))
+            groups[_group_key(reason)] = (total + count, example)
         ordered = sorted(groups.values(), key=lambda group: -group[0])
         more = (
             [f"{len(ordered) - _SHOWN_REASONS} more reasons"]

@@ -67,31 +67,31 @@ def shape_fault(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, _Shape | N
     for node in nodes:
         if node.domain not in ("", "ai.onnx"):
             continue
-        given = [shapes.get(name) if name else None for name in node.input]
-        fault = _fault(node, given)
+        operand_shapes = [shapes.get(name) if name else None for name in node.input]
+        fault = _fault(node, operand_shapes)
         if fault:
             return f"{node.op_type}: {fault}"
     return ""
 
 
-def _fault(node: onnx.NodeProto, given: Sequence[_Shape | None]) -> str:
+def _fault(node: onnx.NodeProto, operand_shapes: Sequence[_Shape | None]) -> str:
     sizes: dict[str, Any] = {}
     forms = _FORMS.get(node.op_type, ())
     if any(entry.name == "spatial" and entry.i == 0 for entry in node.attribute):
         forms = ("N +", "+", "+", "+", "+")  # BatchNormalization-7: a number for each activation
-    for slot, (form, shape) in enumerate(zip(forms, given, strict=False)):
+    for slot, (form, shape) in enumerate(zip(forms, operand_shapes, strict=False)):
         if shape is not None and not any(
             _fits(one.split(), shape, sizes) for one in form.split("|")
         ):
             return f"input {slot} of shape [{','.join(map(str, shape))}], wanted [{form.strip()}]"
-    first = given[0] if given else None
+    first = operand_shapes[0] if operand_shapes else None
     if first is None:
         return ""
     for slot in _BROADCASTS_TO_FIRST.get(node.op_type, ()):
-        shape = given[slot] if slot < len(given) else None
+        shape = operand_shapes[slot] if slot < len(operand_shapes) else None
         if shape is not None and not _broadcasts(shape, first):
             return f"input {slot} of shape [{','.join(map(str, shape))}] widens the first one"
-    return _wrong_groups(node, given)
+    return _wrong_groups(node, operand_shapes)
 
 
 def _fits(form: Sequence[str], shape: _Shape, sizes: dict[str, Any]) -> bool:
@@ -105,10 +105,10 @@ def _fits(form: Sequence[str], shape: _Shape, sizes: dict[str, Any]) -> bool:
         return False
     new: dict[str, Any] = {"+": more} if rest == "+" else {}
     for name, size in zip(names, shape, strict=False):
-        wanted = int(name) if name.isdecimal() else sizes.get(name, new.get(name, size))
-        if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
+        expected = int(name) if name.isdecimal() else sizes.get(name, new.get(name, size))
+        if isinstance(size, int) and isinstance(expected, int) and size != expected:
             return False
-        new[name] = size if isinstance(size, int) else wanted
+        new[name] = size if isinstance(size, int) else expected
     sizes.update(new)
     return True
 
@@ -120,22 +120,22 @@ def _broadcasts(shape: _Shape, onto: _Shape) -> bool:
     )
 
 
-def _wrong_groups(node: onnx.NodeProto, given: Sequence[_Shape | None]) -> str:
+def _wrong_groups(node: onnx.NodeProto, operand_shapes: Sequence[_Shape | None]) -> str:
     """Return what is wrong about the groups of channels; "" if nothing."""
     attributes = {entry.name: attribute_value(entry) for entry in node.attribute}
     slot = 3 if node.op_type == "QLinearConv" else 1
-    first, weights = given[0], given[slot] if slot < len(given) else None
+    first, weights = operand_shapes[0], operand_shapes[slot] if slot < len(operand_shapes) else None
     channels = first[1] if first is not None and len(first) > 1 else None
     if node.op_type in ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"):
         group = attributes.get("group", 1)
         if group < 1 or weights is None or not isinstance(channels, int) or len(weights) < 3:
             return "group below 1" if group < 1 else ""
         if node.op_type == "ConvTranspose":
-            made = weights[1] * group if isinstance(weights[1], int) else None
-            bias = given[2] if len(given) > 2 else None
-            size = bias[0] if bias else made
+            filters = weights[1] * group if isinstance(weights[1], int) else None
+            bias = operand_shapes[2] if len(operand_shapes) > 2 else None
+            size = bias[0] if bias else filters
             wrong = channels % group != 0 or (
-                isinstance(size, int) and made is not None and size != made
+                isinstance(size, int) and filters is not None and size != filters
             )
         else:
             part, count = weights[:2][::-1]
@@ -150,7 +150,7 @@ def _wrong_groups(node: onnx.NodeProto, given: Sequence[_Shape | None]) -> str:
     if node.op_type == "GroupNormalization" and isinstance(channels, int):
         groups = attributes.get("num_groups", 1)
         # opset 18 has one scale for each group, 21 one for each channel
-        vectors = [shape for shape in given[1:3] if shape is not None]
+        vectors = [shape for shape in operand_shapes[1:3] if shape is not None]
         if groups < 1 or channels % groups:
             return f"{channels} channels, num_groups {groups}"
         if any(len(shape) != 1 or shape[0] not in (groups, channels) for shape in vectors):

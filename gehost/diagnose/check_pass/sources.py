@@ -58,7 +58,7 @@ def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
             raise PassError(
                 f"{spec.name} ({spec.origin}): Instances: {described(error)}"
             ) from error
-    wrong = next((each for each in offered if not isinstance(each, onnx.ModelProto)), None)
+    wrong = next((model for model in offered if not isinstance(model, onnx.ModelProto)), None)
     if wrong is not None:
         raise PassError(
             f"{spec.name} ({spec.origin}): Instances must give models (onnx.ModelProto), "
@@ -87,18 +87,18 @@ def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePatter
         else:
             assert isinstance(owner, PatternFusionPass)
             patterns, config = listed_patterns(owner.Patterns()), owner.matcher_config
-        found: list[list[SourcePattern]] = []
+        groups: list[list[SourcePattern]] = []
         for pattern in patterns:
             variants: list[SourcePattern] = []
-            for each in _expanded(pattern):
+            for variant in _expanded(pattern):
                 try:
-                    source = LoweredPattern(each, config, empty_model(opset), host.ops).source
+                    source = LoweredPattern(variant, config, empty_model(opset), host.ops).source
                 except Refused:
                     continue
                 several = source.variants() if source.has_choices else (source,)
                 variants.extend(islice(several, _MOST_VARIANTS))
-            found.append(variants)
-        return found
+            groups.append(variants)
+        return groups
 
 
 def _expanded(pattern: Pattern | VariadicPattern) -> list[Pattern]:
@@ -115,18 +115,18 @@ def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Patt
     """
     for name in ops:
         op = resolve_op(name, registry, "")
-        known = schemas.operator(*split_op(op))
-        if known is not None:
+        signature = schemas.operator(*split_op(op))
+        if signature is not None:
             # inputs that were attributes once, and those after them, are drawn as parameters
             names = [
-                *known.inputs,
-                *known.inputs[-1:]
-                * (_MOST_OPERANDS if known.max_inputs > len(known.inputs) else 0),
+                *signature.inputs,
+                *signature.inputs[-1:]
+                * (_MOST_OPERANDS if signature.max_inputs > len(signature.inputs) else 0),
             ]
-            movable = [slot for slot, name in enumerate(names) if name in known.migrating]
+            movable = [slot for slot, name in enumerate(names) if name in signature.migrating]
             most = min(movable, default=len(names))
-            counts = range(min(known.min_inputs, most), most + 1)
-            outputs = known.default_outputs if op != "Split" else 2
+            counts = range(min(signature.min_inputs, most), most + 1)
+            outputs = signature.default_outputs if op != "Split" else 2
         else:
             definition = registry.get(op)
             counts = (

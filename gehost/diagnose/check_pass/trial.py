@@ -171,7 +171,9 @@ class Reference:
         self._model, self._seed = model, seed
         self._comparing = comparing
         self._by_engine: dict[Engine, _Runs | None] = {}
-        engine = next((each for each in Engine if self._runs(each) is not None), None)
+        engine = next(
+            (candidate for candidate in Engine if self._runs(candidate) is not None), None
+        )
         if engine is None:
             raise UnsteadyError(_no_engine(model))
         self.engine = engine
@@ -192,7 +194,8 @@ class Reference:
         assert runs is not None
         feeds, outputs = runs.pairs[0]
         if not all(
-            found.equal for found in compare_outputs(outputs, runs.loaded.runner.run(feeds))
+            difference.equal
+            for difference in compare_outputs(outputs, runs.loaded.runner.run(feeds))
         ):
             raise UnsteadyError("it gives other numbers each time")
 
@@ -281,15 +284,17 @@ class Reference:
 
 def _difference(runs: _Runs, other: Loaded) -> Numbers:
     try:
-        found = runs.baseline.against(other.runner)
+        verification = runs.baseline.against(other.runner)
     except (UnsupportedModelError, NoRoomError) as error:
         raise UnsteadyError(f"after the rewrite {error}") from error
-    if found.error is not None:
-        return Numbers(f"after the rewrite {found.error}", runs.pairs[found.failed_feed or 0][0])
-    wrong = [each for each in found.outputs if not each.equal]
-    if found.equal or not wrong:
-        return Numbers(elsewhere=found.elsewhere)
-    worst = max(wrong, key=lambda each: each.max_abs)
+    if verification.error is not None:
+        return Numbers(
+            f"after the rewrite {verification.error}", runs.pairs[verification.failed_feed or 0][0]
+        )
+    wrong = [output for output in verification.outputs if not output.equal]
+    if verification.equal or not wrong:
+        return Numbers(elsewhere=verification.elsewhere)
+    worst = max(wrong, key=lambda output: output.max_abs)
     difference = (
         f"{worst.output}: {worst.reason}"
         if worst.reason
@@ -303,8 +308,8 @@ def _difference(runs: _Runs, other: Loaded) -> Numbers:
 def _no_engine(*models: onnx.ModelProto) -> str:
     """Return why no engine is known to compute models rightly."""
     faults = dict.fromkeys(fault for model in models for fault in reference_faults(model))
-    known = f" ({'; '.join(faults)})" if faults else ""
-    return f"ONNX Runtime has no kernels for it, and onnx.reference is wrong{known}"
+    reasons = f" ({'; '.join(faults)})" if faults else ""
+    return f"ONNX Runtime has no kernels for it, and onnx.reference is wrong{reasons}"
 
 
 def _first_runs(loaded: Loaded, seed: int) -> Iterator[tuple[Feeds, Feeds]]:

@@ -157,12 +157,12 @@ class PassCheck:
             },
             "findings": [
                 {
-                    "wrong": found.wrong.value,
-                    "instance": found.instance,
-                    "change": found.kind,
-                    "message": found.message,
+                    "wrong": finding.wrong.value,
+                    "instance": finding.instance,
+                    "change": finding.kind,
+                    "message": finding.message,
                 }
-                for found in self.findings
+                for finding in self.findings
             ],
             "not_checked": list(self.notes),
             "not_varied": list(self.not_varied),
@@ -198,12 +198,12 @@ def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[
     Raises:
         OutputError: a file cannot be written.
     """
-    written: list[Path] = []
+    files: list[Path] = []
     for finding in result.findings:
         if finding.before is None:
             continue
         home = _free_directory(Path(directory))
-        written.append(home)
+        files.append(home)
         for name, model in (("before.onnx", finding.before), ("after.onnx", finding.after)):
             if model is not None:
                 write_bytes_atomic(home / name, model.SerializeToString(deterministic=True))
@@ -212,7 +212,7 @@ def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[
             arrays: dict[str, Any] = dict(finding.feeds)
             np.savez(packed, **arrays)
             write_bytes_atomic(home / "feeds.npz", packed.getvalue())
-    return written
+    return files
 
 
 def _free_directory(root: Path) -> Path:

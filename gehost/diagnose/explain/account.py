@@ -31,7 +31,7 @@ class _Pattern:
             if leaf.producer is not None
         ]
         self.root = roots[0]
-        self.root_ops = tuple(dict.fromkeys([op for each in roots for op in each.ops]))
+        self.root_ops = tuple(dict.fromkeys([op for op_pattern in roots for op in op_pattern.ops]))
         self.seen = False
 
 
@@ -87,7 +87,7 @@ class Account:
         for op, _ in nearest.order({}):
             by_op = [at.tracer.around_each(graph.nodes_of(name)) for name in op.ops]
             if any(by_op):
-                self._outcomes = sorted(chain(*by_op), key=lambda each: each[0].order)
+                self._outcomes = sorted(chain(*by_op), key=lambda outcome: outcome[0].order)
                 return
 
     def rewritten(self, root: Node, rewrite: Rewrite) -> None:
@@ -103,21 +103,21 @@ class Account:
     def settle(self, targets: Sequence[Node] | None) -> None:
         """Record the outcome of each candidate after the rule has run."""
         settled = {node for node, _ in self._outcomes}
-        for node, found in self._outcomes:
+        for node, outcome in self._outcomes:
             # a node that the match at another one took is listed only on request
-            inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
+            inside = self._taken.get(node, node) is not node and isinstance(outcome, MatchFailure)
             if targets is None and inside:
                 continue
-            if isinstance(found, MatchFailure):
+            if isinstance(outcome, MatchFailure):
                 if not self._record_result(node, node):
-                    self._add_miss(node, found)
-            elif not self._record_result(node, found[0]):
-                self._record_not_replaced(node, found)
+                    self._add_miss(node, outcome)
+            elif not self._record_result(node, outcome[0]):
+                self._record_not_replaced(node, outcome)
         at = self._at
         for node in [
             *self._rewritten,
             *self._refused,
-            *(made for made in self._made if made.in_graph),
+            *(node_ for node_ in self._made if node_.in_graph),
         ]:
             if node in settled or not (targets is None or node in targets):
                 continue
@@ -147,7 +147,7 @@ class Account:
 
         Each pattern without candidates has a finding, too.
         """
-        found = [
+        results = [
             f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken
         ]
         for pattern in self._patterns.values():
@@ -157,7 +157,7 @@ class Account:
                 f"there was no {'|'.join(pattern.root_ops)}, which makes output 0, when pattern "
                 f'"{pattern.source.name}" was tried'
             )
-            found.append(
+            results.append(
                 Finding(
                     _MISSED,
                     reason,
@@ -168,7 +168,7 @@ class Account:
                     variant=pattern.source.name,
                 )
             )
-        return found
+        return results
 
     # findings of a node
 
@@ -184,7 +184,7 @@ class Account:
         """Record a finding that is not about an operator of the pattern."""
         at = self._at
         place, size, variant = (None, 0, "") if at is None else (at.place, at.size, at.source.name)
-        found = Finding(
+        finding = Finding(
             outcome,
             reason,
             node=node.label,
@@ -198,12 +198,12 @@ class Account:
             key=key,
             advice=advice,
         )
-        self._findings.append((node, found))
+        self._findings.append((node, finding))
 
     def _add_miss(self, node: Node, miss: MatchFailure) -> None:
         assert self._at is not None
         label, origin = miss.pattern_node.label, str(miss.pattern_node.origin)
-        found = Finding(
+        finding = Finding(
             _MISSED,
             f"{miss.reason}, in {miss.part}" if miss.part else miss.reason,
             node=miss.label,
@@ -218,7 +218,7 @@ class Account:
             variant=self._at.source.name,
             key=miss.refusal.key,
         )
-        self._findings.append((node, found))
+        self._findings.append((node, finding))
 
     def _record_result(self, node: Node, root: Node) -> bool:
         """Record the rule's result for a node, or ``root``'s match with it.
@@ -241,16 +241,16 @@ class Account:
             return False
         return True
 
-    def _record_not_replaced(self, node: Node, found: Iterable[Node]) -> None:
+    def _record_not_replaced(self, node: Node, nodes: Iterable[Node]) -> None:
         """Record a match that was neither replaced nor refused."""
         assert self._at is not None
-        taken = next((other for other in found if other in self._taken), None)
-        if taken is not None:
-            by = self._taken[taken]
+        other_root = next((other for other in nodes if other in self._taken), None)
+        if other_root is not None:
+            by = self._taken[other_root]
             self.add(
                 node,
                 Outcome.TAKEN,
-                f'needs {named(taken)}, which was taken by the match at "{by.label}"',
+                f'needs {named(other_root)}, which was taken by the match at "{by.label}"',
             )
             return
         again = self._at.tracer.around(node)

@@ -91,7 +91,7 @@ class Group:
             "cause": self.cause,
             "count": len(self.findings),
             **first,
-            "nodes": [found.node for found in self.findings],
+            "nodes": [finding.node for finding in self.findings],
         }
 
 
@@ -121,17 +121,17 @@ class Explanation:
 
     def counts(self) -> dict[str, int]:
         """Nodes by outcome."""
-        counted = Counter(found.outcome for found in self._nearest() if found.node)
+        counted = Counter(finding.outcome for finding in self._nearest() if finding.node)
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
         """Return each node's best result (nearest miss) over all patterns."""
         nearest: dict[Any, Finding] = {}
-        for place, found in enumerate(self.findings):
-            key = (found.graph, found.node, found.op) if found.node else place
-            known = nearest.get(key)
-            if known is None or _rank(found) < _rank(known):
-                nearest[key] = found
+        for place, finding in enumerate(self.findings):
+            key = (finding.graph, finding.node, finding.op) if finding.node else place
+            earlier = nearest.get(key)
+            if earlier is None or _rank(finding) < _rank(earlier):
+                nearest[key] = finding
         return list(nearest.values())
 
     def groups(self) -> list[Group]:
@@ -140,12 +140,14 @@ class Explanation:
         Each node is listed once, under its best result; a requested one under all its results.
         """
         grouped: dict[Any, list[Finding]] = {}
-        for found in self._nearest() if self.node is None else self.findings:
+        for finding in self._nearest() if self.node is None else self.findings:
             place = (
-                (found.pattern, found.pattern_op, found.origin, found.depth) if found.node else ()
+                (finding.pattern, finding.pattern_op, finding.origin, finding.depth)
+                if finding.node
+                else ()
             )
-            key = (found.outcome, *place, found.cause)
-            grouped.setdefault(key, []).append(found)
+            key = (finding.outcome, *place, finding.cause)
+            grouped.setdefault(key, []).append(finding)
         order = list(Outcome)
         groups = [Group(key[-1], findings) for key, findings in grouped.items()]
         return sorted(
@@ -163,7 +165,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON data."""
-        findings = [found._asdict() for found in self.findings]
+        findings = [finding._asdict() for finding in self.findings]
         return {
             **vars(self),
             "notes": list(self.notes),
@@ -176,6 +178,6 @@ class Explanation:
 _IMPORTANCE = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
-def _rank(found: Finding) -> tuple[int, int, int]:
+def _rank(finding: Finding) -> tuple[int, int, int]:
     """Return a key that is lower for a more informative result of a node."""
-    return _IMPORTANCE[found.outcome], -found.depth, -found.closeness
+    return _IMPORTANCE[finding.outcome], -finding.depth, -finding.closeness

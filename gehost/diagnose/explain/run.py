@@ -64,8 +64,8 @@ def explain(
     options = options.rewrites_only()
     host = Host(options, plugins=[("explain", watch)])
     check_names([pass_name], host.passes.names(), "explain", host.unregistered)
-    for each in host.unregistered:
-        watch.note(str(each))
+    for class_ in host.unregistered:
+        watch.note(str(class_))
     spec = host.passes.get(pass_name)
     assert spec is not None
     named = {*options.enable, *options.disable, *options.only}
@@ -176,11 +176,11 @@ class _Watch:
         """Handle a pass that did not run."""
         self._whereabouts.check("the clean-up")
         self._arrive(graph.model)
-        found = [record for record in context.report.passes if record.name == self._name]
-        if not found:  # of a plugin's pass that is off by default there is no record
+        records = [record for record in context.report.passes if record.name == self._name]
+        if not records:  # of a plugin's pass that is off by default there is no record
             reason = f"off by default; --enable {self._name} runs it"
-            found = [PassRecord(self._name, "", "", "", status="disabled", message=reason)]
-        self._record = found[0]
+            records = [PassRecord(self._name, "", "", "", status="disabled", message=reason)]
+        self._record = records[0]
         raise _Enough
 
     def _arrive(self, model: Model) -> None:
@@ -239,16 +239,16 @@ class _Watch:
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
         """Explain a pass without patterns."""
-        made = spec.factory()
-        if not isinstance(made, DecomposePass) or not spec.trusted:
+        instance = spec.factory()
+        if not isinstance(instance, DecomposePass) or not spec.trusted:
             self._notes.append(
                 "it defines Run: its rewrites and refusals are listed, nodes that it skipped "
                 "without a reason are not"
             )
             return
-        mark = mark_of(type(made))
-        wanted = made.op_types or (mark.op_types if mark is not None else ())
-        ops = [wanted] if isinstance(wanted, str) else list(wanted)
+        mark = mark_of(type(instance))
+        op_types = instance.op_types or (mark.op_types if mark is not None else ())
+        ops = [op_types] if isinstance(op_types, str) else list(op_types)
         for node in self._targets or ():
             if node.op_type not in {op.rpartition("::")[2] for op in ops}:
                 self.account.add(

@@ -25,15 +25,15 @@ def advice(reason: str, region: Region, method: str) -> tuple[str, ...]:
         region: the match, as it is after the refusal.
         method: the author's name of the method that judges a match.
     """
-    found = _SIZES.search(reason)
-    if found is None:
+    match = _SIZES.search(reason)
+    if match is None:
         return ()
-    sizes = dict.fromkeys((found["old"], found["new"]))
+    sizes = dict.fromkeys((match["old"], match["new"]))
     named_sizes = [size for size in sizes if not size.isdecimal() and size != "unknown"]
     sources = [f"{size} is {_source(size, region)}" for size in named_sizes]
-    known = [f"the new size must have the same source as {found['old']}: {'; '.join(sources)}"]
+    texts = [f"the new size must have the same source as {match['old']}: {'; '.join(sources)}"]
     return (
-        *(known if sources else ()),
+        *(texts if sources else ()),
         f"either make the sizes known: {_make_known(sizes, region.graph)}",
         (
             f"or prove them equal: check the reason in {method}, and set "
@@ -53,23 +53,23 @@ def _source(size: str, region: Region) -> str:
             if dim == size:
                 origin = "" if value.producer is None else f", made by {named(value.producer)}"
                 return f'dimension {place} of {what} "{value.name}"{origin}'
-    listed: list[str] = []
+    sources: list[str] = []
     for value in inputs:
         if value.shape:
             shape = ", ".join("?" if dim is None else str(dim) for dim in value.shape)
-            listed.append(f'"{value.name}" [{shape}]')
-    return f"computed by the match from {' and '.join(listed) or 'inputs of unknown rank'}"
+            sources.append(f'"{value.name}" [{shape}]')
+    return f"computed by the match from {' and '.join(sources) or 'inputs of unknown rank'}"
 
 
 def _upstream(values: Iterable[Value]) -> Iterator[Value]:
     """Yield the tensors that these are computed from, nearest first."""
-    waiting, seen = list(values), set(values)
+    waiting, visited = list(values), set(values)
     for value in waiting:  # grows during the loop
         if value.producer is None:
             continue
         for operand in value.producer.inputs:
-            if operand is not None and operand not in seen:
-                seen.add(operand)
+            if operand is not None and operand not in visited:
+                visited.add(operand)
                 waiting.append(operand)
                 yield operand
 
@@ -77,18 +77,18 @@ def _upstream(values: Iterable[Value]) -> Iterator[Value]:
 def _make_known(sizes: Iterable[str], graph: Graph) -> str:
     """Name the open sizes of the model's inputs that can be fixed."""
     root, names_in = graph.model.graph, graph.model.sizes.names_in
-    given = {
+    inputs = {
         name
         for value in root.inputs
         for dim in value.shape or ()
         if isinstance(dim, str)
         for name in names_in(dim)
     }
-    open_names = sorted(name for name in given if not is_invented(name))
-    meant = [name for name in open_names if any(name in names_in(size) for size in sizes)]
+    open_names = sorted(name for name in inputs if not is_invented(name))
+    candidates = [name for name in open_names if any(name in names_in(size) for size in sizes)]
     later = "register the pass at a later stage, where computed shapes are constants"
-    listed = meant or open_names
-    if not listed:
+    names = candidates or open_names
+    if not names:
         return later
-    fixed = " ".join(f"--dim {name}=SIZE" for name in listed[:_MOST_NAMED])
+    fixed = " ".join(f"--dim {name}=SIZE" for name in names[:_MOST_NAMED])
     return f"fix them with {fixed}, or {later}"

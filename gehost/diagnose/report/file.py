@@ -28,10 +28,10 @@ def write_report(path: str, report: Report) -> None:
 
 def versions(own: str) -> dict[str, str]:
     """Return the versions on which numbers and times depend; ``own`` is gehost's."""
-    found = {"gehost": own, "python": platform.python_version()}
+    rows = {"gehost": own, "python": platform.python_version()}
     for package in ("onnx", "onnxruntime", "numpy"):
         try:
-            found[package] = version(package)
+            rows[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {**found, "system": f"{platform.system()} {platform.machine()}"}
+    return {**rows, "system": f"{platform.system()} {platform.machine()}"}

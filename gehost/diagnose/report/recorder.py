@@ -77,8 +77,8 @@ class RewriteRecorder:
         if group is None:
             group = self._groups[key] = RewriteGroup(before, after)
             rewrite.record.rewrites.append(group)
-        made = tuple(node.label for node in rewrite.made)
-        group.matches.append(RewriteNames(rewrite.number, self._names, made))
+        labels = tuple(node.label for node in rewrite.made)
+        group.matches.append(RewriteNames(rewrite.number, self._names, labels))
 
     @hookimpl
     def gehost_match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
@@ -127,11 +127,11 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
     ``readers`` are users of the region's outputs.
     """
     region = rewrite.region
-    kept = {node: None for node in region.nodes if node.in_graph}
-    inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
+    nodes = {node: None for node in region.nodes if node.in_graph}
+    inside = sorted([*nodes, *rewrite.made], key=lambda node: node.order)
     sketch = _Sketch(region.graph, inside)
     for node in inside[:_MOST_NODES]:
-        sketch.add(node, "kept" if node in kept else "new")
+        sketch.add(node, "kept" if node in nodes else "new")
     reads: dict[Value, list[tuple[Node, int]]] = {}
     for reader, slot in readers:
         value = reader.inputs[slot] if reader.in_graph else None
@@ -202,9 +202,9 @@ class _Sketch:
                 if len(read) > WIDE:
                     slots = [(node.slots_of(v)[0], v) for v in self._tensors if node.reads(v)]
                     read = [value for _, value in sorted(slots, key=itemgetter(0))]
-                seen = (self._tensors.get(value) for value in read if value is not None)
+                boxes = (self._tensors.get(value) for value in read if value is not None)
                 inputs[:] = dict.fromkeys(
-                    [*inputs, *(tensor for tensor in seen if tensor is not None)]
+                    [*inputs, *(tensor for tensor in boxes if tensor is not None)]
                 )
 
     def _around(self, node: Node) -> tuple[Role, list[int | None], list[int | None]]:
@@ -265,10 +265,10 @@ def _group_key(picture: Picture) -> Hashable:
 
 def constant_text(value: Value) -> str:
     """Return the elements of a small constant; "" for a large one."""
-    known = value.type
+    type_ = value.type
     if not value.is_constant:
         return ""
-    if isinstance(known, TensorType) and (known.size or 0) > _MOST_ELEMENTS:
+    if isinstance(type_, TensorType) and (type_.size or 0) > _MOST_ELEMENTS:
         return ""  # without reading it
     array = value.array
     return "" if array is None or array.size > _MOST_ELEMENTS else _text(array)
