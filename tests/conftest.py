@@ -214,9 +214,9 @@ class Described:
         return {
             "nodes": [self._node(node) for node in nodes],
             "by_op": {
-                op: sorted(self._places[node] for node in found)
-                for op, found in graph.by_op.items()
-                if found
+                op: sorted(self._places[node] for node in actual)
+                for op, actual in graph.by_op.items()
+                if actual
             },
             "values": {
                 name: self._value(value, types) for name, value in sorted(graph.values.items())

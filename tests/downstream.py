@@ -148,13 +148,13 @@ def main() -> int:
     parser.add_argument("--models", default="*", help="a pattern of names; default: %(default)s")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=list(TOOLS))
     parser.add_argument("--ways", nargs="+", default=(), choices=list(outputs()))
-    given = parser.parse_args()
+    value = parser.parse_args()
     count = failed = 0
-    for path in sorted(CORPUS.glob(f"models/{given.models}.onnx")):
+    for path in sorted(CORPUS.glob(f"models/{value.models}.onnx")):
         feeds = feeds_of(path)
-        for tool in filter(is_installed, given.tools):
+        for tool in filter(is_installed, value.tools):
             with tempfile.TemporaryDirectory() as directory:
-                for line in new_failures(tool, path, feeds, Path(directory), given.ways):
+                for line in new_failures(tool, path, feeds, Path(directory), value.ways):
                     failed += 1
                     print(line[:500], flush=True)
             count += 1

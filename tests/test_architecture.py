@@ -146,7 +146,7 @@ def circles(files: dict[str, Path], *, typing: bool) -> list[list[str]]:
         for other in imported_among(files, parsed, module, typing=typing)
         if other in files and other not in ("gehost", module)
     )
-    return sorted(sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1)
+    return sorted(sorted(item) for item in nx.strongly_connected_components(graph) if len(item) > 1)
 
 
 def part(module: str) -> str:
@@ -178,12 +178,12 @@ CIRCLES_OF_TYPES = {"gehost.ir"}
 def test_imports_have_no_circle() -> None:
     """Of the core none is needed at run time; a graph's parts name each other in their types."""
     assert circles(MODULES, typing=False) == []
-    found = [
+    actual = [
         commonpath([module.replace(".", "/") for module in circle]).replace("/", ".")
         for circle in circles({**MODULES, **PRODUCTS}, typing=True)
     ]
-    assert len(found) == len(set(found))
-    assert set(found) <= CIRCLES_OF_TYPES
+    assert len(actual) == len(set(actual))
+    assert set(actual) <= CIRCLES_OF_TYPES
 
 
 def words_in(tree: ast.AST) -> Iterator[str]:
@@ -191,8 +191,8 @@ def words_in(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
-        for _, held in ast.iter_fields(node):
-            for text in held if isinstance(held, list) else [held]:
+        for _, stored in ast.iter_fields(node):
+            for text in stored if isinstance(stored, list) else [stored]:
                 if isinstance(text, str):
                     yield from re.findall(r"[a-z0-9_]+", text.lower())
         yield from words_in(node)
@@ -259,13 +259,13 @@ def test_products_import_only_what_gehost_exports() -> None:
     files = {**PRODUCTS, "text_style": style}
     vendors = REPOSITORY / "vendors"
     files |= {f"vendors.{module_of(file, vendors)}": file for file in vendors.rglob("*.py")}
-    found = [
+    actual = [
         line
         for module, tree in trees(files).items()
         for line in deep_imports(module, tree, is_package=files[module].name == "__init__.py")
     ]
     projects = [REPOSITORY / "pyproject.toml", *(REPOSITORY / "plugins").glob("*/pyproject.toml")]
-    assert found + [line for project in projects for line in inner_entry_points(project)] == []
+    assert actual + [line for project in projects for line in inner_entry_points(project)] == []
     assert len({module.split(".")[0] for module in PRODUCTS}) >= 8
 
 

@@ -26,9 +26,9 @@ def swapping(vendors: Any) -> Any:
     return vendors
 
 
-def of_vendors(listed: str) -> list[dict[str, Any]]:
+def of_vendors(listing: str) -> list[dict[str, Any]]:
     """The passes that ``gehost passes --json`` lists, without those of installed plugins."""
-    return [row for row in json.loads(listed) if row["vendor"] != "linalg"]
+    return [row for row in json.loads(listing) if row["vendor"] != "linalg"]
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -40,8 +40,8 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 def fails(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
     """The one line on stderr of a run that ends with ``code``."""
     Path("out.onnx").write_text("what was there")
-    found, out, err = outcome(capsys, *arguments)
-    assert (found, out) == (code, "")
+    actual, out, err = outcome(capsys, *arguments)
+    assert (actual, out) == (code, "")
     *printed, line = err.splitlines()
     assert all(text == "a vendor prints" for text in printed)
     assert line.startswith("gehost: ")
@@ -161,15 +161,15 @@ def test_options_reach_the_host(capsys: pytest.CaptureFixture[str], vendors: Any
     vendors.write_raw("acme/custom_fusion_passes/notes.txt", "")
     Path("switch.json").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
 
-    def made(*options: str) -> list[str]:
+    def result(*options: str) -> list[str]:
         code, _, _ = outcome(capsys, *COMPILE, *options)
         assert code == 0
         return [node.op_type for node in onnx.load("out.onnx").graph.node]
 
-    assert made() == ["Abs", "Neg"]
-    assert made("--disable", "Turn") == made("--rewrite-limit", "0") == ["Relu", "Neg"]
-    assert made("--fusion-switch-file", "switch.json") == ["Relu", "Neg"]
-    assert made("--fusion-switch-file", "switch.json", "--enable", "Turn") == ["Abs", "Neg"]
+    assert result() == ["Abs", "Neg"]
+    assert result("--disable", "Turn") == result("--rewrite-limit", "0") == ["Relu", "Neg"]
+    assert result("--fusion-switch-file", "switch.json") == ["Relu", "Neg"]
+    assert result("--fusion-switch-file", "switch.json", "--enable", "Turn") == ["Abs", "Neg"]
     _, out, err = outcome(
         capsys, *COMPILE, "-v", "--no-cleanup", "--dump", "d", "--dump-passes", "--dump-level", "3"
     )
@@ -239,7 +239,7 @@ def test_keep_going_writes_the_output_and_ends_with_the_code_of_the_first_failur
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "Missing command"),
         (("compil",), "No such command 'compil'; did you mean compile?"),
@@ -260,9 +260,9 @@ def test_keep_going_writes_the_output_and_ends_with_the_code_of_the_first_failur
     ],
 )
 def test_wrong_usage_is_2(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    assert re.search(told, fails(capsys, 2, *arguments))
+    assert re.search(message, fails(capsys, 2, *arguments))
 
 
 def test_wrong_usage_says_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,7 +284,7 @@ def test_a_model_at_fault_is_3(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("this is no Python\n", ":2: SyntaxError"),
         ("import no_such_module\n", ":2: ModuleNotFoundError"),
@@ -297,11 +297,11 @@ def test_a_vendor_file_at_fault_is_4_with_file_and_line(
     capsys: pytest.CaptureFixture[str],
     vendors: Any,
     code: str,
-    told: str,
+    message: str,
     arguments: tuple[str, ...],
 ) -> None:
     file = vendors.write("acme/a.py", code)
-    assert f"{file}{told}" in fails(capsys, 4, *arguments)
+    assert f"{file}{message}" in fails(capsys, 4, *arguments)
 
 
 def test_a_pass_that_fails_is_5_with_pass_file_line_and_node(
@@ -427,16 +427,16 @@ def test_passes_lists_what_is_off_by_default_and_the_options(
 
 def test_set_gives_an_option_its_value(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
     vendors.write("acme/a.py", COUNTING)
-    given = ("--enable", "Counting", "--set", "Counting.most=9")
-    code, out, _ = outcome(capsys, *COMPILE, *given)
+    value = ("--enable", "Counting", "--set", "Counting.most=9")
+    code, out, _ = outcome(capsys, *COMPILE, *value)
     assert code == 0
     assert "most 9" in out
-    _, out, _ = outcome(capsys, "explain", "m.onnx", "--pass", "Counting", *given)
+    _, out, _ = outcome(capsys, "explain", "m.onnx", "--pass", "Counting", *value)
     assert "most 9" in out
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         (["Counting.most=x"], "setting Counting.most='x': wanted a whole number"),
         (["Counting.mots=1"], "Counting has no option mots; did you mean most?"),
@@ -445,10 +445,12 @@ def test_set_gives_an_option_its_value(capsys: pytest.CaptureFixture[str], vendo
     ],
 )
 def test_a_wrong_setting_is_a_usage_error(
-    capsys: pytest.CaptureFixture[str], vendors: Any, given: list[str], told: str
+    capsys: pytest.CaptureFixture[str], vendors: Any, value: list[str], message: str
 ) -> None:
     vendors.write("acme/a.py", COUNTING)
-    assert told in fails(capsys, 2, *COMPILE, *(word for text in given for word in ("--set", text)))
+    assert message in fails(
+        capsys, 2, *COMPILE, *(word for text in value for word in ("--set", text))
+    )
 
 
 # -- plugins --------------------------------------------------------------------------------------------------------

@@ -58,14 +58,14 @@ heavy = {{"onnx", "numpy", "networkx", "rich", "google.protobuf", "ml_dtypes", "
 assert "gehost_netron" in sys.modules
 sys.exit(f"imported: {{heavy}}" if heavy else 0)
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **installed},
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_compile_imports_nothing_that_it_does_not_need(
@@ -86,21 +86,21 @@ unused_styles = {{"gehost_drr.rule", "gehost_drr.passes", "gehost_register_pass.
 needless = {{"hashlib", "networkx", "jinja2", "rich", "secrets", "onnxruntime", *unused_styles}} & (set(sys.modules) - there)
 sys.exit(f"imported: {{needless}}" if needless else 0)
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **installed},
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
-    ("given", "there"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")]
+    ("argument", "there"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")]
 )
 def test_threads_that_numpy_starts_are_told_to_sleep_unless_they_were_told_something(
-    given: dict[str, str], there: str
+    argument: dict[str, str], there: str
 ) -> None:
     code = f"""
 import os, sys
@@ -115,24 +115,24 @@ main()
     environ = {
         name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
-        env={**environ, **given},
+        env={**environ, **argument},
     )
-    assert done.returncode == 0, done.stderr
-    assert {line for line in done.stdout.splitlines() if line.startswith("numpy")} == {
+    assert process.returncode == 0, process.stderr
+    assert {line for line in process.stdout.splitlines() if line.startswith("numpy")} == {
         f"numpy {there}"
     }
 
 
 def test_help_and_version_say_what_there_is() -> None:
-    done = process("--help")
-    assert done.returncode == 0
-    assert all(f"\n  {name} " in done.stdout for name in ("compile", "passes", "verify", "new"))
-    assert "Exit codes: 0 done" in done.stdout
+    result = process("--help")
+    assert result.returncode == 0
+    assert all(f"\n  {name} " in result.stdout for name in ("compile", "passes", "verify", "new"))
+    assert "Exit codes: 0 done" in result.stdout
     from gehost.ir import graph
 
     code = ", machine code" if not str(graph.__file__).endswith(".py") else ""
@@ -141,20 +141,20 @@ def test_help_and_version_say_what_there_is() -> None:
 
 def test_a_process_ends_as_run_says(installed: dict[str, str], vendors: Any) -> None:
     vendors.write("acme/a.py", "print('a vendor prints')\n", vendors.swap("Turn", "Relu", "Abs"))
-    done = process(*COMPILE, **installed)
-    assert (done.returncode, done.stderr) == (0, "a vendor prints\n")
+    result = process(*COMPILE, **installed)
+    assert (result.returncode, result.stderr) == (0, "a vendor prints\n")
     assert json.loads(process("passes", "--json", **installed).stdout)[0]["name"] == "Turn"
-    done = process(*COMPILE, "--disable", "x", **installed)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 2)
+    result = process(*COMPILE, "--disable", "x", **installed)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 2)
     Path("vendors/acme/custom_fusion_passes/b.py").write_text("1 / 0")
-    done = process(*COMPILE, **installed)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 2)
+    result = process(*COMPILE, **installed)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (4, "", 2)
 
 
 def test_a_reader_that_went_away_is_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "gehost", "passes", "--json"],
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -162,8 +162,8 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
         check=False,
     )
     os.close(writing)
-    assert done.returncode == 1
-    assert done.stderr.replace("gehost: no vendors given: using gehost:onnx\n", "") == ""
+    assert process.returncode == 1
+    assert process.stderr.replace("gehost: no vendors given: using gehost:onnx\n", "") == ""
 
 
 @pytest.mark.parametrize("command", [["-m", "gehost", *COMPILE], ["-c", TWO_HOSTS]])
@@ -178,8 +178,10 @@ ring.itself, ring.file = ring, open("ring.txt", "w")
 ring.file.write(f"{gc.get_freeze_count() > 1000}")
 """
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs") + left_open)
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
     assert (
         Path("ring.txt").read_text() == "True"
     )  # and what was imported before it is kept from the collector

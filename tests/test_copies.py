@@ -41,8 +41,8 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> main (bool c, float[2] x) => 
 { [first] a = Relu(x) b = Exp(a) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(b) }, else_branch = e () => (float[2] q) { q = Abs(x) }> }"""
 
 
-def pickled(given: Any) -> Any:
-    return pickle.loads(pickle.dumps(given))
+def pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
 
 
 COPIES = [pickled, copy.deepcopy, copy.copy]
@@ -144,9 +144,18 @@ def test_what_is_in_a_model_is_copied_with_it(copied: Callable[[Any], Any]) -> N
     match = PatternMatcher(Pattern(relu()), graph).MatchNext()
     source = first.GetInDataNodesAndPortIndexs(0)
     region = Region.of_nodes([first])
-    given = (graph, first, inner, value, NodeIo(first, 0), boundary, first.GetInputDesc(0), match)
-    others = copied((*given, source, region))
-    g, n, i, v, io, edge, desc, found, origin, part = others
+    argument = (
+        graph,
+        first,
+        inner,
+        value,
+        NodeIo(first, 0),
+        boundary,
+        first.GetInputDesc(0),
+        match,
+    )
+    others = copied((*argument, source, region))
+    g, n, i, v, io, edge, desc, actual, origin, part = others
     assert (origin.node.op_type, origin.node.name, origin.value.graph is g) == ("Data", "x", True)
     assert (part.graph is g, part.nodes, part.outputs) == (True, [n], [n.outputs[0]])
     assert (g is graph, n is first) == (False, False)
@@ -156,7 +165,7 @@ def test_what_is_in_a_model_is_copied_with_it(copied: Callable[[Any], Any]) -> N
     assert io.node is n
     assert edge.GetOutput(0).io.node is n if hasattr(edge.GetOutput(0), "io") else True
     assert desc.GetShape().GetDims() == [2]
-    assert found.GetMatchedNodes() == [n]
+    assert actual.GetMatchedNodes() == [n]
     assert copy.copy(first) is first
     assert copy.copy(graph) is graph
 

@@ -33,21 +33,21 @@ Describe = Callable[..., Any]
 
 
 def pass_of(
-    find: Describe, put: Describe, inputs: int = 1, given: Describe | None = None, **config: bool
+    find: Describe, put: Describe, inputs: int = 1, value: Describe | None = None, **config: bool
 ) -> type[PatternFusionPass]:
-    """A pass without conditions: ``find`` and ``put`` of the same placeholders; ``given`` makes those of ``find``."""
+    """A pass without conditions: ``find`` and ``put`` of the same placeholders; ``value`` makes those of ``find``."""
 
-    def graph(describe: Describe, given: Describe | None = None) -> Any:
+    def graph(describe: Describe, value: Describe | None = None) -> Any:
         builder = EsGraphBuilder("pattern")
-        made = describe(*(given(builder) if given else builder.CreateInputs(inputs)))
-        return builder.BuildAndReset(list(made) if isinstance(made, list | tuple) else [made])
+        result = describe(*(value(builder) if value else builder.CreateInputs(inputs)))
+        return builder.BuildAndReset(list(result) if isinstance(result, list | tuple) else [result])
 
     class Better(PatternFusionPass):
         def __init__(self) -> None:
             super().__init__(PatternMatcherConfig(**config))
 
         def Patterns(self) -> Any:
-            return [Pattern(graph(find, given))]
+            return [Pattern(graph(find, value))]
 
         def Replacement(self, match: Any) -> Any:
             return graph(put)
@@ -156,7 +156,7 @@ TRAPS = {
         pass_of(
             lambda x, factor: x * factor,
             lambda x: x * np.float32(1.702),
-            given=lambda builder: (builder.CreateInput(0), builder.CreateConst(1.7015, rtol=1e-3)),
+            value=lambda builder: (builder.CreateInput(0), builder.CreateConst(1.7015, rtol=1e-3)),
         ),
         None,
         """g (float[2] a, float[2] b) => (float[2] y, float[2] z)
@@ -218,7 +218,7 @@ TRAPS = {
         pass_of(
             lambda x: es.Log(es.constrain(es.Softmax(x), axis=1)),
             lambda x: es.LogSoftmax(x, axis=-1),
-            given=lambda builder: [builder.CreateInput(0, rank=2)],
+            value=lambda builder: [builder.CreateInput(0, rank=2)],
         ),
         """g (float[2, 2] a, float[2, 2, 2] b) => (float[2, 2] y, float[2, 2, 2] z)
              { y = LogSoftmax <axis = -1> (a) q = Softmax <axis = 1> (b) z = Log(q) }""",
@@ -232,7 +232,7 @@ TRAPS = {
             lambda x, z: x / z * z,
             lambda x, z: x,
             2,
-            given=lambda builder: [builder.CreateInput(i, dtype=DataType.FLOAT) for i in range(2)],
+            value=lambda builder: [builder.CreateInput(i, dtype=DataType.FLOAT) for i in range(2)],
         ),
         """g (float[2] a, float[2] b, int64[2] i) => (float[2] y, int64[2] z) <int64[2] j = {2, 3}>
              { y = Identity(a) q = Div(i, j) z = Mul(q, j) }""",
@@ -273,8 +273,8 @@ def is_wrong(model: onnx.ModelProto, other: onnx.ModelProto) -> bool:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
         return True
     interfaces = [
-        [entry.name for entry in (*found.graph.input, *found.graph.output)]
-        for found in (model, other)
+        [entry.name for entry in (*actual.graph.input, *actual.graph.output)]
+        for actual in (model, other)
     ]
     return interfaces[0] != interfaces[1] or not compare(model, other).equal
 

@@ -48,14 +48,14 @@ class Block:
 
 def blocks_of(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    found: list[Block] = []
+    actual: list[Block] = []
     for match in BLOCK.finditer(text):
         language, _, rest = match["info"].strip().partition(" ")
         title = re.search(r'title="([^"]+)"', rest)
         body = re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
         line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(language, title and title[1], body, line, "no-run" not in rest))
-    return found
+        actual.append(Block(language, title and title[1], body, line, "no-run" not in rest))
+    return actual
 
 
 def in_process(words: list[str]) -> tuple[int, str]:
@@ -89,8 +89,8 @@ def run_console(block: Block, where: str) -> None:
         # on a loaded machine a command reports its progress
         printed = re.sub(r"^gehost: .* s left\n", "", printed, flags=re.MULTILINE).rstrip()
         assert ended_with == code, f"{where}: $ {command}\n{printed}"
-        wanted = re.escape(shown.rstrip()).replace("…", ".*")
-        assert re.fullmatch(wanted, printed, re.DOTALL), (
+        expected = re.escape(shown.rstrip()).replace("…", ".*")
+        assert re.fullmatch(expected, printed, re.DOTALL), (
             f"{where}: $ {command}\nprinted:\n{printed}"
         )
 
@@ -148,9 +148,9 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if target.startswith("https://"):
             continue
         path, _, anchor = target.partition("#")
-        found = (page.parent / path).resolve() if path else page
-        assert found.exists(), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors_of(found), f"{page.name}: {target}"
+        actual = (page.parent / path).resolve() if path else page
+        assert actual.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors_of(actual), f"{page.name}: {target}"
 
 
 def test_the_paths_that_architecture_names_exist() -> None:
@@ -173,9 +173,9 @@ def test_the_reference_has_every_public_name(name: str) -> None:
     pages = [ROOT / "docs" / "reference" / f"{page}.md" for page in ("python", "es")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     of_module = rf"^::: gehost\.{name}(\.|$)|`{name}`"
-    listed = re.search(of_module, text, re.MULTILINE) is not None
+    listing = re.search(of_module, text, re.MULTILINE) is not None
     error = isinstance(getattr(gehost, name), type) and issubclass(getattr(gehost, name), Exception)
-    assert listed or (error and "::: gehost.errors" in text)
+    assert listing or (error and "::: gehost.errors" in text)
 
 
 @pytest.mark.parametrize("name", es.__all__)
@@ -190,8 +190,8 @@ def test_the_page_of_names_is_up_to_date() -> None:
     if str(graph.__file__).endswith(".so"):
         pytest.skip("machine code has no defaults")
     maker = ROOT / "docs" / "reference" / "make_names.py"
-    made = runpy.run_path(str(maker))["text"]()
-    assert maker.with_name("names.md").read_text(encoding="utf-8") == made, f"run python {maker}"
+    result = runpy.run_path(str(maker))["text"]()
+    assert maker.with_name("names.md").read_text(encoding="utf-8") == result, f"run python {maker}"
 
 
 def test_the_reference_has_every_environment_variable_and_exit_code() -> None:
@@ -204,4 +204,4 @@ def test_the_reference_has_every_environment_variable_and_exit_code() -> None:
 
 
 def subclasses(error: type[gehost.GehostError]) -> set[type[gehost.GehostError]]:
-    return {error}.union(*(subclasses(each) for each in error.__subclasses__()))
+    return {error}.union(*(subclasses(item) for item in error.__subclasses__()))

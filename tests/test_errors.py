@@ -39,12 +39,12 @@ def caught() -> BaseException:
 
 
 def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
-    found = {
+    actual = {
         name: error.exit_code
         for name, error in vars(errors).items()
         if isinstance(error, type) and issubclass(error, GehostError)
     }
-    assert found == {
+    assert actual == {
         "GehostError": 1,
         "UsageError": 2,
         "OutputError": 2,
@@ -56,7 +56,7 @@ def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
         "PassError": 5,
         "NumbersDifferError": 6,
     }
-    for name, code in found.items():
+    for name, code in actual.items():
         assert any(
             name in line.split() and str(code) in line.split()
             for line in (errors.__doc__ or "").splitlines()
@@ -97,7 +97,7 @@ def test_the_error_of_a_pass_or_plugin_begins_with_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (GehostError("as it is"), "as it is"),
         (ValueError("x"), "ValueError: x"),
@@ -109,8 +109,8 @@ def test_the_error_of_a_pass_or_plugin_begins_with_its_name() -> None:
         ),
     ],
 )
-def test_errors_of_others_are_told_with_their_type(error: BaseException, told: str) -> None:
-    assert described(error) == told
+def test_errors_of_others_are_told_with_their_type(error: BaseException, message: str) -> None:
+    assert described(error) == message
 
 
 def test_one_line_keeps_letters_and_spells_out_controls() -> None:

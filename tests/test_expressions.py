@@ -54,7 +54,7 @@ OPEN = Condition(size("c", 0), "==", number(3))
 
 
 @pytest.mark.parametrize(
-    ("expression", "wanted"),
+    ("expression", "expected"),
     [
         (Logical("&", (OPEN, FALSE)), False),
         (Logical("&", (OPEN, TRUE)), "a size is not known"),
@@ -100,12 +100,12 @@ OPEN = Condition(size("c", 0), "==", number(3))
         (TensorAttr("y", "op_type"), "Relu"),
     ],
 )
-def test_a_value_or_the_reason_why_there_is_none(expression: Expression, wanted: Any) -> None:
+def test_a_value_or_the_reason_why_there_is_none(expression: Expression, expected: Any) -> None:
     try:
-        found: Any = expression.at(Match())
+        actual: Any = expression.at(Match())
     except Unknown as reason:
-        found = str(reason)
-    assert found == wanted
+        actual = str(reason)
+    assert actual == expected
 
 
 def test_numbers_are_compared_as_they_are_stored() -> None:

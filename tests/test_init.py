@@ -59,7 +59,7 @@ def test_every_name_is_there_under_its_own_name() -> None:
         for name in gehost.__all__
         if isinstance(getattr(gehost, name), type)
     }
-    assert {name for name, found in classes.items() if found.__name__ != name} == {"GNode"}
+    assert {name for name, actual in classes.items() if actual.__name__ != name} == {"GNode"}
 
 
 def test_a_star_gives_authors_what_they_need() -> None:
@@ -73,13 +73,13 @@ def test_a_star_gives_authors_what_they_need() -> None:
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(gehost.__file__).read_text(encoding="utf-8"))
     (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = [
+    calls = [
         alias.asname or alias.name
         for node in guarded.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-    assert sorted(seen) == sorted(gehost.__all__)
+    assert sorted(calls) == sorted(gehost.__all__)
 
 
 def test_another_name_is_an_attribute_error() -> None:

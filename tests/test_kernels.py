@@ -158,19 +158,19 @@ def test_file_and_report_name_the_runtime(
 ) -> None:
     onnx.save(residual(dtype), tmp_path / "m.onnx")
     options = ["--vendors", "gehost:onnxruntime", "--enable", "OrtSkipNormPass"]
-    made = str(tmp_path / "o.onnx")
-    given = ["compile", str(tmp_path / "m.onnx"), "-o", made, "--target", "cuda", *options]
-    assert run(given) == 0
+    result = str(tmp_path / "o.onnx")
+    value = ["compile", str(tmp_path / "m.onnx"), "-o", result, "--target", "cuda", *options]
+    assert run(value) == 0
     assert "needs onnxruntime>=1.21.1, target cuda" in capsys.readouterr().out
-    metadata = {entry.key: entry.value for entry in onnx.load(made).metadata_props}
+    metadata = {entry.key: entry.value for entry in onnx.load(result).metadata_props}
     assert metadata == {"gehost.needs": "onnxruntime>=1.21.1", "gehost.target": "cuda"}
 
 
 def test_a_file_without_kernels_of_a_runtime_names_none() -> None:
     off = HostOptions(vendors=["gehost:onnxruntime"], plugins=False)
-    made, report = Host(off).run(residual("float"))
+    result, report = Host(off).run(residual("float"))
     assert not report.needs
-    assert not made.metadata_props
+    assert not result.metadata_props
 
 
 def test_operators_say_the_oldest_release_of_the_table() -> None:

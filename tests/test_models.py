@@ -145,7 +145,7 @@ def check_untouched(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     defined = {place[-1] for place, _ in nodes(after)} | {
         entry.name for entry in (*after.graph.input, *after.graph.initializer)
     }
-    kept = {entry.name for entry in before.graph.output}
+    rest = {entry.name for entry in before.graph.output}
     inputs = {entry.name for entry in before.graph.input}
     for place, node in nodes(after):
         if is_new(node):
@@ -162,7 +162,7 @@ def check_untouched(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         assert len(original.input) == len(now.input)
         for slot, (old, new) in enumerate(zip(original.input, now.input, strict=True)):
             if old != new:
-                assert old in kept or old not in defined, (
+                assert old in rest or old not in defined, (
                     f"{node.op_type} {place} reads {new} in place of {old}, which is there"
                 )
                 now.input[slot] = old
@@ -253,13 +253,13 @@ def test_onnx_reference_runs_what_is_compiled(name: str, shipped: Host, tmp_path
     shipped.compile(source, output)
     feeds = load_feeds(MODELS / "feeds" / f"{name}.A.npz")
     if name in GELU_IN_A_BODY:
-        found = Runner(output, engine="reference").run(feeds)
+        actual = Runner(output, engine="reference").run(feeds)
     else:
         values = ReferenceEvaluator(loaded(output)).run(None, dict(feeds))
-        found = dict(zip((info.name for info in loaded(output).graph.output), values, strict=True))
-    wanted = Runner(source).run(feeds)
-    result = compare_outputs(wanted, found, rtol=1e-3, atol=1e-4)
-    assert all(each.equal for each in result), result
+        actual = dict(zip((info.name for info in loaded(output).graph.output), values, strict=True))
+    expected = Runner(source).run(feeds)
+    result = compare_outputs(expected, actual, rtol=1e-3, atol=1e-4)
+    assert all(item.equal for item in result), result
 
 
 def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + COMPILE_ALL
     (tmp_path / "seed").mkdir()
     sources = [str(MODELS / f"{name}.onnx") for name in NAMES]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(VENDORS), str(tmp_path / "seed"), *sources],
         env={**os.environ, "PYTHONHASHSEED": "2718"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert contents(tmp_path / "seed") == expected
 
 

@@ -113,9 +113,9 @@ def test_every_module_has_a_test_file_or_is_listed_with_one() -> None:
         # machine_code.py: of gehost-native
         if file.name not in {"__init__.py", "__main__.py", "machine_code.py"}
     }
-    listed = [module for covered in BY_ANOTHER.values() for module in covered]
+    listing = [module for covered in BY_ANOTHER.values() for module in covered]
     own = {module for module in modules if Path(TESTS, own_test(module)).exists()}
-    assert sorted(modules - own) == sorted(listed)
+    assert sorted(modules - own) == sorted(listing)
     assert [file for file in BY_ANOTHER if not Path(TESTS, file).exists()] == []
 
 

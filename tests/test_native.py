@@ -98,7 +98,7 @@ def test_machine_code_of_another_version_is_refused(
     (tmp_path / "gehost").mkdir()
     shutil.copy(package / "__init__.py", tmp_path / "gehost")
     (tmp_path / "gehost" / "machine_code.py").write_text(f'VERSION = "{version}"\n')
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "import gehost"],
         capture_output=True,
         text=True,
@@ -106,5 +106,5 @@ def test_machine_code_of_another_version_is_refused(
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
-    assert done.returncode == bool(expected)
-    assert expected in done.stderr
+    assert process.returncode == bool(expected)
+    assert expected in process.stderr

@@ -20,41 +20,41 @@ def module(code: str) -> dict[str, object]:
 
 
 def definition(code: str) -> OpDef:
-    (found,) = module(code)[MARK].values()
-    return found
+    (actual,) = module(code)[MARK].values()
+    return actual
 
 
 def test_a_body_s_signature_is_the_operator_s():
-    found = definition(
+    actual = definition(
         "@ops.register('acme::Scale', outputs=('y', 'z'), traits=['random'], version=2)\n"
         "def scale(x, bias=None, *, by, twice=0):\n    return x\n"
     )
-    assert (found.name, found.version, found.inputs, found.required, found.outputs) == (
+    assert (actual.name, actual.version, actual.inputs, actual.required, actual.outputs) == (
         "acme::Scale",
         2,
         ("x", "bias"),
         1,
         ("y", "z"),
     )
-    assert found.attributes == {"by": inspect.Parameter.empty, "twice": 0}
-    assert found.defaults == {"twice": 0}
-    assert (found.traits, found.origin, found.shape) == ({"random"}, "vendor.py:1", None)
-    assert found.body is not None
-    assert found.body("in", by=1) == "in"
+    assert actual.attributes == {"by": inspect.Parameter.empty, "twice": 0}
+    assert actual.defaults == {"twice": 0}
+    assert (actual.traits, actual.origin, actual.shape) == ({"random"}, "vendor.py:1", None)
+    assert actual.body is not None
+    assert actual.body("in", by=1) == "in"
 
 
 def test_without_a_body_it_is_said():
-    found = definition(
+    actual = definition(
         "ops.register('acme::Scale', inputs=['x'], attributes={'by': 1.0}, shape=print)"
     )
-    assert (found.inputs, found.required, found.outputs, found.attributes, found.body) == (
+    assert (actual.inputs, actual.required, actual.outputs, actual.attributes, actual.body) == (
         ("x",),
         1,
         ("output",),
         {"by": 1.0},
         None,
     )
-    assert found.shape is print
+    assert actual.shape is print
 
 
 def test_the_decorated_function_stays_what_it_was():
@@ -67,7 +67,7 @@ def test_registering_touches_nothing_but_the_module():
     first, second = OpRegistry(), OpRegistry()
     first.add_marked(module("ops.register('acme::F', inputs=['x'])"))
     assert len(onnx.defs.get_all_schemas()) == before
-    assert [found.name for found in first] == ["acme::F"]
+    assert [actual.name for actual in first] == ["acme::F"]
     assert list(second) == []
     second.add_marked({})
     assert (first.get("acme::F").inputs, second.get("acme::F")) == (("x",), None)
@@ -154,13 +154,13 @@ def test_a_bare_name_is_found_when_it_is_the_only_one():
     "annotation", ["list[int]", "Sequence[int]", "tuple[int, ...]", "typing.List[int]"]
 )
 def test_an_annotation_of_a_list_checks_its_entries(annotation):
-    found = definition(
+    actual = definition(
         "import typing\n@ops.register('acme::Ordered')\n"
         f"def ordered(x, *, perm: {annotation}):\n    return x\n"
     )
-    assert found.problem({"perm": [0, 1]}) == ""
-    assert "must be a list, each entry an integer, got" in found.problem({"perm": [0.0, 1.0]})
-    assert "must be a list" in found.problem({"perm": 1})
+    assert actual.problem({"perm": [0, 1]}) == ""
+    assert "must be a list, each entry an integer, got" in actual.problem({"perm": [0.0, 1.0]})
+    assert "must be a list" in actual.problem({"perm": 1})
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,12 @@ def test_an_annotation_of_a_list_checks_its_entries(annotation):
     ["int | None", "None | int", "typing.Optional[int]", "Optional[int]", "t.Optional[int]"],
 )
 def test_an_optional_annotation_checks_what_is_given(annotation):
-    found = definition(
+    actual = definition(
         "import typing\n@ops.register('acme::Maybe')\n"
         f"def maybe(x, *, k: {annotation} = None):\n    return x\n"
     )
-    assert found.problem({"k": 1}) == found.problem({"k": None}) == ""
-    assert 'attribute "k" must be an integer' in found.problem({"k": "1"})
+    assert actual.problem({"k": 1}) == actual.problem({"k": None}) == ""
+    assert 'attribute "k" must be an integer' in actual.problem({"k": "1"})
     lists = definition(
         "import typing\n@ops.register('acme::Maybe')\n"
         "def maybe(x, *, k: typing.Optional[list[int]] = None):\n    return x\n"

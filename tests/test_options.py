@@ -80,7 +80,7 @@ def no_default_vendors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         ({"dump_level": 0}, "dump level 0: wanted 1"),
         ({"dump_level": 4}, "dump level 4: wanted 1"),
@@ -103,9 +103,9 @@ def no_default_vendors() -> None:
         ({"enable": "Pass"}, "enable='Pass': wanted a list"),
     ],
 )
-def test_nonsense_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        HostOptions(**given)
+def test_nonsense_is_refused(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        HostOptions(**value)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("given", "environ", "there", "vendors"),
+    ("value", "environ", "there", "vendors"),
     [
         ((), {}, False, ["gehost:onnx"]),
         ((), {}, True, ["vendors"]),
@@ -126,20 +126,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
-    here: Path, given: Any, environ: dict[str, str], there: bool, vendors: Any
+    here: Path, value: Any, environ: dict[str, str], there: bool, vendors: Any
 ) -> None:
     if there:
         (here / "vendors").mkdir()
     notes: list[str] = []
-    found = from_environment({"vendors": given}, environ, note=notes.append)
-    assert found.vendors == vendors
+    actual = from_environment({"vendors": value}, environ, note=notes.append)
+    assert actual.vendors == vendors
     assert notes == ["no vendors given: using gehost:onnx"] * (vendors == ["gehost:onnx"])
     assert HostOptions().vendors == ()
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("given", "environ", "dump", "level"),
+    ("value", "environ", "dump", "level"),
     [
         ({}, {}, None, 2),
         ({}, {"DUMP_GE_GRAPH": "1"}, ".", 1),
@@ -170,9 +170,9 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
     ],
 )
 def test_dumps_go_where_it_was_said_else_where_ges_variables_say(
-    given: Any, environ: Any, dump: Any, level: int
+    value: Any, environ: Any, dump: Any, level: int
 ) -> None:
-    options = from_environment(given, environ)
+    options = from_environment(value, environ)
     process = f"pid_{os.getpid()}_deviceid_0"
     expected = None if dump is None else dump.replace("PROCESS", process)
     assert (options.dump, options.dump_level) == (expected, level)
@@ -197,8 +197,8 @@ def test_dumps_go_where_it_was_said_else_where_ges_variables_say(
 )
 def test_ges_variables_choose_stages_and_formats(environ: Any, expected: Any) -> None:
     notes: list[str] = []
-    given = {"vendors": ["v"]}
-    options = from_environment(given, {"DUMP_GE_GRAPH": "2", **environ}, note=notes.append)
+    value = {"vendors": ["v"]}
+    options = from_environment(value, {"DUMP_GE_GRAPH": "2", **environ}, note=notes.append)
     assert options == HostOptions(vendors=["v"], dump=".", dump_level=2, **expected)
     assert ["ge_proto" in note for note in notes] == [True] * ("ge_proto" in str(environ))
 
@@ -228,9 +228,9 @@ def test_paths_of_passes_come_from_the_environment() -> None:
     options = from_environment({"vendors": ["v"]}, environ, note=notes.append)
     assert options.pass_paths == ["a.py", "dir"]
     assert notes == ["ASCEND_GE_PY_PASS_PATH: loading passes of a.py, dir"]
-    given = {"export_compile_stat": 1}
-    assert from_environment(given, {}).compile_stat == "."
-    work = from_environment(given, {"ASCEND_WORK_PATH": "work"})
+    value = {"export_compile_stat": 1}
+    assert from_environment(value, {}).compile_stat == "."
+    work = from_environment(value, {"ASCEND_WORK_PATH": "work"})
     assert work.compile_stat == f"work/FE/{os.getpid()}"
 
 

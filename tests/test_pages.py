@@ -9,12 +9,12 @@ from tools.pages import ROOT, long_lines, pages, wrapped
 
 def test_prose_has_at_most_100_columns() -> None:
     """``python -m tools.pages`` wraps it."""
-    found = {
+    actual = {
         str(page.relative_to(ROOT)): lines
         for page in pages()
         if (lines := long_lines(page.read_text(encoding="utf-8")))
     }
-    assert found == {}
+    assert actual == {}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_command_whose_product_is_missing_says_how_to_get_it(
         "import sys; from importlib import metadata; metadata.entry_points = lambda **_: ();"
         "from gehost.cli import run; sys.exit(run(sys.argv[1:]))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, command, "m.onnx"],
         capture_output=True,
         text=True,
@@ -37,7 +37,7 @@ def test_a_command_whose_product_is_missing_says_how_to_get_it(
         env={**os.environ, "PYTHONPATH": str(Path(gehost.__file__).parents[1])},
     )
     line = f"gehost: No such command '{command}'; {advice}. See `gehost --help`.\n"
-    assert (done.returncode, done.stderr) == (2, line)
+    assert (process.returncode, process.stderr) == (2, line)
 
 
 @pytest.mark.parametrize("suffix", [".hlo", ".hlo.txt"])

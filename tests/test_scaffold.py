@@ -19,8 +19,8 @@ from gehost.testing import parse, run_pass
 
 def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
     root = tmp_path / "vendors"
-    written = write_pass("acme/fuse_matmul_add", str(root))
-    assert written == [
+    output = write_pass("acme/fuse_matmul_add", str(root))
+    assert output == [
         root / "acme/custom_fusion_passes/fuse_matmul_add.py",
         root / "acme/tests/test_fuse_matmul_add.py",
     ]
@@ -39,11 +39,11 @@ def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
         "no:cacheprovider",
         "-W",
         "error",
-        str(written[1]),
+        str(output[1]),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "4 passed" in process.stdout
 
 
 def test_a_new_pass_is_a_skeleton_that_claims_nothing_about_its_name(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, existin
     path.write_text("mine")
     with pytest.raises(UsageError, match=f"{existing}: exists already; choose another name"):
         write_pass("acme/x", str(tmp_path))
-    assert [found for found in tmp_path.rglob("*") if found.is_file()] == [path]
+    assert [actual for actual in tmp_path.rglob("*") if actual.is_file()] == [path]
     assert path.read_text() == "mine"
 
 
@@ -141,7 +141,7 @@ def test_a_pass_from_a_place_matches_there_and_its_test_passes(
         for entry in node.metadata_props
         if entry.key == "gehost.origin_nodes"
     ]
-    assert any(set(nodes) <= each for each in origins)
+    assert any(set(nodes) <= item for item in origins)
     loaded = runpy.run_path(str(test))
     loaded["test_it_fires_and_the_numbers_stay"]()
     compile(code.read_text(), str(code), "exec")
@@ -405,7 +405,7 @@ def test_parts_that_may_overflow_come_with_a_note(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "style", "stage", "told"),
+    ("nodes", "style", "stage", "message"),
     [
         ([f"{ATTENTION}/Sofmax"], "class", "kAfterInferShape", "did you mean .*Softmax"),
         ([SELF[0], SELF[2]], "class", "kAfterInferShape", "no pattern .* not convex: through Add"),
@@ -415,9 +415,9 @@ def test_parts_that_may_overflow_come_with_a_note(
     ],
 )
 def test_a_place_of_which_no_pass_can_be_made(
-    tmp_path: Path, nodes: list[str], style: str, stage: str, told: str
+    tmp_path: Path, nodes: list[str], style: str, stage: str, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         write_pass_from(
             "acme/here", str(tmp_path), str(MODELS / "bert.ts17.onnx"), nodes, style, stage
         )
@@ -425,7 +425,7 @@ def test_a_place_of_which_no_pass_can_be_made(
 
 
 def test_from_and_nodes_go_together(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for given in (["--from", "m.onnx"], ["--nodes", "a"], ["--from", "m.onnx", "--nodes", " , "]):
-        assert run(["new", "acme/x", "--vendors", str(tmp_path), *given]) == 2
+    for value in (["--from", "m.onnx"], ["--nodes", "a"], ["--from", "m.onnx", "--nodes", " , "]):
+        assert run(["new", "acme/x", "--vendors", str(tmp_path), *value]) == 2
         assert "--nodes" in capfd.readouterr().err
     assert not list(tmp_path.iterdir())

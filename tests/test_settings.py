@@ -24,7 +24,7 @@ DECLARED = {"Fuse": OPTIONS, "Plain": ()}
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "value"),
+    ("kind", "argument", "value"),
     [
         (str, "a=b", "a=b"),
         (int, "12", 12),
@@ -36,13 +36,13 @@ DECLARED = {"Fuse": OPTIONS, "Plain": ()}
         (bool, True, True),
     ],
 )
-def test_a_value_or_its_text_is_converted(kind: Any, given: Any, value: Any) -> None:
-    found = PassOption("o", kind, None).convert(given)
-    assert (type(found), found) == (kind, value)
+def test_a_value_or_its_text_is_converted(kind: Any, argument: Any, value: Any) -> None:
+    actual = PassOption("o", kind, None).convert(argument)
+    assert (type(actual), actual) == (kind, value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "value"),
     [
         (int, "1.5"),
         (int, 1.5),
@@ -57,13 +57,13 @@ def test_a_value_or_its_text_is_converted(kind: Any, given: Any, value: Any) -> 
         (str, None),
     ],
 )
-def test_what_is_no_value_of_the_type_is_refused(kind: Any, given: Any) -> None:
+def test_what_is_no_value_of_the_type_is_refused(kind: Any, value: Any) -> None:
     with pytest.raises(ValueError, match="^wanted (a|true)"):
-        PassOption("o", kind, None).convert(given)
+        PassOption("o", kind, None).convert(value)
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "default", "told"),
+    ("name", "kind", "default", "message"),
     [
         ("a-b", str, "", "its name must be a Python identifier"),
         (3, str, "", "its name must be a Python identifier"),
@@ -71,8 +71,8 @@ def test_what_is_no_value_of_the_type_is_refused(kind: Any, given: Any) -> None:
         ("a", int, "x", "its default is 'x', wanted a whole number"),
     ],
 )
-def test_a_wrong_declaration_is_refused(name: Any, kind: Any, default: Any, told: str) -> None:
-    with pytest.raises(VendorError, match=told):
+def test_a_wrong_declaration_is_refused(name: Any, kind: Any, default: Any, message: str) -> None:
+    with pytest.raises(VendorError, match=message):
         PassOption(name, kind, default)
 
 
@@ -91,7 +91,7 @@ def test_values_are_what_is_set_else_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         (
             "Fuze.most",
@@ -109,11 +109,11 @@ def test_values_are_what_is_set_else_the_defaults() -> None:
     ],
 )
 def test_a_setting_that_names_nothing_is_refused_with_the_nearest(
-    key: str, value: Any, told: str
+    key: str, value: Any, message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         check_settings({key: value}, DECLARED)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 SETTABLE = """
@@ -141,9 +141,9 @@ class Matching(PatternFusionPass):
 
 def test_a_run_reads_its_options(vendors: Any) -> None:
     vendors.write("acme/a.py", SETTABLE)
-    for settings, told in (({}, "1 {'most': 1}"), ({"Counting.most": "3"}, "3 {'most': 3}")):
+    for settings, message in (({}, "1 {'most': 1}"), ({"Counting.most": "3"}, "3 {'most': 3}")):
         _, report = vendors.host(keep_going=True, settings=settings).run(MODEL)
-        assert report.passes[0].message.endswith(told)
+        assert report.passes[0].message.endswith(message)
 
 
 def test_the_methods_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
@@ -182,19 +182,19 @@ ASSUMING = MATCHING.replace(
 
 def test_an_assumption_is_off_until_it_is_named_and_then_recorded(vendors: Any) -> None:
     vendors.write("acme/a.py", ASSUMING)
-    made, report = vendors.host().run(MODEL)
+    result, report = vendors.host().run(MODEL)
     assert report.passes[0].replaced == 0
-    assert not made.metadata_props
-    made, report = vendors.host(assume=["all-positive"]).run(MODEL)
+    assert not result.metadata_props
+    result, report = vendors.host(assume=["all-positive"]).run(MODEL)
     assert report.passes[0].replaced == 1
     assert report.as_dict()["options"]["assume"] == ["all-positive"]
-    assert {entry.key: entry.value for entry in made.metadata_props} == {
+    assert {entry.key: entry.value for entry in result.metadata_props} == {
         "gehost.assumed": "all-positive"
     }
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "told"),
+    ("code", "name", "message"),
     [
         (ASSUMING, "all-positiv", "all-positiv: no pass has this.*; did you mean all-positive?"),
         (ASSUMING, "zzz", "zzz: no pass has this assumption; known: all-positive"),
@@ -202,10 +202,10 @@ def test_an_assumption_is_off_until_it_is_named_and_then_recorded(vendors: Any) 
     ],
 )
 def test_an_assumption_that_no_pass_has_is_refused(
-    vendors: Any, code: str, name: str, told: str
+    vendors: Any, code: str, name: str, message: str
 ) -> None:
     vendors.write("acme/a.py", code)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         vendors.host(assume=[name])
 
 

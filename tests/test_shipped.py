@@ -53,14 +53,14 @@ def test_a_vendor_that_nobody_ships() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [("no_such_module:x", "No module named"), ("os:getcwd", "is no path of a vendor")],
 )
-def test_an_entry_point_that_is_no_directory(monkeypatch: Any, value: str, told: str) -> None:
+def test_an_entry_point_that_is_no_directory(monkeypatch: Any, value: str, message: str) -> None:
     entry = EntryPoint("npu", value, "gehost.vendors")
     monkeypatch.setattr("gehost.shipped.entry_points", lambda group: [entry])
     monkeypatch.setattr("gehost.shipped._spelled", lambda _entry: "acme:npu")
-    with pytest.raises(VendorError, match=told):
+    with pytest.raises(VendorError, match=message):
         shipped_directory("acme:npu")
 
 

@@ -8,7 +8,7 @@ from gehost.spelling import counted, hint, is_misspelled, nearest, nearest_funct
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "near"),
+    ("name", "declared", "near"),
     [
         ("silu", ["acme::SiLU", "Relu"], ["acme::SiLU"]),
         ("acme::SilU", ["acme::SiLU", "Relu"], ["acme::SiLU"]),
@@ -16,9 +16,9 @@ from gehost.spelling import counted, hint, is_misspelled, nearest, nearest_funct
         ("Quux", ["acme::SiLU", "Relu"], []),
     ],
 )
-def test_the_nearest(name, known, near):
-    assert nearest(name, known) == near
-    assert hint(name, known) == (f"; did you mean {near[0]}?" if near else "")
+def test_the_nearest(name, declared, near):
+    assert nearest(name, declared) == near
+    assert hint(name, declared) == (f"; did you mean {near[0]}?" if near else "")
 
 
 def test_several():
@@ -29,7 +29,7 @@ def test_several():
 
 
 @pytest.mark.parametrize(
-    ("name", "meant", "is_slip"),
+    ("name", "intended", "is_slip"),
     [
         ("SilU", "SiLU", True),
         ("Rms_Norm", "RMSNorm", True),
@@ -43,8 +43,8 @@ def test_several():
         ("MaxPool", "AveragePool", False),
     ],
 )
-def test_slips_and_other_names(name, meant, is_slip):
-    assert is_misspelled(name, meant) is is_slip
+def test_slips_and_other_names(name, intended, is_slip):
+    assert is_misspelled(name, intended) is is_slip
 
 
 def test_functions_are_few():

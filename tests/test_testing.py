@@ -77,8 +77,8 @@ class Restless(RemoveNegPairPass):
         return unary("Neg", "Identity", "Neg", "Neg", "Neg")
 
 
-def says(told: str) -> Any:
-    return pytest.raises(AssertionError, match=told)
+def says(message: str) -> Any:
+    return pytest.raises(AssertionError, match=message)
 
 
 def test_assert_rewrites() -> None:
@@ -157,7 +157,7 @@ SAME = (
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({}, ""),
         ({" a = ": " other = ", "(a": "(other"}, ""),
@@ -180,16 +180,16 @@ SAME = (
         ),
     ],
 )
-def test_two_graphs_are_the_same_up_to_inner_names(changes: dict[str, str], told: str) -> None:
-    wanted = SAME
+def test_two_graphs_are_the_same_up_to_inner_names(changes: dict[str, str], message: str) -> None:
+    expected = SAME
     for old, new in changes.items():
-        assert old in wanted
-        wanted = wanted.replace(old, new)
-    proto = onnx.parser.parse_model(wanted)
-    if not told:
+        assert old in expected
+        expected = expected.replace(old, new)
+    proto = onnx.parser.parse_model(expected)
+    if not message:
         assert_rewrites(SAME, Nothing, proto, count=0)
     else:
-        with says(told):
+        with says(message):
             assert_rewrites(SAME, Nothing, proto, count=0)
 
 

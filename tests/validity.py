@@ -25,20 +25,20 @@ _FAILURES = (
 
 def refusals(path: str) -> dict[str, str]:
     """Return the message of each reader that refuses a file."""
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
     for name, read in READERS.items():
         try:
             read(path)
         except _FAILURES as error:
-            found[name] = " ".join(str(error).split())[:400]
-    return found
+            actual[name] = " ".join(str(error).split())[:400]
+    return actual
 
 
 def new_refusals(before: str, after: str) -> dict[str, str]:
     """Return what refuses the second file, of those that take the first one."""
-    found = refusals(after)
-    known = refusals(before) if found else {}
-    return {name: error for name, error in found.items() if name not in known}
+    actual = refusals(after)
+    declared = refusals(before) if actual else {}
+    return {name: error for name, error in actual.items() if name not in declared}
 
 
 def _inferred(*, data_prop: bool) -> Callable[[str], object]:

@@ -35,13 +35,13 @@ def test_cases_that_the_list_lacks() -> None:
 def test_nearly_all_cases_run() -> None:
     """Of every fifth case, as each test of a case is green where no engine runs it."""
     assert len(cases.names()) >= 1500
-    found = [cases.load(name) for name in cases.names()[::5]]
+    actual = [cases.load(name) for name in cases.names()[::5]]
     right = [
         case.name
-        for case in found
+        for case in actual
         if all(run_as_expected(case, run, Outcome()) is not None for run in case.runs)
     ]
-    assert len(right) >= 0.95 * len(found)
+    assert len(right) >= 0.95 * len(actual)
 
 
 def test_chance_is_no_expected_output() -> None:

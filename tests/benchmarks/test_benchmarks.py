@@ -71,23 +71,23 @@ def test_external_weights_have_their_full_size_in_a_file_beside_the_model(tmp_pa
 
 
 def test_near_misses_are_different_and_of_2_to_9_operators() -> None:
-    found = chains(97)
-    assert len(set(found)) == 97
-    assert {len(chain) for chain in found} == set(range(2, 10))
+    actual = chains(97)
+    assert len(set(actual)) == 97
+    assert {len(chain) for chain in actual} == set(range(2, 10))
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_a_pass_rewrites_the_same_sites_by_itself_and_explained(
     name: str, models: dict[str, Path], tmp_path: Path
 ) -> None:
-    done = [
+    result = [
         TASKS[f"{how}.{name}"](str(models["decoder"]), str(tmp_path / "out.onnx"))
         for how in ("plain", "explained")
     ]
-    assert [measured.rewrites for measured in done] == [
+    assert [measured.rewrites for measured in result] == [
         _sites(models["decoder"])[EXPLAINED[name]]
     ] * 2
-    assert all(measured.seconds > 0 for measured in done)
+    assert all(measured.seconds > 0 for measured in result)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_each_task_rewrites_every_site_and_keeps_the_numbers(
     figure = OWN[task]
     model, out = models[figure.graph], tmp_path / "out.onnx"
     measured = TASKS[task](str(model), str(out))
-    wanted = sum(_sites(model)[site] for site in figure.sites)
-    assert measured.rewrites in ((None,) if task in ("load", "infer", "save") else (wanted,))
+    expected = sum(_sites(model)[site] for site in figure.sites)
+    assert measured.rewrites in ((None,) if task in ("load", "infer", "save") else (expected,))
     assert measured.seconds > 0
     if out.exists():
         result = compare(
@@ -142,11 +142,11 @@ def test_styles_are_told_apart_where_they_do_not_do_the_same(
     rule: str, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = onnx.load(EXPORTS / f"{file}.onnx")
-    found = agreement(rule, model)
-    assert found.equal
-    assert found.replaced == found.matched > 0
+    actual = agreement(rule, model)
+    assert actual.equal
+    assert actual.replaced == actual.matched > 0
     monkeypatch.setitem(RULES, rule, replace(RULES[rule], drr=RULES["layer_norm"].drr))
-    assert agreement(rule, model) == replace(found, equal=False)
+    assert agreement(rule, model) == replace(actual, equal=False)
 
 
 def test_a_sum_of_peers_wants_all_of_them() -> None:

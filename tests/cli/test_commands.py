@@ -62,21 +62,21 @@ def test_only_refuses_unknown_names_and_other_switches(vendors: Any) -> None:
 def test_no_plugins_leaves_their_passes_out(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gehost.host import loaded
 
-    asked: list[bool] = []
-    monkeypatch.setattr(loaded, "installed_plugins", lambda: asked.append(True) or [])
+    question: list[bool] = []
+    monkeypatch.setattr(loaded, "installed_plugins", lambda: question.append(True) or [])
     assert answer("compile", "m.onnx", "-o", "o.onnx", "--no-plugins")[0] == 0
-    assert asked == []
+    assert question == []
     assert answer("compile", "m.onnx", "-o", "o.onnx")[0] == 0
-    assert asked == [True]
+    assert question == [True]
 
 
 @pytest.mark.usefixtures("files")
 def test_verify_gives_json_also_where_numbers_differ(answer: Any) -> None:
     assert answer("compile", "m.onnx", "-o", "o.onnx")[0] == 0
     code, out, err = answer("verify", "m.onnx", "o.onnx", "--json")
-    found = json.loads(out)
-    assert (code, found["equal"]) == (6, False)
-    assert found["outputs"][0]["output"] == "z"
+    actual = json.loads(out)
+    assert (code, actual["equal"]) == (6, False)
+    assert actual["outputs"][0]["output"] == "z"
     assert err.startswith("gehost: differ: z[")
     code, out, err = answer("verify", "m.onnx", "m.onnx", "--json")
     assert (code, json.loads(out)["equal"], err) == (0, True, "")
@@ -85,14 +85,19 @@ def test_verify_gives_json_also_where_numbers_differ(answer: Any) -> None:
 @pytest.mark.usefixtures("files")
 def test_bisect_gives_json(answer: Any) -> None:
     code, out, _ = answer("bisect", "m.onnx", "--json", "-o", "found")
-    found = json.loads(out)
-    assert (code, found["equal"], found["rewrites"], found["directory"]) == (6, False, 1, "found")
-    assert found["wrong_rewrite"]["pass"] == "Wrong"
-    assert [node["op"] for node in found["wrong_rewrite"]["nodes"]] == ["Relu"]
-    assert [trial["equal"] for trial in found["trials"]] == [False, True]
+    actual = json.loads(out)
+    assert (code, actual["equal"], actual["rewrites"], actual["directory"]) == (
+        6,
+        False,
+        1,
+        "found",
+    )
+    assert actual["wrong_rewrite"]["pass"] == "Wrong"
+    assert [node["op"] for node in actual["wrong_rewrite"]["nodes"]] == ["Relu"]
+    assert [trial["equal"] for trial in actual["trials"]] == [False, True]
     code, out, _ = answer("bisect", "m.onnx", "--json", "--only", "Idle")
-    found = json.loads(out)
-    assert (code, found["equal"], found["wrong_rewrite"]) == (0, True, None)
+    actual = json.loads(out)
+    assert (code, actual["equal"], actual["wrong_rewrite"]) == (0, True, None)
 
 
 @pytest.mark.usefixtures("files")
@@ -100,17 +105,17 @@ def test_check_pass_gives_json(answer: Any) -> None:
     code, out, _ = answer(
         "check-pass", "vendors/acme/custom_fusion_passes/a.py", "--json", "--instances", "1"
     )
-    (found,) = json.loads(out)
-    assert (code, found["name"], found["verdict"]) == (6, "Wrong", "wrong")
-    assert found["findings"][0]["wrong"] == "numbers differ"
+    (actual,) = json.loads(out)
+    assert (code, actual["name"], actual["verdict"]) == (6, "Wrong", "wrong")
+    assert actual["findings"][0]["wrong"] == "numbers differ"
 
 
 def test_help_lists_whole_summaries(answer: Any) -> None:
     code, out, _ = answer("--help")
-    listed = out[out.index("Commands:") :]
+    listing = out[out.index("Commands:") :]
     assert code == 0
-    assert "..." not in listed
-    assert "compile that changes the numbers." in " ".join(listed.split())
+    assert "..." not in listing
+    assert "compile that changes the numbers." in " ".join(listing.split())
 
 
 def test_a_misspelled_stage_gets_the_nearest() -> None:

@@ -17,10 +17,10 @@ from gehost.cli import _with_plugin_commands, cli, run
 
 def completed(*words: str) -> list[str]:
     *arguments, incomplete = words
-    found = ShellComplete(cli, {}, "gehost", "_GEHOST_COMPLETE").get_completions(
+    actual = ShellComplete(cli, {}, "gehost", "_GEHOST_COMPLETE").get_completions(
         list(arguments), incomplete
     )
-    return [item.value for item in found if item.type == "plain"]
+    return [item.value for item in actual if item.type == "plain"]
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_stages_styles_and_vendors() -> None:
 
 
 def test_a_deprecated_command_is_marked_once(capsys: pytest.CaptureFixture[str]) -> None:
-    made = click.Command("old", help="Do the old thing.", deprecated=True)
-    cli.add_command(made)
+    result = click.Command("old", help="Do the old thing.", deprecated=True)
+    cli.add_command(result)
     try:
         for _ in range(2):  # the commands are shared by all calls in a process
             assert run(["--help"]) == 0
@@ -99,5 +99,5 @@ def test_no_summary_of_a_command_is_cut() -> None:
     for group in waiting:  # grows while it is walked
         with click.Context(group, terminal_width=80, max_content_width=80) as context:
             assert "..." not in group.get_help(context).partition("Commands:")[2]
-        waiting.extend(each for each in group.commands.values() if isinstance(each, click.Group))
+        waiting.extend(item for item in group.commands.values() if isinstance(item, click.Group))
     assert len(waiting) > 2

@@ -35,7 +35,7 @@ def test_a_crash_on_the_original_is_one_line(command: str, tmp_path: Path) -> No
         "verify": ["verify", "m.onnx", "m.onnx"],
         "compile": ["compile", "m.onnx", "-o", "out.onnx", "--verify"],
     }[command]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "gehost", *arguments],
         cwd=tmp_path,
         capture_output=True,
@@ -44,9 +44,9 @@ def test_a_crash_on_the_original_is_one_line(command: str, tmp_path: Path) -> No
         check=False,
     )
     line = "gehost: ONNX Runtime ended the process (SIGSEGV) while it ran m.onnx"
-    if done.returncode == 0:
+    if process.returncode == 0:
         pytest.skip("this version of ONNX Runtime runs the model")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (3, line)
+    assert (process.returncode, process.stderr.splitlines()[-1]) == (3, line)
     assert not (tmp_path / "out.onnx").exists()
 
 
@@ -79,11 +79,11 @@ def run():
     signal.pause()
 sys.exit(run_in_child(run))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == code
-    assert line in done.stderr
+    assert process.returncode == code
+    assert line in process.stderr
 
 
 def test_which_commands_run_models() -> None:

@@ -62,12 +62,12 @@ def test_progress_is_silent_for_short_work_and_for_pipes(
 
 
 def test_progress_counts_the_matches_within_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    bar, seen = progress.Progress(), list[str]()
-    monkeypatch.setattr(bar, "update", lambda what, *_: seen.append(what))
+    bar, calls = progress.Progress(), list[str]()
+    monkeypatch.setattr(bar, "update", lambda what, *_: calls.append(what))
     bar._pass = "Slow"
     for number in range(96):
         bar.gehost_match_refused() if number % 3 else bar.gehost_after_rewrite()
-    assert seen == [
+    assert calls == [
         "Slow: 11 replaced, 21 refused",
         "Slow: 22 replaced, 42 refused",
         "Slow: 32 replaced, 64 refused",
@@ -119,15 +119,15 @@ def test_a_bisection_knows_how_many_runs_are_left(
     vendors.write("acme/a.py", vendors.swap("WrongPass", "Relu", "Abs"))
     monkeypatch.chdir(tmp_path)
     names = ["x", *"abcdefgh"]
-    chain = "".join(f" {made} = Relu ({read})" for read, made in pairwise(names))
+    chain = "".join(f" {output} = Relu ({read})" for read, output in pairwise(names))
     model = ONE.replace("{ y = Relu(x) }", f"{{{chain} y = Relu (h) }}")
     onnx.save(parse(model), "a.onnx")
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
-    def update(_: progress.Progress, what: str, done: int, total: int) -> None:
-        seen.append((done, total))
+    def update(_: progress.Progress, what: str, result: int, total: int) -> None:
+        calls.append((result, total))
 
     monkeypatch.setattr(progress.Progress, "update", update)
     assert run(["bisect", "a.onnx"]) == 6
     capsys.readouterr()
-    assert seen == [(1, 5), (2, 5), (3, 5), (4, 5)]  # five at most
+    assert calls == [(1, 5), (2, 5), (3, 5), (4, 5)]  # five at most

@@ -17,7 +17,7 @@ from gehost.stages import CustomPassStage
 
 def rows(text: str) -> list[list[str]]:
     """The cells below the headers of each table, told from each other by where the columns of dashes are."""
-    found: list[list[str]] = []
+    actual: list[list[str]] = []
     columns: list[slice] = []
     for line in text.splitlines():
         if line.startswith("--"):
@@ -25,8 +25,8 @@ def rows(text: str) -> list[list[str]]:
         elif not line:
             columns = []
         elif columns:
-            found.append([line[column].strip() for column in columns])
-    return found
+            actual.append([line[column].strip() for column in columns])
+    return actual
 
 
 def record(name: str, **more: Any) -> PassRecord:
@@ -76,8 +76,8 @@ def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixt
     )
     out = capsys.readouterr().out
     assert "\noff: 1 pass; `gehost passes` lists them\n" in out
-    found = rows(out)[-7:]
-    assert found == [
+    actual = rows(out)[-7:]
+    assert actual == [
         ["Done", "acme", "5", "3", "12.5", "dtype: 1, rank: 1"],
         ["Idle", "acme", "0", "0", "0.0", ""],
         ["Greedy", "acme", "9", "9", "0.0", "not converged after 10 iterations"],
@@ -114,16 +114,16 @@ def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "told"),
+    ("least", "most", "message"),
     [(None, None, ""), (11, None, "11–"), (None, 17, "–17"), (11, 17, "11–17")],
 )
 def test_passes_are_listed_with_their_opsets(
-    capsys: pytest.CaptureFixture[str], least: Any, most: Any, told: str
+    capsys: pytest.CaptureFixture[str], least: Any, most: Any, message: str
 ) -> None:
     stage = CustomPassStage.kAfterInferShape
     print_passes([PassSpec("P", stage, "p.py:1", "pattern", lambda: None, "acme", least, most)])  # type: ignore[arg-type, return-value]
     assert rows(capsys.readouterr().out) == [
-        ["kAfterInferShape", "P", "acme", "pattern", told, "on", "p.py:1"]
+        ["kAfterInferShape", "P", "acme", "pattern", message, "on", "p.py:1"]
     ]
 
 
@@ -146,8 +146,8 @@ def test_reasons_are_wrapped_to_fit_a_terminal(
     monkeypatch.setenv("COLUMNS", str(width or 20))
     print_report(Report(passes=[record("Part", message=reason)]), "out.onnx")
     out = capsys.readouterr().out
-    told = [row[-1] for row in rows(out)[1:-1]]
-    assert len(told) == lines
-    assert " ".join(told) == reason
+    message = [row[-1] for row in rows(out)[1:-1]]
+    assert len(message) == lines
+    assert " ".join(message) == reason
     if width in (100, 80):
         assert max(map(len, out.splitlines())) <= width

@@ -42,7 +42,7 @@ def compiled(vendors: Any, tmp_path: Path) -> str:
     for number, name in enumerate(("P1", "P2", "P3"), 1):
         others = [other for other in ("P1", "P2", "P3") if other != name]
         report = vendors.host(disable=others).compile(model, str(tmp_path / f"{number}.onnx"))
-        assert [done.replaced for done in report.passes if done.name == name] == [1]
+        assert [result.replaced for result in report.passes if result.name == name] == [1]
         model = str(tmp_path / f"{number}.onnx")
     return model
 
@@ -86,10 +86,10 @@ def test_every_step_of_three_compiles_is_told_back_to_the_original_nodes(
 
 def test_the_four_keys_keep_their_meaning(compiled: str) -> None:
     (node,) = [node for node in onnx.load(compiled).graph.node if node.op_type == "Min"]
-    told = {entry.key: entry.value for entry in node.metadata_props}
-    assert (told["gehost.pass"], told["gehost.vendor"]) == ("P3", "six")
-    assert json.loads(told["gehost.origin_nodes"]) == ["product", "sum", "relu", "minus"]
-    assert json.loads(told["gehost.origin_types"]) == ["MatMul", "Add", "Relu", "Neg"]
+    message = {entry.key: entry.value for entry in node.metadata_props}
+    assert (message["gehost.pass"], message["gehost.vendor"]) == ("P3", "six")
+    assert json.loads(message["gehost.origin_nodes"]) == ["product", "sum", "relu", "minus"]
+    assert json.loads(message["gehost.origin_types"]) == ["MatMul", "Add", "Relu", "Neg"]
 
 
 def test_a_node_made_from_original_ones_carries_the_four_keys_alone(
@@ -118,7 +118,7 @@ g (float[2] x, bool c) => (float[2] y) {
 
 def test_nodes_of_nested_bodies_are_told_with_their_graph(vendors: Any, tmp_path: Path) -> None:
     onnx.save(parse(NESTED), tmp_path / "m.onnx")
-    assert [(each.graph, tree(each)) for each in blame(tmp_path / "m.onnx", "same")] == [
+    assert [(item.graph, tree(item)) for item in blame(tmp_path / "m.onnx", "same")] == [
         ("t", ("same", "Relu")),
         ("e", ("same", "Relu")),
     ]
@@ -261,8 +261,8 @@ def test_the_command_prints_a_tree_or_json(
         *LIMITS,
     ]
     assert run(["blame", compiled, "other", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert (told["origins"], told["ancestors"][0]["op"]) == (["other"], "Abs")
+    (message,) = json.loads(capsys.readouterr().out)
+    assert (message["origins"], message["ancestors"][0]["op"]) == (["other"], "Abs")
 
 
 def test_of_a_constant_node_nothing_is_claimed(
@@ -308,8 +308,8 @@ def test_a_node_that_a_pass_made_by_hand_is_not_called_original(
 def test_the_body_and_the_operator_that_a_node_stands_for_are_told_before_the_pass(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    made = Ancestor("n", "Relu_1", "P", "acme", (1,))
-    print_ancestries([Ancestry("t", "acme::Relu", (made, Ancestor("a", "Exp")))])
+    result = Ancestor("n", "Relu_1", "P", "acme", (1,))
+    print_ancestries([Ancestry("t", "acme::Relu", (result, Ancestor("a", "Exp")))])
     assert capsys.readouterr().out.splitlines()[:2] == [
         'Relu_1 "n", stands for acme::Relu, in graph "t", made by P (acme) from',
         '└── Exp "a", no note',

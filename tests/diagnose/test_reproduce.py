@@ -84,9 +84,9 @@ def test_the_replay_fails_with_the_same_error(
     here: Path,
 ) -> None:
     failing(vendors, NEEDS_TYPES, stage)
-    code, told = compiled(capsys, "--reproducer", "again")
+    code, message = compiled(capsys, "--reproducer", "again")
     assert code == 5
-    assert told.endswith(
+    assert message.endswith(
         "; again holds the model before it, the vendors' files and the command that replays it"
     )
     assert not Path("out.onnx").exists()
@@ -95,9 +95,9 @@ def test_the_replay_fails_with_the_same_error(
         "kAfterInferShape": "Identity",
         "kAfterBuiltinFusionPass": "acme::Twice",
     }[stage]
-    assert f"from {source}" in told
-    assert ("float[n,3]" in told) == (stage != "kBeforeInferShape")
-    assert told.splitlines()[0] == told
+    assert f"from {source}" in message
+    assert ("float[n,3]" in message) == (stage != "kBeforeInferShape")
+    assert message.splitlines()[0] == message
 
     switches = json.loads(Path("again/fusion_switch.json").read_text())
     assert switches == {"Switch": {"GraphFusion": {"ALL": "off", "Failing": "on"}}}
@@ -105,7 +105,7 @@ def test_the_replay_fails_with_the_same_error(
 
     again, said = replayed(capsys, monkeypatch, here / "again")
     assert again == 5
-    assert said.replace(f"{here}/again/", f"{here}/") == told.partition("; again holds")[0]
+    assert said.replace(f"{here}/again/", f"{here}/") == message.partition("; again holds")[0]
 
 
 @pytest.mark.parametrize("code", [INVALID, HOOK])
@@ -117,16 +117,18 @@ def test_a_failed_check_and_a_failed_hook_replay_too(
     here: Path,
 ) -> None:
     vendors.write("bcme/b.py", code)
-    failed, told = compiled(capsys, "--reproducer", "again")
+    failed, message = compiled(capsys, "--reproducer", "again")
     assert failed == 5
     again, said = replayed(capsys, monkeypatch, here / "again")
     assert again == 5
-    assert _without_paths(said, here) == _without_paths(told.partition("; again holds")[0], here)
+    assert _without_paths(said, here) == _without_paths(message.partition("; again holds")[0], here)
 
 
-def _without_paths(told: str, here: Path) -> str:
+def _without_paths(message: str, here: Path) -> str:
     return (
-        told.replace(f"{here}/again/", "").replace(f"{here}/", "").replace("model.onnx", "m.onnx")
+        message.replace(f"{here}/again/", "")
+        .replace(f"{here}/", "")
+        .replace("model.onnx", "m.onnx")
     )
 
 
@@ -135,8 +137,8 @@ def test_a_compile_that_keeps_going_leaves_the_first_failure(
 ) -> None:
     failing(vendors, "1 / 0")
     vendors.write("bcme/c.py", INVALID)
-    code, told = compiled(capsys, "--keep-going", "--reproducer", "again")
-    assert (code, told.partition("\n")[0]) == (
+    code, message = compiled(capsys, "--keep-going", "--reproducer", "again")
+    assert (code, message.partition("\n")[0]) == (
         5,
         "again holds the model before it, the vendors' files and the command that replays it",
     )
@@ -176,8 +178,10 @@ def test_the_readme_tells_of_a_hook_that_ends_the_replay(
         "ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n"
     )
     compiled(capsys, "--keep-going", "--reproducer", "again")
-    told = "This failed too, and ends the replay before the pass; remove it first: `plugin ccme/c ("
-    assert told in Path("again/README.md").read_text()
+    message = (
+        "This failed too, and ends the replay before the pass; remove it first: `plugin ccme/c ("
+    )
+    assert message in Path("again/README.md").read_text()
 
 
 def test_the_readme_says_that_files_elsewhere_are_not_copied(
@@ -197,8 +201,8 @@ def test_the_replay_does_no_clean_up_where_the_compile_did_none(
     vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     failing(vendors, NEEDS_TYPES, "kAfterBuiltinFusionPass")
-    _, told = compiled(capsys, "--no-cleanup", "--reproducer", "again")
-    assert "from Identity" in told
+    _, message = compiled(capsys, "--no-cleanup", "--reproducer", "again")
+    assert "from Identity" in message
     _, said = replayed(capsys, monkeypatch, here / "again")
     assert "from Identity" in said
 
@@ -214,8 +218,8 @@ def test_what_stands_there_is_kept_and_told_before_anything_runs(
     vendors.write("acme/a.py", "raise SystemExit\n")
     Path("again").mkdir()
     Path("again/mine").write_text("mine")
-    code, told = compiled(capsys, "--reproducer", "again")
-    assert (code, "exists already" in told) == (2, True)
+    code, message = compiled(capsys, "--reproducer", "again")
+    assert (code, "exists already" in message) == (2, True)
     assert [path.name for path in Path("again").iterdir()] == ["mine"]
 
 
@@ -223,10 +227,10 @@ def test_the_failure_is_told_also_where_the_reproducer_cannot_be_written(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing(vendors, "import pathlib; pathlib.Path('again').write_text('mine'); 1 / 0")
-    code, told = compiled(capsys, "--reproducer", "again")
+    code, message = compiled(capsys, "--reproducer", "again")
     assert code == 5
-    assert "ZeroDivisionError" in told
-    assert "; no reproducer: again: exists already" in told
+    assert "ZeroDivisionError" in message
+    assert "; no reproducer: again: exists already" in message
     assert Path("again").read_text() == "mine"
     assert not list(Path().glob(".gehost-*"))
 
@@ -244,8 +248,8 @@ def test_weights_stay_outside_the_model_and_are_told(
     del model.graph.input[1]
     model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
     onnx.save(model, "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
-    _, told = compiled(capsys, "--reproducer", "again")
-    assert "with 0.0 MiB of weights beside it" in told
+    _, message = compiled(capsys, "--reproducer", "again")
+    assert "with 0.0 MiB of weights beside it" in message
     assert Path("again/model.onnx").stat().st_size < 2000
     (data,) = Path("again").glob("model.onnx.*.data")
     assert np.array_equal(np.fromfile(data, np.float32, weights.size), weights.ravel())
@@ -277,10 +281,10 @@ def test_the_replay_has_the_settings_and_switch_of_the_pass(
                 raise ValueError(context.options["why"])
         """,
     )
-    given = ("--enable", "Failing", "--set", "Failing.why=as told", "--reproducer", "found")
-    code, told = compiled(capsys, *given)
+    value = ("--enable", "Failing", "--set", "Failing.why=as told", "--reproducer", "found")
+    code, message = compiled(capsys, *value)
     assert code == 5
     again, retold = replayed(capsys, monkeypatch, Path("found"))
     assert again == 5
-    assert "ValueError: as told" in told
+    assert "ValueError: as told" in message
     assert "ValueError: as told" in retold

@@ -71,17 +71,17 @@ def test_an_equality_that_would_unlock_a_fusion(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fact", "told"),
+    ("fact", "message"),
     [
         ("totl == past + seq", 'no input has a size "totl"; named sizes of inputs: batch, k, past'),
         ("total == 3 <= 4", "the right side is no size"),
         ("total <= seq", "no number on the right"),
     ],
 )
-def test_what_is_no_fact_is_refused(tmp_path: Path, fact: str, told: str) -> None:
+def test_what_is_no_fact_is_refused(tmp_path: Path, fact: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         Host(HostOptions(plugins=False, assume=[fact])).run(model(tmp_path))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_facts_come_in_any_order(tmp_path: Path) -> None:

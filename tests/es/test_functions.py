@@ -64,13 +64,13 @@ def test_inputs_by_name_take_their_place():
 
 
 def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
-    values, indices = found = es.TopK(a, K=3)
-    assert (found.Values, found.Indices) == (values, indices)
-    assert isinstance(found, tuple)
+    values, indices = actual = es.TopK(a, K=3)
+    assert (actual.Values, actual.Indices) == (values, indices)
+    assert isinstance(actual, tuple)
     with pytest.raises(
         AttributeError, match="there is no output 'values'; there are Values, Indices"
     ):
-        found.values
+        actual.values
     out, mask = es.Dropout(a, num_outputs=2)
     assert (out.index, mask.index, out.producer) == (0, 1, mask.producer)
     assert isinstance(es.Dropout(a), EsTensor)

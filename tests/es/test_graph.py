@@ -85,23 +85,23 @@ def test_what_an_input_must_be(builder):
 
 def test_arithmetic_builds_nodes_in_the_order_of_its_operands(builder):
     a, b = builder.CreateInputs(2)
-    for made, op, left, right in [
+    for result, op, left, right in [
         (a + b, "Add", a, b), (a - b, "Sub", a, b), (a * b, "Mul", a, b), (a / b, "Div", a, b), (a @ b, "MatMul", a, b), (a**b, "Pow", a, b)
     ]:  # fmt: skip
-        assert (made.producer.ops, inputs_of(made)) == ((op,), [left, right])
-    for made, op in [(2 + a, "Add"), (2 - a, "Sub"), (2 * a, "Mul"), (2 / a, "Div")]:
-        assert made.producer.ops == (op,)
-        assert const(inputs_of(made)[0]).array.tolist() == 2
-        assert inputs_of(made)[1] is a
+        assert (result.producer.ops, inputs_of(result)) == ((op,), [left, right])
+    for result, op in [(2 + a, "Add"), (2 - a, "Sub"), (2 * a, "Mul"), (2 / a, "Div")]:
+        assert result.producer.ops == (op,)
+        assert const(inputs_of(result)[0]).array.tolist() == 2
+        assert inputs_of(result)[1] is a
     assert (-a).producer.ops == ("Neg",)
 
 
 @pytest.mark.parametrize("number", [np.float32(2.5), np.array([1.5, 2.5]), np.int64(3)])
 def test_numpy_on_the_left_does_not_take_the_tensor_apart(builder, number):
     a = builder.CreateInput(0)
-    made = number * a
-    assert isinstance(made, EsTensor)
-    literal = const(inputs_of(made)[0])
+    result = number * a
+    assert isinstance(result, EsTensor)
+    literal = const(inputs_of(result)[0])
     assert (literal.array == number).all()
     assert literal.literal
 
@@ -110,7 +110,7 @@ def test_numpy_on_the_left_does_not_take_the_tensor_apart(builder, number):
 
 
 @pytest.mark.parametrize(
-    ("value", "dtype", "wanted", "shape"),
+    ("value", "dtype", "expected", "shape"),
     [
         (1.5, None, np.float32, ()),
         (3, None, np.int64, ()),
@@ -125,9 +125,9 @@ def test_numpy_on_the_left_does_not_take_the_tensor_apart(builder, number):
         (-3, DataType.INT4, ml_dtypes.int4, ()),
     ],
 )
-def test_constants_have_the_dtype_that_was_meant(builder, value, dtype, wanted, shape):
+def test_constants_have_the_dtype_that_was_meant(builder, value, dtype, expected, shape):
     array = const(builder.CreateConst(value, dtype)).array
-    assert (array.dtype, array.shape) == (np.dtype(wanted), shape)
+    assert (array.dtype, array.shape) == (np.dtype(expected), shape)
     assert array.tolist() == np.asarray(value).tolist()
 
 
@@ -189,8 +189,8 @@ def test_errors_name_the_author_s_line(builder):
     line = here(2)
     with pytest.raises(PatternError) as caught:
         a + "text"
-    wanted = "input 1 of Add: wanted a tensor, a number or a list of numbers, got str"
-    assert str(caught.value) == f"{line}: {wanted}"
+    expected = "input 1 of Add: wanted a tensor, a number or a list of numbers, got str"
+    assert str(caught.value) == f"{line}: {expected}"
     line = here(1)
     node = es.Relu(a).producer
     assert str(node.origin) == line
@@ -272,10 +272,10 @@ def test_what_is_built_later_was_written_where_its_author_said():
     builder = EsGraphBuilder("later")
     x = builder.CreateInput(0)
     with es.written_at(es.Origin("rules.py", 7)):
-        made = es.Relu(x)
+        result = es.Relu(x)
         with pytest.raises(PatternError, match=r"^rules.py:7: Relu has no parameter"):
             es.Relu(x, alpha=1)
-    assert str(made.producer.origin) == "rules.py:7"
+    assert str(result.producer.origin) == "rules.py:7"
     assert es.Relu(x).producer.origin.path == __file__, "only meanwhile"
 
 
@@ -301,10 +301,10 @@ INF = float("inf")
 )
 @pytest.mark.parametrize("value", [0.5, 3, True, -1, INF, [1, 2.5]])
 def test_a_float_holds_numbers_and_rounds(value, dtype):
-    found = in_dtype(np.asarray(value), np.dtype(dtype))
-    assert found is not None
-    assert (found.dtype, found.shape) == (np.dtype(dtype), np.shape(value))
-    assert found.astype(np.complex128).tolist() == np.asarray(value, np.complex128).tolist()
+    actual = in_dtype(np.asarray(value), np.dtype(dtype))
+    assert actual is not None
+    assert (actual.dtype, actual.shape) == (np.dtype(dtype), np.shape(value))
+    assert actual.astype(np.complex128).tolist() == np.asarray(value, np.complex128).tolist()
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ WANDERERS = [
 
 
 def test_the_operators_whose_parameters_wander_between_attribute_and_input():
-    found = {
+    actual = {
         name
         for name in schemas.operator_names()
-        if (known := schemas.operator("", name)) is not None and known.migrating
+        if (declared := schemas.operator("", name)) is not None and declared.migrating
     }
-    assert sorted(found) == WANDERERS
+    assert sorted(actual) == WANDERERS
 
 
 def test_the_union_of_all_versions():
@@ -104,9 +104,9 @@ def test_kinds_and_defaults():
 @pytest.mark.parametrize(("opset", "flattens"), [(12, True), (13, False)])
 def test_softmax_flattens_below_13(opset, flattens):
     for op_type in ("Softmax", "LogSoftmax", "Hardmax"):
-        found = schemas.signature("", op_type, opset)
-        assert found is not None
-        assert found.flattens is flattens
+        actual = schemas.signature("", op_type, opset)
+        assert actual is not None
+        assert actual.flattens is flattens
     relu = schemas.signature("", "Relu", opset)
     assert relu is not None
     assert not relu.flattens
@@ -114,17 +114,17 @@ def test_softmax_flattens_below_13(opset, flattens):
 
 def test_the_operators_that_broadcast_from_an_opset_on():
     """Their newest schema describes broadcasting, an older one does not, or as an attribute."""
-    found: dict[str, int] = {}
+    actual: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         newest = schemas.schema_at("", schema.name, onnx.defs.onnx_opset_version())
         if schema.domain or newest is None or not broadcasts(newest):
             continue
         if not broadcasts(schema):
-            later = found.get(schema.name, 0)
-            found[schema.name] = max(later, schema.since_version)
-    assert found.pop("Tile") == 1  # compared with broadcasting in its text, does not broadcast
-    assert found.keys() == schemas.BROADCASTS_SINCE.keys()
-    for name, last in found.items():
+            later = actual.get(schema.name, 0)
+            actual[schema.name] = max(later, schema.since_version)
+    assert actual.pop("Tile") == 1  # compared with broadcasting in its text, does not broadcast
+    assert actual.keys() == schemas.BROADCASTS_SINCE.keys()
+    for name, last in actual.items():
         first = schemas.BROADCASTS_SINCE[name]
         (until, since) = (schemas.signature("", name, opset) for opset in (first - 1, first))
         assert last < first

@@ -27,22 +27,22 @@ def test_what_loads_and_runs_before_does_after(seed: int) -> None:
 
 
 def test_the_graphs_have_everything_in_them() -> None:
-    seen: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for seed in range(300):
-        seen.update(attention_graph(seed).features)
-    assert not {one.strip() for one in FEATURES.replace("\n", " ").split(";")} - seen.keys()
+        calls.update(attention_graph(seed).features)
+    assert not {one.strip() for one in FEATURES.replace("\n", " ").split(";")} - calls.keys()
 
 
 def planted(op_type: str) -> onnx.ModelProto:
     """The graph with another operator behind it."""
-    made = attention_graph(0).proto
-    result = made.graph.output[0].name
-    (last,) = [node for node in made.graph.node if result in node.output]
+    output = attention_graph(0).proto
+    result = output.graph.output[0].name
+    (last,) = [node for node in output.graph.node if result in node.output]
     last.output[0] = "before"
     read = ["before", "sizes"] if op_type == "Reshape" else ["before"]
-    made.graph.initializer.append(onnx.numpy_helper.from_array(np.array([7, 5, 3]), "sizes"))
-    made.graph.node.append(onnx.helper.make_node(op_type, read, [result]))
-    return made
+    output.graph.initializer.append(onnx.numpy_helper.from_array(np.array([7, 5, 3]), "sizes"))
+    output.graph.node.append(onnx.helper.make_node(op_type, read, [result]))
+    return output
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,16 @@ MODEL = onnx.parser.parse_model(
 )
 
 
-def last(found: Any) -> Findings:
-    *_, end = found
+def last(actual: Any) -> Findings:
+    *_, end = actual
     return end
 
 
 def test_damaged_files_are_compiled_well_or_refused() -> None:
-    found = last(run(seed=0, files=500))
-    assert found.wrong == {}
-    assert found.counts["compiled"] > 50
-    assert found.counts["refused with 3"] > 50
+    actual = last(run(seed=0, files=500))
+    assert actual.wrong == {}
+    assert actual.counts["compiled"] > 50
+    assert actual.counts["refused with 3"] > 50
 
 
 def test_the_seeds_are_compiled_all(tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ def test_what_is_wrong_is_a_finding(tmp_path: Path, compile_: Any, message: str)
 
 
 def test_a_process_that_dies_is_a_finding_for_each_file() -> None:
-    found = last(run(seed=0, files=2, setup=dies))
-    assert found.counts == {"crash": 2}
-    assert list(found.wrong) == [0, 1]
+    actual = last(run(seed=0, files=2, setup=dies))
+    assert actual.counts == {"crash": 2}
+    assert list(actual.wrong) == [0, 1]
 
 
 def test_a_process_that_hangs_is_a_finding() -> None:
-    found = last(run(seed=0, files=1, setup=hangs, patience=0.1))
-    assert found.counts == {"hang": 1}
+    actual = last(run(seed=0, files=1, setup=hangs, patience=0.1))
+    assert actual.counts == {"hang": 1}

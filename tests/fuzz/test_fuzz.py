@@ -45,12 +45,12 @@ def bodies(graph: onnx.GraphProto) -> Iterable[onnx.GraphProto]:
 
 
 def test_models_have_everything_in_them():
-    seen: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for seed in range(300):
-        made = cases.model_of(seed)
-        graph, opset = made.proto.graph, made.proto.opset_import[0].version
-        seen[f"opset {opset}"] += 1
-        seen.update(node.op_type for node in graph.node)
+        result = cases.model_of(seed)
+        graph, opset = result.proto.graph, result.proto.opset_import[0].version
+        calls[f"opset {opset}"] += 1
+        calls.update(node.op_type for node in graph.node)
         inner = list(bodies(graph))
         initializers = {tensor.name for tensor in graph.initializer}
         read = {name for node in graph.node for name in node.input}
@@ -60,7 +60,7 @@ def test_models_have_everything_in_them():
                 initializers & set(node.input) for body in inner for node in body.node
             ),
             "no name": any(not node.name for node in graph.node),
-            "overridable": made.proto.ir_version >= 4
+            "overridable": result.proto.ir_version >= 4
             and any(info.name in initializers for info in graph.input),
             "output in the middle": any(info.name in read for info in graph.output),
             "string": 8 in {info.data_type for info in graph.initializer},
@@ -68,14 +68,14 @@ def test_models_have_everything_in_them():
             "symbolic": any(
                 dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim
             ),
-            "empty": any(array.size == 0 for array in made.feeds[0].values()),
+            "empty": any(array.size == 0 for array in result.feeds[0].values()),
             "absent input": any("" in node.input for node in graph.node),
             "allowzero": any(
                 attribute.name == "allowzero" for node in graph.node for attribute in node.attribute
             ),
         }
-        seen.update(name for name, there in features.items() if there)
-    wanted = [
+        calls.update(name for name, there in features.items() if there)
+    expected = [
         *features,
         "If",
         "Loop",
@@ -89,7 +89,9 @@ def test_models_have_everything_in_them():
         "Where",
     ]
     assert [
-        name for name in [*wanted, *(f"opset {opset}" for opset in range(7, 25))] if not seen[name]
+        name
+        for name in [*expected, *(f"opset {opset}" for opset in range(7, 25))]
+        if not calls[name]
     ] == []
 
 
@@ -123,11 +125,11 @@ def search(seeds: Iterable[int]) -> checks.Tally:
 
 def rewrite(seed: int) -> None:
     """The first pass of a case."""
-    made, rng, tally = cases.model_of(seed), random.Random(seed), checks.Tally()
-    plan = cases.random_plan(checks.fresh_model(made.proto), rng, "P0")
+    result, rng, tally = cases.model_of(seed), random.Random(seed), checks.Tally()
+    plan = cases.random_plan(checks.fresh_model(result.proto), rng, "P0")
     assert plan is not None
-    after = checks.check_pass(made.proto, rewrites.spec_of(plan), tally, thorough=True)
-    cases.Reference(made).check(after, tally, "numbers", exact=True)
+    after = checks.check_pass(result.proto, rewrites.spec_of(plan), tally, thorough=True)
+    cases.Reference(result).check(after, tally, "numbers", exact=True)
 
 
 def forget_readers(pattern, binding):
@@ -188,10 +190,10 @@ def test_a_bug_in_a_rewrite_is_seen(monkeypatch, place, name, planted, check):
 
 
 def test_a_case_that_hangs_or_dies_is_told_and_the_others_run():
-    found = {
+    actual = {
         outcome.number: outcome for outcome in outcomes(hang_or_die, iter(range(5)), 2, patience=5)
     }
-    assert found[0].failure.startswith("hang")
-    assert found[1].failure.startswith("died")
-    assert "ValueError: two" in found[2].failure
-    assert [found[number].result for number in (3, 4)] == [3, 4]
+    assert actual[0].failure.startswith("hang")
+    assert actual[1].failure.startswith("died")
+    assert "ValueError: two" in actual[2].failure
+    assert [actual[number].result for number in (3, 4)] == [3, 4]

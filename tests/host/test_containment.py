@@ -63,8 +63,10 @@ drawn = np.random.random()
 np.random.seed(5)
 assert drawn != np.random.random(), "the seed was left"
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
 
 
 def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(
@@ -98,13 +100,13 @@ def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(
     one = ModuleType("one")
     monkeypatch.setitem(sys.modules, "one", one)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    listed, entries = sys.path, list(sys.path)
+    listing, entries = sys.path, list(sys.path)
     with process_state_restored():
         sys.modules["one"] = Odd()  # type: ignore[assignment]
         sys.path[0] = Odd()  # type: ignore[call-overload]
     assert sys.modules["one"] is one
-    assert sys.path is listed
-    assert list(map(id, listed)) == list(map(id, entries))
+    assert sys.path is listing
+    assert list(map(id, listing)) == list(map(id, entries))
 
 
 @pytest.mark.parametrize("failing", ["_put_directory", "_put_path", "_put_modules"])

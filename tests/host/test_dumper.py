@@ -69,11 +69,11 @@ def read(path: Path) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("file_format", ["pbtxt", "onnx"])
 def test_one_dump_after_each_stage_under_ges_names(tmp_path: Path, file_format: Any) -> None:
-    found, report = dumped(tmp_path / "made" / "here", dump_format=file_format)
-    assert list(found) == [f"{stage}.{file_format}" for stage in STAGES]
-    assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == list(found)
-    assert report.dumps == [str(tmp_path / "made" / "here" / name) for name in found]
-    for proto in found.values():
+    actual, report = dumped(tmp_path / "made" / "here", dump_format=file_format)
+    assert list(actual) == [f"{stage}.{file_format}" for stage in STAGES]
+    assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == list(actual)
+    assert report.dumps == [str(tmp_path / "made" / "here" / name) for name in actual]
+    for proto in actual.values():
         assert {node.op_type for node in proto.graph.node} >= {"Add", "Relu", "Shift", "If"}
         assert [entry.name for entry in proto.graph.input] == ["c", "x"]
 
@@ -108,13 +108,13 @@ def test_only_the_stages_asked_for(tmp_path: Path, stages: list[str], expected: 
 
 
 def constants(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    found = {tensor.name: tensor for tensor in proto.graph.initializer}
+    actual = {tensor.name: tensor for tensor in proto.graph.initializer}
     for node in proto.graph.node:
         if node.op_type == "Constant":
-            found[node.output[0]] = node.attribute[0].t
+            actual[node.output[0]] = node.attribute[0].t
         for entry in node.attribute:
-            found.update({tensor.name: tensor for tensor in entry.g.initializer})
-    return found
+            actual.update({tensor.name: tensor for tensor in entry.g.initializer})
+    return actual
 
 
 def size_of_function_constant(proto: onnx.ModelProto) -> int:
@@ -122,8 +122,8 @@ def size_of_function_constant(proto: onnx.ModelProto) -> int:
 
 
 def test_level_1_has_the_weights(tmp_path: Path) -> None:
-    found, _ = dumped(tmp_path, dump_level=1, cleanup=False)
-    for proto in found.values():
+    actual, _ = dumped(tmp_path, dump_level=1, cleanup=False)
+    for proto in actual.values():
         tensors = constants(proto)
         for name, array in {"w": BIG, "big": BIG, "large": BIG, "small": SMALL}.items():
             np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensors[name]), array)
@@ -131,8 +131,8 @@ def test_level_1_has_the_weights(tmp_path: Path) -> None:
 
 
 def test_level_2_has_names_and_shapes_of_weights_but_not_their_data(tmp_path: Path) -> None:
-    found, _ = dumped(tmp_path, cleanup=False)
-    for proto in found.values():
+    actual, _ = dumped(tmp_path, cleanup=False)
+    for proto in actual.values():
         tensors = constants(proto)
         for name in ("w", "big", "large"):
             assert (tensors[name].data_type, list(tensors[name].dims)) == (
@@ -146,8 +146,8 @@ def test_level_2_has_names_and_shapes_of_weights_but_not_their_data(tmp_path: Pa
 
 
 def test_level_3_has_structure_only(tmp_path: Path) -> None:
-    found, _ = dumped(tmp_path, dump_level=3, cleanup=False)
-    for proto in found.values():
+    actual, _ = dumped(tmp_path, dump_level=3, cleanup=False)
+    for proto in actual.values():
         assert not proto.graph.initializer
         assert not proto.graph.value_info
         assert [node.op_type for node in proto.graph.node] == [
@@ -167,9 +167,9 @@ def test_sparse_weights_stay_out_too(tmp_path: Path) -> None:
     proto = model()
     proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [2000]))
     Host(HostOptions(plugins=False, dump=tmp_path, cleanup=False)).run(proto)
-    (kept,) = read(tmp_path / f"{STAGES[0]}.pbtxt").graph.sparse_initializer
-    assert (kept.values.name, list(kept.dims)) == ("s", [2000])
-    assert kept.ByteSize() < 64
+    (rest,) = read(tmp_path / f"{STAGES[0]}.pbtxt").graph.sparse_initializer
+    assert (rest.values.name, list(rest.dims)) == ("s", [2000])
+    assert rest.ByteSize() < 64
 
 
 def types(graph: onnx.GraphProto) -> dict[str, list[Any]]:
@@ -182,8 +182,8 @@ def types(graph: onnx.GraphProto) -> dict[str, list[Any]]:
 def test_types_of_intermediate_values_are_written_also_in_bodies_and_never_to_the_model(
     tmp_path: Path,
 ) -> None:
-    found, _ = dumped(tmp_path, cleanup=False)
-    before, after = found[f"{STAGES[1]}.pbtxt"], found[f"{STAGES[2]}.pbtxt"]
+    actual, _ = dumped(tmp_path, cleanup=False)
+    before, after = actual[f"{STAGES[1]}.pbtxt"], actual[f"{STAGES[2]}.pbtxt"]
     assert types(before.graph) == {}
     assert types(after.graph) == {
         "a": ["N", 1000],

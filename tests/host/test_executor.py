@@ -140,15 +140,15 @@ def test_whether_something_changed_is_seen_and_not_believed(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("FAILED", "it returned FAILED"),
         ("False", "it returned FAILED"),
         ("'yes'", "it returned 'yes'; wanted"),
     ],
 )
-def test_failed_and_nonsense_fail_the_compile(vendors: Any, value: str, told: str) -> None:
-    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): Run: {told}") as caught:
+def test_failed_and_nonsense_fail_the_compile(vendors: Any, value: str, message: str) -> None:
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): Run: {message}") as caught:
         run_code(vendors, fusion(f"return {value}"))
     assert caught.value.exit_code == 5
 
@@ -212,15 +212,15 @@ def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(
     assert re.match(r"Breaks \(.*/a.py:\d+\)", report.problems[0])
 
 
-@pytest.mark.parametrize(("how", "told"), [
+@pytest.mark.parametrize(("how", "message"), [
     ("wrong order", "left an invalid graph: .*before it is made"),
     ("reads nothing", 'left an invalid graph: .*"nothing" has no producer|left an invalid graph'),
     ("interface", "left an invalid graph: .*inputs or outputs were changed"),
 ])  # fmt: skip
 def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(
-    vendors: Any, how: str, told: str
+    vendors: Any, how: str, message: str
 ) -> None:
-    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): it {told}") as caught:
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): it {message}") as caught:
         run_code(vendors, fusion(BREAKERS[how]))
     assert (caught.value.subject, str(caught.value.where)[-7:]) == ("P", "/a.py:3")
 
@@ -329,18 +329,18 @@ LOOKING = [
 
 @pytest.mark.parametrize("name", LOOKING)
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ("1 / 0", ".*ZeroDivisionError"),
         ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; this hook is read-only"),
     ],
 )
 def test_a_hook_that_may_only_look_is_held_to_it(
-    vendors: Any, name: str, body: str, told: str
+    vendors: Any, name: str, body: str, message: str
 ) -> None:
     vendors.write("acme/a.py", hook(name, body))
     vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
-    with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{told}") as caught:
+    with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{message}") as caught:
         vendors.host().run(parse(CHAIN))
     assert re.search(r"/a.py:\d+$", str(caught.value.where))
     result, report = vendors.host(keep_going=True).run(parse(CHAIN))
@@ -360,20 +360,20 @@ def test_an_error_of_gehost_in_a_hook_ends_the_compile_as_it_is(vendors: Any) ->
 
 
 def test_hooks_around_a_pass_see_what_it_did(vendors: Any) -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     class Watch:
         @hookimpl
         def gehost_before_pass(self, spec: Any, graph: Any) -> None:
-            seen.append((spec.name, len(graph.nodes_of("Relu"))))
+            calls.append((spec.name, len(graph.nodes_of("Relu"))))
 
         @hookimpl
         def gehost_after_pass(self, spec: Any, graph: Any, record: Any) -> None:
-            seen.append((spec.name, len(graph.nodes_of("Relu")), record.status, record.replaced))
+            calls.append((spec.name, len(graph.nodes_of("Relu")), record.status, record.replaced))
 
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), fusion("return FAILED", "Q"))
     vendors.host(plugins=[("watch", Watch())], keep_going=True).run(parse(CHAIN))
-    assert seen == [("P", 1), ("P", 0, "done", 1), ("Q", 0), ("Q", 0, "failed", 0)]
+    assert calls == [("P", 1), ("P", 0, "done", 1), ("Q", 0), ("Q", 0, "failed", 0)]
 
 
 class RewriteLog:
@@ -430,11 +430,11 @@ def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; this hook is read-only")],
 )
 def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
-    vendors: Any, body: str, told: str
+    vendors: Any, body: str, message: str
 ) -> None:
     class Broken:
         @hookimpl
@@ -449,36 +449,36 @@ def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
     assert result.graph.node == parse(CHAIN).graph.node
     assert (report.passes[0].status, report.passes[0].replaced) == ("failed", 0)
     at = rf"plugin broken \({re.escape(__file__)}:\d+\): gehost_after_rewrite"
-    assert re.match(rf"{at}.*{told}", report.problems[0])
+    assert re.match(rf"{at}.*{message}", report.problems[0])
 
 
 def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(
     vendors: Any, tmp_path: Path
 ) -> None:
-    here, seen = os.getcwd(), []
+    here, calls = os.getcwd(), []
 
     class Wanders:
         @hookimpl
         def gehost_before_rewrite(self, rewrite: Any) -> None:
-            seen.append(os.getcwd())
+            calls.append(os.getcwd())
             os.chdir(tmp_path)
 
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Exp"))
     vendors.host(plugins=[("wanders", Wanders())]).run(parse(CHAIN))
-    assert seen == [here, here]
+    assert calls == [here, here]
 
 
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host, str], int]:
     """How often the state of the process is restored while a host compiles a text."""
-    taken: list[int] = []
+    choice: list[int] = []
     state = containment._state
-    monkeypatch.setattr(containment, "_state", lambda: taken.append(1) or state())
+    monkeypatch.setattr(containment, "_state", lambda: choice.append(1) or state())
 
     def count(host: Host, text: str = CHAIN) -> int:
-        taken.clear()
+        choice.clear()
         host.run(parse(text))
-        return len(taken)
+        return len(choice)
 
     return count
 
@@ -628,6 +628,6 @@ def test_a_pass_object_that_waits_for_the_next_compile_keeps_no_model(vendors: A
     host.run(parse(CHAIN.replace("main", "kept")))
     gc.collect()
     assert not [
-        each for each in gc.get_objects() if isinstance(each, Graph) and each.name == "kept"
+        item for item in gc.get_objects() if isinstance(item, Graph) and item.name == "kept"
     ]
     assert host.passes.get("P") is not None

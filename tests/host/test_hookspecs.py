@@ -149,23 +149,23 @@ class Half(FusionBasePass):
 def gehost_before_infershape(graph):
     raise ValueError("neither")
 """
-    seen: list[tuple[str, list[str], str]] = []
+    calls: list[tuple[str, list[str], str]] = []
 
     class Listener:
         @hookimpl
         def gehost_pass_failed(self, spec: Any, graph: Any, error: Exception) -> None:
-            seen.append((spec and spec.name, list(next(graph.nodes).attrs), str(error)))
+            calls.append((spec and spec.name, list(next(graph.nodes).attrs), str(error)))
 
     vendors.write("acme/a.py", half)
     host = vendors.host(plugins=[("listener", Listener())], keep_going=keep_going)
     if keep_going:
         _, report = host.run(parse(MODEL))
-        assert [told for _, _, told in seen] == report.problems
+        assert [message for _, _, message in calls] == report.problems
     else:
         with pytest.raises(PassError) as caught:
             host.run(parse(MODEL))
-        assert [told for _, _, told in seen] == [str(caught.value)]
-    assert [(name, attributes) for name, attributes, _ in seen] == [("Half", []), (None, [])][
+        assert [message for _, _, message in calls] == [str(caught.value)]
+    assert [(name, attributes) for name, attributes, _ in calls] == [("Half", []), (None, [])][
         : 1 + keep_going
     ]
 

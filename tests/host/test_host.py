@@ -75,9 +75,9 @@ def test_without_clean_up_and_matches_the_model_is_what_it_was(
 
 def test_run_leaves_its_model_alone_and_gives_another(vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
-    given, wanted = parse(CHAIN), parse(CHAIN)
-    result, report = vendors.host().run(given)
-    assert given == wanted
+    value, expected = parse(CHAIN), parse(CHAIN)
+    result, report = vendors.host().run(value)
+    assert value == expected
     assert op_types(result) == ["Abs", "Identity", "Neg"]
     assert report.model == "main"
 
@@ -112,18 +112,18 @@ def test_models_are_closed_whatever_happens(
 
 
 def test_nothing_of_a_compile_stays_in_the_host(vendors: Any) -> None:
-    seen: list[weakref.ref[Any]] = []
+    calls: list[weakref.ref[Any]] = []
 
     class Watch:
         @hookimpl
         def gehost_compile_started(self, graph: Any) -> None:
-            seen.append(weakref.ref(graph.model))
+            calls.append(weakref.ref(graph.model))
 
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     host = vendors.host(plugins=[("watch", Watch())])
     host.run(parse(CHAIN))
     gc.collect()
-    assert seen[0]() is None
+    assert calls[0]() is None
 
 
 @pytest.mark.parametrize("inline", [True, False])

@@ -187,7 +187,7 @@ def test_read_model_takes_the_installed_importers_and_their_options(installed: P
 
 @pytest.mark.parametrize("name", ["m.ops", "m.onnx"])
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"opps.op": 1}, "setting opps.op: there is no importer opps; did you mean ops?"),
         ({"ops.cont": 1}, "setting ops.cont: ops has no option cont; did you mean count?"),
@@ -195,11 +195,11 @@ def test_read_model_takes_the_installed_importers_and_their_options(installed: P
     ],
 )
 def test_a_setting_of_no_importer_is_refused(
-    installed: Path, name: str, settings: Any, told: str
+    installed: Path, name: str, settings: Any, message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         read_model(installed.with_name(name), settings)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_compile_takes_the_options_of_importers_also_to_verify(installed: Path) -> None:
@@ -214,12 +214,12 @@ def test_every_command_that_takes_a_model_reads_it_through_the_importers(
     installed: Path, vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
-    given = ["--vendors", str(vendors.root), "--set", "ops.count=2"]
+    value = ["--vendors", str(vendors.root), "--set", "ops.count=2"]
     model, other = str(installed), str(installed.with_name("o.onnx"))
-    assert run(["compile", model, "-o", other, *given]) == 0
-    assert run(["explain", model, "--pass", "P", *given]) == 0
+    assert run(["compile", model, "-o", other, *value]) == 0
+    assert run(["explain", model, "--pass", "P", *value]) == 0
     assert "2 rewritten" in capsys.readouterr().out
-    assert run(["bisect", model, "-o", str(installed.with_name("found")), *given]) == 6
+    assert run(["bisect", model, "-o", str(installed.with_name("found")), *value]) == 6
     assert run(["verify", model, model, "--set", "ops.op=Sin"]) == 0
     assert run(["verify", model, other, "--set", "ops.count=2"]) == 6
     assert run(["blame", model, "t0", "--set", "ops.count=2"]) == 0
@@ -233,10 +233,10 @@ def test_the_error_of_an_importer_names_its_command(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     installed.write_text("")
-    told = f"gehost: {installed}: line 1: there is no text; see `gehost ops import --help`\n"
+    message = f"gehost: {installed}: line 1: there is no text; see `gehost ops import --help`\n"
     for command in (["blame", str(installed), "y"], ["verify", str(installed), str(installed)]):
         assert run(command) == 3
-        assert capsys.readouterr().err == told
+        assert capsys.readouterr().err == message
     registry = ImporterRegistry()
     registry.add(".bad", fails, command="gehost bad import")
     with pytest.raises(VendorError, match=r"makes no sense; see `gehost bad import --help`$"):

@@ -29,10 +29,10 @@ def test_each_stage_has_a_hook_of_its_own_and_a_dump_of_its_own():
 
 def test_the_page_of_tools_draws_the_table():
     text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
-    found = re.search(r"^load → `PreRunBegin` → (.*?) → leftovers", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    drawn = re.sub(r" \([^)]*\)", "", " ".join(found[1].split())).split(" → ")
-    assert drawn == [
+    actual = re.search(r"^load → `PreRunBegin` → (.*?) → leftovers", text, re.MULTILINE | re.DOTALL)
+    assert actual is not None
+    picture = re.sub(r" \([^)]*\)", "", " ".join(actual[1].split())).split(" → ")
+    assert picture == [
         part
         for row in PIPELINE
         for part in (*([row.before.name] if row.before else []), f"**`{row.stage.name}`**")

@@ -112,7 +112,7 @@ class Wrapper:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "message"),
     [
         (Misspelt(), "unknown hook 'gehost_after_infershap' in plugin"),
         (
@@ -123,11 +123,11 @@ class Wrapper:
         (Wrapper(), "gehost_after_infershape is a hook wrapper"),
     ],
 )
-def test_a_plugin_with_a_wrong_hook_is_named(plugin: Any, told: str) -> None:
+def test_a_plugin_with_a_wrong_hook_is_named(plugin: Any, message: str) -> None:
     with pytest.raises(VendorError) as caught:
         Plugins([("fine", Says("x")), ("odd one", plugin)])
     assert str(caught.value).startswith("plugin odd one: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -140,7 +140,7 @@ def test_two_plugins_of_one_name_and_one_plugin_of_two_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("@hookimpl\ndef gehost_after_infershap(graph): pass\n", "unknown hook"),
         ("@hookimpl\ndef gehost_after_infershape(model): pass\n", "Argument"),
@@ -148,15 +148,15 @@ def test_two_plugins_of_one_name_and_one_plugin_of_two_names() -> None:
     ],
 )
 def test_a_vendor_file_with_a_wrong_hook_is_named_or_skipped(
-    vendors: Any, code: str, told: str
+    vendors: Any, code: str, message: str
 ) -> None:
     file = vendors.write("acme/hooks.py", code)
     vendors.write("acme/passes.py", vendors.swap("P", "Relu", "Abs"))
-    with pytest.raises(VendorError, match=f"^{file}: plugin acme/hooks: .*{told}"):
+    with pytest.raises(VendorError, match=f"^{file}: plugin acme/hooks: .*{message}"):
         vendors.host()
     host = vendors.host(keep_going=True)
     assert host.passes.names() == ["P"]
-    assert told in host.problems[0]
+    assert message in host.problems[0]
 
 
 def test_a_style_that_fails_on_a_vendor_file_is_named_with_the_file(vendors: Any) -> None:
@@ -167,12 +167,12 @@ def test_a_style_that_fails_on_a_vendor_file_is_named_with_the_file(vendors: Any
 
     file = vendors.write("acme/a.py", "RULES = []\n", vendors.swap("P", "Relu", "Abs"))
     vendors.write("acme/b.py", "RULES = [1]\n", vendors.swap("Q", "Relu", "Abs"))
-    told = rf"^{file}: plugin style \(.*test_plugins.py:\d+\): gehost_collect_passes: IndexError"
-    with pytest.raises(VendorError, match=told):
+    message = rf"^{file}: plugin style \(.*test_plugins.py:\d+\): gehost_collect_passes: IndexError"
+    with pytest.raises(VendorError, match=message):
         vendors.host(plugins=[("style", Style())])
     host = vendors.host(plugins=[("style", Style())], keep_going=True)
     assert host.passes.names() == ["Q"]
-    assert re.match(told, host.problems[0])
+    assert re.match(message, host.problems[0])
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "told"),
+    ("value", "code", "message"),
     [
         ("gehost_test_absent", "", "ModuleNotFoundError: No module named 'gehost_test_absent'"),
         ("gehost_test_p", "1 / 0", "ZeroDivisionError"),
@@ -262,11 +262,11 @@ def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(
     ],
 )
 def test_an_installed_plugin_that_cannot_be_loaded_is_named(
-    site: Any, value: str, code: str, told: str
+    site: Any, value: str, code: str, message: str
 ) -> None:
     site.install("broken", {"bad": value}, gehost_test_p=code)
     with pytest.raises(
-        VendorError, match=rf"^plugin bad \({value}\) cannot be loaded: {told}"
+        VendorError, match=rf"^plugin bad \({value}\) cannot be loaded: {message}"
     ) as caught:
         Host()
     assert ("make .venv/installed" in str(caught.value)) == (value == "gehost_test_absent")

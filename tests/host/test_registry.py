@@ -25,9 +25,9 @@ def filled(*specs: PassSpec) -> PassRegistry:
 
 def test_passes_keep_the_order_of_loading_within_a_stage() -> None:
     registry = filled(spec("Z", LAST), spec("A"), spec("M", LAST), spec("B"))
-    assert registry.names() == [found.name for found in registry] == ["Z", "A", "M", "B"]
-    assert [found.name for found in registry.at(LAST)] == ["Z", "M"]
-    assert [found.name for found in registry.at(FIRST)] == ["A", "B"]
+    assert registry.names() == [actual.name for actual in registry] == ["Z", "A", "M", "B"]
+    assert [actual.name for actual in registry.at(LAST)] == ["Z", "M"]
+    assert [actual.name for actual in registry.at(FIRST)] == ["A", "B"]
     assert registry.at(CustomPassStage.kAfterInferShape) == []
     assert len(registry) == 4
     assert registry.get("A") in list(registry)
@@ -56,7 +56,7 @@ def test_what_is_added_while_a_file_is_loaded_is_its_vendors() -> None:
         registry.add(spec("Mine"))
         registry.add(spec("Theirs", vendor="zeta"))
     registry.add(spec("Nobodys"))
-    assert [found.vendor for found in registry] == ["acme", "zeta", ""]
+    assert [actual.vendor for actual in registry] == ["acme", "zeta", ""]
 
 
 def test_after_an_error_nothing_of_the_file_stays() -> None:
@@ -68,4 +68,4 @@ def test_after_an_error_nothing_of_the_file_stays() -> None:
         _ = [registry.add(spec(name)) for name in ("New", "Old")]  # type: ignore[func-returns-value]
     assert registry.names() == ["Old"]
     registry.add(spec("New"))
-    assert [found.vendor for found in registry] == ["", ""]
+    assert [actual.vendor for actual in registry] == ["", ""]

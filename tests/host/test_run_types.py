@@ -63,19 +63,19 @@ def test_run_gives_an_onnx_ir_model_for_one(
 
     stand_in = SimpleNamespace(Model=Model, to_proto=lambda m: m.proto, from_proto=Model)
     monkeypatch.setitem(sys.modules, "onnx_ir", stand_in)
-    given = Model(parse(MODEL))
-    result, _ = swapping.run(given)
+    value = Model(parse(MODEL))
+    result, _ = swapping.run(value)
     assert isinstance(result, Model)
-    assert (ops(result.proto), ops(given.proto)) == (["Add", "Abs"], ["Add", "Relu"])
+    assert (ops(result.proto), ops(value.proto)) == (["Add", "Abs"], ["Add", "Relu"])
 
 
 def test_a_real_onnx_ir_model_comes_back_compiled(swapping: Host) -> None:
     onnx_ir = pytest.importorskip("onnx_ir")
-    given = onnx_ir.from_proto(parse(MODEL))
-    result, _ = swapping.run(given)
+    value = onnx_ir.from_proto(parse(MODEL))
+    result, _ = swapping.run(value)
     assert isinstance(result, onnx_ir.Model)
     assert [node.op_type for node in result.graph] == ["Add", "Abs"]
-    assert [node.op_type for node in given.graph] == ["Add", "Relu"]
+    assert [node.op_type for node in value.graph] == ["Add", "Relu"]
 
 
 def test_a_report_is_one_line_and_a_page_in_a_notebook(swapping: Host) -> None:

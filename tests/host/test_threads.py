@@ -41,25 +41,25 @@ def test_threads_compile_as_one_does(vendors: Any, tmp_path: Path, shared: bool)
     for number, text in enumerate(texts):
         onnx.save(parse(text), tmp_path / f"{number}.onnx")
     host = vendors.host()
-    wanted = []
+    expected = []
     for number in range(THREADS):
         host.compile(tmp_path / f"{number}.onnx", tmp_path / "one.onnx")
-        wanted.append((tmp_path / "one.onnx").read_bytes())
+        expected.append((tmp_path / "one.onnx").read_bytes())
     begin = Barrier(THREADS)
 
     def work(number: int) -> list[bytes]:
         begin.wait()
-        found = []
+        actual = []
         for _ in range(3):
             own = host if shared else vendors.host()
             own.compile(tmp_path / f"{number}.onnx", tmp_path / f"out{number}.onnx")
-            found.append((tmp_path / f"out{number}.onnx").read_bytes())
-        return found
+            actual.append((tmp_path / f"out{number}.onnx").read_bytes())
+        return actual
 
     streams, modules, path = (sys.stdout, sys.stderr), set(sys.modules), list(sys.path)
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(work, range(THREADS)))
-    assert results == [[content] * 3 for content in wanted]
+    assert results == [[content] * 3 for content in expected]
     assert (sys.stdout, sys.stderr) == streams
     assert not [name for name in set(sys.modules) - modules if name.startswith("gehost_vendors")]
     assert sys.path == path

@@ -161,7 +161,7 @@ def test_several_roots_in_the_order_given(vendors: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "told"),
+    ("root", "message"),
     [
         ("missing", "no such directory of vendors"),
         ("vendors/acme/custom_fusion_passes/a.py", "no such directory of vendors"),
@@ -172,9 +172,9 @@ def test_several_roots_in_the_order_given(vendors: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_root_that_is_none(vendors: Any, root: str, told: str) -> None:
+def test_a_root_that_is_none(vendors: Any, root: str, message: str) -> None:
     vendors.write("acme/a.py", swap(vendors, "A"))
-    with pytest.raises(UsageError, match=f"{root}: {told}"):
+    with pytest.raises(UsageError, match=f"{root}: {message}"):
         vendors.host(vendors=[vendors.root.parent / root], keep_going=True)
 
 
@@ -316,16 +316,16 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("code", "line", "told"), BROKEN)
+@pytest.mark.parametrize(("code", "line", "message"), BROKEN)
 def test_a_file_that_cannot_be_loaded_is_named_with_its_line(
-    vendors: Any, code: str, line: int, told: str
+    vendors: Any, code: str, line: int, message: str
 ) -> None:
     file = vendors.write("acme/broken.py", code)
     helper = vendors.write("acme/_broken.py", "1 / 0\n")
     where = helper if "_broken" in code else file
     with pytest.raises(VendorError) as caught:
         vendors.host()
-    assert str(caught.value).startswith(f"{where}:{line}: {told}")
+    assert str(caught.value).startswith(f"{where}:{line}: {message}")
     assert caught.value.exit_code == 4
 
 
@@ -337,9 +337,9 @@ def test_an_error_that_says_its_line_is_told_as_it_is(vendors: Any) -> None:
     assert str(caught.value) == f"{path}:7: told"
 
 
-@pytest.mark.parametrize(("code", "line", "told"), BROKEN)
+@pytest.mark.parametrize(("code", "line", "message"), BROKEN)
 def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(
-    vendors: Any, code: str, line: int, told: str
+    vendors: Any, code: str, line: int, message: str
 ) -> None:
     vendors.write("acme/_broken.py", "1 / 0\n")
     vendors.write("acme/broken.py", swap(vendors, "Before"), "ops.register('acme::Before')\n", code)
@@ -348,7 +348,7 @@ def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(
     assert host.passes.names() == ["Good"]
     assert [definition.name for definition in host.ops] == ["acme::Good", "ge::GEMM"]
     assert len(host.problems) == 1
-    assert told.partition("\n")[0] in host.problems[0]
+    assert message.partition("\n")[0] in host.problems[0]
     result, report = host.run(parse(MODEL))
     assert [node.op_type for node in result.graph.node] == ["Abs"]
     assert report.problems == host.problems
@@ -452,13 +452,13 @@ def test_the_process_is_as_it_was_after_loading(
     vendors.write("acme/a.py", SPOIL, end)
     random.seed(7)
     np.random.seed(7)
-    drawn = random.random(), np.random.random()
+    picture = random.random(), np.random.random()
     random.seed(7)
     np.random.seed(7)
     before = os.getcwd(), list(sys.path), list(warnings.filters)
     Host(HostOptions(vendors=[vendors.root], plugins=False, keep_going=True))
     assert (os.getcwd(), list(sys.path), list(warnings.filters)) == before
-    assert (random.random(), np.random.random()) == drawn
+    assert (random.random(), np.random.random()) == picture
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "printed by a vendor\n")
 
@@ -480,12 +480,14 @@ def test_a_link_to_nothing_among_the_passes_is_one_line(vendors: Any, link: str)
     path = directory / link
     path.parent.mkdir(exist_ok=True)
     path.symlink_to("nowhere")
-    told = f"{path}: a link to nowhere, which does not exist; remove it, or make it point to a file"
+    message = (
+        f"{path}: a link to nowhere, which does not exist; remove it, or make it point to a file"
+    )
     with pytest.raises(VendorError) as caught:
         vendors.host()
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     host = Host(HostOptions(vendors=[vendors.root], plugins=False, keep_going=True))
-    assert (host.problems, host.passes.names()) == ([told], ["One"])
+    assert (host.problems, host.passes.names()) == ([message], ["One"])
 
 
 @pytest.mark.parametrize("link", ["gone", "zeta/custom_fusion_passes"])

@@ -55,8 +55,8 @@ def refused(gehost_run: Run, tmp_path: Path) -> Refused:
 
     def refused(code: int, model: str | os.PathLike[str], *options: str | os.PathLike[str]) -> str:
         output.write_bytes(OLD_OUTPUT)
-        found, out, err = gehost_run("compile", model, "-o", output, *options)
-        assert (found, out) == (code, ""), err
+        actual, out, err = gehost_run("compile", model, "-o", output, *options)
+        assert (actual, out) == (code, ""), err
         (line,) = err.splitlines()
         assert line.startswith("gehost: ")
         assert line.isprintable()

@@ -137,7 +137,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
         "OPENBLAS_NUM_THREADS": "1",
     }
     command = [sys.executable, "-c", _COMPILE, str(len(MODELS)), str(ROOT / "vendors")]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=directory,
         env=environment,
@@ -146,9 +146,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
         timeout=300,
         check=False,
     )
-    said = re.findall(r"(.*?)code (\d+)\n", done.stderr, re.DOTALL)
+    said = re.findall(r"(.*?)code (\d+)\n", process.stderr, re.DOTALL)
     assert len(said) == len(MODELS), (
-        f"it ended at {list(MODELS)[len(said)]!r}: {done.stderr[-2000:]}"
+        f"it ended at {list(MODELS)[len(said)]!r}: {process.stderr[-2000:]}"
     )
     outputs = [directory / f"{number}.out.onnx" for number in range(len(MODELS))]
     return {
@@ -162,10 +162,10 @@ def test_what_stands_for_terabytes_stays_as_it_is(compiled, name):
     path, code, err = compiled[name]
     assert (code, without_warnings(err)) == (0, "")
     assert path.stat().st_size < 2 << 20
-    kept = {node.op_type for node in onnx.load(path).graph.node}
+    rest = {node.op_type for node in onnx.load(path).graph.node}
     stands = {
         "local function": {"F"},
         "Expand": {"Expand", "ConstantOfShape"},  # as vendors/paddle writes it, if installed
         "Gather from a shape whose length is a lie": {"Constant"},  # x has the shape [2]
     }
-    assert kept & stands.get(name, {name.split()[0].strip(",")})
+    assert rest & stands.get(name, {name.split()[0].strip(",")})

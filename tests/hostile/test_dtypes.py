@@ -19,18 +19,18 @@ COUNT = 8
 
 def tensor(name: str, number: int, *, raw: bool) -> TensorProto:
     """Bits at random in the raw field, zeros and ones in the typed one."""
-    made = TensorProto(name=name, data_type=number, dims=[2, COUNT // 2])
+    result = TensorProto(name=name, data_type=number, dims=[2, COUNT // 2])
     if number == TensorProto.STRING:
-        made.string_data.extend(
+        result.string_data.extend(
             [b"", b"a", b"\xff\xfe", "ünï".encode(), b"\0", b"a\0", b"\n", b"x" * 1000]
         )
-        return made
+        return result
     content = (
         np.random.default_rng(number)
-        .integers(0, 2 if number == TensorProto.BOOL else 256, nbytes(made), np.uint8)
+        .integers(0, 2 if number == TensorProto.BOOL else 256, nbytes(result), np.uint8)
         .tobytes()
     )
-    made.raw_data = content
+    result.raw_data = content
     if not raw:
         field = helper.tensor_dtype_to_field(number)
         entries = {
@@ -39,11 +39,11 @@ def tensor(name: str, number: int, *, raw: bool) -> TensorProto:
             "uint64_data": np.uint64,
             "float_data": np.float32,
         }
-        made.ClearField("raw_data")
-        getattr(made, field).extend(
+        result.ClearField("raw_data")
+        getattr(result, field).extend(
             (np.arange(_entries(number)) % 2).astype(entries.get(field, np.float64)).tolist()
         )
-    return made
+    return result
 
 
 def _entries(number: int) -> int:
@@ -82,7 +82,7 @@ def _info(name: str, number: int) -> onnx.ValueInfoProto:
 
 def payloads(proto: ModelProto) -> set[bytes]:
     """The elements of all tensors, with the fields that hold them, whatever the tensors are called."""
-    found: set[bytes] = set()
+    actual: set[bytes] = set()
     waiting: list[GraphProto] = [proto.graph]
     while waiting:
         graph = waiting.pop()
@@ -92,8 +92,8 @@ def payloads(proto: ModelProto) -> set[bytes]:
             waiting += [entry.g for entry in node.attribute if entry.HasField("g")]
         for entry in tensors:
             entry.ClearField("name")
-            found.add(entry.SerializeToString(deterministic=True))
-    return found
+            actual.add(entry.SerializeToString(deterministic=True))
+    return actual
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
@@ -112,9 +112,11 @@ def test_every_element_type_keeps_its_bits(gehost_run, tmp_path: Path, number, r
     assert list(compiled.graph.input) == list(proto.graph.input)
     assert list(compiled.graph.output) == list(proto.graph.output)
     onnx.checker.check_model(compiled)
-    wanted = payloads(proto)
-    assert payloads(compiled) == wanted
-    assert payloads(onnx.load(tmp_path / "dumps" / "ge_onnx_00000005_graph_0_Build.onnx")) == wanted
+    expected = payloads(proto)
+    assert payloads(compiled) == expected
+    assert (
+        payloads(onnx.load(tmp_path / "dumps" / "ge_onnx_00000005_graph_0_Build.onnx")) == expected
+    )
 
 
 @pytest.mark.parametrize("number", [1, 10, 11, 7, 6, 9, 14, 2, 8], ids=TensorProto.DataType.Name)
@@ -142,5 +144,5 @@ def test_sparse_tensors_keep_their_bits(gehost_run, tmp_path: Path, number):
     assert (code, err) == (0, "")
     compiled = onnx.load(tmp_path / "out.onnx").graph
     assert compiled.sparse_initializer[0] == graph.sparse_initializer[0]
-    (kept,) = (node for node in compiled.node if node.output[0] == "k")
-    assert kept.attribute[0].sparse_tensor == graph.sparse_initializer[0]
+    (rest,) = (node for node in compiled.node if node.output[0] == "k")
+    assert rest.attribute[0].sparse_tensor == graph.sparse_initializer[0]

@@ -25,11 +25,11 @@ def process(*arguments: Any, **options: Any) -> tuple[int, str, str]:
         "errors": "replace",
         **options,
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "gehost", *arguments], check=False, timeout=120, **streams
     )
-    err = done.stderr and done.stderr.replace(DEFAULT_VENDORS, "")
-    return done.returncode, done.stdout, err
+    err = process.stderr and process.stderr.replace(DEFAULT_VENDORS, "")
+    return process.returncode, process.stdout, err
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def test_a_working_directory_that_is_gone_is_told(here: Path) -> None:
     gone = here / "gone"
     gone.mkdir()
     command = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -P -m gehost compile ../m.onnx -o ../out.onnx'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-    told = "gehost: the working directory cannot be used: No such file or directory; change into another one\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    process = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    message = "gehost: the working directory cannot be used: No such file or directory; change into another one\n"
+    assert (process.returncode, process.stdout, process.stderr) == (2, "", message)
 
 
 def test_a_working_directory_that_cannot_be_written_to_is_none_of_its_business(here: Path) -> None:

@@ -90,8 +90,8 @@ ERRORS = (Fault, Interrupt, MemoryError)
 
 def graph(inputs: int, make: Callable[..., Any]) -> EsGraph:
     builder = EsGraphBuilder("graph")
-    made = make(*builder.CreateInputs(inputs))
-    return builder.BuildAndReset(made if isinstance(made, list) else [made])
+    result = make(*builder.CreateInputs(inputs))
+    return builder.BuildAndReset(result if isinstance(result, list) else [result])
 
 
 @ops.register("acme::HalfSum")
@@ -206,7 +206,7 @@ def test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was(
     for _ in range(2):  # the first time fills caches
         steps, mark = Chains(), model.mark()
         rewriting.done(steps)
-        wanted = describe(model)
+        expected = describe(model)
         model.undo(mark)
         assert rewriting.state() == before
     for at in sorted({at for ends in steps.ends.values() for at in ends}):
@@ -214,7 +214,7 @@ def test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was(
             rewriting.done(Steps(at, ERRORS[at % len(ERRORS)]))
         assert rewriting.state() == before, f"after {caught.traceback[-1]}"
     rewriting.done(Steps())
-    assert describe(model) == wanted
+    assert describe(model) == expected
 
 
 # -- edits by hand --------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def edited(model: Model) -> None:
     a, b, early, d, branch, *_ = list(root.nodes)
     body = onnx.parser.parse_graph("g () => (float[2, 3] t) { q = Abs (a) t = Neg (q) }")
     x, c = root.inputs
-    made = root.add_node(
+    result = root.add_node(
         "If",
         [c],
         ["new"],
@@ -235,10 +235,10 @@ def edited(model: Model) -> None:
         after=a,
         metadata={"k": "v"},
     )
-    root.set_attribute(made, "note", "added")
-    root.set_attribute(made, "note", 3)
-    root.set_attribute(made, "note", None)
-    root.set_metadata(made, "k", "other")
+    root.set_attribute(result, "note", "added")
+    root.set_attribute(result, "note", 3)
+    root.set_attribute(result, "note", None)
+    root.set_metadata(result, "k", "other")
     root.set_metadata(b, "l", "new")
     constant = root.add_initializer(np.ones((2, 3), np.float32), model.fresh_name("one"))
     unread = root.add_initializer(np.zeros(3, np.float32), "unread")
@@ -254,7 +254,7 @@ def edited(model: Model) -> None:
         branch.bodies[0].set_metadata(node, "k", "v")
     lonely = root.add_node("Neg", [x], ["lonely"])
     root.remove_node(lonely)
-    root.remove_node(made)
+    root.remove_node(result)
     model.import_domain("acme", 1)
     model.offer_function("acme::F", onnx.FunctionProto(name="F", domain="acme"))
 
@@ -263,7 +263,7 @@ def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
     rewriting = Rewriting("two outputs, read in a body", describe)
     model, before = rewriting.model, rewriting.state()
 
-    def done(steps: Steps) -> None:
+    def result(steps: Steps) -> None:
         mark = model.mark()
         try:
             with steps:
@@ -273,11 +273,11 @@ def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
             model.undo(mark)
 
     for _ in range(2):
-        done(steps := Steps())
+        result(steps := Steps())
         assert rewriting.state() == before
     for at in range(steps.count):
         with pytest.raises(ERRORS) as caught:
-            done(Steps(at, ERRORS[at % len(ERRORS)]))
+            result(Steps(at, ERRORS[at % len(ERRORS)]))
         assert rewriting.state() == before, f"after {caught.traceback[-1]}"
 
 
@@ -290,7 +290,7 @@ def crowded(model: Model) -> None:
 
 
 def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> None:
-    def done(steps: Steps) -> None:
+    def result(steps: Steps) -> None:
         rewriting = Rewriting("two outputs, read in a body", describe)
         model, before = rewriting.model, rewriting.state()
         mark = model.mark()
@@ -303,10 +303,10 @@ def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> N
             assert sorted(order := [node.order for node in model.graph.nodes]) == order
 
     for _ in range(2):  # the first time fills caches
-        done(steps := Steps())
+        result(steps := Steps())
     for at in range(max(steps.count - 100, 0), steps.count):  # the last of these edits
         with pytest.raises(Interrupt):
-            done(Steps(at, Interrupt))
+            result(Steps(at, Interrupt))
 
 
 def without_axes(model: Model) -> None:
@@ -363,7 +363,7 @@ def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> 
 
 
 def test_an_interrupt_where_the_names_are_read_makes_no_name_twice() -> None:
-    def done(steps: Steps) -> None:
+    def result(steps: Steps) -> None:
         model = Model(
             parse(
                 HEADER.format(ir=10, opset=17)
@@ -376,7 +376,7 @@ def test_an_interrupt_where_the_names_are_read_makes_no_name_twice() -> None:
         finally:
             assert not {model.fresh_name(stem) for stem in "nvy"} & {"n_0", "v_0", "y_0"}
 
-    done(steps := Steps())
+    result(steps := Steps())
     for at in range(steps.count):
         with pytest.raises(Interrupt):
-            done(Steps(at, Interrupt))
+            result(Steps(at, Interrupt))

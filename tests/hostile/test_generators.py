@@ -65,7 +65,7 @@ def test_a_pass_from_nodes_of_such_names(tmp_path: Path, style: str, name: str) 
     if not name.isidentifier():
         (tmp_path / "plain").mkdir()
         plain = written("a b", style, tmp_path / "plain")
-        assert [skeleton(code), skeleton(test)] == [skeleton(each) for each in plain[:2]]
+        assert [skeleton(code), skeleton(test)] == [skeleton(item) for item in plain[:2]]
     assert all(line.isprintable() for text in (code, test) for line in text.split("\n"))
     name = "here" if style in ("drr", "traced") else "HerePass"
     _, record = run_pass(onnx.load(Path(path).with_name("here.onnx")), name, vendors=tmp_path / "v")
@@ -104,7 +104,7 @@ def compiled(name: str) -> Path:
 
 
 def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run([str(each) for each in arguments]) == 0
+    assert run([str(item) for item in arguments]) == 0
     out, err = capfd.readouterr()
     assert is_harmless(out)
     assert is_harmless(err)
@@ -167,9 +167,9 @@ def test_a_page_and_a_picture_have_the_elements_of_a_plain_name(
             "Turn", "Softmax", "Abs", meet="return match.reject(match.GetMatchedNodes()[0].name)"
         ),
     )
-    found = []
-    for each in (name, "plain"):
-        compiled(each)
+    actual = []
+    for item in (name, "plain"):
+        compiled(item)
         printed(
             capfd,
             "compile",
@@ -188,6 +188,6 @@ def test_a_page_and_a_picture_have_the_elements_of_a_plain_name(
         page = Path("r.html").read_text("utf-8")
         assert not FORBIDDEN.search(page)
         report = json.loads(Path("r.json").read_text("utf-8"))
-        assert f"d{each}::{each}" in report["op_types_before"]
-        found.append((elements(page), elements(picture)))
-    assert found[0] == found[1]
+        assert f"d{item}::{item}" in report["op_types_before"]
+        actual.append((elements(page), elements(picture)))
+    assert actual[0] == actual[1]

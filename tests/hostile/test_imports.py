@@ -54,15 +54,15 @@ def gehost(line: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command(plant: Any) -> None:
     plant(NAMES)
-    done = gehost(COMPILE)
-    assert (done.returncode, imported()) == (0, []), done.stderr
+    result = gehost(COMPILE)
+    assert (result.returncode, imported()) == (0, []), result.stderr
 
 
 def test_python_with_the_module(plant: Any) -> None:
     """Python itself reads some modules of its library before the first line of gehost runs."""
     plant(PACKAGES)
-    done = process(sys.executable, "-m", "gehost", *COMPILE.split(" "))
-    assert (done.returncode, imported()) == (0, []), done.stderr
+    result = process(sys.executable, "-m", "gehost", *COMPILE.split(" "))
+    assert (result.returncode, imported()) == (0, []), result.stderr
 
 
 def test_workers_of_a_zoo(plant: Any) -> None:
@@ -71,8 +71,8 @@ def test_workers_of_a_zoo(plant: Any) -> None:
     os.mkdir("models")
     shutil.copy("m.onnx", "models")
     plant(NAMES)
-    done = gehost("zoo models -o out --jobs 1 --verify")
-    assert (done.returncode, imported()) == (0, []), done.stderr
+    result = gehost("zoo models -o out --jobs 1 --verify")
+    assert (result.returncode, imported()) == (0, []), result.stderr
 
 
 def test_ranks_of_a_split_model(plant: Any) -> None:
@@ -84,8 +84,8 @@ def test_ranks_of_a_split_model(plant: Any) -> None:
     assert gehost("shard split plan.onnx -o split").returncode == 0
     np.savez("feeds.npz", x=np.ones((4, 8), np.float32), w=np.ones((8, 8), np.float32))
     plant(NAMES)
-    done = gehost("shard run split --feeds feeds.npz")
-    assert (done.returncode, imported()) == (0, []), done.stderr
+    result = gehost("shard run split --feeds feeds.npz")
+    assert (result.returncode, imported()) == (0, []), result.stderr
 
 
 def test_the_compiler_of_a_package(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:

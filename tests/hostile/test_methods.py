@@ -60,30 +60,30 @@ def contained(
 ) -> Callable[..., None]:
     """``contained(code, told)``: a compile with the pass ``Bad`` ends with 5; with ``--keep-going`` too, and the output is as if it were not there."""
 
-    def contained(code: str, told: str, exit_code: int = 5) -> None:
+    def contained(code: str, message: str, exit_code: int = 5) -> None:
         file = vendors.write("beta/bad.py", PROLOGUE, code)
         line = refused(exit_code, model, "--vendors", vendors.root)
-        assert told in line
+        assert message in line
         assert f"{file}:" in line
-        kept, report = tmp_path / "kept.onnx", tmp_path / "report.json"
-        found, _, err = gehost_run(
+        rest, report = tmp_path / "kept.onnx", tmp_path / "report.json"
+        actual, _, err = gehost_run(
             "compile",
             model,
             "-o",
-            kept,
+            rest,
             "--vendors",
             vendors.root,
             "--keep-going",
             "--report",
             report,
         )
-        assert found == exit_code
-        assert err.splitlines()[-1].startswith(f"gehost: {kept} is written; kept going after: ")
-        done = json.loads(report.read_text())
-        (problem,) = done["problems"]
+        assert actual == exit_code
+        assert err.splitlines()[-1].startswith(f"gehost: {rest} is written; kept going after: ")
+        result = json.loads(report.read_text())
+        (problem,) = result["problems"]
         assert without_addresses(line) == f"gehost: {without_addresses(one_line(problem))}"
         statuses = {
-            record["name"]: (record["status"], record["replaced"]) for record in done["passes"]
+            record["name"]: (record["status"], record["replaced"]) for record in result["passes"]
         }
         assert statuses.pop("Bad", ("failed", 0)) == ("failed", 0)
         assert statuses == {"First": ("done", 2), "Last": ("done", 2)}
@@ -94,7 +94,7 @@ def contained(
             ]
             == 0
         )
-        assert kept.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
+        assert rest.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
 
     return contained
 
@@ -185,12 +185,12 @@ ERRORS = {
 def test_a_method_that_raises_is_named_with_its_file_and_the_node_and_undone(
     contained: Any, case: str, error: str
 ) -> None:
-    base, method, told = METHODS[case]
-    contained(bad(method.format(error), base=base), f"{told}{ERRORS[error]}")
+    base, method, message = METHODS[case]
+    contained(bad(method.format(error), base=base), f"{message}{ERRORS[error]}")
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "text"),
     [
         (
             "raise ValueError('a\\r\\nb\\x00\\x1b]0;title\\x07\\u2028\\u202e')",
@@ -214,13 +214,13 @@ def test_a_method_that_raises_is_named_with_its_file_and_the_node_and_undone(
         ("raise type('Sly', (PassError,), {'exit_code': 0, 'named': False})('sly')", ": sly"),
     ],
 )
-def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, told: str) -> None:
+def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, text: str) -> None:
     code = "from gehost import PassError\n" + bad(f"def Replacement(self, match): {message}")
     contained(
         code.replace("from gehost import PassError\n", "", 1).replace(
             "PassError", "__import__('gehost').PassError"
         ),
-        told,
+        text,
     )
 
 
@@ -228,7 +228,7 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "message"),
     [
         ("None", "Patterns: it must return a list of Pattern, got None"),
         ("3", "Patterns: it must return a list of Pattern, got 3"),
@@ -270,23 +270,23 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
         ),
     ],
 )
-def test_patterns_that_are_none(contained: Any, returned: str, told: str) -> None:
+def test_patterns_that_are_none(contained: Any, returned: str, message: str) -> None:
     twisted = (
         "def twisted(self, twist):\n    graph = built('Relu')\n    twist(graph)\n    return graph"
     )
-    contained(bad(twisted, f"def Patterns(self): return {returned}"), told)
+    contained(bad(twisted, f"def Patterns(self): return {returned}"), message)
 
 
 @pytest.mark.parametrize(
     "answer", ["'rank: a text'", "[]", "{}", "3.5", "match", "NotImplemented", "Pattern"]
 )
 def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str) -> None:
-    told = 'MeetRequirements at node "a" (Relu): it must return True, False or match.reject(reason), got '
-    contained(bad(f"def MeetRequirements(self, match): return {answer}"), told)
+    message = 'MeetRequirements at node "a" (Relu): it must return True, False or match.reject(reason), got '
+    contained(bad(f"def MeetRequirements(self, match): return {answer}"), message)
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "message"),
     [
         ("None", "it must return the result of BuildAndReset, or tensors of one builder; got None"),
         ("3", "it must return the result of BuildAndReset"),
@@ -325,8 +325,8 @@ def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str)
         ("match.GetMatchedNode(7)", "IndexError"),
     ],
 )
-def test_replacements_that_are_none(contained: Any, returned: str, told: str) -> None:
-    contained(bad(f"def Replacement(self, match):\n    return {returned}"), told)
+def test_replacements_that_are_none(contained: Any, returned: str, message: str) -> None:
+    contained(bad(f"def Replacement(self, match):\n    return {returned}"), message)
 
 
 @pytest.mark.parametrize(
@@ -358,8 +358,8 @@ def test_replacements_of_other_types_are_refused_and_counted(
         gehost_run("compile", model, "-o", out, "--vendors", vendors.root, "--report", report)[0]
         == 0
     )
-    done = {record["name"]: record for record in json.loads(report.read_text())["passes"]}
-    assert (done["Bad"]["status"], done["Bad"]["rejected"]) == ("not changed", {reason: 3})
+    result = {record["name"]: record for record in json.loads(report.read_text())["passes"]}
+    assert (result["Bad"]["status"], result["Bad"]["rejected"]) == ("not changed", {reason: 3})
     file.unlink()
     assert (
         gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[0]
@@ -374,10 +374,10 @@ def test_a_pattern_may_be_deeper_than_python_s_stack(
     code = bad("def Patterns(self): return [Pattern(built(*['Relu'] * 2_500))]")
     vendors.write("beta/bad.py", PROLOGUE, code)
     report = tmp_path / "report.json"
-    given = (model, "-o", tmp_path / "out.onnx", "--vendors", vendors.root, "--report", report)
-    assert gehost_run("compile", *given)[0] == 0
-    done = {each["name"]: each["status"] for each in json.loads(report.read_text())["passes"]}
-    assert done["Bad"] == "not changed"
+    value = (model, "-o", tmp_path / "out.onnx", "--vendors", vendors.root, "--report", report)
+    assert gehost_run("compile", *value)[0] == 0
+    result = {item["name"]: item["status"] for item in json.loads(report.read_text())["passes"]}
+    assert result["Bad"] == "not changed"
 
 
 def test_a_pattern_that_somebody_bent_into_a_cycle_is_contained(contained: Any) -> None:
@@ -497,8 +497,8 @@ INVALID = {
 
 @pytest.mark.parametrize("how", INVALID)
 def test_a_pass_that_leaves_an_invalid_graph_is_named_and_undone(contained: Any, how: str) -> None:
-    line, told = INVALID[how]
-    contained(run("graph.set_metadata(nodes[0], 'k', 'v')", line), told)
+    line, message = INVALID[how]
+    contained(run("graph.set_metadata(nodes[0], 'k', 'v')", line), message)
 
 
 PAST_THE_METHODS = {

@@ -121,9 +121,12 @@ def test_a_pass_of_such_a_name_is_dumped_where_dumps_go(gehost_run, vendors, tmp
     )
     assert (code, err) == (0, "")
     assert is_harmless(out)
-    made = {path for path in files(tmp_path) - before if "__pycache__" not in path}
-    assert {path for path in made if not path.startswith("dumps/ge_onnx_")} == {"out.onnx", "dumps"}
-    assert len(made) == 2 + 7
+    result = {path for path in files(tmp_path) - before if "__pycache__" not in path}
+    assert {path for path in result if not path.startswith("dumps/ge_onnx_")} == {
+        "out.onnx",
+        "dumps",
+    }
+    assert len(result) == 2 + 7
 
 
 PLACES = (

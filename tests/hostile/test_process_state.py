@@ -90,11 +90,11 @@ def test_what_vendor_code_changes_is_put_back(
     )
     vendors.write("zeta/good.py", vendors.swap("Good", "Neg", "Sigmoid"))
     before = look()
-    found, out, err = gehost_run(
+    actual, out, err = gehost_run(
         "compile", "m.onnx", "-o", "out.onnx", "--keep-going", "--dump", "dumps"
     )
     went_on = "problem:" in out
-    assert found in ((4, 5) if went_on else (0,))
+    assert actual in ((4, 5) if went_on else (0,))
     assert err.count("out.onnx is written; kept going after: ") == went_on
     assert "out.onnx: 2 nodes before" in out
     assert look() == before
@@ -105,9 +105,9 @@ def test_what_vendor_code_changes_is_put_back(
 
 
 def test_one_pass_does_not_see_what_another_one_changed(vendors: Any, gehost_run: Any) -> None:
-    seen = "import os, random; print(os.path.basename(os.getcwd()), random.random()); os.chdir('/'); random.seed(0)"
+    calls = "import os, random; print(os.path.basename(os.getcwd()), random.random()); os.chdir('/'); random.seed(0)"
     for name in "ab":
-        code = f"@REG_FUSION_PASS\nclass {name.upper()}(FusionBasePass):\n    def Run(self, graph, context):\n        {seen}\n"
+        code = f"@REG_FUSION_PASS\nclass {name.upper()}(FusionBasePass):\n    def Run(self, graph, context):\n        {calls}\n"
         vendors.write(f"acme/{name}.py", code)
     _, _, err = gehost_run("compile", "m.onnx", "-o", "out.onnx")
     first, second = err.splitlines()
@@ -140,13 +140,13 @@ def test_what_vendor_code_prints_goes_to_stderr_however_it_prints(vendors: Any) 
     change = "; ".join(code.replace("printed", how) for how, code in PRINTS.items())
     in_a_pass = f"@REG_FUSION_PASS\nclass R(FusionBasePass):\n    def Run(self, graph, context):\n        {change}\n"
     vendors.write("acme/a.py", f"{change}\n", in_a_pass)
-    done = process("passes", "--json")
-    listed = [entry for entry in json.loads(done.stdout) if entry["vendor"] != "linalg"]
-    assert [entry["name"] for entry in listed] == ["R"]
-    assert sorted(done.stderr.splitlines()) == sorted(PRINTS)
-    done = process("compile", "m.onnx", "-o", "out.onnx")
-    assert (done.returncode, [how for how in PRINTS if f"{how}\n" in done.stdout]) == (0, [])
-    assert sorted(done.stderr.splitlines()) == sorted([*PRINTS, *PRINTS])
+    result = process("passes", "--json")
+    listing = [entry for entry in json.loads(result.stdout) if entry["vendor"] != "linalg"]
+    assert [entry["name"] for entry in listing] == ["R"]
+    assert sorted(result.stderr.splitlines()) == sorted(PRINTS)
+    result = process("compile", "m.onnx", "-o", "out.onnx")
+    assert (result.returncode, [how for how in PRINTS if f"{how}\n" in result.stdout]) == (0, [])
+    assert sorted(result.stderr.splitlines()) == sorted([*PRINTS, *PRINTS])
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_streams_that_vendor_code_closed_still_tell_what_went_wrong(
     vendors: Any, change: str
 ) -> None:
     file = vendors.write("acme/a.py", f"{change}\n", "1 / 0\n")
-    done = process("compile", "m.onnx", "-o", "out.onnx")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
-    assert done.stderr.startswith(f"gehost: {file}:")
-    done = process("compile", "m.onnx", "-o", "out.onnx", "--keep-going")
-    assert (done.returncode, done.stderr.count("kept going after: ")) == (4, 1)
-    assert "problem:" in done.stdout
+    result = process("compile", "m.onnx", "-o", "out.onnx")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (4, "", 1)
+    assert result.stderr.startswith(f"gehost: {file}:")
+    result = process("compile", "m.onnx", "-o", "out.onnx", "--keep-going")
+    assert (result.returncode, result.stderr.count("kept going after: ")) == (4, 1)
+    assert "problem:" in result.stdout
 
 
 def test_a_thread_and_an_exit_handler_that_fail_do_not_change_the_outcome(vendors: Any) -> None:
     code = "import atexit, threading\natexit.register(lambda: 1 / 0)\nthreading.Thread(target=lambda: 1 / 0).start()\n"
     vendors.write("acme/a.py", code, vendors.swap("P", "Relu", "Abs"))
-    done = process("compile", "m.onnx", "-o", "out.onnx")
-    assert done.returncode == 0
+    result = process("compile", "m.onnx", "-o", "out.onnx")
+    assert result.returncode == 0
     assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Abs", "Neg"]

@@ -76,7 +76,7 @@ def test_what_it_does_to_what_it_is_given_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("meet", "told"),
+    ("meet", "message"),
     [
         (
             "match.GetMatchedNodes()[0].attrs['alpha'] = 1.0",
@@ -101,21 +101,21 @@ def test_what_it_does_to_what_it_is_given_changes_nothing(
     ],
 )
 def test_a_rule_may_not_edit_the_graph_while_it_is_asked(
-    vendors: Any, gehost_run: Any, tmp_path: Path, meet: str, told: str
+    vendors: Any, gehost_run: Any, tmp_path: Path, meet: str, message: str
 ) -> None:
     onnx.save(parse(MODEL), tmp_path / "m.onnx")
     vendors.write("acme/a.py", rule(meet))
     vendors.write("zeta/good.py", vendors.swap("Good", "Neg", "Sigmoid"))
     code, _, err = gehost_run("compile", "m.onnx", "-o", "out.onnx")
-    assert (code, told in err, err.count("\n")) == (5, True, 1)
+    assert (code, message in err, err.count("\n")) == (5, True, 1)
     assert gehost_run("compile", "m.onnx", "-o", "out.onnx", "--keep-going")[0] == 5
-    kept = onnx.load(tmp_path / "out.onnx")
-    assert [node.op_type for node in kept.graph.node] == ["LeakyRelu", "Sigmoid", "LeakyRelu"]
-    assert [entry.name for entry in kept.graph.initializer] == []
+    rest = onnx.load(tmp_path / "out.onnx")
+    assert [node.op_type for node in rest.graph.node] == ["LeakyRelu", "Sigmoid", "LeakyRelu"]
+    assert [entry.name for entry in rest.graph.initializer] == []
 
 
 @pytest.mark.parametrize(
-    ("replace", "told"),
+    ("replace", "message"),
     [
         (
             "return es.Abs(self.kept.append(match.outputs[0]) or self.kept[0])",
@@ -128,12 +128,12 @@ def test_a_rule_may_not_edit_the_graph_while_it_is_asked(
     ],
 )
 def test_tensors_and_nodes_of_the_graph_are_no_replacement(
-    vendors: Any, gehost_run: Any, tmp_path: Path, replace: str, told: str
+    vendors: Any, gehost_run: Any, tmp_path: Path, replace: str, message: str
 ) -> None:
     onnx.save(parse(MODEL), tmp_path / "m.onnx")
     vendors.write("acme/a.py", rule(replace=replace))
     code, _, err = gehost_run("compile", "m.onnx", "-o", "out.onnx")
-    assert (code, told in err, err.count("\n")) == (5, True, 1)
+    assert (code, message in err, err.count("\n")) == (5, True, 1)
 
 
 KEEPING = """

@@ -51,14 +51,14 @@ class Watched:
         self._module, self._calls = module, calls
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if isinstance(found, ModuleType):
-            return Watched(found, self._calls)
-        if found is io.FileIO:
+        actual = getattr(self._module, name)
+        if isinstance(actual, ModuleType):
+            return Watched(actual, self._calls)
+        if actual is io.FileIO:
             return lambda *arguments: self._calls.made("open", _file_class(self._calls), *arguments)
-        if not callable(found) or isinstance(found, type) or name == "fspath":
-            return found
-        return lambda *arguments, **options: self._calls.made(name, found, *arguments, **options)
+        if not callable(actual) or isinstance(actual, type) or name == "fspath":
+            return actual
+        return lambda *arguments, **options: self._calls.made(name, actual, *arguments, **options)
 
 
 def _file_class(calls: Calls) -> type[io.FileIO]:
@@ -154,14 +154,14 @@ def test_a_failure_at_any_call_leaves_all_files_whole(
             put_back()
             with suppress(GehostError, KeyboardInterrupt, MemoryError):
                 saved(Calls(at, error, after=after))
-            found = files(directory)
+            actual = files(directory)
             # without its lock, a save leaves the weights of the earlier one
             unlocked = [{**before, **new}] if name in ("open", "flock", "listdir") else []
-            assert found in (before, new, *unlocked), (
-                f"{error!r} {'after' if after else 'at'} call {at}, {name}: {sorted(found)}"
+            assert actual in (before, new, *unlocked), (
+                f"{error!r} {'after' if after else 'at'} call {at}, {name}: {sorted(actual)}"
             )
             assert model.proto.SerializeToString() == proto
-            ends["new" if found == new else "old"] += 1
+            ends["new" if actual == new else "old"] += 1
     assert ends["old"] > ends["new"]
     saved(Calls())
     assert files(directory) == new

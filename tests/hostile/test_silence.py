@@ -40,8 +40,8 @@ REPLACEMENT = """
 
 def pass_of(name: str, replacement: str, mark: str = "@REG_FUSION_PASS", more: str = "") -> str:
     """A pass that replaces ``Neg`` by an expression of ``builder.CreateInput(0)``, written ``x``."""
-    made = REPLACEMENT.format(replacement.replace("(x", "(builder.CreateInput(0)"))
-    return f"\n{mark}\nclass {name}(PatternFusionPass):{PATTERN}{made}{more}\n"
+    result = REPLACEMENT.format(replacement.replace("(x", "(builder.CreateInput(0)"))
+    return f"\n{mark}\nclass {name}(PatternFusionPass):{PATTERN}{result}{more}\n"
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def notes(model: Path, vendors: Any, gehost_run: Any, tmp_path: Path) -> Any:
 
 
 def test_two_classes_of_one_name_are_an_error(line: Any) -> None:
-    told = line(4, pass_of("P", "es.Relu(x)"), pass_of("P", "es.Abs(x)"))
-    assert "a pass called P is registered already at" in told
-    assert "a.py:3; rename one" in told
+    message = line(4, pass_of("P", "es.Relu(x)"), pass_of("P", "es.Abs(x)"))
+    assert "a pass called P is registered already at" in message
+    assert "a.py:3; rename one" in message
 
 
 def test_classes_of_one_name_that_are_registered_under_two_names_both_run(vendors: Any) -> None:
@@ -107,10 +107,10 @@ def test_a_class_that_a_function_registers_runs(vendors: Any) -> None:
 
 
 def test_a_class_is_registered_once(line: Any) -> None:
-    told = line(
+    message = line(
         4, pass_of("P", "es.Relu(x)"), "REG_FUSION_PASS(P).Stage(CustomPassStage.kAfterInferShape)"
     )
-    assert "P is registered already at" in told
+    assert "P is registered already at" in message
 
 
 def test_a_pass_that_is_not_registered_is_told(vendors: Any, notes: Any) -> None:
@@ -125,8 +125,8 @@ def test_a_pass_that_is_not_registered_is_a_finding_of_check_pass(
     path = vendors.write("acme/a.py", pass_of("Bad", "es.Relu(x)", ""))
     code, out, err = gehost_run("check-pass", path)
     assert (code, err.strip()) == (5, f"gehost: {path}: something is wrong with Bad")
-    found, detail = out.splitlines()
-    assert found.endswith("a.py:4): wrong: nothing was checked")
+    actual, detail = out.splitlines()
+    assert actual.endswith("a.py:4): wrong: nothing was checked")
     assert "Bad (" in detail
     assert "not registered: put @REG_FUSION_PASS or @REG_DECOMPOSE_PASS above it" in detail
     vendors.write("acme/a.py", pass_of("Good", "es.Neg(x)"), pass_of("Bad", "es.Abs(x)", ""))
@@ -143,10 +143,10 @@ def test_a_pass_that_is_not_registered_is_a_note_of_explain(
     vendors: Any, model: Path, gehost_run: Any
 ) -> None:
     vendors.write("acme/a.py", pass_of("Good", "es.Relu(x)"), pass_of("Bad", "es.Abs(x)", ""))
-    asked = "explain", model, "--vendors", vendors.root, "--pass"
-    code, out, _ = gehost_run(*asked, "Good")
+    question = "explain", model, "--vendors", vendors.root, "--pass"
+    code, out, _ = gehost_run(*question, "Good")
     assert (code, out.count("Bad is not registered; put @REG_FUSION_PASS")) == (0, 1)
-    code, _, err = gehost_run(*asked, "Bad")
+    code, _, err = gehost_run(*question, "Bad")
     assert code == 2
     assert "a.py:15: Bad is not registered; put @REG_FUSION_PASS" in err
 
@@ -183,7 +183,7 @@ def test_a_pass_that_is_registered_where_it_is_not_loaded_is_told(vendors: Any, 
 
 
 @pytest.mark.parametrize(
-    ("base", "name", "meant"),
+    ("base", "name", "intended"),
     [
         ("PatternFusionPass", "MeetRequirement", "MeetRequirements"),
         ("PatternFusionPass", "meet_requirements", "MeetRequirements"),
@@ -197,23 +197,23 @@ def test_a_pass_that_is_registered_where_it_is_not_loaded_is_told(vendors: Any, 
     ],
 )
 def test_a_misspelled_method_is_met_with_the_right_one(
-    line: Any, base: str, name: str, meant: str
+    line: Any, base: str, name: str, intended: str
 ) -> None:
-    methods = [each for each in ("Patterns", "Replacement", "Run") if each != meant]
+    methods = [item for item in ("Patterns", "Replacement", "Run") if item != intended]
     code = f"@REG_FUSION_PASS\nclass P({base}):\n" + "".join(
         f"    def {method}(self, *args): pass\n"
         for method in (*methods, name)
         if (method != "Run") or base == "FusionBasePass"
     )
-    assert f"a.py:2: P defines {name}; did you mean {meant}?" in line(4, code)
+    assert f"a.py:2: P defines {name}; did you mean {intended}?" in line(4, code)
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("shape_prooven", "shape_proven"), ("bottomup", "bottom_up")]
+    ("name", "intended"), [("shape_prooven", "shape_proven"), ("bottomup", "bottom_up")]
 )
-def test_so_is_a_setting_of_the_class(line: Any, name: str, meant: str) -> None:
-    told = line(4, pass_of("P", "es.Relu(x)", more=f"    {name} = True\n"))
-    assert f"P defines {name}; did you mean {meant}?" in told
+def test_so_is_a_setting_of_the_class(line: Any, name: str, intended: str) -> None:
+    message = line(4, pass_of("P", "es.Relu(x)", more=f"    {name} = True\n"))
+    assert f"P defines {name}; did you mean {intended}?" in message
 
 
 def test_a_base_class_of_the_vendors_is_looked_at_too(line: Any) -> None:
@@ -234,7 +234,7 @@ def test_other_methods_are_the_authors_own(vendors: Any, notes: Any, name: str) 
 
 @pytest.mark.parametrize("mark", ["@hookimpl\n", ""])
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "intended"),
     [
         ("gehost_compile_startd", "gehost_compile_started"),
         ("gehost_before_infer_shape", "gehost_before_infershape"),
@@ -244,12 +244,12 @@ def test_other_methods_are_the_authors_own(vendors: Any, notes: Any, name: str) 
     ],
 )
 def test_a_misspelled_hook_of_a_file_is_met_with_the_right_one(
-    line: Any, mark: str, name: str, meant: str
+    line: Any, mark: str, name: str, intended: str
 ) -> None:
     if mark and not name.startswith("gehost"):
         mark = ""
-    told = line(4, pass_of("P", "es.Relu(x)"), f"{mark}def {name}(): pass\n")
-    assert f"did you mean {meant}?" in told
+    message = line(4, pass_of("P", "es.Relu(x)"), f"{mark}def {name}(): pass\n")
+    assert f"did you mean {intended}?" in message
 
 
 def test_so_is_that_of_a_plugin() -> None:
@@ -279,9 +279,9 @@ SOFTPLUS = "@ops.register('acme::Softplus')\ndef softplus(x): return es.op('Soft
 def test_a_name_that_is_onnx_s_and_the_vendor_s_own_has_to_be_said(
     line: Any, vendors: Any, notes: Any
 ) -> None:
-    told = line(5, SOFTPLUS, pass_of("P", "es.Softplus(x)"))
-    assert "es.Softplus is ONNX's or acme::Softplus" in told
-    assert 'write es.op("Softplus") or es.op("acme::Softplus")' in told
+    message = line(5, SOFTPLUS, pass_of("P", "es.Softplus(x)"))
+    assert "es.Softplus is ONNX's or acme::Softplus" in message
+    assert 'write es.op("Softplus") or es.op("acme::Softplus")' in message
     for op in ("Softplus", "acme::Softplus"):
         vendors.write("acme/a.py", SOFTPLUS, pass_of("P", f"es.op('{op}')(x)"))
         assert notes() == []
@@ -315,7 +315,7 @@ def test_an_operator_that_two_vendors_declare_alike_is_each_one_s_own(
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("value", "intended"),
     [
         ("es.op('acme::SilU')", "did you mean acme::SiLU"),
         ("es.op('acme::Silu')", "did you mean acme::SiLU"),
@@ -330,14 +330,16 @@ def test_an_operator_that_two_vendors_declare_alike_is_each_one_s_own(
         ),
     ],
 )
-def test_a_misspelled_operator_is_met_with_the_nearest(line: Any, given: str, meant: str) -> None:
-    assert meant in line(5, SILU, pass_of("P", f"{given}(x)"))
-    pattern = pass_of("P", "es.Relu(x)").replace("es.Neg", given)
-    assert meant in line(5, SILU, pattern)
-    if "acme" in given:
-        (name,) = [part for part in given.split("'") if "::" in part]
+def test_a_misspelled_operator_is_met_with_the_nearest(
+    line: Any, value: str, intended: str
+) -> None:
+    assert intended in line(5, SILU, pass_of("P", f"{value}(x)"))
+    pattern = pass_of("P", "es.Relu(x)").replace("es.Neg", value)
+    assert intended in line(5, SILU, pattern)
+    if "acme" in value:
+        (name,) = [part for part in value.split("'") if "::" in part]
         decompose = f"@REG_DECOMPOSE_PASS(['{name}'])\nclass P(DecomposePass):\n    def Replacement(self, node): pass\n"
-        assert meant in line(5, SILU, decompose)
+        assert intended in line(5, SILU, decompose)
 
 
 @pytest.mark.parametrize("name", ["acme::SiLUGrad", "acme::Other", "com.microsoft::SiLU"])
@@ -349,7 +351,7 @@ def test_another_operator_that_is_not_registered_is_not_a_slip(
 
 
 @pytest.mark.parametrize(
-    ("traits", "told"),
+    ("traits", "message"),
     [
         ("['radnom']", 'there is no trait "radnom"; did you mean random?'),
         ("['Stateful']", 'there is no trait "Stateful"; did you mean stateful?'),
@@ -357,15 +359,15 @@ def test_another_operator_that_is_not_registered_is_not_a_slip(
         ("'random'", 'traits must be a list, as in ["random"]'),
     ],
 )
-def test_traits_are_a_closed_set(line: Any, traits: str, told: str) -> None:
-    assert told in line(4, f"ops.register('acme::F', inputs=['x'], traits={traits})\n")
+def test_traits_are_a_closed_set(line: Any, traits: str, message: str) -> None:
+    assert message in line(4, f"ops.register('acme::F', inputs=['x'], traits={traits})\n")
 
 
 TYPED = "@ops.register('acme::F')\ndef f(x, *, flag=False, size=1, by=1.0, how='a', axes=(0,), scales=[1.0, 2], name: str): return es.Relu(x)\n"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         ("flag='no'", "attribute \"flag\" must be True or False, got 'no'"),
         ("flag=2", 'attribute "flag" must be True or False, got 2'),
@@ -383,20 +385,20 @@ TYPED = "@ops.register('acme::F')\ndef f(x, *, flag=False, size=1, by=1.0, how='
 )
 @pytest.mark.parametrize("body", [True, False])
 def test_attributes_of_registered_operators_are_checked(
-    line: Any, given: str, told: str, body: bool
+    line: Any, value: str, message: str, body: bool
 ) -> None:
     declared = TYPED
     if not body:
         declared = "ops.register('acme::F', inputs=['x'], attributes=dict(flag=False, size=1, by=1.0, how='a', axes=(0,), scales=[1.0, 2], name=''))\n"
-    needed = "" if given.startswith("name") else ", name='n'"
-    assert told in line(5, declared, pass_of("P", f"es.op('acme::F')(x, {given}{needed})"))
-    if not given.startswith("name"):
+    needed = "" if value.startswith("name") else ", name='n'"
+    assert message in line(5, declared, pass_of("P", f"es.op('acme::F')(x, {value}{needed})"))
+    if not value.startswith("name"):
         pattern = (
             pass_of("P", "es.Relu(x)")
             .replace("es.Neg(", "es.constrain(es.op('acme::F')(")
-            .replace("CreateInput(0))", f"CreateInput(0)), {given})", 1)
+            .replace("CreateInput(0))", f"CreateInput(0)), {value})", 1)
         )
-        assert told in line(5, declared, pattern)
+        assert message in line(5, declared, pattern)
 
 
 def test_right_attributes_are_taken(vendors: Any, notes: Any) -> None:
@@ -416,7 +418,7 @@ def test_a_default_that_onnx_has_no_kind_for_is_refused_at_load(line: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("outputs", "body", "told"),
+    ("outputs", "body", "message"),
     [
         ("'y', 'z'", "es.Relu(x)", "returns 1 output, declared are y, z"),
         ("'y',", "(es.Relu(x), es.Neg(x))", "returns 2 outputs, declared is y"),
@@ -426,10 +428,10 @@ def test_a_default_that_onnx_has_no_kind_for_is_refused_at_load(line: Any) -> No
     ],
 )
 def test_a_body_with_another_number_of_outputs_is_refused_at_load(
-    line: Any, outputs: str, body: str, told: str
+    line: Any, outputs: str, body: str, message: str
 ) -> None:
     code = f"@ops.register('acme::F', outputs=[{outputs}])\ndef f(x, bias=None, *, by=1): return {body}\n"
-    assert f"a.py:2: the body of acme::F {told}" in line(4, code)
+    assert f"a.py:2: the body of acme::F {message}" in line(4, code)
 
 
 def test_a_body_that_refuses_its_defaults_is_not(vendors: Any, notes: Any) -> None:
@@ -499,7 +501,7 @@ PAIR = "@RegisterPass\ndef f():\n    return (lambda x: op.Relu(x)), (lambda x: o
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (DRR + RULE + RULE, "the class R hides the one at"),
         (DRR + RULE + "class P(PatternRewritePass): pass\n" * 2, "the class P hides the one at"),
@@ -518,8 +520,8 @@ PAIR = "@RegisterPass\ndef f():\n    return (lambda x: op.Relu(x)), (lambda x: o
         (DRR + RULE + "    benefits = 3\n", "R defines benefits; did you mean benefit?"),
     ],
 )
-def test_other_styles(line: Any, code: str, told: str) -> None:
-    assert told in line(4, code)
+def test_other_styles(line: Any, code: str, message: str) -> None:
+    assert message in line(4, code)
 
 
 def test_a_pass_of_another_style_that_is_not_registered_is_told(vendors: Any, notes: Any) -> None:
@@ -537,7 +539,7 @@ def test_a_pass_of_another_style_that_is_not_registered_is_told(vendors: Any, no
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         (".", "no vendor is in it; give the directory that holds them: {top}/project/vendors"),
         (
@@ -564,14 +566,14 @@ def test_a_pass_of_another_style_that_is_not_registered_is_told(vendors: Any, no
     ],
 )
 def test_a_directory_at_another_level_is_met_with_the_right_one(
-    model: Path, refused: Any, tmp_path: Path, given: str, told: str
+    model: Path, refused: Any, tmp_path: Path, value: str, message: str
 ) -> None:
     top = tmp_path / "top"
     pack = top / "project/vendors/acme/custom_fusion_passes/pack"
     pack.mkdir(parents=True)
     (pack / "__init__.py").write_text("")
     (pack.parent / "a.py").write_text("")
-    assert told.format(top=top) in refused(2, model, "--vendors", os.path.normpath(top / given))
+    assert message.format(top=top) in refused(2, model, "--vendors", os.path.normpath(top / value))
 
 
 def test_few_passes_are_told_in_a_line(
@@ -639,13 +641,13 @@ def test_the_files_that_are_skipped_are_listed(vendors: Any, gehost_run: Any) ->
 # -- Python ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [b"", None, 3])
-def test_host_run_takes_models_and_paths_alone(given: Any) -> None:
+@pytest.mark.parametrize("value", [b"", None, 3])
+def test_host_run_takes_models_and_paths_alone(value: Any) -> None:
     with pytest.raises(
         UsageError,
-        match=rf"Host.run wants a path, an onnx.ModelProto or an onnx_ir.Model, got {type(given).__name__}$",
+        match=rf"Host.run wants a path, an onnx.ModelProto or an onnx_ir.Model, got {type(value).__name__}$",
     ):
-        Host(HostOptions(plugins=False)).run(given)
+        Host(HostOptions(plugins=False)).run(value)
 
 
 def test_host_compile_takes_paths_alone(model: Path) -> None:

@@ -149,12 +149,12 @@ PLACES: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[:20])
 def test_an_output_that_cannot_be_one(gehost_run: Any, place: str) -> None:
-    make, told = PLACES[place]
+    make, message = PLACES[place]
     make()
     before = listed()
     code, out, err = gehost_run("compile", "m.onnx", "-o", place)
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
     assert err.startswith("gehost: cannot write '")
     assert (err.count("\n"), listed()) == (1, before)
 
@@ -184,7 +184,7 @@ def test_a_compile_onto_its_input_that_fails_leaves_it(gehost_run: Any, vendors:
 
 
 @pytest.mark.parametrize(
-    ("dump", "told"),
+    ("dump", "message"),
     [
         ("m.onnx", "cannot make the directory for dumps: File exists"),
         ("m.onnx/dumps", "cannot make the directory for dumps: Not a directory"),
@@ -193,11 +193,11 @@ def test_a_compile_onto_its_input_that_fails_leaves_it(gehost_run: Any, vendors:
         ("taken", "cannot remove the dump of an earlier compile: Is a directory"),
     ],
 )
-def test_dumps_that_cannot_be_written(gehost_run: Any, old: bytes, dump: str, told: str) -> None:
+def test_dumps_that_cannot_be_written(gehost_run: Any, old: bytes, dump: str, message: str) -> None:
     os.makedirs("taken/ge_onnx_00000003_graph_0_RunCustomPassAfterBuiltinFusionPass.pbtxt")
     code, out, err = gehost_run(*COMPILE, "--dump", dump, "--keep-going")
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
     assert (err.count("\n"), Path("out.onnx").read_bytes()) == (1, old)
     assert listed() == ["m.onnx", "out.onnx", "taken"]
 
@@ -213,9 +213,9 @@ def test_a_level_of_dumps_that_there_is_not(
     gehost_run: Any, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     monkeypatch.setenv("DUMP_GE_GRAPH", level)
-    wanted = f"gehost: DUMP_GE_GRAPH={level.strip()}: wanted 1 (with weights), 2 (without), 3 (structure only) or 0 (no dumps)\n"
+    expected = f"gehost: DUMP_GE_GRAPH={level.strip()}: wanted 1 (with weights), 2 (without), 3 (structure only) or 0 (no dumps)\n"
     code, out, err = gehost_run(*COMPILE)
-    assert (code, out, err.replace("= ", "=")) == (2, "", wanted)
+    assert (code, out, err.replace("= ", "=")) == (2, "", expected)
     assert listed() == ["m.onnx"]
 
 
@@ -349,7 +349,7 @@ def ended(child: subprocess.Popen[str]) -> Generator[None]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"),
+    ("number", "code", "message"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
     ids=["INT", "TERM"],
 )
@@ -360,7 +360,7 @@ def test_a_signal_ends_the_compile_with_one_line(
     old: bytes,
     number: signal.Signals,
     code: int,
-    told: str,
+    message: str,
     options: list[str],
     place: str,
 ) -> None:
@@ -385,7 +385,7 @@ def test_a_signal_ends_the_compile_with_one_line(
         child.send_signal(number if reading in ready else signal.SIGKILL)
         out, err = child.communicate(timeout=60)
     os.close(reading)
-    assert (child.returncode, out, err.strip()) == (code, "", f"gehost: {told}")
+    assert (child.returncode, out, err.strip()) == (code, "", f"gehost: {message}")
     assert (listed(), Path("out.onnx").read_bytes()) == (
         ["m.onnx", "never", "out.onnx", "started"],
         old,
@@ -408,8 +408,8 @@ def test_an_interrupt_that_vendor_code_raises_is_taken_for_ctrl_c(
     gehost_run: Any, vendors: Any, old: bytes, code: str, options: list[str]
 ) -> None:
     vendors.write("acme/a.py", code)
-    found, out, err = gehost_run(*COMPILE, "--vendors", vendors.root, *options)
-    assert (found, out, err.strip()) == (130, "", "gehost: interrupted")
+    actual, out, err = gehost_run(*COMPILE, "--vendors", vendors.root, *options)
+    assert (actual, out, err.strip()) == (130, "", "gehost: interrupted")
     assert (listed(), Path("out.onnx").read_bytes()) == (["m.onnx", "out.onnx"], old)
 
 

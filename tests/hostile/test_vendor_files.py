@@ -34,16 +34,16 @@ def contained(
 ) -> Callable[[Path, str], None]:
     """``contained(file, told)``: a compile ends with 4 and names the file; with ``--keep-going`` it is as if it were not there."""
 
-    def contained(file: Path, told: str) -> None:
+    def contained(file: Path, message: str) -> None:
         line = refused(4, model, "--vendors", vendors.root)
-        assert told in line
+        assert message in line
         assert str(file) in line
-        kept, report = tmp_path / "kept.onnx", tmp_path / "report.json"
+        rest, report = tmp_path / "kept.onnx", tmp_path / "report.json"
         code, _, err = gehost_run(
             "compile",
             model,
             "-o",
-            kept,
+            rest,
             "--vendors",
             vendors.root,
             "--keep-going",
@@ -53,7 +53,7 @@ def contained(
         (problem,) = json.loads(report.read_text())["problems"]
         assert str(file) in problem
         line = err.splitlines()[-1]
-        assert (code, f"gehost: {kept} is written; kept going after: " in line) == (4, True)
+        assert (code, f"gehost: {rest} is written; kept going after: " in line) == (4, True)
         shutil.rmtree(file.parent) if file.parent.name == "pack" else file.unlink()
         assert (
             gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[
@@ -61,8 +61,8 @@ def contained(
             ]
             == 0
         )
-        assert kept.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
-        assert [node.op_type for node in onnx.load(kept).graph.node] == ["Relu", "Sigmoid"]
+        assert rest.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
+        assert [node.op_type for node in onnx.load(rest).graph.node] == ["Relu", "Sigmoid"]
 
     return contained
 
@@ -159,10 +159,10 @@ UNLOADABLE = [
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), UNLOADABLE, ids=[code.splitlines()[-1][:40] for code, _ in UNLOADABLE]
+    ("code", "message"), UNLOADABLE, ids=[code.splitlines()[-1][:40] for code, _ in UNLOADABLE]
 )
 def test_a_file_that_does_not_load_is_named_and_skipped(
-    vendors: Any, contained: Any, code: str, told: str
+    vendors: Any, contained: Any, code: str, message: str
 ) -> None:
     # None of what it registered before remains either.
     code = (
@@ -170,11 +170,11 @@ def test_a_file_that_does_not_load_is_named_and_skipped(
         if "raise" not in code and "/ 0" not in code
         else code
     )
-    contained(vendors.write("acme/bad.py", code), told)
+    contained(vendors.write("acme/bad.py", code), message)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"x = 1\n\0\n", "null bytes"),
         (b"\xff\xfe\n", ":1: SyntaxError: "),
@@ -184,11 +184,11 @@ def test_a_file_that_does_not_load_is_named_and_skipped(
     ],
 )
 def test_bytes_that_are_no_text_are_a_syntax_error_of_that_file(
-    vendors: Any, contained: Any, content: bytes, told: str
+    vendors: Any, contained: Any, content: bytes, message: str
 ) -> None:
     file = vendors.write("acme/bad.py", "")
     file.write_bytes(content)
-    contained(file, told)
+    contained(file, message)
 
 
 def test_a_package_that_does_not_load_is_named_by_the_module_at_fault(
@@ -221,7 +221,7 @@ def test_two_passes_of_one_name_in_one_file_are_an_error(vendors: Any, contained
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("nowhere", "a link to nowhere, which does not exist"),
         ("loop.py", "a link to loop.py, which does not exist"),
@@ -229,11 +229,11 @@ def test_two_passes_of_one_name_in_one_file_are_an_error(vendors: Any, contained
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(
-    vendors: Any, contained: Any, path: str, told: str
+    vendors: Any, contained: Any, path: str, message: str
 ) -> None:
     file = vendors.root / "acme/custom_fusion_passes/loop.py"
     file.symlink_to(path)
-    contained(file, told)
+    contained(file, message)
 
 
 def test_a_file_that_may_not_be_read_is_named(
@@ -353,8 +353,8 @@ def test_a_shape_function_that_fails_is_named_and_its_types_stay_unknown(
         "acme/op.py",
         f"ops.register('acme::Op', inputs=['x'], shape=lambda types, attributes: {error})\n",
     )
-    told = f"{file}:2: the shape function of acme::Op failed: "
-    assert told in refused(4, model, "--vendors", vendors.root)
+    message = f"{file}:2: the shape function of acme::Op failed: "
+    assert message in refused(4, model, "--vendors", vendors.root)
     out, report = tmp_path / "o.onnx", tmp_path / "report.json"
     code, _, err = gehost_run(
         "compile", model, "-o", out, "--vendors", vendors.root, "--keep-going", "--report", report
@@ -362,5 +362,5 @@ def test_a_shape_function_that_fails_is_named_and_its_types_stay_unknown(
     problems = json.loads(report.read_text())["problems"]
     assert problems
     assert (code, err) == (4, f"gehost: {out} is written; kept going after: {problems[0]}\n")
-    assert all(told in problem for problem in problems)
+    assert all(message in problem for problem in problems)
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Op", "Abs", "Sigmoid"]

@@ -123,16 +123,16 @@ def test_an_edit_of_a_hook_replaces_types(vendors: Any, stage: str, tmp_path: Pa
 
 def test_a_later_pass_sees_the_types_after_an_edit(vendors: Any) -> None:
     vendors.write("acme/a.py", TURN + BY_A_PASS.format(stage="kAfterInferShape"))
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Watch:
         @hookimpl
         def gehost_after_pass(self, spec: Any, graph: Any) -> None:
             if spec.name == "Turn":
-                seen.extend(str(graph.values[name].type) for name in "tn")
+                calls.extend(str(graph.values[name].type) for name in "tn")
 
     Host(vendors.host().options, plugins=[("watch", Watch())]).run(parse(TURNED))
-    assert seen == ["float[A,3]", "float[A,3]"]
+    assert calls == ["float[A,3]", "float[A,3]"]
 
 
 def test_a_wrong_type_of_the_file_is_not_written_once_it_shows(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_a_redefinition_is_undone() -> None:
     model = Model(parse(TURNED))
     before = model.flush().SerializeToString()
     value, mark = model.graph.values["t"], model.mark()
-    known = value.type
+    declared = value.type
     model.graph.redefine(value, TensorType(DataType.FLOAT, (1,)))
     model.undo(mark)
-    assert value.type == known
+    assert value.type == declared
     assert model.flush().SerializeToString() == before
 
 

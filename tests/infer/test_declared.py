@@ -30,33 +30,35 @@ def attention(declared: str = "", opset: int = 23) -> Any:
     )
 
 
-def declared(made: onnx.ModelProto) -> dict[str, list[int]]:
+def declared(result: onnx.ModelProto) -> dict[str, list[int]]:
     return {
         info.name: [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        for info in made.graph.value_info
+        for info in result.graph.value_info
     }
 
 
 @pytest.mark.parametrize("opset", [23, 24])
-@pytest.mark.parametrize("given", ["", "float[B, S, 8] v", "float[B, S, W] v"])
-def test_the_width_behind_a_computed_reshape_is_declared(given: str, opset: int) -> None:
+@pytest.mark.parametrize("value", ["", "float[B, S, 8] v", "float[B, S, W] v"])
+def test_the_width_behind_a_computed_reshape_is_declared(value: str, opset: int) -> None:
     pytest.importorskip("onnxruntime")
-    before = attention(given, opset)
-    made, _ = Host(FLATTEN).run(before)
-    assert sum(node.op_type == "Reshape" for node in made.graph.node) == 3
-    assert declared(made)["v"][2] == 8
-    onnx.checker.check_model(made, full_check=True)
+    before = attention(value, opset)
+    result, _ = Host(FLATTEN).run(before)
+    assert sum(node.op_type == "Reshape" for node in result.graph.node) == 3
+    assert declared(result)["v"][2] == 8
+    onnx.checker.check_model(result, full_check=True)
     feeds = {"x": np.random.default_rng(1).normal(size=(2, 3, 8)).astype(np.float32)}
-    expected, found = Runner(before).run(feeds), Runner(made).run(feeds)
-    assert all(one.equal for one in compare_outputs(expected, found, rtol=1e-4, atol=1e-5))
-    again, _ = Host(FLATTEN).run(made)
-    assert again.SerializeToString(deterministic=True) == made.SerializeToString(deterministic=True)
+    expected, actual = Runner(before).run(feeds), Runner(result).run(feeds)
+    assert all(one.equal for one in compare_outputs(expected, actual, rtol=1e-4, atol=1e-5))
+    again, _ = Host(FLATTEN).run(result)
+    assert again.SerializeToString(deterministic=True) == result.SerializeToString(
+        deterministic=True
+    )
 
 
 def test_nothing_is_declared_where_inference_knows() -> None:
-    made, report = Host(HostOptions(vendors=["gehost:paddle"])).run(attention())
+    result, report = Host(HostOptions(vendors=["gehost:paddle"])).run(attention())
     assert sum(record.replaced or 0 for record in report.passes)
-    assert not declared(made)
+    assert not declared(result)
 
 
 def test_results_of_a_runtimes_operators() -> None:
@@ -72,10 +74,12 @@ def test_results_of_a_runtimes_operators() -> None:
         },
     )
     options = HostOptions(vendors=["gehost:onnxruntime"], enable=["OrtConvActivationPass"])
-    made, _ = Host(options).run(model)
-    assert [node.op_type for node in made.graph.node] == ["FusedConv", "FusedConv"]
-    assert not made.functions  # the calls differ
-    assert declared(made) == {"r": [0, 4, 6, 6]}  # the batch has no number
-    assert not made.graph.value_info[0].type.tensor_type.shape.dim[0].dim_param
-    again, _ = Host(options).run(made)
-    assert again.SerializeToString(deterministic=True) == made.SerializeToString(deterministic=True)
+    result, _ = Host(options).run(model)
+    assert [node.op_type for node in result.graph.node] == ["FusedConv", "FusedConv"]
+    assert not result.functions  # the calls differ
+    assert declared(result) == {"r": [0, 4, 6, 6]}  # the batch has no number
+    assert not result.graph.value_info[0].type.tensor_type.shape.dim[0].dim_param
+    again, _ = Host(options).run(result)
+    assert again.SerializeToString(deterministic=True) == result.SerializeToString(
+        deterministic=True
+    )

@@ -63,8 +63,8 @@ def test_a_size_that_inference_gets_wrong_is_not_folded(name: str, tail: str) ->
         )
         for entry in model.graph.input
     }
-    wanted = run(model, feeds)
-    np.testing.assert_array_equal(run(compiled(model), feeds), wanted)
+    expected = run(model, feeds)
+    np.testing.assert_array_equal(run(compiled(model), feeds), expected)
 
 
 POOL = "y = MaxPool<kernel_shape = [2], strides = [2], pads = [1, 1], ceil_mode = 1>"
@@ -100,9 +100,9 @@ MODELS = {
 def test_a_size_that_is_only_stated_or_is_in_a_body_is_not_folded(name: str) -> None:
     text, feeds = MODELS[name]
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "f": 1]> {text}')
-    wanted = run(model, feeds)
-    for got, before in zip(run(compiled(model), feeds), wanted, strict=True):
-        np.testing.assert_array_equal(got, before)
+    expected = run(model, feeds)
+    for actual, before in zip(run(compiled(model), feeds), expected, strict=True):
+        np.testing.assert_array_equal(actual, before)
 
 
 def test_sizes_beside_a_doubt_are_known() -> None:

@@ -26,7 +26,7 @@ def warnings_of(text: str, edit: tuple[str, int] | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("g (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) }", "MatMul"),
         ("g (int32[2] x) => (int32[2] y) { y = Sin(x) }", "Sin"),
@@ -36,9 +36,9 @@ def warnings_of(text: str, edit: tuple[str, int] | None = None) -> list[str]:
          " { u = Not(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }> }", "Not"),
     ],
 )  # fmt: skip
-def test_a_node_that_does_not_take_its_inputs(text: str, told: str) -> None:
+def test_a_node_that_does_not_take_its_inputs(text: str, message: str) -> None:
     (line,) = warnings_of(text)
-    assert f"({told}): " in line
+    assert f"({message}): " in line
 
 
 def test_an_element_type_that_the_opset_lacks() -> None:
@@ -57,15 +57,15 @@ def test_a_negative_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("stated", "inferred"),
+    ("declared", "inferred"),
     [("float[3]", "float[2]"), ("float[2,1]", "float[2]")],
 )
-def test_a_stated_type_that_inference_contradicts(stated: str, inferred: str) -> None:
-    (line,) = warnings_of(f"g (float[2] x) => ({stated} y) {{ y = Relu(x) }}")
-    assert line == f'types: "y" is stated as {stated}, and inferred as {inferred}'
-    inner = f"g (float[2] x) => (float[2] y) <{stated} t> {{ t = Relu(x) y = Relu(t) }}"
+def test_a_stated_type_that_inference_contradicts(declared: str, inferred: str) -> None:
+    (line,) = warnings_of(f"g (float[2] x) => ({declared} y) {{ y = Relu(x) }}")
+    assert line == f'types: "y" is stated as {declared}, and inferred as {inferred}'
+    inner = f"g (float[2] x) => (float[2] y) <{declared} t> {{ t = Relu(x) y = Relu(t) }}"
     (line,) = warnings_of(inner)
-    assert line == f'types: "t" is stated as {stated}, and inferred as {inferred}'
+    assert line == f'types: "t" is stated as {declared}, and inferred as {inferred}'
 
 
 CLASHES = [
@@ -84,15 +84,15 @@ CLASHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), CLASHES)
+@pytest.mark.parametrize(("text", "message"), CLASHES)
 def test_two_element_types_that_meet_are_refused(
-    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No runtime loads them; converters to half leave such nodes."""
     onnx.save(onnx.parser.parse_model(HEAD + text), tmp_path / "m.onnx")
     assert run(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out.onnx")]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{told}; no runtime loads that; export or convert the model again" in line
+    assert f"{message}; no runtime loads that; export or convert the model again" in line
     assert not (tmp_path / "out.onnx").exists()
 
 
@@ -121,8 +121,8 @@ def test_a_half_type_that_the_operator_does_not_take_is_refused(
 
 def test_raised_to_an_opset_that_takes_it() -> None:
     text = f'<ir_version: 8, opset_import: ["": {UNTAKEN[0][0]}]> {UNTAKEN[0][1]}'
-    made, _ = Host(HostOptions(plugins=False, opset=22)).run(onnx.parser.parse_model(text))
-    onnx.checker.check_model(made, full_check=True)
+    result, _ = Host(HostOptions(plugins=False, opset=22)).run(onnx.parser.parse_model(text))
+    onnx.checker.check_model(result, full_check=True)
 
 
 def test_what_is_right_has_no_warning() -> None:

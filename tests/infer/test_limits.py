@@ -21,7 +21,7 @@ def doubled(first: str, op: str, times: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "known"),
+    ("nodes", "declared"),
     [
         (doubled("s0 = Shape(x)", "Concat<axis = 0>", 40) + " y = Neg(s40)", f"int64[{2 << 40}]"),
         (doubled("s0 = Shape(x)", "Concat<axis = 0>", 80) + " y = Neg(s80)", "None"),
@@ -45,10 +45,10 @@ def doubled(first: str, op: str, times: int) -> str:
         ),
     ],
 )
-def test_ranks_and_sizes_that_grow(nodes, known):
+def test_ranks_and_sizes_that_grow(nodes, declared):
     model = Model(onnx.parser.parse_model(f"{HEAD} g ({INPUTS}) => (y) {{ {nodes} }}"))
     infer_model(model)
-    assert str(model.graph.values["y"].type) == known
+    assert str(model.graph.values["y"].type) == declared
 
 
 @pytest.mark.parametrize("step", [1, -(2**31) + 1, 2**31, -(2**62)])

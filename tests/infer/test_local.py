@@ -33,8 +33,8 @@ def infer(
     """The types of the outputs of the first node."""
     model = load(text, opset, functions)
     return [
-        str(known)
-        for known in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))
+        str(declared)
+        for declared in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))
     ]
 
 
@@ -52,7 +52,7 @@ def registered(**options) -> OpRegistry:
 
 
 @pytest.mark.parametrize(
-    ("text", "opset", "wanted"),
+    ("text", "opset", "expected"),
     [
         (
             "g (float[N, 3] x, float[3, 4] w) => (float[] y) { y = MatMul(x, w) }",
@@ -89,8 +89,8 @@ def registered(**options) -> OpRegistry:
         ("g () => (float[] y) { y = Constant<value = float[2] {1, 2}>() }", 17, ["float[2]"]),
     ],
 )
-def test_onnx_s_operators(text, opset, wanted):
-    assert infer(text, opset) == wanted
+def test_onnx_s_operators(text, opset, expected):
+    assert infer(text, opset) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_an_input_without_an_element_type_makes_a_node_unknown_and_not_wrong():
     assert not is_complete(no_dtype)
 
 
-@pytest.mark.parametrize(("opset", "wanted"), [(7, None), (8, "N + 1")])
-def test_sizes_are_computed_at_opsets_without_the_doubt(opset, wanted):
+@pytest.mark.parametrize(("opset", "expected"), [(7, None), (8, "N + 1")])
+def test_sizes_are_computed_at_opsets_without_the_doubt(opset, expected):
     text = "g (float[N] x, float[1] z) => (float[] y) { y = Concat<axis = 0>(x, z) }"
     model = load(text, opset)
     inferrer = Inferrer(model, OpRegistry(), {"Concat": [Doubt(6, 7, ("any_node",), 0)]})
     node = next(model.graph.nodes)
-    assert inferrer.node(node) == (TensorType(DataType.FLOAT, (wanted,)),)
+    assert inferrer.node(node) == (TensorType(DataType.FLOAT, (expected,)),)
 
 
 def test_other_types_in_place_of_the_inputs():
@@ -182,14 +182,14 @@ def test_constants_decide_before_they_have_a_type(entry):
 
 
 @pytest.mark.parametrize(
-    ("value", "known"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")]
+    ("value", "declared"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")]
 )
-def test_long_floats_are_all_alike(monkeypatch, value, known):
+def test_long_floats_are_all_alike(monkeypatch, value, declared):
     text = """g () => (float[] y, float[] z) {
         a = Constant<value = %s>() b = Constant<value = %s>() y = ReduceSumSquare(a) z = ReduceSumSquare(b) }"""
     model = load(text % (value % "1, 2, 3, 4, 5, 6, 7", value % "7, 6, 5, 4, 3, 2, 1"))
     for node in model.graph.nodes_of("Constant"):
-        node.outputs[0].known_type = TensorType(DataType[known.upper()], (7,))
+        node.outputs[0].known_type = TensorType(DataType[declared.upper()], (7,))
     calls = []
     infer_node = onnx.shape_inference.infer_node_outputs
     monkeypatch.setattr(
@@ -200,7 +200,7 @@ def test_long_floats_are_all_alike(monkeypatch, value, known):
     inferrer = Inferrer(model, OpRegistry())
     for node in model.graph.nodes_of("ReduceSumSquare"):
         inferrer.node(node)
-    assert len(calls) == (1 if known == "float" else 2)
+    assert len(calls) == (1 if declared == "float" else 2)
 
 
 def test_large_constants_are_not_read(tmp_path):
@@ -227,18 +227,18 @@ def test_control_flow_is_unknown():
 
 
 def test_a_vendor_s_function_is_asked():
-    seen = []
+    calls = []
 
     def shape(types, attributes):
-        seen.append((types, attributes))
+        calls.append((types, attributes))
         return [TensorType(DataType.INT8, ("N",)), None]
 
     text = 'g (float[2] x) => (float[] y) { y = ge.F<alpha = 2.0, word = "x">(x) }'
     assert infer(text, registry=registered(shape=shape)) == ["int8[N]"]
-    assert seen == [([TensorType(DataType.FLOAT, (2,)), None], {"alpha": 2.0, "word": "x"})]
-    seen.clear()
+    assert calls == [([TensorType(DataType.FLOAT, (2,)), None], {"alpha": 2.0, "word": "x"})]
+    calls.clear()
     infer("g (float[2] x) => (float[] y) { y = ge.F(x, x) }", registry=registered(shape=shape))
-    assert seen[0][1] == {"alpha": 1.0}
+    assert calls[0][1] == {"alpha": 1.0}
 
 
 def broken(types, attributes):
@@ -293,11 +293,11 @@ def test_the_registered_operator_is_part_of_the_cache_key():
     second.proto.metadata_props.add(key="gehost.op", value="ge::F")
     registry = registered(shape=lambda types, attributes: [TensorType(DataType.BOOL, ())])
     inferrer = Inferrer(model, registry)
-    wanted = [(None,), (TensorType(DataType.BOOL, ()),)]
-    assert [inferrer.node(first), inferrer.node(second)] == wanted
+    expected = [(None,), (TensorType(DataType.BOOL, ()),)]
+    assert [inferrer.node(first), inferrer.node(second)] == expected
     types = [first.inputs[0].type]
-    found = [inferrer.proto(node.op, node.proto, types) for node in (first, second)]
-    assert found == wanted
+    actual = [inferrer.proto(node.op, node.proto, types) for node in (first, second)]
+    assert actual == expected
 
 
 # -- bodies ---------------------------------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ def test_another_body_of_the_same_name_is_not_the_one_that_was_seen():
         )
         mark = model.mark()
         model.offer_function("ge::F", function)
-        found = str(inferrer.node(node)[0])
+        actual = str(inferrer.node(node)[0])
         model.undo(mark)
-        return found
+        return actual
 
     assert [offer("Transpose"), offer("Relu"), offer("Shape")] == [
         "float[3,2]",
@@ -352,7 +352,7 @@ IN_GRAPHS = """F <keep> (c, x) => (q) { q = If(c) <
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted"),
+    ("function", "expected"),
     [
         (IN_GRAPHS, ["float[1,1]", "float[]", "float[1,1]"]),
         (
@@ -367,15 +367,15 @@ IN_GRAPHS = """F <keep> (c, x) => (q) { q = If(c) <
     ],
     ids=["in graphs", "at the top", "plain numbers", "of another domain"],
 )
-def test_attributes_and_constants_of_bodies(function, wanted):
+def test_attributes_and_constants_of_bodies(function, expected):
     text = "g (float[2, 3] x, bool c) => (float a, float b, float d) { a = ge.F<keep = 1>(c, x) b = ge.F<keep = 0>(c, x) d = ge.F(c, x) }"
     model = load(text, functions=f'<domain: "ge", opset_import: ["": 17, "acme": 1]> {function}')
     inferrer = Inferrer(model, OpRegistry())
-    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == wanted
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == expected
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted"),
+    ("function", "expected"),
     [
         ("F (c, x) => (q) { s = Shape(x) i = Constant<value = int64[1] {0}>() n = Gather(s, i) m = Constant<value = int64[1] {12}>()"
          " t = Concat<axis = 0>(n, m) q = Reshape(x, t) }", "float[N,12]"),
@@ -387,13 +387,13 @@ def test_attributes_and_constants_of_bodies(function, wanted):
     ],
     ids=["computed shape", "bodies", "absent input", "itself", "of no meaning", "a state that grows"],
 )  # fmt: skip
-def test_what_more_a_body_tells_as_a_model(function, wanted):
+def test_what_more_a_body_tells_as_a_model(function, expected):
     model = load(
         "g (float[N, ?, 4] x, bool c) => (y) { y = ge.F(c, x) }",
         functions=f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {function}',
     )
     infer_model(model)
-    assert str(model.graph.values["y"].type) == wanted
+    assert str(model.graph.values["y"].type) == expected
 
 
 def test_bodies_of_bodies_are_looked_into_once(monkeypatch):
@@ -410,7 +410,7 @@ def test_bodies_of_bodies_are_looked_into_once(monkeypatch):
     calls = []
     as_a_model = local.as_a_model
     monkeypatch.setattr(
-        local, "as_a_model", lambda *given: calls.append(given) or as_a_model(*given)
+        local, "as_a_model", lambda *value: calls.append(value) or as_a_model(*value)
     )
     infer_model(model)
     assert str(model.graph.values["y"].type) == "float[N,?1,4]"

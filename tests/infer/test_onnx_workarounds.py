@@ -32,8 +32,8 @@ def inferred(text: str, opset: int = 23) -> dict[str, str]:
     }
     for node in model.graph.nodes:
         if not node.bodies:
-            made = [re.sub(r"\?\d+", "?", str(known)) for known in inferrer.node(node)]
-            assert made == [
+            result = [re.sub(r"\?\d+", "?", str(declared)) for declared in inferrer.node(node)]
+            assert result == [
                 "None" if value is None else types[value.name] for value in node.outputs
             ]
     return types

@@ -21,7 +21,7 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"),
+    ("nodes", "expected"),
     [
         (
             "s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(a, two, two) v = Reshape(x, b)",
@@ -49,14 +49,14 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
         ("s = Shape(w) a = Sub(s, pair) b = Slice(a, zero, one) v = Expand(one, b)", "int64[?2]"),
     ],
 )
-def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, wanted):
+def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, expected):
     model = load(nodes)
     infer_model(model, Inferrer(model, OpRegistry()))
-    assert str(model.graph.values["v"].type) == wanted
+    assert str(model.graph.values["v"].type) == expected
 
 
 @pytest.mark.parametrize(
-    ("inputs", "shape", "wanted"),
+    ("inputs", "shape", "expected"),
     [
         ("float[N, 3, 4] x", "zero, minus", "float[N,12]"),
         ("float[N, 3, 4] x", "minus, pair", "float[N,3,4]"),
@@ -71,17 +71,17 @@ def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, want
         ("float[2, 3] x", "zero, zero, zero, minus", "float[2,3,?1,?2]"),
     ],
 )
-def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
+def test_what_is_left_over_for_minus_one(inputs, shape, expected):
     model = load(
         f"minus = Constant<value = int64[1] {{-1}}>() b = Concat<axis = 0>({shape}) v = Reshape(x, b)",
         inputs,
     )
     infer_model(model, Inferrer(model, OpRegistry()))
-    assert str(model.graph.values["v"].type) == wanted
+    assert str(model.graph.values["v"].type) == expected
 
 
 @pytest.mark.parametrize(
-    ("inputs", "shape", "wanted"),
+    ("inputs", "shape", "expected"),
     [
         ("float[B, S, 12] x", "b, s, minus, two", "float[B,S,6,2]"),
         ("float[B, S, 12] x", "minus, s, two", "float[either(6*B, ?1),S,2]"),
@@ -90,14 +90,14 @@ def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
         ("float[B, S, 12] x", "minus, b, b", "float[?1,B,B]"),
     ],
 )
-def test_minus_one_beside_sizes_that_may_be_0_with_allowzero(inputs, shape, wanted):
+def test_minus_one_beside_sizes_that_may_be_0_with_allowzero(inputs, shape, expected):
     model = load(
         "minus = Constant<value = int64[1] {-1}>() n = Shape(x) b = Slice(n, zero, one)"
         f" s = Slice(n, one, two) t = Concat<axis = 0>({shape}) v = Reshape<allowzero = 1>(x, t)",
         inputs,
     )
     infer_model(model, Inferrer(model, OpRegistry()))
-    assert str(model.graph.values["v"].type) == wanted
+    assert str(model.graph.values["v"].type) == expected
 
 
 def test_runs_with_zeros_and_allowzero():
@@ -109,11 +109,11 @@ def test_runs_with_zeros_and_allowzero():
         t = Concat<axis = 0>(minus, s, two) y = Reshape<allowzero = 1>(x, t)
         u = Concat<axis = 0>(b, s, minus, two) z = Reshape<allowzero = 1>(x, u) }"""
     session = runtime.InferenceSession(onnx.parser.parse_model(text).SerializeToString())
-    found = {
+    actual = {
         sizes: [result.shape for result in session.run(None, {"x": np.zeros((*sizes, 12), "f")})]
         for sizes in [(2, 3), (2, 0), (0, 3), (0, 0)]
     }
-    assert found == {
+    assert actual == {
         (2, 3): [(12, 3, 2), (2, 3, 6, 2)],
         (2, 0): [(12, 0, 2), (2, 0, 6, 2)],
         (0, 3): [(0, 3, 2), (0, 3, 6, 2)],
@@ -131,17 +131,17 @@ def test_a_size_divided_by_itself():
 
 
 def test_two_sayings_are_merged():
-    known, vague = (
+    declared, vague = (
         TensorType(DataType.FLOAT, ("N", None)),
         TensorType(DataType.UNDEFINED, (None, 4)),
     )
-    assert merge_types(known, vague) == TensorType(DataType.FLOAT, ("N", 4))
-    assert merge_types(vague, known) == TensorType(DataType.FLOAT, ("N", 4))
-    assert merge_types(None, known) == merge_types(known, None) == known
-    assert merge_types(TensorType(DataType.FLOAT, None), known) == known
-    assert merge_types(known, TensorType(DataType.FLOAT, (1, 2, 3))) == known
+    assert merge_types(declared, vague) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(vague, declared) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(None, declared) == merge_types(declared, None) == declared
+    assert merge_types(TensorType(DataType.FLOAT, None), declared) == declared
+    assert merge_types(declared, TensorType(DataType.FLOAT, (1, 2, 3))) == declared
     other = OtherType(b"")
-    assert merge_types(other, known) is other
+    assert merge_types(other, declared) is other
 
 
 @pytest.mark.parametrize("rest", ["axes, one", "zero", "zero, pair"])

@@ -136,7 +136,7 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"),
+    ("nodes", "expected"),
     [
         # a state that grows: the size is not that of the beginning
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Concat<axis = 0>(s, x) o = Neg(x) }>",
@@ -179,12 +179,12 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
         ("v = If(c) <then_branch = p () => (a) { a = Neg(x) }, else_branch = q () => (b) { b = Identity(n) }>", {"v": "None"}),
     ],
 )  # fmt: skip
-def test_what_enters_bodies_and_leaves_them(nodes, wanted):
+def test_what_enters_bodies_and_leaves_them(nodes, expected):
     model = load(
         f"g (float[2, 3] x, float[N, ?] y, float[7, 4, 5] z, int64 n, bool c) => (w) <int64 a = {{0}}> {{ {nodes} w = Identity(x) }}"
     )
     infer_model(model)
-    assert dict(zip(wanted, types(model, *wanted), strict=True)) == wanted
+    assert dict(zip(expected, types(model, *expected), strict=True)) == expected
 
 
 def test_what_is_tried_is_taken_back_when_a_vendor_s_function_fails():
@@ -240,17 +240,17 @@ def says_no_less(ours: ValueType | None, theirs: ValueType | None) -> bool:
 
 
 def all_types(graph: onnx.GraphProto) -> dict[str, ValueType | None]:
-    found = {info.name: decode_type(info.type) for info in (*graph.value_info, *graph.output)}
+    actual = {info.name: decode_type(info.type) for info in (*graph.value_info, *graph.output)}
     for node in graph.node:
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
-                found |= all_types(body)
-    return found
+                actual |= all_types(body)
+    return actual
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("stated", [True, False], ids=["as it is", "nothing stated"])
-def test_of_real_models_no_less_is_known_than_onnx_s_own_inference_tells(path, stated):
+@pytest.mark.parametrize("declared", [True, False], ids=["as it is", "nothing declared"])
+def test_of_real_models_no_less_is_known_than_onnx_s_own_inference_tells(path, declared):
     proto = onnx.load(path)
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
@@ -258,11 +258,11 @@ def test_of_real_models_no_less_is_known_than_onnx_s_own_inference_tells(path, s
     theirs = all_types(onnx.shape_inference.infer_shapes(bare, data_prop=True).graph)
     if path.stem == "loop":
         del theirs["trace"], theirs["go_out"]  # it may have no iteration; the rank is a claim
-    model = Model(proto if stated else bare, path=str(path))
+    model = Model(proto if declared else bare, path=str(path))
     infer_model(model)
     ours = {name: value.type for graph in model.graphs for name, value in graph.values.items()}
     assert {
-        name: (str(ours[name]), str(known))
-        for name, known in theirs.items()
-        if not says_no_less(ours[name], known)
+        name: (str(ours[name]), str(facts))
+        for name, facts in theirs.items()
+        if not says_no_less(ours[name], facts)
     } == {}

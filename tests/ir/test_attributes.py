@@ -22,7 +22,7 @@ def load(nodes: str) -> Model:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "decoded"),
+    ("value", "kind", "decoded"),
     [
         (3, KINDS.INT, 3),
         (True, KINDS.INT, 1),
@@ -39,8 +39,8 @@ def load(nodes: str) -> Model:
         (range(3), KINDS.INTS, [0, 1, 2]),
     ],
 )
-def test_round_trip(given, kind, decoded):
-    proto = encode_attribute("name", given)
+def test_round_trip(value, kind, decoded):
+    proto = encode_attribute("name", value)
     onnx.checker.check_attribute(proto)
     assert (proto.name, proto.type) == ("name", kind)
     assert attribute_value(proto) == decoded
@@ -66,10 +66,10 @@ def test_a_protobuf_is_copied_under_the_new_name():
     assert (copy.name, copy.i, copy.doc_string, source.name) == ("new", 3, "said", "old")
 
 
-@pytest.mark.parametrize("given", [object(), None, {"a": 1}, [1, "a"], [[1]], [object()]])
-def test_what_onnx_has_no_kind_for(given):
+@pytest.mark.parametrize("value", [object(), None, {"a": 1}, [1, "a"], [[1]], [object()]])
+def test_what_onnx_has_no_kind_for(value):
     with pytest.raises(TypeError, match='attribute "name": ONNX has no type for'):
-        encode_attribute("name", given)
+        encode_attribute("name", value)
 
 
 def test_a_node_s_attributes_are_a_mapping():
@@ -109,7 +109,7 @@ def test_bodies_are_graphs_of_the_index():
 
 
 @pytest.mark.parametrize(
-    ("attribute", "dtype", "wanted"),
+    ("attribute", "dtype", "expected"),
     [
         ("value = int32[2] {3, 4}", np.int32, [3, 4]),
         ("value_int = 5", np.int64, 5),
@@ -120,10 +120,10 @@ def test_bodies_are_graphs_of_the_index():
         ('value_strings = ["s", "t"]', object, ["s", "t"]),
     ],
 )
-def test_every_form_of_constant(attribute, dtype, wanted):
+def test_every_form_of_constant(attribute, dtype, expected):
     model = load(f"c = Constant<{attribute}>()")
     array = model.graph.values["c"].numpy()
-    assert (array.dtype, array.tolist()) == (np.dtype(dtype), wanted)
+    assert (array.dtype, array.tolist()) == (np.dtype(dtype), expected)
     assert not array.flags.writeable
 
 

@@ -55,20 +55,20 @@ def fixed(dims: dict[str, int], text: str = MODEL) -> dict[str, list[Any]]:
 
 
 def test_a_symbol_has_its_size_wherever_it_stands() -> None:
-    found = fixed({"seq": 5, "batch": 7})
-    assert found["x"] == found["a"] == found["y"] == [7, 5, 4]
-    assert found["z"] == ["past + 5", 4]
-    assert found["e"] == [10, 7]
-    assert found["f"] == [4]
-    assert found["o"] == [5, 4]
-    assert found["m"] == ["past", 4]
+    actual = fixed({"seq": 5, "batch": 7})
+    assert actual["x"] == actual["a"] == actual["y"] == [7, 5, 4]
+    assert actual["z"] == ["past + 5", 4]
+    assert actual["e"] == [10, 7]
+    assert actual["f"] == [4]
+    assert actual["o"] == [5, 4]
+    assert actual["m"] == ["past", 4]
     assert fixed({"past": 1, "seq": 2})["z"] == [3, 4]
 
 
 def test_an_axis_of_an_input_names_its_symbol_or_itself_alone() -> None:
     assert fixed({"x:1": 5}) == fixed({"seq": 5}) == fixed({"x:-2": 5, "seq": 5})
-    found = fixed({"u:0": 6, "c:0": 3})
-    assert (found["u"], found["c"], found["x"]) == ([6, 4], [3, 4], ["batch", "seq", 4])
+    actual = fixed({"u:0": 6, "c:0": 3})
+    assert (actual["u"], actual["c"], actual["x"]) == ([6, 4], [3, 4], ["batch", "seq", 4])
 
 
 def test_nested_bodies_are_fixed_too() -> None:
@@ -102,7 +102,7 @@ def with_weight(text: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("text", "dims", "told"),
+    ("text", "dims", "message"),
     [
         (MODEL, {"batsh": 2}, "--dim batsh=2: no input has an open dimension of this name; did you mean batch?"),
         (MODEL, {"zzz": 2}, "open are batch, past, seq, u:0"),
@@ -120,11 +120,11 @@ def with_weight(text: str) -> onnx.ModelProto:
         (SAME, {"n": 3, "m": 2}, "--dim n=3, m=2: the model contradicts it: (op_type:Add, node name: y): Incompatible"),
     ],
 )  # fmt: skip
-def test_a_name_or_size_that_does_not_fit_is_refused(text: str, dims: Any, told: str) -> None:
+def test_a_name_or_size_that_does_not_fit_is_refused(text: str, dims: Any, message: str) -> None:
     model = with_weight(text) if text == MATMUL else load(text)
     with pytest.raises(UsageError) as caught:
         fix_dims(model, dims)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -184,29 +184,31 @@ def test_a_compile_fixes_them_first_and_verifies_with_them(tmp_path: Path, capsy
     assert (dims_of(result)["y"], report.verify["equal"]) == ([6, 4], True)
     assert dims_of(onnx.load(source))["x"] == ["n", 4]
 
-    given = ["compile", str(source), "-o", str(output), "--vendors", str(tmp_path)]
-    assert run([*given, "--dim", "x:0=3", "--verify"]) == 0
+    value = ["compile", str(source), "-o", str(output), "--vendors", str(tmp_path)]
+    assert run([*value, "--dim", "x:0=3", "--verify"]) == 0
     assert dims_of(onnx.load(output))["y"] == [3, 4]
     capsys.readouterr()
-    assert run([*given, "--dim", "m=3"]) == 2
-    told = f"gehost: {source}: --dim m=3: no input has an open dimension of this name; open are n\n"
-    assert capsys.readouterr().err == told
+    assert run([*value, "--dim", "m=3"]) == 2
+    message = (
+        f"gehost: {source}: --dim m=3: no input has an open dimension of this name; open are n\n"
+    )
+    assert capsys.readouterr().err == message
 
 
-@pytest.mark.parametrize("given", ["n", "n=", "=3", "n=-1", "n=1.5", "n=" + 5000 * "9"])
-def test_what_is_no_size_is_a_usage_error(tmp_path: Path, capsys: Any, given: str) -> None:
+@pytest.mark.parametrize("value", ["n", "n=", "=3", "n=-1", "n=1.5", "n=" + 5000 * "9"])
+def test_what_is_no_size_is_a_usage_error(tmp_path: Path, capsys: Any, value: str) -> None:
     onnx.save(load(SLICED), tmp_path / "m.onnx")
     compile_ = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx")]
-    assert run([*compile_, "--vendors", str(tmp_path), "--dim", given]) == 2
+    assert run([*compile_, "--vendors", str(tmp_path), "--dim", value]) == 2
     assert "wanted NAME=SIZE, a whole number from 0" in capsys.readouterr().err
 
 
 def test_a_size_that_no_file_can_hold_is_a_usage_error(tmp_path: Path, capsys: Any) -> None:
     onnx.save(load(SLICED), tmp_path / "m.onnx")
-    given = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--dim"]
-    assert run([*given, f"n={1 << 63}"]) == 2
-    told = f"gehost: dim n={1 << 63}: wanted a whole number from 0 to 2**63 - 1\n"
-    assert capsys.readouterr().err == told
+    value = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--dim"]
+    assert run([*value, f"n={1 << 63}"]) == 2
+    message = f"gehost: dim n={1 << 63}: wanted a whole number from 0 to 2**63 - 1\n"
+    assert capsys.readouterr().err == message
     with pytest.raises(
         UsageError, match=r'"2\*seq", a dimension of "e", would be 9223372036854775808'
     ):
@@ -214,14 +216,14 @@ def test_a_size_that_no_file_can_hold_is_a_usage_error(tmp_path: Path, capsys: A
 
 
 def test_one_name_with_two_sizes_is_a_usage_error(tmp_path: Path, capsys: Any) -> None:
-    given = ["--dim", "n=1", "--dim", "n=2"]
-    assert run(["compile", "m.onnx", "-o", "o.onnx", "--vendors", str(tmp_path), *given]) == 2
+    value = ["--dim", "n=1", "--dim", "n=2"]
+    assert run(["compile", "m.onnx", "-o", "o.onnx", "--vendors", str(tmp_path), *value]) == 2
     assert "n is given twice, 1 and 2; give one" in capsys.readouterr().err
 
 
 def test_bisect_compares_with_the_fixed_model(vendors: Any, tmp_path: Path) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     onnx.save(load("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"), tmp_path / "m.onnx")
-    found = ["bisect", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "found"), "--dim", "n=3"]
-    assert run([*found, "--vendors", str(vendors.root)]) == 6
+    actual = ["bisect", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "found"), "--dim", "n=3"]
+    assert run([*actual, "--vendors", str(vendors.root)]) == 6
     assert dims_of(onnx.load(tmp_path / "found" / "before.onnx"))["x"] == [3, 4]

@@ -46,8 +46,8 @@ def test_a_name_stays_used_when_its_tensor_is_gone():
     model = load(PLAIN)
     values = model.graph.values
     name = model.fresh_name("p")
-    made = model.graph.add_node("Relu", [values["a"]], [name])
-    model.graph.remove_node(made)
+    result = model.graph.add_node("Relu", [values["a"]], [name])
+    model.graph.remove_node(result)
     assert model.fresh_name("p") == "p_1"
 
 

@@ -124,13 +124,13 @@ NOT_RUN = {
 
 def test_the_values_of_every_operator_with_a_text_are_listed() -> None:
     string = onnx.defs.OpSchema.AttrType.STRING
-    found = {
+    actual = {
         (op, name)
         for op in operator_names()
         for name, attribute in history("", op)[-1].attributes.items()
         if attribute.type == string
     }
-    assert found - VALUES.keys() - NOT_RUN.keys() == set()
+    assert actual - VALUES.keys() - NOT_RUN.keys() == set()
     assert {*RENAMED, *LIMITED} <= VALUES.keys()
 
 
@@ -163,7 +163,7 @@ def runs(op: str, name: str, value: str, opset: int) -> tuple[bool, bool]:
     model = onnx.parser.parse_model(text)
     del model.graph.output[:]
     model.graph.output.append(onnx.ValueInfoProto(name="y"))
-    weights = [each for each in model.graph.initializer if each.name in model.graph.node[0].input]
+    weights = [node for node in model.graph.initializer if node.name in model.graph.node[0].input]
     del model.graph.initializer[:]
     model.graph.initializer.extend(weights)
     draw = np.random.default_rng(0)
@@ -201,7 +201,7 @@ def test_engines_accept_each_value_that_the_table_writes(op: str, name: str) -> 
     ort.set_default_logger_severity(4)
     for value in VALUES[op, name].split():
         for opset in (*range(7, 24), 24, 26):
-            versions = [each for each in history("", op) if each.since_version <= opset]
+            versions = [item for item in history("", op) if item.since_version <= opset]
             if (
                 not versions
                 or name not in versions[-1].attributes
@@ -219,6 +219,6 @@ def test_engines_accept_each_value_that_the_table_writes(op: str, name: str) -> 
 
 
 def test_a_value_is_spelled_as_the_opset_does() -> None:
-    for written in ("linear", "bilinear"):
-        assert spelling_at("GridSample", "mode", written, 16) == "bilinear"
-        assert spelling_at("GridSample", "mode", written, 20) == "linear"
+    for output in ("linear", "bilinear"):
+        assert spelling_at("GridSample", "mode", output, 16) == "bilinear"
+        assert spelling_at("GridSample", "mode", output, 20) == "linear"

@@ -162,7 +162,7 @@ def test_looking_around():
     assert [(reader.name, v.name) for reader, _, v in yes.captured()] == [
         ("inner", "b"), ("inner", "k"), ("", "c"), ("", "a"), ("flat", "a")
     ]  # fmt: skip
-    assert [found.label for found in graph.nodes_of("If", "Add", "Relu")] == [
+    assert [actual.label for actual in graph.nodes_of("If", "Add", "Relu")] == [
         "first",
         "second",
         "branch",
@@ -189,43 +189,43 @@ def test_a_removed_body_s_nodes_are_not_in_the_graph():
 def _add_node(model: Model) -> None:
     graph = model.graph
     attributes = {"alpha": 0.25, "axes": [1, 2], "t": np.ones(2)}
-    made = graph.add_node(
+    result = graph.add_node(
         "local::New", [value(model, "a"), None, value(model, "w")], ["new_0", None, "new_1"], attributes,
         name="new", after=node(model, "first"), metadata={"gehost.pass": "P"},
     )  # fmt: skip
-    assert made.attrs["axes"] == [1, 2]
-    assert made.op == "local::New"
-    assert made.metadata == {"gehost.pass": "P"}
-    assert made.prev is node(model, "first")
+    assert result.attrs["axes"] == [1, 2]
+    assert result.op == "local::New"
+    assert result.metadata == {"gehost.pass": "P"}
+    assert result.prev is node(model, "first")
 
 
 def _add_node_with_a_body(model: Model) -> None:
     body = onnx.parser.parse_graph("more () => (float[2, 3] s, float[2, 3] e) { s = Add(e, w) }")
-    made = model.graph.add_node(
+    result = model.graph.add_node(
         "If",
         [value(model, "c")],
         ["s0", "s1"],
         {"then_branch": body, "else_branch": body},
         after=node(model, "pair"),
     )
-    assert made.attrs["then_branch"] is made.bodies[0]
+    assert result.attrs["then_branch"] is result.bodies[0]
     assert [reader.graph for reader, _ in value(model, "e").consumers()] == [
         model.graph,
-        *made.bodies,
+        *result.bodies,
     ]
     assert value(model, "e").is_graph_output
 
 
 def _take_over(model: Model) -> None:
-    taken = value(model, "e")
-    spare = model.graph.release(taken)
+    choice = value(model, "e")
+    spare = model.graph.release(choice)
     assert (spare.producer, spare.uses, spare.known_type) == (
         node(model, "scaled"),
         [],
-        taken.known_type,
+        choice.known_type,
     )
-    assert (taken.producer, taken.index) == (None, 0)
-    model.graph.add_node("Neg", [value(model, "d")], [taken], after=node(model, "scaled"))
+    assert (choice.producer, choice.index) == (None, 0)
+    model.graph.add_node("Neg", [value(model, "d")], [choice], after=node(model, "scaled"))
 
 
 def _replace(model: Model) -> None:
@@ -389,7 +389,7 @@ def test_the_front_never_needs_new_numbers():
     for number in range(100):
         model.graph.add_node("Constant", [], [f"front_{number}"], {"value_int": number})
     assert model.renumbered == 0
-    assert [found.outputs[0].name for found in model.graph.nodes][:2] == ["front_99", "front_98"]
+    assert [actual.outputs[0].name for actual in model.graph.nodes][:2] == ["front_99", "front_98"]
     model.check()
 
 
@@ -400,7 +400,7 @@ def test_a_crowded_place_gets_new_numbers(describe):
     for number in range(60):
         model.graph.add_node("Relu", [value(model, "a")], [f"crowd_{number}"], after=behind)
     assert model.renumbered > 0
-    names = [found.label for found in model.graph.nodes]
+    names = [actual.label for actual in model.graph.nodes]
     assert names[:3] == ["first", "crowd_59", "crowd_58"]
     assert behind.order % ORDER_GAP == 0
     model.check()
@@ -410,10 +410,10 @@ def test_a_crowded_place_gets_new_numbers(describe):
 
 def test_nodes_may_be_removed_while_they_are_walked():
     model = load("g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(x) c = Abs(x) y = Exp(x) }")
-    for found in model.graph.nodes:
-        if found.op != "Exp":
-            model.graph.remove_node(found)
-    assert [found.op for found in model.graph.nodes] == ["Exp"]
+    for actual in model.graph.nodes:
+        if actual.op != "Exp":
+            model.graph.remove_node(actual)
+    assert [actual.op for actual in model.graph.nodes] == ["Exp"]
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_nodes_may_be_removed_while_they_are_walked():
 
 def test_flush_orders_nodes_and_drops_what_was_removed():
     model = load()
-    kept = {found.label: found.proto.SerializeToString() for found in model.graph.nodes}
+    rest = {actual.label: actual.proto.SerializeToString() for actual in model.graph.nodes}
     _remove_branch(model)
     _moves(model)
     model.graph.remove_initializer(value(model, "unread"))
@@ -438,7 +438,7 @@ def test_flush_orders_nodes_and_drops_what_was_removed():
     ]
     for proto in graph.node:
         if proto.name != "scaled":
-            assert proto.SerializeToString() == kept[proto.name or proto.output[0]]
+            assert proto.SerializeToString() == rest[proto.name or proto.output[0]]
     assert [tensor.name for tensor in graph.initializer] == ["w", "given"]
     assert model.flush() is model.proto
     assert not model.graph.dirty
@@ -466,12 +466,12 @@ def test_nor_for_one_that_an_undo_brings_back():
     graph = model.graph
     graph.redirect(value(model, "a"), value(model, "x"))
     graph.remove_node(node(model, "a"))
-    made = graph.add_node("Shape", [value(model, "x")], ["a"])
+    result = graph.add_node("Shape", [value(model, "x")], ["a"])
     mark = model.mark()
-    graph.remove_node(made)
+    graph.remove_node(result)
     graph.add_node("Size", [value(model, "x")], ["a"])
     model.undo(mark)
-    assert made.in_graph
+    assert result.in_graph
     assert list(model.flush().graph.value_info) == []
 
 
@@ -494,12 +494,12 @@ def test_nodes_are_removed_together_in_whatever_order_they_are_given(describe):
     )
     graph, before = model.graph, describe(model)
     nodes = graph.nodes_of("Relu", "Abs", "Neg", "Sigmoid")
-    for given in itertools.permutations(nodes):
+    for value in itertools.permutations(nodes):
         mark = model.mark()
-        listed = list(given)
-        graph.remove_nodes(listed)
+        listing = list(value)
+        graph.remove_nodes(listing)
         assert [node.op for node in graph.nodes] == ["Exp"]
-        listed.clear()
+        listing.clear()
         model.undo(mark)
         model.check()
         assert describe(model) == before
@@ -530,16 +530,16 @@ def test_encoded_attributes_are_those_that_a_node_has_now_also_in_its_bodies():
     nodes = [*model.graph.nodes, *model.graph.subgraphs()[1].nodes]
     mark = model.mark()
 
-    def told() -> list[list[bytes]]:
-        found = [list(node.encoded_attrs) for node in nodes]
-        assert found == [
+    def message() -> list[list[bytes]]:
+        actual = [list(node.encoded_attrs) for node in nodes]
+        assert actual == [
             [entry.SerializeToString() for entry in node.proto.attribute] for node in nodes
         ]
-        return found
+        return actual
 
-    first = told()
+    first = message()
     for node in (nodes[0], nodes[2]):
         model.graph.set_attribute(node, "alpha", 4.0)
-    assert all(one != other for one, other in zip(first, told(), strict=True))
+    assert all(one != other for one, other in zip(first, message(), strict=True))
     model.undo(mark)
-    assert told() == first
+    assert message() == first

@@ -17,7 +17,7 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"),
+    ("nodes", "expected"),
     [
         ("v = Identity(pair)", (3, 4)),
         ("v = Identity(last)", (-1,)),
@@ -68,10 +68,10 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
         ("s = Shape(x) f = Cast<to = 1>(s) v = Cast<to = 7>(f)", (None, None, None)),
     ],
 )
-def test_elements(nodes, wanted):
+def test_elements(nodes, expected):
     model = load(nodes)
     infer_model(model)
-    assert model.graph.values["v"].elements == wanted
+    assert model.graph.values["v"].elements == expected
 
 
 def test_elements_are_those_of_the_graph_as_it_is():
@@ -79,12 +79,12 @@ def test_elements_are_those_of_the_graph_as_it_is():
     infer_model(model)
     graph = model.graph
     value, concat = graph.values["v"], graph.values["v"].producer
-    for done in (False, True):
+    for result in (False, True):
         mark = model.mark()
         assert value.elements == ("N", "?1", 4, 2)
         graph.set_input(concat, 1, graph.values["pair"])
         assert value.elements == ("N", "?1", 4, 3, 4)
-        if done:
+        if result:
             model.commit()
             assert value.elements == ("N", "?1", 4, 3, 4)
         else:

@@ -27,7 +27,7 @@ def parsed(text: str = CHAIN) -> onnx.ModelProto:
 
 
 def alive() -> int:
-    return sum(isinstance(found, Node | Value) for found in gc.get_objects())
+    return sum(isinstance(actual, Node | Value) for actual in gc.get_objects())
 
 
 # -- protobufs of nodes ---------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def alive() -> int:
 
 def views() -> int:
     gc.collect()
-    return sum(isinstance(found, onnx.NodeProto) for found in gc.get_objects())
+    return sum(isinstance(actual, onnx.NodeProto) for actual in gc.get_objects())
 
 
 def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
@@ -58,14 +58,14 @@ def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
-    drawn = random.Random(seed)
+    picture = random.Random(seed)
     model = Model(parsed())
     if seed % 2:
         model.fresh_name("all names are read")
-    graph, kept = model.graph, list(model.graph.nodes)
+    graph, rest = model.graph, list(model.graph.nodes)
     extra: list[Node] = []
     for step in range(60):
-        match drawn.randrange(4):
+        match picture.randrange(4):
             case 0:
                 extra.append(
                     graph.add_node(
@@ -73,11 +73,11 @@ def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
                         [graph.values["x"]],
                         [f"v{step}"],
                         name=f"v{step}",
-                        after=drawn.choice([*extra, None]),
+                        after=picture.choice([*extra, None]),
                     )
                 )
             case 1 if extra:
-                graph.remove_node(extra.pop(drawn.randrange(len(extra))))
+                graph.remove_node(extra.pop(picture.randrange(len(extra))))
             case 2:
                 mark = model.mark()
                 graph.remove_nodes(extra)
@@ -86,7 +86,7 @@ def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
             case _:
                 model.flush()
         model.check()
-        assert [node.name for node in kept] == ["n0", "n1", "n2", "n3"]
+        assert [node.name for node in rest] == ["n0", "n1", "n2", "n3"]
         assert [node.name for node in extra] == [node.proto.output[0] for node in extra]
     assert [proto.name for proto in model.flush().graph.node] == [node.name for node in graph.nodes]
 
@@ -175,10 +175,10 @@ def test_what_passes_made_since_a_file_without_metadata_was_read_is_read(tmp_pat
             "gehost.origin_nodes": '["old"]',
             "gehost.origin_types": '["Old"]',
         }
-        made = graph.add_node("Neg", [graph.values["x"]], ["p"], name="made", metadata=marks)
+        result = graph.add_node("Neg", [graph.values["x"]], ["p"], name="made", metadata=marks)
         if flushed:
             model.flush()
-        assert [origins(node) for node in (made, *graph.nodes_of("Relu", "Exp"))] == [
+        assert [origins(node) for node in (result, *graph.nodes_of("Relu", "Exp"))] == [
             '["old"]',
             '["n0"]',
             '["n3"]',
@@ -208,19 +208,19 @@ def test_a_value_with_few_readers_has_no_table_of_them():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_readers_are_told_in_the_order_in_which_they_came_however_many_there_are(seed):
-    drawn = random.Random(seed)
+    picture = random.Random(seed)
     graph = Model(parsed()).graph
-    value, wanted = graph.values["x"], dict.fromkeys(graph.nodes_of("Relu"))
+    value, expected = graph.values["x"], dict.fromkeys(graph.nodes_of("Relu"))
     nodes = [graph.add_node("Neg", [None], [f"p{count}"]) for count in range(12)]
     for _ in range(300):
-        node = drawn.choice(nodes)
-        if drawn.random() < drawn.choice([0.2, 0.8]):
+        node = picture.choice(nodes)
+        if picture.random() < picture.choice([0.2, 0.8]):
             value.add_reader(node)
-            wanted[node] = None
+            expected[node] = None
         else:
             value.drop_reader(node)
-            wanted.pop(node, None)
-        assert list(value.readers) == list(wanted)
+            expected.pop(node, None)
+        assert list(value.readers) == list(expected)
 
 
 # -- the collector --------------------------------------------------------------------------------------------------
@@ -258,20 +258,20 @@ def test_the_collector_stays_away_while_a_model_is_flushed(monkeypatch):
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("given", [(700, 10, 10), (700, 10, 1000), (0, 10, 10)])
+@pytest.mark.parametrize("value", [(700, 10, 10), (700, 10, 1000), (0, 10, 10)])
 def test_all_generations_are_collected_seldom_and_a_large_model_is_frozen(
-    thresholds, monkeypatch, given
+    thresholds, monkeypatch, value
 ):
     monkeypatch.setattr(gc_policy, "LARGE", 4)
-    gc.set_threshold(*given)
+    gc.set_threshold(*value)
     with suppress(KeyError), gc_frozen_models(own_process=True) as spare:
-        assert gc.get_threshold() == (20_000 if given[0] else 0, 10, max(100, given[2]))
+        assert gc.get_threshold() == (20_000 if value[0] else 0, 10, max(100, value[2]))
         spare(Model(parsed("g (float[2] x) => (float[2] o) { o = Exp(x) }")))
         assert gc_unfrozen()
         spare(Model(parsed()))
         assert not gc_unfrozen()
         raise KeyError
-    assert gc.get_threshold() == given
+    assert gc.get_threshold() == value
     assert gc_unfrozen()
 
 

@@ -284,15 +284,15 @@ def test_what_was_written_cannot_be_undone_any_more():
     mark = model.mark()
     model.flush()
     model.undo(mark)  # nothing was edited, so nothing is lost
-    made = model.graph.add_node("Relu", [model.graph.inputs[0]], ["new"])
+    result = model.graph.add_node("Relu", [model.graph.inputs[0]], ["new"])
     later = model.mark()
     model.flush()
     with pytest.raises(GehostError, match="cannot be undone"):
         model.undo(mark)
-    assert made.in_graph
-    model.graph.remove_node(made)
+    assert result.in_graph
+    model.graph.remove_node(result)
     model.undo(later)
-    assert made.in_graph
+    assert result.in_graph
     assert model.mark() == later
 
 
@@ -434,7 +434,7 @@ def test_check_looks_into_bodies():
 
 def test_close_gives_the_index_back_without_the_collector():
     def alive() -> int:
-        return sum(isinstance(found, Node | Value) for found in gc.get_objects())
+        return sum(isinstance(actual, Node | Value) for actual in gc.get_objects())
 
     gc.collect()
     before = alive()
@@ -464,9 +464,9 @@ def test_the_collector_is_as_it_was_after_a_load(enabled):
 
 
 def configuration(name: str, *devices: int) -> onnx.NodeDeviceConfigurationProto:
-    made = onnx.NodeDeviceConfigurationProto(configuration_id=name)
-    made.sharding_spec.add(tensor_name="x", device=devices)
-    return made
+    result = onnx.NodeDeviceConfigurationProto(configuration_id=name)
+    result.sharding_spec.add(tensor_name="x", device=devices)
+    return result
 
 
 def test_device_configurations_are_set_and_taken_back():
@@ -483,8 +483,8 @@ def test_device_configurations_are_set_and_taken_back():
     node.device_configurations = (configuration("c"),)
     model.configurations = ()
     model.undo(between)
-    assert [each.configuration_id for each in node.device_configurations] == ["a", "b"]
-    assert [each.name for each in model.configurations] == ["a"]
+    assert [item.configuration_id for item in node.device_configurations] == ["a", "b"]
+    assert [item.name for item in model.configurations] == ["a"]
     assert model.proto.graph.node[0].device_configurations[1].sharding_spec[0].device == [1]
     model.undo(mark)
     assert model.flush().SerializeToString(deterministic=True) == before

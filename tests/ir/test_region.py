@@ -35,14 +35,14 @@ def boundary(
     graph: Graph, inputs: list[list[tuple[str, int]]], outputs: list[str]
 ) -> SubgraphBoundary:
     """Inputs as their readers, ``(output of the reading node, slot)``; outputs by name."""
-    found = SubgraphBoundary()
+    actual = SubgraphBoundary()
     for index, readers in enumerate(inputs):
-        found.AddInput(
+        actual.AddInput(
             index, SubgraphInput([NodeIo(node(graph, name), slot) for name, slot in readers])
         )
     for index, name in enumerate(outputs):
-        found.AddOutput(index, SubgraphOutput(NodeIo(node(graph, name), 0)))
-    return found
+        actual.AddOutput(index, SubgraphOutput(NodeIo(node(graph, name), 0)))
+    return actual
 
 
 def region(graph: Graph, inputs: list[str], outputs: list[str], nodes: list[str]) -> Region:
@@ -60,11 +60,11 @@ def region(graph: Graph, inputs: list[str], outputs: list[str], nodes: list[str]
 
 def test_what_lies_between():
     graph = load(CHAIN)
-    found = boundary(graph, [[("b", 0)], [("c", 1)]], ["c"]).region()
-    assert [value.name for value in found.inputs] == ["a", "v"]
-    assert [value.name for value in found.outputs] == ["c"]
-    assert found.nodes == [node(graph, "b"), node(graph, "c")]
-    assert found.graph is graph
+    actual = boundary(graph, [[("b", 0)], [("c", 1)]], ["c"]).region()
+    assert [value.name for value in actual.inputs] == ["a", "v"]
+    assert [value.name for value in actual.outputs] == ["c"]
+    assert actual.nodes == [node(graph, "b"), node(graph, "c")]
+    assert actual.graph is graph
 
 
 def test_a_boundary_made_from_a_region_gives_it_back():
@@ -72,15 +72,15 @@ def test_a_boundary_made_from_a_region_gives_it_back():
         "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Add(a, x) z = Mul(x, x) }"
     )
     first = region(graph, ["x", "x"], ["y", "z"], ["a", "y", "z"])
-    made = SubgraphBoundary.of_region(first)
-    assert [(io.node.op, io.index) for io in made.GetInput(0).GetAllInputs()] == [
+    result = SubgraphBoundary.of_region(first)
+    assert [(io.node.op, io.index) for io in result.GetInput(0).GetAllInputs()] == [
         ("Relu", 0),
         ("Add", 1),
         ("Mul", 0),
         ("Mul", 1),
     ]
-    assert made.GetOutput(1).GetOutput() == NodeIo(node(graph, "z"), 0)
-    again = made.region()
+    assert result.GetOutput(1).GetOutput() == NodeIo(node(graph, "z"), 0)
+    again = result.region()
     assert (again.graph, again.inputs, again.outputs, again.nodes) == (
         graph,
         first.inputs,
@@ -92,12 +92,12 @@ def test_a_boundary_made_from_a_region_gives_it_back():
 def test_built_step_by_step():
     graph = load(CHAIN)
     entry = SubgraphInput().AddInput(NodeIo(node(graph, "b"), 0))
-    found = (
+    actual = (
         SubgraphBoundary()
         .AddInput(0, entry)
         .AddOutput(0, SubgraphOutput().SetOutput(NodeIo(node(graph, "b"), 0)))
     )
-    assert found.region().nodes == [node(graph, "b")]
+    assert actual.region().nodes == [node(graph, "b")]
 
 
 def test_inputs_may_come_in_any_order_but_leave_no_gap():
@@ -183,14 +183,14 @@ def test_a_tensor_that_nobody_inside_reads_may_be_read_outside():
 
 def test_nodes_that_are_gone_are_refused():
     graph = load(CHAIN)
-    made = boundary(graph, [[("b", 0)], [("c", 1)]], ["c"])
+    result = boundary(graph, [[("b", 0)], [("c", 1)]], ["c"])
     gone = node(graph, "y")
     graph.add_node("Neg", [graph.values["c"]], [graph.values["y"]], after=gone)
     graph.remove_node(gone)
-    assert made.region().nodes
+    assert result.region().nodes
     with pytest.raises(PassError, match=r"<Node y> is not in the graph \(any more\)"):
         SubgraphBoundary().AddInput(0, SubgraphInput([NodeIo(gone, 0)])).AddOutput(
-            0, made.GetOutput(0)
+            0, result.GetOutput(0)
         ).region()
     with pytest.raises(PassError, match="is not in the graph"):
         SubgraphBoundary().AddOutput(0, SubgraphOutput(NodeIo(gone, 0))).region()
@@ -210,9 +210,9 @@ def test_absent_places_are_refused():
 def test_outputs_are_of_one_graph():
     graph = load(BRANCH)
     body = graph.subgraphs()[0]
-    made = boundary(graph, [], ["b"]).AddOutput(1, SubgraphOutput(NodeIo(node(body, "p"), 0)))
+    result = boundary(graph, [], ["b"]).AddOutput(1, SubgraphOutput(NodeIo(node(body, "p"), 0)))
     with pytest.raises(PassError, match="of more than one graph"):
-        made.region()
+        result.region()
 
 
 def test_what_a_body_reads_enters_too():
@@ -220,7 +220,7 @@ def test_what_a_body_reads_enters_too():
     with pytest.raises(PassError, match='tensor "x" enters at <Node a>'):
         boundary(graph, [[("b", 0)]], ["b"]).region()
     whole = boundary(graph, [[("b", 0)], [("a", 0)]], ["y"]).region()
-    assert [found.op for found in whole.nodes] == ["Relu", "If", "Abs"]
+    assert [actual.op for actual in whole.nodes] == ["Relu", "If", "Abs"]
 
 
 # -- cycles ---------------------------------------------------------------------------------------------------------
@@ -230,11 +230,11 @@ def test_readers_that_stand_before():
     text = """g (float[2] x) => (float[2] y, float[2] z, float[2] s, float[2] r) {
         a = Relu(x) r = Abs(a) s = Neg(r) u = Exp(x) z = Sqrt(u) y = Mul(a, u) }"""
     graph = load(text)
-    found = region(graph, ["x"], ["a", "u"], ["a", "u"])
+    actual = region(graph, ["x"], ["a", "u"], ["a", "u"])
     last = node(graph, "u").order
-    assert [reader.label for reader in found.readers_before(last)] == ["r", "s"]
-    assert [reader.label for reader in found.readers_before(last + 1)] == ["r", "s"]
-    assert not found.closes_cycle()
+    assert [reader.label for reader in actual.readers_before(last)] == ["r", "s"]
+    assert [reader.label for reader in actual.readers_before(last + 1)] == ["r", "s"]
+    assert not actual.closes_cycle()
 
 
 def test_a_way_out_and_in_again_is_a_cycle():
@@ -264,13 +264,13 @@ def test_a_body_that_hands_a_tensor_on_reads_it():
         """g (bool c, float[2] x) => (float[2] y, float[2] w) { r = Relu(x) y = Neg(z) w = Abs(r)
              z = If (c) <then_branch = t () => (float[2] r) { p = Neg(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
     )
-    found = region(graph, ["x", "z"], ["r", "y"], ["r", "y"])
-    assert [reader.op for reader in found.readers_before(found.last.order + 1)] == [
+    actual = region(graph, ["x", "z"], ["r", "y"], ["r", "y"])
+    assert [reader.op for reader in actual.readers_before(actual.last.order + 1)] == [
         "Abs",
         "If",
         "Neg",
     ]
-    assert found.closes_cycle()
+    assert actual.closes_cycle()
 
 
 # -- regions of nodes -------------------------------------------------------------------------------------------------
@@ -278,13 +278,13 @@ def test_a_body_that_hands_a_tensor_on_reads_it():
 
 def of_nodes(graph: Graph, *names: str) -> tuple[list[str], list[str], list[str]] | str:
     """Inputs, outputs and results by name, or the reason why there is no region."""
-    found = Region.of_nodes([node(graph, name) for name in names])
-    if isinstance(found, Refusal):
-        assert not found
-        return found.reason
-    assert all(value is not None for value in found.inputs)
-    named = [value.name for value in found.inputs if value is not None]
-    return named, [v.name for v in found.outputs], [v.name for v in found.results]
+    actual = Region.of_nodes([node(graph, name) for name in names])
+    if isinstance(actual, Refusal):
+        assert not actual
+        return actual.reason
+    assert all(value is not None for value in actual.inputs)
+    named = [value.name for value in actual.inputs if value is not None]
+    return named, [v.name for v in actual.outputs], [v.name for v in actual.results]
 
 
 def test_inputs_and_outputs_are_ordered_whatever_the_order_of_the_nodes() -> None:
@@ -292,9 +292,9 @@ def test_inputs_and_outputs_are_ordered_whatever_the_order_of_the_nodes() -> Non
     assert of_nodes(graph, "c", "a", "b") == (["x", "w", "v"], ["c"], ["c"])
     assert of_nodes(graph, "m", "c", "n") == (["b", "v", "w"], ["c", "m"], ["c", "m"])
     assert of_nodes(graph, "y") == (["c"], ["y"], ["y"])
-    found = Region.of_nodes([node(graph, name) for name in ("b", "a", "b")])
-    assert isinstance(found, Region)
-    assert [each.label for each in found.nodes] == ["a", "b"]
+    actual = Region.of_nodes([node(graph, name) for name in ("b", "a", "b")])
+    assert isinstance(actual, Region)
+    assert [item.label for item in actual.nodes] == ["a", "b"]
 
 
 def test_a_tensor_that_others_read_too_is_an_output_and_no_result() -> None:
@@ -337,35 +337,35 @@ def test_what_is_no_region_has_a_reason(text: str, names: list[str], reason: str
 def test_nodes_of_two_graphs_or_none_are_no_region() -> None:
     graph = load(BRANCH)
     inner = next(node(graph, "b").bodies[0].nodes)
-    found = Region.of_nodes([node(graph, "a"), inner])
-    assert isinstance(found, Refusal)
-    assert found.reason.startswith("graphs: ")
+    actual = Region.of_nodes([node(graph, "a"), inner])
+    assert isinstance(actual, Refusal)
+    assert actual.reason.startswith("graphs: ")
     graph = load("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(x) }")
     gone = node(graph, "a")
     graph.remove_node(gone)
-    found = Region.of_nodes([gone])
-    assert isinstance(found, Refusal)
-    assert found.reason == 'removed: Relu "a" is not in the graph any more'
+    actual = Region.of_nodes([gone])
+    assert isinstance(actual, Refusal)
+    assert actual.reason == 'removed: Relu "a" is not in the graph any more'
 
 
 def test_a_region_knows_that_it_is_out_of_date() -> None:
     graph = load(CHAIN)
-    found = Region.of_nodes([node(graph, "a"), node(graph, "b")])
-    assert isinstance(found, Region)
-    assert found.stale() == ""
+    actual = Region.of_nodes([node(graph, "a"), node(graph, "b")])
+    assert isinstance(actual, Region)
+    assert actual.stale() == ""
     mark = graph.model.mark()
     graph.set_input(node(graph, "b"), 1, graph.values["v"])
-    assert found.stale() == 'Add "b" reads "v", which is not an input of the region'
+    assert actual.stale() == 'Add "b" reads "v", which is not an input of the region'
     graph.model.undo(mark)
     graph.add_node("Abs", [graph.values["x"]], [graph.values["b"]])
-    assert found.stale() == 'no node of the region produces "b" any more'
+    assert actual.stale() == 'no node of the region produces "b" any more'
     graph.model.undo(mark)
-    assert found.stale() == ""
+    assert actual.stale() == ""
 
 
 @pytest.mark.parametrize(
-    "given", [lambda node: node, lambda _: [3], lambda node: [[node]], lambda _: 5]
+    "value", [lambda node: node, lambda _: [3], lambda node: [[node]], lambda _: 5]
 )
-def test_a_region_of_anything_but_nodes_is_refused_in_one_line(given):
+def test_a_region_of_anything_but_nodes_is_refused_in_one_line(value):
     with pytest.raises(PassError, match="of_nodes wants a list of nodes, got "):
-        Region.of_nodes(given(node(load(CHAIN), "a")))
+        Region.of_nodes(value(node(load(CHAIN), "a")))

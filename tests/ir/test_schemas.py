@@ -33,14 +33,14 @@ def test_names():
 
 
 def test_each_operator_has_all_the_versions_that_onnx_has():
-    wanted = {}
+    expected = {}
     for schema in onnx.defs.get_all_schemas_with_history():
-        wanted.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
-    assert {key: [schema.since_version for schema in history(*key)] for key in wanted} == {
-        key: sorted(versions) for key, versions in wanted.items()
+        expected.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    assert {key: [schema.since_version for schema in history(*key)] for key in expected} == {
+        key: sorted(versions) for key, versions in expected.items()
     }
-    for domain in {domain for domain, _ in wanted}:
-        assert operator_names(domain) == {name for owner, name in wanted if owner == domain}
+    for domain in {domain for domain, _ in expected}:
+        assert operator_names(domain) == {name for owner, name in expected if owner == domain}
 
 
 @pytest.mark.parametrize(

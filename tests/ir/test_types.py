@@ -46,7 +46,7 @@ def test_numpy_and_float():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted", "rank", "size"),
+    ("text", "expected", "rank", "size"),
     [
         ("float[2, 3]", "float[2,3]", 2, 6),
         ("float[]", "float[*]", None, None),
@@ -54,11 +54,11 @@ def test_numpy_and_float():
         ("float16[4, 0]", "float16[4,0]", 2, 0),
     ],
 )
-def test_tensors(text, wanted, rank, size):
-    known = decode_type(info(text))
-    assert isinstance(known, TensorType)
-    assert (str(known), known.rank, known.size) == (wanted, rank, size)
-    assert decode_type(encode_type(known)) == known
+def test_tensors(text, expected, rank, size):
+    declared = decode_type(info(text))
+    assert isinstance(declared, TensorType)
+    assert (str(declared), declared.rank, declared.size) == (expected, rank, size)
+    assert decode_type(encode_type(declared)) == declared
 
 
 def test_a_scalar_is_not_an_unknown_rank():
@@ -84,20 +84,20 @@ def test_invented_names_and_negative_sizes_are_unknown():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("seq(float[2])", "sequence_type"),
         ("optional(float[2])", "optional_type"),
         ("sparse_tensor(float[2])", "sparse_tensor_type"),
     ],
 )
-def test_other_types_are_carried_through(text, wanted):
+def test_other_types_are_carried_through(text, expected):
     proto = info(text)
-    known = decode_type(proto)
-    assert isinstance(known, OtherType)
-    assert str(known) == wanted
-    assert encode_type(known) == proto
-    assert decode_type(info(text)) == known
+    declared = decode_type(proto)
+    assert isinstance(declared, OtherType)
+    assert str(declared) == expected
+    assert encode_type(declared) == proto
+    assert decode_type(info(text)) == declared
 
 
 def test_unequal_types_are_unequal():

@@ -39,35 +39,35 @@ def _named(stem: str, count: int) -> list[str]:
 
 def concat(count: int, op: str = "Identity") -> onnx.ModelProto:
     """``count`` nodes of an operator, each of an input of its own, joined by one Concat."""
-    made, given = _named("r", count), _named("x", count)
-    nodes = [helper.make_node(op, [x], [r]) for x, r in zip(given, made, strict=True)]
-    nodes.append(helper.make_node("Concat", made, ["y"], axis=0))
-    return _model(nodes, given, ["y"])
+    result, value = _named("r", count), _named("x", count)
+    nodes = [helper.make_node(op, [x], [r]) for x, r in zip(value, result, strict=True)]
+    nodes.append(helper.make_node("Concat", result, ["y"], axis=0))
+    return _model(nodes, value, ["y"])
 
 
 def concat_relu(count: int) -> onnx.ModelProto:
-    given = _named("x", count)
+    value = _named("x", count)
     nodes = [
-        helper.make_node("Concat", given, ["c"], axis=0),
+        helper.make_node("Concat", value, ["c"], axis=0),
         helper.make_node("Relu", ["c"], ["y"]),
     ]
-    return _model(nodes, given, ["y"])
+    return _model(nodes, value, ["y"])
 
 
 def equal_nodes(count: int) -> onnx.ModelProto:
-    made = _named("r", count)
-    nodes = [helper.make_node("Neg", ["x0"], [name]) for name in made]
-    nodes.append(helper.make_node("Concat", made, ["y"], axis=0))
+    result = _named("r", count)
+    nodes = [helper.make_node("Neg", ["x0"], [name]) for name in result]
+    nodes.append(helper.make_node("Concat", result, ["y"], axis=0))
     return _model(nodes, ["x0"], ["y"])
 
 
 def body(count: int) -> onnx.ModelProto:
     """An If, both of whose branches join ``count`` tensors of the graph around."""
-    made, given = _named("r", count), _named("x", count)
-    nodes = [helper.make_node("Identity", [x], [r]) for x, r in zip(given, made, strict=True)]
+    result, value = _named("r", count), _named("x", count)
+    nodes = [helper.make_node("Identity", [x], [r]) for x, r in zip(value, result, strict=True)]
     branches = {
         f"{name}_branch": helper.make_graph(
-            [helper.make_node("Concat", made, [f"{name}_out"], axis=0)],
+            [helper.make_node("Concat", result, [f"{name}_out"], axis=0)],
             name,
             [],
             [_info(f"{name}_out", None)],
@@ -75,7 +75,7 @@ def body(count: int) -> onnx.ModelProto:
         for name in ("then", "else")
     }
     nodes.append(helper.make_node("If", ["condition"], ["y"], **branches))
-    model = _model(nodes, given, ["y"])
+    model = _model(nodes, value, ["y"])
     model.graph.input.append(helper.make_tensor_value_info("condition", onnx.TensorProto.BOOL, []))
     return model
 
@@ -84,32 +84,32 @@ def body(count: int) -> onnx.ModelProto:
 def test_a_wide_sequence_acts_as_the_tuple_of_its_entries(count: int) -> None:
     rng = np.random.default_rng(count)
     plain = tuple(range(count))
-    found = Wide[int].of(plain)
+    actual = Wide[int].of(plain)
     for _ in range(50):
         slot = int(rng.integers(count))
-        before, old = plain, found
+        before, old = plain, actual
         plain = (*plain[:slot], -slot, *plain[slot + 1 :])
-        found = with_entry(found, slot, -slot)
+        actual = with_entry(actual, slot, -slot)
         assert tuple(old) == before
-        assert isinstance(found, Wide)
-        assert list(found) == list(plain)
-        assert (len(found), hash(found)) == (len(plain), hash(plain))
-        assert found == plain
-        assert plain == found
-        assert found == Wide.of(plain)
-        assert found != old or plain == before
+        assert isinstance(actual, Wide)
+        assert list(actual) == list(plain)
+        assert (len(actual), hash(actual)) == (len(plain), hash(plain))
+        assert actual == plain
+        assert plain == actual
+        assert actual == Wide.of(plain)
+        assert actual != old or plain == before
         index = int(rng.integers(-count, count))
-        assert found[index] == plain[index]
-        assert found[index:] == plain[index:]
-        assert found.index(plain[index]) == plain.index(plain[index])
-    assert found + (1,) == (*plain, 1)
-    assert (1,) + found == (1, *plain)
-    assert repr(found) == repr(plain)
+        assert actual[index] == plain[index]
+        assert actual[index:] == plain[index:]
+        assert actual.index(plain[index]) == plain.index(plain[index])
+    assert actual + (1,) == (*plain, 1)
+    assert (1,) + actual == (1, *plain)
+    assert repr(actual) == repr(plain)
     for outside in (count, -count - 1):
         with pytest.raises(IndexError):
-            found[outside]
+            actual[outside]
     with pytest.raises(IndexError):
-        found.replaced(count, 0)
+        actual.replaced(count, 0)
 
 
 def test_a_short_sequence_stays_a_tuple() -> None:
@@ -191,21 +191,21 @@ def _walks(model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return count
 
 
-@pytest.mark.parametrize("made", [concat, concat_relu, equal_nodes, body])
+@pytest.mark.parametrize("result", [concat, concat_relu, equal_nodes, body])
 def test_a_compile_walks_through_a_wide_node_equally_often_at_any_width(
-    made: Callable[[int], onnx.ModelProto], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    result: Callable[[int], onnx.ModelProto], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = _walks(made(100), tmp_path, monkeypatch)
-    assert few == _walks(made(400), tmp_path, monkeypatch)
-    assert few > 0 or made is concat_relu
+    few = _walks(result(100), tmp_path, monkeypatch)
+    assert few == _walks(result(400), tmp_path, monkeypatch)
+    assert few > 0 or result is concat_relu
     monkeypatch.setattr(wide, "_CHUNK", 8)  # the chunks' size changes nothing
-    assert few == _walks(made(400), tmp_path, monkeypatch)
+    assert few == _walks(result(400), tmp_path, monkeypatch)
 
 
 def test_the_numbers_of_a_wide_model_stay(tmp_path: Path) -> None:
-    for number, made in enumerate((concat, concat_relu, equal_nodes, body)):
+    for number, result in enumerate((concat, concat_relu, equal_nodes, body)):
         path = tmp_path / f"{number}.onnx"
-        onnx.save(made(150), path)
+        onnx.save(result(150), path)
         host = Host(HostOptions(vendors=[VENDORS], plugins=False, verify=True))
         report = host.compile(path, tmp_path / "out.onnx")
         assert report.verify["equal"]

@@ -40,9 +40,9 @@ def differences() -> Iterator[tuple[str, int, str]]:
             for name in old.attributes.keys() | new.attributes.keys():
                 one, other = (
                     None
-                    if name not in each.attributes
-                    else each.attributes[name].default_value.SerializeToString()
-                    for each in (old, new)
+                    if name not in value.attributes
+                    else value.attributes[name].default_value.SerializeToString()
+                    for value in (old, new)
                 )
                 if (
                     other is None
@@ -51,7 +51,7 @@ def differences() -> Iterator[tuple[str, int, str]]:
                     > (name in old.attributes and old.attributes[name].required)
                 ):
                     yield op, new.since_version, name
-            kinds = [[each.option for each in schema.inputs] for schema in (old, new)]
+            kinds = [[value.option for value in schema.inputs] for schema in (old, new)]
             if new.min_input != old.min_input or kinds[0] != kinds[1][: len(kinds[0])]:
                 yield op, new.since_version, "inputs"
             if new.max_output < old.max_output:
@@ -93,8 +93,8 @@ def test_a_share_of_the_grid(op: str) -> None:
     draw = random.Random(zlib.crc32(op.encode()))
     cases = [case for case in CHANGED if re.search(rf"\b{op}\b", case.body)]
     for case in draw.sample(cases, min(3, len(cases))):
-        name, opset, model = draw.choice([each for each in case.models() if each[1] < NEWEST])
-        targets = [each for each in (13, 18, 20, 21, 23) if each > opset]
+        name, opset, model = draw.choice([item for item in case.models() if item[1] < NEWEST])
+        targets = [item for item in (13, 18, 20, 21, 23) if item > opset]
         for target in (*targets[:1], NEWEST):
-            found = outcome(model, target)
-            assert not found.startswith("WRONG"), (name, opset, target, found)
+            actual = outcome(model, target)
+            assert not actual.startswith("WRONG"), (name, opset, target, actual)

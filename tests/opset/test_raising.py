@@ -47,16 +47,16 @@ def annotated_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def nodes_of(graph: onnx.GraphProto) -> dict[str, onnx.NodeProto]:
-    found = {node.output[0]: node for node in graph.node}
+    actual = {node.output[0]: node for node in graph.node}
     for node in graph.node:
         for attribute in node.attribute:
-            found |= nodes_of(attribute.g)
-    return found
+            actual |= nodes_of(attribute.g)
+    return actual
 
 
 def annotations(node: onnx.NodeProto) -> tuple[Any, ...]:
     devices = [entry.configuration_id for entry in node.device_configurations]
-    return node.name, node.doc_string, [each.value for each in node.metadata_props], devices
+    return node.name, node.doc_string, [item.value for item in node.metadata_props], devices
 
 
 def test_annotations_of_converted_nodes_stay():
@@ -75,10 +75,10 @@ def test_annotations_of_converted_nodes_stay():
     )
     names = [node.name for node in new.values() if node.name]
     assert len(set(names)) == len(names) == len(old)
-    for kept in ("metadata_props", "configuration", "producer_name"):
-        assert getattr(after, kept) == getattr(before, kept)
-    for kept in ("input", "output", "initializer", "metadata_props", "name", "value_info"):
-        assert getattr(after.graph, kept) == getattr(before.graph, kept)
+    for rest in ("metadata_props", "configuration", "producer_name"):
+        assert getattr(after, rest) == getattr(before, rest)
+    for rest in ("input", "output", "initializer", "metadata_props", "name", "value_info"):
+        assert getattr(after.graph, rest) == getattr(before.graph, rest)
     assert {entry.domain: entry.version for entry in after.opset_import} == {"": 23, "foo": 1}
     assert after.ir_version == 11
 
@@ -336,12 +336,12 @@ def test_initializers_stay_inputs_where_the_ir_version_wants_them():
 
 def test_command_line(capsys, tmp_path):
     output = tmp_path / "out.onnx"
-    given = ["compile", str(MODELS / "ir3.onnx"), "-o", str(output), "--opset"]
-    assert run([*given, "8"]) == 2
+    value = ["compile", str(MODELS / "ir3.onnx"), "-o", str(output), "--opset"]
+    assert run([*value, "8"]) == 2
     assert (
         "--opset 8: the model has opset 9, and an opset can only be raised"
         in capsys.readouterr().err
     )
     assert not output.exists()
-    assert run([*given, "23", "--verify"]) == 0
+    assert run([*value, "23", "--verify"]) == 0
     assert onnx.load(output).opset_import[0].version == 23

@@ -133,10 +133,10 @@ def test_a_replacement_that_is_none() -> None:
 )
 def test_endless_generators_are_stopped(method: str, text: str) -> None:
     """The limit is in what is returned, not in time."""
-    made = itertools.repeat(
+    result = itertools.repeat(
         Pattern(unary("Relu")) if method == "Patterns" else unary("Relu").outputs
     )
-    assert told(type("Odd", (Relus,), {method: lambda *_: made})).endswith(text)
+    assert told(type("Odd", (Relus,), {method: lambda *_: result})).endswith(text)
 
 
 def _positive(alpha: Any) -> bool:

@@ -129,7 +129,7 @@ def test_the_matcher_is_configured_by_the_base_constructor(strict: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "marked", "ops"),
+    ("value", "marked", "ops"),
     [
         ((), ("Relu",), {"Relu"}),
         (("Abs",), ("Relu",), {"Abs"}),
@@ -138,24 +138,24 @@ def test_the_matcher_is_configured_by_the_base_constructor(strict: bool) -> None
     ],
 )
 def test_operators_come_from_the_constructor_else_from_the_registration(
-    given: Any, marked: Any, ops: set[str]
+    value: Any, marked: Any, ops: set[str]
 ) -> None:
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     @REG_DECOMPOSE_PASS(marked)
     class Watch(DecomposePass):
         def __init__(self) -> None:
-            super().__init__(given)
+            super().__init__(value)
 
         def MeetRequirements(self, node: Any) -> bool:
-            seen.add(node.op_type)
+            visited.add(node.op_type)
             return False
 
         def Replacement(self, node: Any) -> Any:
             raise NotImplementedError
 
     assert_refuses(CHAIN, Watch, "MeetRequirements")
-    assert seen == ops
+    assert visited == ops
 
 
 def test_a_node_is_refused_by_the_node_as_a_match_by_the_match() -> None:

@@ -94,17 +94,17 @@ def test_outside_a_pass_there_is_nothing_to_rewrite() -> None:
 
 
 def test_run_is_given_the_pass_and_says_why_it_failed() -> None:
-    seen: list[CustomPassContext] = []
+    calls: list[CustomPassContext] = []
 
     class Failing(FusionBasePass):
         def Run(self, graph: Any, context: Any) -> Any:
-            seen.append(context)
+            calls.append(context)
             context.SetErrorMessage("the tiles do not fit")
             return FAILED
 
     with pytest.raises(PassError, match=r"^Failing \(.*:1\): Run: the tiles do not fit$"):
         run_pass(CHAIN, Failing)
-    (context,) = seen
+    (context,) = calls
     assert context.GetPassName() == context.pass_name == "Failing"
     assert context.GetErrorMessage() == "the tiles do not fit"
     assert context.stage is CustomPassStage.kAfterInferShape
@@ -120,7 +120,7 @@ main (float[2] x) => (float[2] y, float[2] z) {
 }"""
 
 
-def fusing(*ops: str, outputs: int = 1, **given: Any) -> tuple[type[FusionBasePass], list[Any]]:
+def fusing(*ops: str, outputs: int = 1, **value: Any) -> tuple[type[FusionBasePass], list[Any]]:
     """A pass that replaces the nodes of some operators by one Sin for each output, and what it got."""
     answers: list[Any] = []
 
@@ -131,8 +131,8 @@ def fusing(*ops: str, outputs: int = 1, **given: Any) -> tuple[type[FusionBasePa
                 return
             builder = EsGraphBuilder("r")
             x = builder.CreateInput(0)
-            made = builder.BuildAndReset([es.Sin(x) for _ in range(outputs)])
-            answers.append(context.replace(region, made, **given))
+            result = builder.BuildAndReset([es.Sin(x) for _ in range(outputs)])
+            answers.append(context.replace(region, result, **value))
 
     return Fusing, answers
 
@@ -181,7 +181,7 @@ def test_a_refusal_is_returned_and_counted_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         ({}, "the graph has 1 outputs, wanted 2, region.outputs"),
         (
@@ -191,10 +191,10 @@ def test_a_refusal_is_returned_and_counted_and_changes_nothing() -> None:
     ],
 )
 def test_a_graph_with_other_outputs_than_the_region_fails_the_pass(
-    given: dict[str, Any], told: str
+    value: dict[str, Any], message: str
 ) -> None:
-    pass_, _ = fusing("Relu", "Neg", "Exp", **given)
-    with pytest.raises(PassError, match=f"Fusing .*: context.replace: {told}$"):
+    pass_, _ = fusing("Relu", "Neg", "Exp", **value)
+    with pytest.raises(PassError, match=f"Fusing .*: context.replace: {message}$"):
         run_pass(SHARED, pass_)
 
 
@@ -204,8 +204,8 @@ def test_a_region_that_is_out_of_date_fails_the_pass() -> None:
             region = Region.of_nodes(graph.nodes_of("Relu"))
             for _ in range(2):
                 builder = EsGraphBuilder("r")
-                made = builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
-                context.replace(region, made)
+                result = builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
+                context.replace(region, result)
 
     with pytest.raises(PassError, match=r'context.replace: Relu "a" is not in the graph any more'):
         run_pass(CHAIN, Stale)
@@ -240,7 +240,7 @@ def test_the_report_has_the_refusals_of_a_run_with_their_nodes(vendors: Any) -> 
     _, report = host.run(parse(CHAIN))
     (record,) = report.passes
     assert dict(record.rejected) == {"size": 2}
-    assert [(each.reason, each.nodes) for each in record.refusals] == [
+    assert [(item.reason, item.nodes) for item in record.refusals] == [
         ("size: a is too small", ["a"]),
         ("size: b is too small", ["b"]),
     ]

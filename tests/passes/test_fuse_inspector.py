@@ -148,10 +148,10 @@ def test_a_rewrite_by_boundary_counts_once_with_and_without_a_report(
         builder = EsGraphBuilder("abs")
         replacement = builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
         if passes_context:
-            made = SubgraphRewriter.Replace(boundary, replacement, context)
+            result = SubgraphRewriter.Replace(boundary, replacement, context)
         else:
-            made = SubgraphRewriter.Replace(boundary, replacement)
-        GraphFuseInspectorUtils.ReportFuse([second], made, context)
+            result = SubgraphRewriter.Replace(boundary, replacement)
+        GraphFuseInspectorUtils.ReportFuse([second], result, context)
 
     (record,) = run(body)[1].passes
     assert (record.matched, record.replaced) == (1, 1)

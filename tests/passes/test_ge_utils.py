@@ -32,7 +32,7 @@ FLOAT = DataType.FLOAT
 
 def infer(build: Any, source: Any = lambda match: match, model: str = MODEL) -> Any:
     """What ``InferShape`` says, in ``MeetRequirements``, of the graph that ``build`` makes of the match's inputs."""
-    found: list[Any] = []
+    actual: list[Any] = []
 
     class Ask(PatternFusionPass):
         def Patterns(self) -> Any:
@@ -42,22 +42,22 @@ def infer(build: Any, source: Any = lambda match: match, model: str = MODEL) -> 
         def MeetRequirements(self, match: Any) -> Any:
             builder = EsGraphBuilder("asked")
             outputs = build(*builder.CreateInputs(2))
-            found.append(GeUtils.InferShape(builder.BuildAndReset(outputs), source(match)))
+            actual.append(GeUtils.InferShape(builder.BuildAndReset(outputs), source(match)))
             return False
 
         def Replacement(self, match: Any) -> Any:
             raise NotImplementedError
 
     run_pass(model, Ask)
-    return found[0]
+    return actual[0]
 
 
 @pytest.mark.parametrize(
     "source", [lambda m: m, lambda m: m.GetMatchedNodes()[0], lambda m: m.inputs]
 )
 def test_types_come_from_a_match_a_node_or_tensors(source: Any) -> None:
-    found = infer(lambda x, shape: [es.Relu(x), es.Shape(x), shape], source)
-    assert found == [
+    actual = infer(lambda x, shape: [es.Relu(x), es.Shape(x), shape], source)
+    assert actual == [
         TensorType(FLOAT, ("B", 6)),
         TensorType(DataType.INT64, (2,)),
         TensorType(DataType.INT64, (3,)),
@@ -83,11 +83,11 @@ def test_a_constant_can_be_an_output() -> None:
 
 def test_of_tensors_of_which_nothing_is_known_the_rest_is_told() -> None:
     untyped = MODEL.replace("y = Reshape(x, shape)", "u = acme.Unknown(x) y = Reshape(u, shape)")
-    found = infer(
+    actual = infer(
         lambda x, _: [es.Relu(x), es.Shape(x)],
         model=untyped.replace('["" : 17]', '["" : 17, "acme" : 1]'),
     )
-    assert found == [None, TensorType(DataType.INT64, (None,))]
+    assert actual == [None, TensorType(DataType.INT64, (None,))]
 
 
 def test_inputs_past_the_tensors_given_are_absent() -> None:
@@ -139,13 +139,13 @@ class Answers:
 def test_the_first_plugin_that_objects_says_why(
     vendors: Any, answers: Any, supported: bool, reason: str
 ) -> None:
-    found: list[NodeSupport] = []
+    actual: list[NodeSupport] = []
 
     class Ask(DecomposePass):
         op_types = ("Reshape",)
 
         def MeetRequirements(self, node: Any) -> Any:
-            found.append(GeUtils.CheckNodeSupport(node))
+            actual.append(GeUtils.CheckNodeSupport(node))
             return False
 
     host = vendors.host(
@@ -153,8 +153,8 @@ def test_the_first_plugin_that_objects_says_why(
     )
     host.passes.add(PassSpec("Ask", CustomPassStage.kAfterInferShape, "ask.py:1", "decompose", Ask))
     host.run(parse(MODEL))
-    assert found == [(supported, reason)]
-    assert bool(found[0]) is supported
+    assert actual == [(supported, reason)]
+    assert bool(actual[0]) is supported
 
 
 def test_a_plugin_that_fails_to_answer_fails_the_pass_and_is_named(vendors: Any) -> None:

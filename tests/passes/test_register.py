@@ -193,10 +193,10 @@ def test_a_stage_at_which_nothing_runs_is_refused(stage: Any) -> None:
     class Late(FusionBasePass):
         pass
 
-    told = rf"^{__file__}:\d+: Late: fusion passes cannot run at .*; wanted one of kBeforeInferShape, .*kAfterOriginGraphOptimize(; did you mean kAfterInferShape\?)?$"
-    with pytest.raises(VendorError, match=told):
+    message = rf"^{__file__}:\d+: Late: fusion passes cannot run at .*; wanted one of kBeforeInferShape, .*kAfterOriginGraphOptimize(; did you mean kAfterInferShape\?)?$"
+    with pytest.raises(VendorError, match=message):
         REG_FUSION_PASS(stage=stage)(Late)
-    with pytest.raises(VendorError, match=told):
+    with pytest.raises(VendorError, match=message):
         REG_FUSION_PASS(Late).Stage(stage)
     mark = mark_of(Late)
     assert mark is not None

@@ -58,8 +58,8 @@ def test_one_pattern_finds_the_attention_of_a_model(name):
         pytest.skip("no corpus")
     model = Model(onnx.load(path, load_external_data=False))
     count, parts = FOUND[name]
-    found = list(PatternMatcher(attention(), model))
-    assert len(found) == count
-    for match in found:
+    actual = list(PatternMatcher(attention(), model))
+    assert len(actual) == count
+    for match in actual:
         assert {part for part in ("mask", "scale", "root_q", "root_k") if part in match} == parts
         assert match["q"].name != match["k"].name

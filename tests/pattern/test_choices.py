@@ -58,8 +58,8 @@ def test_outputs_and_operands_may_be_left_open(find):
 
 
 def test_an_input_that_a_variant_does_not_read_is_absent(find):
-    found = find.matches(TEXT, lambda x, z: es.Exp(es.Alternatives(es.Relu(x), z)), 2)
-    assert [[value and value.name for value in match.inputs] for match in found] == [
+    actual = find.matches(TEXT, lambda x, z: es.Exp(es.Alternatives(es.Relu(x), z)), 2)
+    assert [[value and value.name for value in match.inputs] for match in actual] == [
         ["x", None],
         [None, "q"],
         [None, "z"],
@@ -140,10 +140,10 @@ def test_a_match_has_what_its_variant_reads(find):
     q = Add(x, one) b = Exp(q)
     m = Mul(x, one) r = Relu(m) c = Exp(r)
 }"""
-    found = [
+    actual = [
         [match.has(part) for part in parts] for match in PatternMatcher(pattern, find.load(text))
     ]
-    assert found == [
+    assert actual == [
         [True, True, True, False, False, False],
         [True, False, False, False, True, True],
         [True, True, True, True, False, False],

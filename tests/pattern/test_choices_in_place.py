@@ -29,37 +29,37 @@ class Choice:
         self.optional = optional
 
 
-def random_tree(rng: random.Random, depth: int, known: list[Any]) -> Any:
+def random_tree(rng: random.Random, depth: int, declared: list[Any]) -> Any:
     """A placeholder (a number), an operator with its operands, or a choice; some occur twice."""
-    if known and rng.random() < 0.1:
-        return rng.choice(known)
+    if declared and rng.random() < 0.1:
+        return rng.choice(declared)
     kind = rng.random() if depth else 1.0
     if kind < 0.35:
-        below = random_tree(rng, depth - 1, known)
+        below = random_tree(rng, depth - 1, declared)
         if rng.random() < 0.5:
             optional = rng.choice(UNARY)
-            made: Any = Choice([(optional, False, [below]), below], optional)
+            result: Any = Choice([(optional, False, [below]), below], optional)
         else:
-            made = Choice(
-                [below, *(random_tree(rng, depth - 1, known) for _ in range(rng.randint(1, 2)))]
+            result = Choice(
+                [below, *(random_tree(rng, depth - 1, declared) for _ in range(rng.randint(1, 2)))]
             )
     elif kind < 0.6:
-        made = (rng.choice(UNARY), False, [random_tree(rng, depth - 1, known)])
+        result = (rng.choice(UNARY), False, [random_tree(rng, depth - 1, declared)])
     elif kind < 1.0:
         op = rng.choice(BINARY)
-        operands = [random_tree(rng, depth - 1, known) for _ in range(2)]
-        made = (op, op != "Sub" and rng.random() < 0.6, operands)
+        operands = [random_tree(rng, depth - 1, declared) for _ in range(2)]
+        result = (op, op != "Sub" and rng.random() < 0.6, operands)
     else:
         return rng.randrange(3)
-    known.append(made)
-    return made
+    declared.append(result)
+    return result
 
 
 def first_open(tree: Any, chosen: Mapping[Choice, int]) -> Choice | None:
     if isinstance(tree, Choice):
         return first_open(tree.options[chosen[tree]], chosen) if tree in chosen else tree
     below = tree[2] if isinstance(tree, tuple) else []
-    return next((found for each in below if (found := first_open(each, chosen))), None)
+    return next((actual for item in below if (actual := first_open(item, chosen))), None)
 
 
 def variants(tree: Any) -> Iterator[dict[Choice, int]]:
@@ -76,27 +76,27 @@ def variants(tree: Any) -> Iterator[dict[Choice, int]]:
 def built(tree: Any, chosen: Mapping[Choice, int] | None) -> Pattern:
     """The pattern of a tree, with all its choices or those that are chosen."""
     builder = EsGraphBuilder("random")
-    made: dict[int, EsTensor] = {}
+    result: dict[int, EsTensor] = {}
 
     def make(tree: Any) -> EsTensor:
         if isinstance(tree, Choice) and chosen is not None:
             return make(tree.options[chosen[tree]])
         key = tree if isinstance(tree, int) else id(tree)
-        if key in made:
-            return made[key]
+        if key in result:
+            return result[key]
         if isinstance(tree, int):
-            (found,) = builder.CreateInputs(f"p{tree}")
+            (actual,) = builder.CreateInputs(f"p{tree}")
         elif isinstance(tree, Choice):
             if tree.optional:
-                found = es.Optional(es.op(tree.optional), make(tree.options[1]))
+                actual = es.Optional(es.op(tree.optional), make(tree.options[1]))
             else:
-                found = es.Alternatives(*map(make, tree.options))
+                actual = es.Alternatives(*map(make, tree.options))
         else:
             op, commutative, operands = tree
-            found = es.op(op)(*map(make, operands))
-            found = es.Commutative(found) if commutative else found
-        made[key] = found
-        return found
+            actual = es.op(op)(*map(make, operands))
+            actual = es.Commutative(actual) if commutative else actual
+        result[key] = actual
+        return actual
 
     return Pattern(builder.BuildAndReset(make(tree)))
 
@@ -135,21 +135,21 @@ def test_in_place_finds_what_the_list_of_variants_finds(block):
     for seed in range(1000 * block, 1000 * block + 60):
         rng = random.Random(seed)
         tree = (rng.choice(UNARY), False, [random_tree(rng, 4, [])])
-        listed = list(variants(tree))
-        if not 1 < len(listed) <= 32:
+        listing = list(variants(tree))
+        if not 1 < len(listing) <= 32:
             continue
         cases += 1
-        patterns = [built(tree, chosen) for chosen in listed]
+        patterns = [built(tree, chosen) for chosen in listing]
         whole = built(tree, None)
         for _ in range(3):
             model = random_model(rng)
-            wanted: dict[Node, Any] = {}
+            expected: dict[Node, Any] = {}
             for number, pattern in enumerate(patterns):
-                for node, found in found_by(pattern, model).items():
-                    if node not in wanted:
-                        wanted[node] = found
+                for node, actual in found_by(pattern, model).items():
+                    if node not in expected:
+                        expected[node] = actual
                         later += number > 0
-            assert found_by(whole, model) == wanted, f"seed {seed}"
+            assert found_by(whole, model) == expected, f"seed {seed}"
     assert cases >= 15
     assert later >= 15, "matches of later variants"
 

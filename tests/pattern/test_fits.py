@@ -32,9 +32,9 @@ def first(x):
 
 @pytest.mark.parametrize(("text", "opset"), EITHER)
 def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
-    def constrained(**wanted):
+    def constrained(**expected):
         return find.outputs(
-            text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset
+            text, lambda x: es.constrain(es.ReduceMean(x), **expected), opset=opset
         ) == [["y"]]
 
     assert constrained(axes=[1, -1])
@@ -63,9 +63,9 @@ def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
     ],
 )
 def test_an_absent_parameter_is_absent_or_its_default(find, text, opset):
-    def constrained(**wanted):
+    def constrained(**expected):
         return find.outputs(
-            text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset
+            text, lambda x: es.constrain(es.ReduceMean(x), **expected), opset=opset
         ) == [["y"]]
 
     assert constrained(axes=None)
@@ -85,10 +85,12 @@ def test_axes_that_are_no_list_satisfy_nothing(find):
 
 def test_what_no_constant_gives_satisfies_nothing(find):
     text = "g (float[2] x, int64[1] t) => (float y) { y = ReduceMean(x, t) }"
-    for wanted in ([0], None, lambda axes: True):
+    for expected in ([0], None, lambda axes: True):
         assert (
             find.outputs(
-                text, lambda x, wanted=wanted: es.constrain(es.ReduceMean(x), axes=wanted), opset=18
+                text,
+                lambda x, expected=expected: es.constrain(es.ReduceMean(x), axes=expected),
+                opset=18,
             )
             == []
         )
@@ -104,9 +106,9 @@ def test_what_no_constant_gives_satisfies_nothing(find):
 
 def test_defaults_of_parameters_that_became_inputs(find):
     absent = "g (float[2] x) => (float[2] y) { y = Dropout(x) }"
-    given = "g (float[2] x) => (float[2] y) <float w = {0.5}> { y = Dropout(x, w) }"
+    value = "g (float[2] x) => (float[2] y) <float w = {0.5}> { y = Dropout(x, w) }"
     other = "g (float[2] x) => (float[2] y) <float w = {0.25}> { y = Dropout(x, w) }"
-    for text, holds in ((absent, True), (given, True), (other, False)):
+    for text, holds in ((absent, True), (value, True), (other, False)):
         assert bool(find.outputs(text, es.Dropout, **STRICT)) is holds
         assert bool(find.outputs(text, lambda x: es.Dropout(x, ratio=0.5), **STRICT)) is holds
         assert find.outputs(text, es.Dropout) == [["y"]]
@@ -179,21 +181,21 @@ def test_split_says_its_count_by_its_outputs(find):
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted", "holds"),
+    ("node", "expected", "holds"),
     [
         ("Softmax<axis = 2>(x)", -1, True), ("Softmax<axis = -1>(x)", 2, True), ("Softmax<axis = 1>(x)", 1, False),
         ("Softmax<axis = 1>(x)", 2, False), ("Softmax(x)", 1, False), ("Softmax(x)", -1, False), ("Softmax<axis = 2>(x)", 1, False),
     ],
 )  # fmt: skip
 def test_a_flattening_softmax_is_the_one_that_is_meant_on_the_last_axis_only(
-    find, node, wanted, holds
+    find, node, expected, holds
 ):
     text = f"g (float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = {node} }}"
     assert (
-        bool(find.outputs(text, lambda x: es.constrain(es.Softmax(x), axis=wanted), opset=11))
+        bool(find.outputs(text, lambda x: es.constrain(es.Softmax(x), axis=expected), opset=11))
         is holds
     )
-    if wanted == -1:
+    if expected == -1:
         assert bool(find.outputs(text, es.Softmax, opset=11, **STRICT)) is holds
     assert find.outputs(text, es.Softmax, opset=11) == [["y"]]
     matrix = text.replace("[2, 3, 4]", "[3, 4]").replace("axis = 2", "axis = 1")
@@ -201,7 +203,9 @@ def test_a_flattening_softmax_is_the_one_that_is_meant_on_the_last_axis_only(
         bool(find.outputs(matrix, lambda x: es.constrain(es.Softmax(x), axis=-1), opset=11)) is True
     )
     unknown = text.replace("[2, 3, 4]", "[]")
-    assert find.outputs(unknown, lambda x: es.constrain(es.Softmax(x), axis=wanted), opset=11) == []
+    assert (
+        find.outputs(unknown, lambda x: es.constrain(es.Softmax(x), axis=expected), opset=11) == []
+    )
 
 
 def test_a_softmax_of_today_works_on_any_axis(find):
@@ -210,13 +214,13 @@ def test_a_softmax_of_today_works_on_any_axis(find):
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted", "holds"),
+    ("node", "expected", "holds"),
     [
         ("Unsqueeze(x, w)", [0, -1], True), ("Unsqueeze(x, w)", [0, 4], True), ("Unsqueeze(x, w)", [0, 2], False),
         ("Slice(x, w, s, w)", [0, -1], True), ("Slice(x, w, s, w)", [0, 2], True), ("Slice(x, w, s, w)", [-1, 0], False),
     ],
 )  # fmt: skip
-def test_axes_are_a_set_only_where_they_are(find, node, wanted, holds):
+def test_axes_are_a_set_only_where_they_are(find, node, expected, holds):
     text = f"g (float[2, 3, 4] x) => (float y) <int64[2] w = {{0, -1}}, int64[2] s = {{1, 1}}> {{ y = {node} }}"
     op = es.op(node.partition("(")[0])
     assert (
@@ -224,9 +228,9 @@ def test_axes_are_a_set_only_where_they_are(find, node, wanted, holds):
             find.outputs(
                 text,
                 lambda x: (
-                    es.constrain(op(x), axes=wanted)
+                    es.constrain(op(x), axes=expected)
                     if op.ops == ("Unsqueeze",)
-                    else sliced(x, wanted)
+                    else sliced(x, expected)
                 ),
             )
         )
@@ -242,11 +246,11 @@ def test_variables_bind_one_value():
     text = '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = LeakyRelu<alpha = 0.5>(x) b = LeakyRelu<alpha = 0.5>(a) y = Elu(b) }'
     first, second, third = Model(onnx.parser.parse_model(text)).graph.nodes
     bound: dict[str, object] = {}
-    known = signature("", "LeakyRelu", 17)
+    declared = signature("", "LeakyRelu", 17)
     bind = Constraint("alpha", Kind.BIND, "a")
-    assert parameter_holds(bind, first, known, bound)
+    assert parameter_holds(bind, first, declared, bound)
     assert bound == {"a": 0.5}
-    assert parameter_holds(bind, second, known, bound)
+    assert parameter_holds(bind, second, declared, bound)
     assert not parameter_holds(bind, third, signature("", "Elu", 17), bound)
     assert str(bind) == "alpha: bind a"
     assert str(Constraint("alpha", Kind.EQUALS, 1)) == "alpha=1"
@@ -268,7 +272,7 @@ def literal(value) -> ConstantPattern:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "array", "holds"),
+    ("expected", "array", "holds"),
     [
         (0.5, np.float32(0.5), True),
         (0.1, np.float32(0.1), True),
@@ -302,14 +306,14 @@ def literal(value) -> ConstantPattern:
         (11, np.array(-5, ml_dtypes.int4), False),
     ],
 )
-def test_numbers_match_by_value_in_the_constant_s_dtype(wanted, array, holds):
+def test_numbers_match_by_value_in_the_constant_s_dtype(expected, array, holds):
     value = constant(array)
     for _ in range(2):
-        assert constant_holds(literal(wanted), value) is holds
+        assert constant_holds(literal(expected), value) is holds
 
 
 @pytest.mark.parametrize(
-    ("wanted", "array", "holds"),
+    ("expected", "array", "holds"),
     [
         (np.float32([1, 2]), np.float32([1, 2]), True),
         (np.float32([1, 2]), np.float32([1, 3]), False),
@@ -321,8 +325,8 @@ def test_numbers_match_by_value_in_the_constant_s_dtype(wanted, array, holds):
         (np.zeros((0,), np.float32), np.zeros((0,), np.float32), True),
     ],
 )
-def test_exact_constants_match_by_dtype_shape_and_bytes(wanted, array, holds):
-    assert constant_holds(ConstantPattern(wanted), constant(array)) is holds
+def test_exact_constants_match_by_dtype_shape_and_bytes(expected, array, holds):
+    assert constant_holds(ConstantPattern(expected), constant(array)) is holds
     assert constant_holds(ConstantPattern(), constant(array))
 
 
@@ -370,7 +374,7 @@ def test_large_weights_are_not_read_when_their_shape_tells(find, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "names"),
+    ("expected", "names"),
     [
         ({}, ["a", "b", "c", "d"]),
         ({"dtype": DataType.DT_FLOAT}, ["a", "b"]),
@@ -382,10 +386,10 @@ def test_large_weights_are_not_read_when_their_shape_tells(find, tmp_path):
         ({"rank": 0}, []),
     ],
 )
-def test_an_input_must_be_known_to_be_what_is_asked(find, wanted, names):
+def test_an_input_must_be_known_to_be_what_is_asked(find, expected, names):
     text = """g (float[2, 3] a, float[3] b, float16[N, 3] c, float e) => (float y, float z, float u, float v) {
         d = ge.Unknown(e) y = Relu(a) z = Relu(b) u = Relu(c) v = Relu(d) }"""
     builder = EsGraphBuilder("pattern")
-    pattern = Pattern(builder.BuildAndReset(es.Relu(builder.CreateInput(0, **wanted))))
-    found = [match.inputs[0].name for match in PatternMatcher(pattern, find.load(text))]
-    assert found == names
+    pattern = Pattern(builder.BuildAndReset(es.Relu(builder.CreateInput(0, **expected))))
+    actual = [match.inputs[0].name for match in PatternMatcher(pattern, find.load(text))]
+    assert actual == names

@@ -55,9 +55,9 @@ def registry() -> OpRegistry:
         "ops.register('ge::GEMM', inputs=['a', 'b'], attributes={'alpha': 1.0, 'beta': 0.5})",
         namespace,
     )
-    made = OpRegistry()
-    made.add_marked(namespace)
-    return made
+    result = OpRegistry()
+    result.add_marked(namespace)
+    return result
 
 
 # -- what is no pattern ---------------------------------------------------------------------------------------------
@@ -73,8 +73,8 @@ def loose(a, b):
 
 
 def twice(a, b):
-    made = es.Relu(a + b)
-    return [made, made]
+    result = es.Relu(a + b)
+    return [result, result]
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def test_of_several_operators_those_that_the_opset_has_remain(source):
 @pytest.mark.parametrize("opset", [9, 11, 13, 17, 18, 20])
 def test_parameters_are_not_asked_about_unless_they_are_constrained(source, opset):
     assert asked(source(lambda x: es.ReduceMean(x, axes=[1], keepdims=0), opset)) == {}
-    made = source(lambda x: es.constrain(es.ReduceMean(x), axes=[1], keepdims=None), opset)
-    assert asked(made) == {"axes": [1], "keepdims": "absent"}
-    assert len(made.ops[0].inputs) == 1
+    result = source(lambda x: es.constrain(es.ReduceMean(x), axes=[1], keepdims=None), opset)
+    assert asked(result) == {"axes": [1], "keepdims": "absent"}
+    assert len(result.ops[0].inputs) == 1
 
 
 @pytest.mark.parametrize("opset", [11, 17])
 def test_a_function_or_variable_as_argument_is_a_constraint(source, opset):
     """No attribute has such a value, so it would be ignored in silence."""
     accepts, variable = (lambda axes: axes == [1]), es.Bind("a")
-    made = source(lambda x: es.ReduceSum(x, axes=accepts, keepdims=variable), opset)
-    assert asked(made) == {"axes": accepts, "keepdims": "a"}
+    result = source(lambda x: es.ReduceSum(x, axes=accepts, keepdims=variable), opset)
+    assert asked(result) == {"axes": accepts, "keepdims": "a"}
 
 
 def test_a_number_by_position_is_asked_about_at_every_opset(source):
@@ -232,16 +232,16 @@ def test_strict_parameters_are_those_of_the_opset_with_their_defaults(source):
     }
     assert asked(source(lambda x: es.Softmax(x), 11, config=STRICT)) == {"axis": -1}
     assert asked(source(lambda x: es.Softmax(x), 13, config=STRICT)) == {"axis": -1}
-    made = source(lambda x: es.constrain(es.Gemm(x, x, alpha=2.0), transB=1), 13, config=STRICT)
-    assert asked(made) == {"transB": 1, "alpha": 2.0, "beta": 1.0, "transA": 0}
-    assert made.ops[0].exact_attributes is None
+    result = source(lambda x: es.constrain(es.Gemm(x, x, alpha=2.0), transB=1), 13, config=STRICT)
+    assert asked(result) == {"transB": 1, "alpha": 2.0, "beta": 1.0, "transA": 0}
+    assert result.ops[0].exact_attributes is None
 
 
 def test_an_operator_without_schema_carries_no_other_attributes(source, registry):
-    made = source(lambda x: es.op("acme::F")(x, a=1), config=STRICT)
-    assert (asked(made), made.ops[0].exact_attributes) == ({"a": 1}, {"a"})
-    made = source(lambda x: es.GEMM(x, x, beta=2.0), config=STRICT, registry=registry)
-    assert (asked(made), made.ops[0].exact_attributes) == (
+    result = source(lambda x: es.op("acme::F")(x, a=1), config=STRICT)
+    assert (asked(result), result.ops[0].exact_attributes) == ({"a": 1}, {"a"})
+    result = source(lambda x: es.GEMM(x, x, beta=2.0), config=STRICT, registry=registry)
+    assert (asked(result), result.ops[0].exact_attributes) == (
         {"alpha": 1.0, "beta": 2.0},
         {"alpha", "beta"},
     )
@@ -259,19 +259,19 @@ def test_constants_ask_what_the_configuration_says(find):
     )
     for strict in (False, True):
         config = PatternMatcherConfig(const_value_match=strict)
-        made = LoweredPattern(Pattern(graph), config, find.load(EMPTY), OpRegistry()).source
-        exact, literal, near = (op.inputs[1].constant for op in made.ops)
+        result = LoweredPattern(Pattern(graph), config, find.load(EMPTY), OpRegistry()).source
+        exact, literal, near = (op.inputs[1].constant for op in result.ops)
         assert (exact.array is not None, exact.by_value) == (strict, False)
         assert (literal.by_value, literal.array.item()) == (True, 2.0)
         assert (near.by_value, near.rtol, near.array.item()) == (False, 0.1, 3.0)
 
 
 def test_tensors_are_numbered_once(source):
-    made = source(lambda a, b: es.Add(es.MatMul(a, b), a), inputs=2)
-    assert [tensor.index for tensor in made.tensors] == [0, 1, 2, 3]
-    assert (made.inputs, made.outputs, made.inner) == ((0, 1), (3,), (2,))
-    assert [t.index for t in made.ops[1].inputs] == [2, 0]
-    assert made.needed == {0, 1, 2, 3}
+    result = source(lambda a, b: es.Add(es.MatMul(a, b), a), inputs=2)
+    assert [tensor.index for tensor in result.tensors] == [0, 1, 2, 3]
+    assert (result.inputs, result.outputs, result.inner) == ((0, 1), (3,), (2,))
+    assert [t.index for t in result.ops[1].inputs] == [2, 0]
+    assert result.needed == {0, 1, 2, 3}
     top = source(lambda x: es.TopK(x, K=1)[1])
     assert top.needed == {0, 2}
 
@@ -337,5 +337,5 @@ def test_an_input_given_as_none_is_absent_also_where_it_is_an_attribute(find, op
         )
 
     for bounds, count in (("max = 6.0", 1), ("min = 0.5, max = 6.0", 0)):
-        found = find.matches(clip(bounds), lambda x: [es.Clip(x, None, 6.0)], opset=opset)
-        assert len(found) == count
+        actual = find.matches(clip(bounds), lambda x: [es.Clip(x, None, 6.0)], opset=opset)
+        assert len(actual) == count

@@ -89,10 +89,10 @@ def test_captured_tensors(find):
         linear.product
     )
     match = PatternMatcher(linear.pattern, find.load(TEXT)).MatchNext()
-    found = [match.GetCapturedTensor(index) for index in range(4)]
-    assert [io.value.name for io in found] == ["t", "w", "y", "t"]
-    assert found[0] == NodeIo(match.GetMatchedNode(0), 0)
-    assert (found[1].node.op_type, found[1].node.name) == ("Const", "w")
+    actual = [match.GetCapturedTensor(index) for index in range(4)]
+    assert [io.value.name for io in actual] == ["t", "w", "y", "t"]
+    assert actual[0] == NodeIo(match.GetMatchedNode(0), 0)
+    assert (actual[1].node.op_type, actual[1].node.name) == ("Const", "w")
     for index in (4, -1):
         with pytest.raises(IndexError, match=f"captured tensor {index}: the pattern captured 4"):
             match.GetCapturedTensor(index)
@@ -240,41 +240,41 @@ def test_a_variable_holds_the_default_of_an_absent_attribute(find):
 IMAGES = "(float[1, 2, 8, 8] x, float[2, 2, 3, 3] w, float[2, 1, 3, 3] d) => (float[A, B, C, D] y)"
 
 
-@pytest.mark.parametrize("wanted", [[1, 1], (1, 1), lambda strides: list(strides) == [1, 1]])
+@pytest.mark.parametrize("expected", [[1, 1], (1, 1), lambda strides: list(strides) == [1, 1]])
 @pytest.mark.parametrize(
     ("node", "matches"),
     [("y = Conv(x, w)", 1), ("y = Conv<strides = [1, 1]>(x, w)", 1), ("y = Conv<strides = [1, 2]>(x, w)", 0)],
 )  # fmt: skip
-def test_strides_left_out_are_ones(find, node, matches, wanted):
-    found = find.matches(
-        f"g {IMAGES} {{ {node} }}", lambda x, w: es.constrain(es.Conv(x, w), strides=wanted), 2
+def test_strides_left_out_are_ones(find, node, matches, expected):
+    actual = find.matches(
+        f"g {IMAGES} {{ {node} }}", lambda x, w: es.constrain(es.Conv(x, w), strides=expected), 2
     )
-    assert len(found) == matches
+    assert len(actual) == matches
 
 
 @pytest.mark.parametrize(
-    ("wanted", "matches"),
+    ("expected", "matches"),
     [
         ({"pads": [0, 0, 0, 0]}, 1), ({"pads": [1, 1, 1, 1]}, 0), ({"dilations": [1, 1]}, 1), ({"group": 1}, 1), ({"group": 2}, 0),
         ({"kernel_shape": [3, 3]}, 1), ({"auto_pad": "NOTSET"}, 1), ({"pads": lambda pads: not any(pads)}, 1), ({"dilations": [1]}, 0),
         ({"strides": None}, 1),
     ],
 )  # fmt: skip
-def test_a_convolution_without_attributes_has_their_defaults(find, wanted, matches):
-    found = find.matches(
+def test_a_convolution_without_attributes_has_their_defaults(find, expected, matches):
+    actual = find.matches(
         f"g {IMAGES} {{ y = Conv(x, w) }}",
-        lambda x, w: es.constrain(es.Conv(x, w), **wanted),
+        lambda x, w: es.constrain(es.Conv(x, w), **expected),
         2,
     )
-    assert len(found) == matches
+    assert len(actual) == matches
 
 
 def test_defaults_of_convolutions_in_one_graph_differ_by_their_weights(find):
     """What counts depends on the weights, while results for equal attributes are cached."""
     text = """g (float[N] a, float[1, 2, 8, 8] x, float[2, 2, 3, 3] w, float[2, 2, 1, 1] v) => (float[A, B, C, D] y)
         { t = Conv(x, w) u = Conv(x, v) s = Conv(x, w) m = Add(t, u) y = Add(m, s) }"""
-    found = find.matches(text, lambda x, w: es.constrain(es.Conv(x, w), kernel_shape=[3, 3]), 2)
-    assert [match.outputs[0].name for match in found] == ["t", "s"]
+    actual = find.matches(text, lambda x, w: es.constrain(es.Conv(x, w), kernel_shape=[3, 3]), 2)
+    assert [match.outputs[0].name for match in actual] == ["t", "s"]
 
 
 @pytest.mark.parametrize("node", ["y = Conv(x, w)", "y = Conv<strides = [1, 1], dilations = [1, 1], group = 1, kernel_shape = [3, 3], pads = [0, 0, 0, 0]>(x, w)"])  # fmt: skip
@@ -287,24 +287,24 @@ def test_strict_attributes_accept_written_defaults(find, node):
 
 def test_a_reversing_transpose_needs_no_perm(find):
     text = "g (float[2, 3] x) => (float[3, 2] y) { y = Transpose(x) }"
-    for wanted, matches in (([1, 0], 1), ([0, 1], 0)):
+    for expected, matches in (([1, 0], 1), ([0, 1], 0)):
         assert (
-            len(find.matches(text, lambda x, p=wanted: es.constrain(es.Transpose(x), perm=p)))
+            len(find.matches(text, lambda x, p=expected: es.constrain(es.Transpose(x), perm=p)))
             == matches
         )
 
 
 @pytest.mark.parametrize("opset", [16, 20])
-@pytest.mark.parametrize("wanted", ["linear", "bilinear", lambda mode: mode == "linear"])
-@pytest.mark.parametrize("stated", [True, False])
-def test_a_value_has_its_newest_spelling(find, opset, wanted, stated):
-    mode = f'<mode = "{"bilinear" if opset < 20 else "linear"}">' if stated else ""
+@pytest.mark.parametrize("expected", ["linear", "bilinear", lambda mode: mode == "linear"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_value_has_its_newest_spelling(find, opset, expected, declared):
+    mode = f'<mode = "{"bilinear" if opset < 20 else "linear"}">' if declared else ""
     text = f"g (float[1, 2, 8, 8] x, float[1, 3, 3, 2] w) => (float[A, B, C, D] y) {{ y = GridSample{mode}(x, w) }}"
-    make = lambda x, w: es.constrain(es.GridSample(x, w), mode=wanted)  # noqa: E731
+    make = lambda x, w: es.constrain(es.GridSample(x, w), mode=expected)  # noqa: E731
     assert len(find.matches(text, make, 2, opset=opset)) == 1
     other = (
         text.replace("GridSample<", "GridSample <").replace(mode, '<mode = "nearest">')
-        if stated
+        if declared
         else text.replace("GridSample(", 'GridSample<mode = "nearest">(')
     )
     assert len(find.matches(other, make, 2, opset=opset)) == 0
@@ -344,8 +344,8 @@ def test_a_variable_is_one_axis_counted_from_either_end(find, shape, first, seco
         inner = es.constrain(es.LogSoftmax(x), axis=es.Bind("a"))
         return es.constrain(es.Softmax(inner), axis=es.Bind("a"))
 
-    found = find.matches(text, make)
-    assert [match.attributes["a"] in (first, second) for match in found] == [True] * matches
+    actual = find.matches(text, make)
+    assert [match.attributes["a"] in (first, second) for match in actual] == [True] * matches
 
 
 def test_axes_of_tensors_of_other_ranks_are_equal_as_written_alone(find):

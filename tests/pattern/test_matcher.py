@@ -137,10 +137,10 @@ def test_only_nodes_of_the_graph_that_is_searched(find):
     assert find.outputs(text, lambda x: es.Abs(es.Neg(x))) == []
     assert find.outputs(text, lambda x: es.Neg(es.Relu(x))) == []
     bodies = find.model.graph.subgraphs()
-    found = [
+    actual = [
         list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(x))), body)) for body in bodies
     ]
-    assert [[value.name for value in match.inputs] for (match,) in found] == [["a"], ["x"]]
+    assert [[value.name for value in match.inputs] for (match,) in actual] == [["a"], ["x"]]
     assert list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(es.Relu(x)))), bodies[0])) == []
 
 
@@ -162,9 +162,9 @@ def test_operands_that_commute(find):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "wanted"), [("p, q", ["p", "q"]), ("p, , q", ["p", "q"]), ("p", None)]
+    ("inputs", "expected"), [("p, q", ["p", "q"]), ("p, , q", ["p", "q"]), ("p", None)]
 )
-def test_operands_that_commute_may_be_left_out(find, inputs, wanted):
+def test_operands_that_commute_may_be_left_out(find, inputs, expected):
     """A node that does not write its last inputs is one whose last inputs are absent."""
     namespace = {"ops": ops}
     exec("ops.register('ge::F', inputs=list('abc'), traits=['commutative'])", namespace)
@@ -175,9 +175,9 @@ def test_operands_that_commute_may_be_left_out(find, inputs, wanted):
     def pair(x, z):
         return es.Commutative(es.op("ge::F")(x, z, None))
 
-    found = find.matches(text, pair, 2, registry=registry)
-    bound = [[value.name for value in match.inputs] for match in found]
-    assert bound == ([] if wanted is None else [wanted])
+    actual = find.matches(text, pair, 2, registry=registry)
+    bound = [[value.name for value in match.inputs] for match in actual]
+    assert bound == ([] if expected is None else [expected])
 
 
 def orders_of(find, make, count: int, operands: str) -> list[list[str]]:
@@ -256,11 +256,11 @@ def test_many_operands_in_any_order(find):
     text = f"g (float[2] p) => (float[2] y) {{ {producers} y = Sum({', '.join(shuffled)}) }}"
 
     def total(x):
-        made = [
+        result = [
             f(x)
             for f in (es.Cos, es.Sin, es.Tanh, es.Log, es.Sqrt, es.Exp, es.Abs, es.Neg, es.Relu)
         ]
-        return es.Commutative(es.Sum(*made))
+        return es.Commutative(es.Sum(*result))
 
     assert find.outputs(text, total) == [["y"]]
     assert find.outputs(text.replace("Cos", "Tan"), total) == []
@@ -416,8 +416,8 @@ def test_any_operand_is_not_even_asked_to_be_there(find):
     ).source
     op = replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
     source = replace(source, ops=(op,), inputs=source.inputs[:1])
-    found = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]
-    assert all(binding is not None for binding in found)
+    actual = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]
+    assert all(binding is not None for binding in actual)
 
 
 def test_variables_are_bound_anew_on_every_try(find):
@@ -461,7 +461,7 @@ def compiled(find, describe, text=CHAINS, inputs=1):
 
 
 @pytest.mark.parametrize(
-    ("describe", "wanted", "complete"),
+    ("describe", "expected", "complete"),
     [
         (lambda x: es.Relu(es.Neg(es.Exp(x))), ["y"], False),
         (lambda x: es.Relu(es.Neg(x)), ["y"], False),
@@ -474,10 +474,10 @@ def compiled(find, describe, text=CHAINS, inputs=1):
     ],
     ids=["chain", "rare", "absent", "one", "fed", "alternatives", "any-of", "second-output"],
 )
-def test_candidates_are_reached_from_the_rarest_operator(find, describe, wanted, complete):
+def test_candidates_are_reached_from_the_rarest_operator(find, describe, expected, complete):
     pattern, graph = compiled(find, describe)
-    found, all_of_them = pattern.candidates(graph)
-    assert ([node.label for node in found], all_of_them) == (wanted, complete)
+    actual, all_of_them = pattern.candidates(graph)
+    assert ([node.label for node in actual], all_of_them) == (expected, complete)
 
 
 def test_candidates_that_a_new_node_brings(find):

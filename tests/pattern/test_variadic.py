@@ -30,8 +30,8 @@ HEAD = '<ir_version: 8, opset_import: ["" : 17]> main '
 
 def built(count: int, make: Callable[..., Any]) -> Any:
     builder = EsGraphBuilder("g")
-    made = make(*builder.CreateInputs(count))
-    return builder.BuildAndReset([made] if isinstance(made, EsTensor) else list(made))
+    result = make(*builder.CreateInputs(count))
+    return builder.BuildAndReset([result] if isinstance(result, EsTensor) else list(result))
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
@@ -160,17 +160,17 @@ def test_check_pass_draws_several_numbers(checked: Any) -> None:
 
 
 def test_explain_says_that_the_operator_is_missing() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Watch:
         @hookimpl
         def gehost_before_rule(self, source: Any) -> None:
-            seen.append(source.name)
+            calls.append(source.name)
 
     host = Host(HostOptions(plugins=False), plugins=[("watch", Watch())])
     host.passes.add(pass_spec(ReluAfterConcatPass, mark_of(ReluAfterConcatPass)))
     host.run(parse(HEAD + "(float[2] a) => (float[2] y) { y = Relu(a) }"))
-    assert seen == ["g"]
+    assert calls == ["g"]
 
 
 def test_the_operator_must_grow_with_the_number() -> None:

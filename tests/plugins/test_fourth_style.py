@@ -61,13 +61,13 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 @pytest.mark.usefixtures("here")
 def test_it_is_a_pass_like_any_other(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (listed,) = [
+    (listing,) = [
         entry
         for entry in told(capsys, "passes", "--vendors", str(vendors.root))
         if entry["kind"] == "text"
     ]
-    assert (listed["name"], listed["vendor"]) == ("to_and_fro", "acme")
-    assert listed["origin"] == f"{vendors.root}/acme/custom_fusion_passes/a.py:3"
+    assert (listing["name"], listing["vendor"]) == ("to_and_fro", "acme")
+    assert listing["origin"] == f"{vendors.root}/acme/custom_fusion_passes/a.py:3"
 
 
 def test_it_compiles_and_is_reported(here: Path, vendors: Any) -> None:

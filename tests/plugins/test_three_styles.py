@@ -94,8 +94,8 @@ NEAR_MISSES: list[tuple[str, str, dict[str, int]]] = [
 
 def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
     """A rule's pattern in plain values; without lines, names of placeholders and captures; variables are numbered."""
-    made: Any = spec.factory()
-    (pattern,) = made.Patterns()
+    result: Any = spec.factory()
+    (pattern,) = result.Patterns()
     source = LoweredPattern(pattern, PatternMatcherConfig(), Model(model), OpRegistry()).source
     numbers: dict[str, int] = {}
     ops = [
@@ -104,10 +104,10 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
             [None if tensor is None else tensor.index for tensor in op.inputs],
             [tensor.index for tensor in op.outputs],
             [
-                replace(found, wanted=numbers.setdefault(found.wanted, len(numbers)))
-                if found.kind is Kind.BIND
-                else found
-                for found in op.constraints
+                replace(actual, wanted=numbers.setdefault(actual.wanted, len(numbers)))
+                if actual.kind is Kind.BIND
+                else actual
+                for actual in op.constraints
             ],
             op.exact_attributes,
             op.commutative,
@@ -126,7 +126,7 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
         for tensor in source.tensors
         for array in [tensor.constant.array if tensor.constant is not None else None]
     ]
-    switches = [(name, getattr(made, name)) for name in ("shape_proven", "bottom_up")]
+    switches = [(name, getattr(result, name)) for name in ("shape_proven", "bottom_up")]
     return (
         ops,
         tensors,

@@ -30,7 +30,7 @@ class TextRule:
         parsed = onnx.parser.parse_graph(text)
         with es.written_at(self.origin):
             builder = EsGraphBuilder(parsed.name)
-            made = dict(
+            result = dict(
                 zip(
                     [entry.name for entry in parsed.input],
                     builder.CreateInputs(len(parsed.input)),
@@ -42,10 +42,10 @@ class TextRule:
                     entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute
                 }
                 tensor = es.op(node.op_type)(
-                    *[made[name] for name in node.input], **({} if pattern else attributes)
+                    *[result[name] for name in node.input], **({} if pattern else attributes)
                 )
-                made[node.output[0]] = es.constrain(tensor, **attributes) if pattern else tensor
-            return builder.BuildAndReset([made[entry.name] for entry in parsed.output])
+                result[node.output[0]] = es.constrain(tensor, **attributes) if pattern else tensor
+            return builder.BuildAndReset([result[entry.name] for entry in parsed.output])
 
 
 class TextPass(PatternFusionPass):

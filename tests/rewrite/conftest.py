@@ -45,11 +45,11 @@ class Rewriting:
         header = f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> '
         proto = onnx.parser.parse_model(header + text) if isinstance(text, str) else text
         generator = np.random.default_rng(0)
-        for name, given in weights.items():
+        for name, value in weights.items():
             array = (
-                np.asarray(given)
-                if isinstance(given, np.ndarray | np.generic)
-                else generator.standard_normal(given).astype(np.float32)
+                np.asarray(value)
+                if isinstance(value, np.ndarray | np.generic)
+                else generator.standard_normal(value).astype(np.float32)
             )
             proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
         self.before = onnx.ModelProto()
@@ -85,13 +85,13 @@ class Rewriting:
             try:
                 replacement = graph_of(put, inputs if new_inputs is None else new_inputs)
                 region = match.region()
-                made = replace_region(session, region, replacement, shape_proven=proven).nodes
+                result = replace_region(session, region, replacement, shape_proven=proven).nodes
             except Refused as refusal:
                 self.refused.append(str(refusal))
                 assert self._describe(self.model) == index
                 assert self.model.mark() == mark
             else:
-                self.made.append([node.label for node in made])
+                self.made.append([node.label for node in result])
             self.model.check()
         return self
 

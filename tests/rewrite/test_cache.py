@@ -23,14 +23,14 @@ from gehost.testing import assert_equal_numbers, parse, run_pass
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> list[int]:
     """Gets an entry for each rewrite that is done by plan."""
-    done: list[int] = []
+    result: list[int] = []
     insert = Insertion.insert_cached
     monkeypatch.setattr(
         Insertion,
         "insert_cached",
-        lambda self, lowered: (done.append(len(lowered)), insert(self, lowered))[1],
+        lambda self, lowered: (result.append(len(lowered)), insert(self, lowered))[1],
     )
-    return done
+    return result
 
 
 def model_of(text: str, **weights: Any) -> onnx.ModelProto:
@@ -45,10 +45,10 @@ def a_pass(pattern: Any, replacement: Any) -> type[PatternFusionPass]:
         def Patterns(self):
             builder = EsGraphBuilder()
             outputs, captured = pattern(builder)
-            made = Pattern(builder.BuildAndReset(outputs))
+            result = Pattern(builder.BuildAndReset(outputs))
             for tensor in captured:
-                made.CaptureTensor(tensor)
-            return [made]
+                result.CaptureTensor(tensor)
+            return [result]
 
         def Replacement(self, match):
             builder = EsGraphBuilder()
@@ -237,7 +237,7 @@ def test_a_literal_takes_the_dtype_of_its_own_partner():
         ),
         2,
     )
-    assert [onnx.numpy_helper.to_array(each).dtype for each in result.graph.initializer] == [
+    assert [onnx.numpy_helper.to_array(tensor).dtype for tensor in result.graph.initializer] == [
         np.float32,
         np.int64,
     ]
@@ -298,8 +298,8 @@ def test_a_tensor_inside_has_the_type_that_its_own_surroundings_tell(rewriting, 
         lambda x, s: es.ReduceSum(es.Abs(es.Abs(es.Reshape(x, s))), keepdims=0),
         inputs=2,
     )
-    made = [node.outputs[0].shape for node in work.model.graph.nodes if node.op == "Reshape"]
-    assert (made, planned) == ([(2, 3), (3, 2)], [])
+    result = [node.outputs[0].shape for node in work.model.graph.nodes if node.op == "Reshape"]
+    assert (result, planned) == ([(2, 3), (3, 2)], [])
     work.assert_equal()
 
 

@@ -41,9 +41,9 @@ def registry(body=None, name: str = "ge::GEMM", outputs=("y",), **options) -> Op
     exec("found = ops.register(name, outputs=outputs, **options)", namespace)
     if body is not None:
         exec("found(body)", namespace)
-    made = OpRegistry()
-    made.add_marked(namespace)
-    return made
+    result = OpRegistry()
+    result.add_marked(namespace)
+    return result
 
 
 def gemm_body(a, b, c, *, alpha=1.0, beta=1.0):
@@ -83,18 +83,20 @@ def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
 
 def declared(function: onnx.FunctionProto) -> dict[str, object]:
     """The attributes of a function with their defaults; None for one without."""
-    known = {each.name: onnx.helper.get_attribute_value(each) for each in function.attribute_proto}
-    return {**dict.fromkeys(function.attribute), **known}
+    declared = {
+        item.name: onnx.helper.get_attribute_value(item) for item in function.attribute_proto
+    }
+    return {**dict.fromkeys(function.attribute), **declared}
 
 
 def assert_reference_runs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     feeds = make_feeds(before)
-    for wanted, got in zip(
+    for expected, actual in zip(
         ReferenceEvaluator(before).run(None, feeds),
         ReferenceEvaluator(after).run(None, feeds),
         strict=True,
     ):
-        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def many(a, b, c, *, need, flag=True, sizes=(1, 2), text="none", none=None, alpha=1.0):
@@ -104,7 +106,7 @@ def many(a, b, c, *, need, flag=True, sizes=(1, 2), text="none", none=None, alph
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("value", "expected"),
     [
         ({"need": 3}, {"need": None, "flag": 1, "sizes": [1, 2], "text": b"none", "alpha": 1.0}),
         ({"need": 3, "none": 2.5, "text": "t"}, {"none": 2.5, "text": b"t"}),
@@ -112,16 +114,16 @@ def many(a, b, c, *, need, flag=True, sizes=(1, 2), text="none", none=None, alph
     ],
 )
 @pytest.mark.parametrize("ir", [8, 10])
-def test_a_function_declares_what_a_call_may_leave_out(rewriting, given, wanted, ir):
+def test_a_function_declares_what_a_call_may_leave_out(rewriting, value, expected, ir):
     """With the value that the body was made for, as only calls with it have this body."""
     work = rewriting(LINEAR, ir=ir, **WEIGHTS).replace(
-        matmul_add, lambda a, b, c: es.GEMM(a, b, c, **given), 3, registry=registry(many)
+        matmul_add, lambda a, b, c: es.GEMM(a, b, c, **value), 3, registry=registry(many)
     )
     result = work.assert_equal()
     (function,) = result.functions
-    found = declared(function)
-    assert {name: found[name] for name in wanted} == wanted
-    assert ("none" in found) is ("none" in given)
+    actual = declared(function)
+    assert {name: actual[name] for name in expected} == expected
+    assert ("none" in actual) is ("none" in value)
     onnx.checker.check_model(result)
     assert_reference_runs(work.before, result)
 
@@ -131,27 +133,27 @@ def test_a_function_has_the_inputs_that_its_calls_give(rewriting):
         product = es.MatMul(a, b)
         return product if c is None else product + c
 
-    made = registry(body)
+    output = registry(body)
     work = rewriting(LINEAR.replace("z = Add(s, b)", "z = Neg(s)"), **WEIGHTS)
-    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=made)
-    work.replace(lambda a, b: es.MatMul(a, b), lambda a, b: es.GEMM(a, b), 2, registry=made)
+    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=output)
+    work.replace(lambda a, b: es.MatMul(a, b), lambda a, b: es.GEMM(a, b), 2, registry=output)
     result = work.assert_equal()
     assert sorted(len(function.input) for function in result.functions) == [2, 3]
     assert_reference_runs(work.before, result)
 
 
 def test_a_function_stands_behind_those_that_it_calls(rewriting):
-    made = registry(lambda x: es.Abs(x), "ge::Inner", outputs=("o",))
+    output = registry(lambda x: es.Abs(x), "ge::Inner", outputs=("o",))
     outer = registry(lambda a, b, c: es.op("ge::Middle")(es.MatMul(a, b) + c))
     middle = registry(lambda x: es.op("ge::Inner")(x), "ge::Middle", outputs=("o",))
-    for each in (*outer, *middle):
-        made.add(each)
+    for item in (*outer, *middle):
+        output.add(item)
     work = rewriting(LINEAR.replace("y = Add(t, b)", "u = Add(t, b) y = Abs(u)"), **WEIGHTS)
     work.replace(
         lambda a, b, c: es.Abs(matmul_add(a, b, c)),
         lambda a, b, c: es.GEMM(a, b, c),
         3,
-        registry=made,
+        registry=output,
     )
     result = work.assert_equal()
     assert [function.name for function in result.functions] == ["Inner", "Middle", "GEMM"]
@@ -159,16 +161,16 @@ def test_a_function_stands_behind_those_that_it_calls(rewriting):
 
 
 def test_another_body_gets_another_name(rewriting):
-    made = registry(gemm_body)
+    output = registry(gemm_body)
     text = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) u = Mul(s, two) z = Add(u, b) }"
     work = rewriting(text, **WEIGHTS, two=np.float32(2.0))
     work.replace(
         lambda a, b, c: es.MatMul(a, b) * 2.0 + c,
         lambda a, b, c: es.GEMM(a, b, c, alpha=2),
         3,
-        registry=made,
+        registry=output,
     )
-    work.replace(matmul_add, es.GEMM, 3, registry=made)
+    work.replace(matmul_add, es.GEMM, 3, registry=output)
     plain, doubled = (
         work.model.graph.nodes_of("ge::GEMM"),
         [op for op in work.ops if op != "ge::GEMM"],
@@ -183,15 +185,15 @@ def test_another_body_gets_another_name(rewriting):
 
 
 def test_another_body_gets_another_name_also_after_the_model_was_written(rewriting):
-    made = registry(gemm_body)
+    result = registry(gemm_body)
     work = rewriting(LINEAR.replace("z = Add(s, b)", "z = Sub(s, b)"), **WEIGHTS)
-    work.replace(matmul_add, es.GEMM, 3, registry=made)
+    work.replace(matmul_add, es.GEMM, 3, registry=result)
     assert len(work.model.flush().functions) == 1
     work.replace(
         lambda a, b, c: es.Sub(es.MatMul(a, b), c),
         lambda a, b, c: es.GEMM(a, b, c, beta=-1.0),
         3,
-        registry=made,
+        registry=result,
     )
     assert work.ops[0] == "ge::GEMM"
     assert work.ops[1].startswith("ge::GEMM__")
@@ -199,14 +201,16 @@ def test_another_body_gets_another_name_also_after_the_model_was_written(rewriti
 
 
 def test_equal_bodies_are_one(rewriting):
-    made = registry(gemm_body)
+    result = registry(gemm_body)
     work = rewriting(LINEAR, **WEIGHTS)
-    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c, alpha=1, beta=1.0), 3, registry=made)
+    work.replace(
+        matmul_add, lambda a, b, c: es.GEMM(a, b, c, alpha=1, beta=1.0), 3, registry=result
+    )
     assert work.ops == ["ge::GEMM", "ge::GEMM"]
     work.model.flush()
     again = rewriting(work.model.proto)
     again.replace(
-        lambda a, b, c: es.GEMM(a, b, c), lambda a, b, c: es.GEMM(b, a, c), 3, registry=made
+        lambda a, b, c: es.GEMM(a, b, c), lambda a, b, c: es.GEMM(b, a, c), 3, registry=result
     )
     assert again.refused != [], "the shapes do not fit the other way round"
     assert len(again.finish().functions) == 1
@@ -238,11 +242,11 @@ def test_optional_inputs_and_literals_that_only_types_tell(rewriting):
         scaled = x if scale is None else x * scale
         return scaled + 1.5 if bias is None else scaled + bias
 
-    made = registry(body, "ge::Scale")
+    output = registry(body, "ge::Scale")
     text = "g (float16[4] x, float16[4] v) => (float16[4] y, float16[4] z) { a = Mul(x, v) y = Add(a, k) z = Add(x, v) }"
     work = rewriting(text, k=np.float16(1.5))
-    work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=made)
-    work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=made)
+    work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=output)
+    work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=output)
     first, second = work.model.graph.nodes
     assert [
         [None if value is None else value.name for value in node.inputs] for node in (first, second)
@@ -265,13 +269,15 @@ def test_bodies_that_call_each_other(rewriting):
     def inner(x, *, by=1.0):
         return x * by
 
-    made = registry(outer, "ge::Outer", ("a", "b"))
+    output = registry(outer, "ge::Outer", ("a", "b"))
     for definition in registry(inner, "ge::Inner"):
-        made.add(definition)
+        output.add(definition)
     text = "g (float[4] x) => (float[4] y, float[4] z) { y = Mul(x, four) z = Mul(x, four) }"
     work = rewriting(text, four=np.float32(4))
     work.replace(
-        lambda x: [x * 4.0, x * 4.0], lambda x: es.op("ge::Outer")(x, num_outputs=2), registry=made
+        lambda x: [x * 4.0, x * 4.0],
+        lambda x: es.op("ge::Outer")(x, num_outputs=2),
+        registry=output,
     )
     result = work.assert_equal()
     assert len(result.functions) == 3
@@ -289,27 +295,27 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
         called.append(times)
         return es.op("ge::Inner")(x, by=2.0) * times
 
-    made = registry(outer, "ge::Outer")
+    result = registry(outer, "ge::Outer")
     for definition in registry(lambda x, *, by=1.0: x * by, "ge::Inner"):
-        made.add(definition)
+        result.add(definition)
     model = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }").model
-    inferrer, x = Inferrer(model, made), TensorType(DataType.FLOAT, (4,))
+    inferrer, x = Inferrer(model, result), TensorType(DataType.FLOAT, (4,))
     cache = FunctionCache(model)
 
-    def written(op, known=x, **attributes):
-        return op_with_body(op, [known], attributes, model, made, inferrer, cache=cache)
+    def output(op, declared=x, **attributes):
+        return op_with_body(op, [declared], attributes, model, result, inferrer, cache=cache)
 
     mark = model.mark()
     assert [
-        written("ge::Outer"),
-        written("ge::Outer"),
-        written("ge::Outer", TensorType(DataType.FLOAT, (5,))),
+        output("ge::Outer"),
+        output("ge::Outer"),
+        output("ge::Outer", TensorType(DataType.FLOAT, (5,))),
     ] == ["ge::Outer"] * 3
-    assert written("ge::Outer", times=3.0) == written("ge::Outer", times=3.0) != "ge::Outer"
+    assert output("ge::Outer", times=3.0) == output("ge::Outer", times=3.0) != "ge::Outer"
     assert called == [1.0, 1.0, 3.0]
     model.undo(mark)
-    assert written("ge::Inner", by=5.0) == "ge::Inner"
-    (call,) = [node for node in model.function(written("ge::Outer")).node if node.domain == "ge"]
+    assert output("ge::Inner", by=5.0) == "ge::Inner"
+    (call,) = [node for node in model.function(output("ge::Outer")).node if node.domain == "ge"]
     inner = model.function(f"ge::{call.op_type}")
     (factor,) = [
         tensors.to_numpy(node.attribute[0].t, None)
@@ -330,27 +336,27 @@ def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewri
         called.append(by)
         return x * (by if isinstance(by, float) else float(type(by) is type(one)))
 
-    made, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
+    result, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
     model = rewriting("g (double[4] x) => (double[4] y) { y = Relu(x) }").model
-    inferrer, cache = Inferrer(model, made), FunctionCache(model)
+    inferrer, cache = Inferrer(model, result), FunctionCache(model)
     names = [
-        op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer, cache=cache)
+        op_with_body("ge::Scale", [x], {"by": by}, model, result, inferrer, cache=cache)
         for by in (one, other, one, other)
     ]
     assert (names[:2] == names[2:], len(set(names)), called) == (True, 2, [one, other])
 
 
 def test_a_body_that_came_with_the_model_needs_its_domain_imported_after_an_undo_too(rewriting):
-    made, x = registry(lambda x: x * 2.0, "ge::Twice"), TensorType(DataType.FLOAT, (4,))
+    result, x = registry(lambda x: x * 2.0, "ge::Twice"), TensorType(DataType.FLOAT, (4,))
     text = "g (float[4] x) => (float[4] y) { y = Relu(x) }"
     first = rewriting(text).model
-    op_with_body("ge::Twice", [x], {}, first, made, Inferrer(first, made))
+    op_with_body("ge::Twice", [x], {}, first, result, Inferrer(first, result))
     first.proto.functions.append(first.function("ge::Twice"))
     del first.proto.opset_import[1:]
     model = Model(first.proto)
-    inferrer, mark = Inferrer(model, made), model.mark()
+    inferrer, mark = Inferrer(model, result), model.mark()
     for _ in range(2):
-        assert op_with_body("ge::Twice", [x], {}, model, made, inferrer) == "ge::Twice"
+        assert op_with_body("ge::Twice", [x], {}, model, result, inferrer) == "ge::Twice"
         assert model.opset("ge") == 1
         model.undo(mark)
         assert model.opset("ge") is None
@@ -365,13 +371,13 @@ def test_a_body_may_hand_on_inputs_and_constants(rewriting):
         ]
 
     text = "g (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c) { a = Identity(z) k = Constant<value_floats = [1.0, 2.0]>() b = Identity(k) c = Abs(x) }"
-    made = registry(body, "ge::Three", ("p", "q", "r"))
+    result = registry(body, "ge::Three", ("p", "q", "r"))
     work = rewriting(text)
     work.replace(
         lambda x, z: [es.Identity(z), es.Abs(x)],
         lambda x, z: (lambda o: [o[0], o[2]])(es.op("ge::Three")(x, z, num_outputs=3)),
         2,
-        registry=made,
+        registry=result,
     )
     assert work.ops.count("ge::Three") == 1
     work.finish()
@@ -462,8 +468,8 @@ def test_types_come_from_the_shape_function_else_from_the_body(rewriting):
         assert attributes == {"alpha": 1.0, "beta": 1.0}
         return [TensorType(a.dtype, (a.shape[0], b.shape[1]))]
 
-    for made in (registry(gemm_body, shape=shape), registry(gemm_body)):
-        work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=made)
+    for result in (registry(gemm_body, shape=shape), registry(gemm_body)):
+        work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=result)
         assert len(work.made) == 2
     wrong = registry(gemm_body, shape=lambda types, attributes: [TensorType(DataType.FLOAT, (7,))])
     work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=wrong)
@@ -510,8 +516,8 @@ def test_absent_inputs_and_outputs_in_any_order(rewriting):
     work = rewriting(text)
 
     def put(x, v):
-        made = es.op("acme::Two")(x, None, v, num_outputs=2)
-        return [made[1], made[0]]
+        result = es.op("acme::Two")(x, None, v, num_outputs=2)
+        return [result[1], result[0]]
 
     work.replace(lambda x, v: [es.Relu(x), es.Mul(x, v)], put, 2)
     assert work.ops == ["acme::Two"]
@@ -593,10 +599,10 @@ def test_a_function_is_offered_under_a_free_name(rewriting):
     model = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }").model
 
     def function(*nodes):
-        made = onnx.FunctionProto(input=["p"], output=["q"])
+        result = onnx.FunctionProto(input=["p"], output=["q"])
         for node in nodes:
-            made.node.add(op_type=node, input=["p"], output=["q"])
-        return made
+            result.node.add(op_type=node, input=["p"], output=["q"])
+        return result
 
     assert add_function("acme::F", function("Relu"), model, 2) == "acme::F"
     assert add_function("acme::F", function("Relu"), model) == "acme::F"
@@ -608,9 +614,9 @@ def test_a_function_is_offered_under_a_free_name(rewriting):
 
 def test_an_operator_without_body_has_none(rewriting):
     model = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }").model
-    made = registry(None, inputs=["a"])
-    assert op_with_body("ge::GEMM", [None], {}, model, made, Inferrer(model, made)) is None
-    assert op_with_body("ge::Other", [None], {}, model, made, Inferrer(model, made)) is None
+    result = registry(None, inputs=["a"])
+    assert op_with_body("ge::GEMM", [None], {}, model, result, Inferrer(model, result)) is None
+    assert op_with_body("ge::Other", [None], {}, model, result, Inferrer(model, result)) is None
 
 
 def test_a_control_flow_node_is_no_body(rewriting):

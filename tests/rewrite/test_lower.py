@@ -48,11 +48,11 @@ def lower(
 ) -> LoweredNode:
     """One operator on placeholders of one type."""
     builder = EsGraphBuilder("made")
-    made = make(*builder.CreateInputs(inputs))
-    tensor = made if isinstance(made, EsTensor) else made[0]
+    result = make(*builder.CreateInputs(inputs))
+    tensor = result if isinstance(result, EsTensor) else result[0]
 
-    def type_of(found: EsTensor) -> TensorType | None:
-        return array_type(found.producer.array) if isinstance(found.producer, EsConst) else kind
+    def type_of(actual: EsTensor) -> TensorType | None:
+        return array_type(actual.producer.array) if isinstance(actual.producer, EsConst) else kind
 
     return lower_node(tensor.producer, empty(opset), registry or OpRegistry(), type_of)
 
@@ -60,8 +60,8 @@ def lower(
 def assemble(make: Make, opset: int, x: np.ndarray = X) -> onnx.ModelProto:
     """A model of one lowered operator, of ``x``."""
     lowered = lower(make, opset, array_type(x))
-    made = make(EsGraphBuilder("again").CreateInput(0))
-    count = 1 if isinstance(made, EsTensor) else len(made)
+    result = make(EsGraphBuilder("again").CreateInput(0))
+    count = 1 if isinstance(result, EsTensor) else len(result)
     model = empty(opset).proto
     graph = model.graph
     graph.input.append(
@@ -98,8 +98,8 @@ def run(model: onnx.ModelProto, x: np.ndarray = X) -> list[np.ndarray]:
 
 def matches(make: Make, model: onnx.ModelProto) -> int:
     builder = EsGraphBuilder("pattern")
-    made = make(builder.CreateInput(0))
-    pattern = Pattern(builder.BuildAndReset(list(made) if isinstance(made, tuple) else made))
+    result = make(builder.CreateInput(0))
+    pattern = Pattern(builder.BuildAndReset(list(result) if isinstance(result, tuple) else result))
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return len(list(PatternMatcher(pattern, Model(copy), PatternMatcherConfig(ir_attr_match=True))))
@@ -144,11 +144,11 @@ CASES: dict[str, tuple[Make, list[np.ndarray], Make | None]] = {
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("case", CASES)
 def test_one_spelling_gives_the_same_numbers_and_is_found_again(case, opset):
-    make, wanted, other = CASES[case]
+    make, expected, other = CASES[case]
     model = assemble(make, opset)
-    got = run(model)
-    assert len(got) == len(wanted)
-    for one, two in zip(got, wanted, strict=True):
+    actual = run(model)
+    assert len(actual) == len(expected)
+    for one, two in zip(actual, expected, strict=True):
         assert one.shape == two.shape
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
     assert matches(make, model) == 1
@@ -298,7 +298,7 @@ def test_what_no_opset_can_say_is_an_error_with_its_line(make, message):
 
 
 @pytest.mark.parametrize(
-    ("make", "dtype", "wanted"),
+    ("make", "dtype", "expected"),
     [
         (lambda x: x * 2, np.float16, np.float16),
         (lambda x: 2.0 * x, ml_dtypes.bfloat16, ml_dtypes.bfloat16),
@@ -318,12 +318,12 @@ def test_what_no_opset_can_say_is_an_error_with_its_line(make, message):
         (lambda x: es.Max(1.0, x), np.float64, np.float64),
     ],
 )
-def test_a_number_takes_the_dtype_of_the_tensor_beside_it(make, dtype, wanted):
+def test_a_number_takes_the_dtype_of_the_tensor_beside_it(make, dtype, expected):
     lowered = lower(
         make, 17, TensorType(DataType(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))), (2,))
     )
     (first, *_) = [operand for operand in lowered.inputs if isinstance(operand, np.ndarray)]
-    assert first.dtype == np.dtype(wanted)
+    assert first.dtype == np.dtype(expected)
 
 
 @pytest.mark.parametrize(("number", "dtype"), [(0.5, np.int64), (300, np.uint8), (1e9, np.float16)])
@@ -419,20 +419,20 @@ def test_empty_lists_are_of_the_kind_that_the_operator_has():
 def signatures():
     """Every operator at every opset from 7 on with another form."""
     for op in sorted(schemas.operator_names()):
-        for opset in sorted({max(7, each.since_version) for each in history("", op)}):
-            known = schemas.signature("", op, opset)
-            if known is not None:
-                yield op, opset, known
+        for opset in sorted({max(7, item.since_version) for item in history("", op)}):
+            declared = schemas.signature("", op, opset)
+            if declared is not None:
+                yield op, opset, declared
 
 
 def test_defaults_that_differ_from_the_newest_are_these_alone():
     """What the lowering writes or refuses: another default, or a new attribute that changed the operator."""
     differ = {
         (op, opset, name)
-        for op, opset, known in signatures()
-        for name, default in known.attributes.items()
+        for op, opset, declared in signatures()
+        for name, default in declared.attributes.items()
         if default is not None
-        and name not in known.old_names.values()
+        and name not in declared.old_names.values()
         and newest_spelling(op, name, default) != schemas.newest_default("", op, name)
     }
     softmax = {
@@ -444,17 +444,17 @@ def test_defaults_that_differ_from_the_newest_are_these_alone():
 @pytest.mark.parametrize("opset", [17, 18, 19, 20])
 def test_dft_is_along_the_axis_of_the_newest_default(opset):
     x = np.random.default_rng(0).normal(size=(2, 3, 8, 2)).astype(np.float32)
-    got = ort.InferenceSession(
+    actual = ort.InferenceSession(
         assemble(es.DFT, opset, x).SerializeToString(), providers=["CPUExecutionProvider"]
     ).run(None, {"x": x})[0]
     expected = np.fft.fft(x[..., 0] + 1j * x[..., 1], axis=2)
-    np.testing.assert_allclose(got, np.stack([expected.real, expected.imag], -1), 1e-4, 1e-4)
+    np.testing.assert_allclose(actual, np.stack([expected.real, expected.imag], -1), 1e-4, 1e-4)
     pattern = EsGraphBuilder("p")
-    found = PatternMatcher(
+    result = PatternMatcher(
         Pattern(pattern.BuildAndReset([es.constrain(es.DFT(pattern.CreateInput(0)), axis=-2)])),
         Model(assemble(es.DFT, opset, x)),
     )
-    assert len(list(found)) == 1
+    assert len(list(result)) == 1
 
 
 @pytest.mark.parametrize(

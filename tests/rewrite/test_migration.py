@@ -47,12 +47,12 @@ class Case:
     x: np.ndarray = field(default_factory=lambda: X)
 
 
-def reduce(op: str, wanted: Callable[..., np.ndarray], since: int = 18) -> Case:
+def reduce(op: str, expected: Callable[..., np.ndarray], since: int = 18) -> Case:
     function = es.op(op)
     return Case(
         lambda x: function(x, axes=[0, 2], keepdims=0),
         lambda x: function(x, axes=[0, 1], keepdims=0),
-        [np.asarray(wanted(X, axis=(0, 2)), np.float32)],
+        [np.asarray(expected(X, axis=(0, 2)), np.float32)],
         {"axes": ([0, 2], 1, since, "axes")},
         {"keepdims": 0},
     )
@@ -141,9 +141,9 @@ CASES: dict[str, Case] = {
 
 
 def test_the_table_has_every_operator_that_migrates():
-    known = {op: schemas.operator(*split_op(op)) for op in schemas.operator_names()}
+    declared = {op: schemas.operator(*split_op(op)) for op in schemas.operator_names()}
     assert sorted(
-        op for op, found in known.items() if found is not None and found.migrating
+        op for op, actual in declared.items() if actual is not None and actual.migrating
     ) == sorted(CASES)
 
 
@@ -151,12 +151,12 @@ def model_of(op: str, opset: int) -> onnx.ModelProto:
     """``y = Identity(op(x))`` for each result, with every parameter as this opset spells it."""
     case = CASES[op]
     inputs, attributes, initializers = ["x"], dict(case.fixed), []
-    for name, (given, slot, since, attribute) in case.moved.items():
+    for name, (value, slot, since, attribute) in case.moved.items():
         if opset < since:
-            attributes[attribute] = given[0] if attribute == "k" else given
+            attributes[attribute] = value[0] if attribute == "k" else value
             continue
-        dtype = np.float32 if isinstance(np.ravel(given)[0], float) else np.int64
-        initializers.append(onnx.numpy_helper.from_array(np.asarray(given, dtype), name))
+        dtype = np.float32 if isinstance(np.ravel(value)[0], float) else np.int64
+        initializers.append(onnx.numpy_helper.from_array(np.asarray(value, dtype), name))
         inputs.extend([""] * (slot + 1 - len(inputs)))
         inputs[slot] = name
     results = [f"r{index}" for index in range(len(case.wanted))]
@@ -171,9 +171,9 @@ def model_of(op: str, opset: int) -> onnx.ModelProto:
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, case.x.shape)],
         [
             onnx.helper.make_tensor_value_info(
-                f"y{index}", onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype), wanted.shape
+                f"y{index}", onnx.helper.np_dtype_to_tensor_dtype(expected.dtype), expected.shape
             )
-            for index, wanted in enumerate(case.wanted)
+            for index, expected in enumerate(case.wanted)
         ],
         initializers,
     )
@@ -191,8 +191,8 @@ def without_identity(call: Call, results: int, *, exact: bool = True) -> type[Pa
 
     def build(*, pattern: bool) -> Any:
         builder = EsGraphBuilder("migrating")
-        made = call(builder.CreateInput(0))
-        tensors = list(made)[:results] if isinstance(made, tuple) else [made]
+        result = call(builder.CreateInput(0))
+        tensors = list(result)[:results] if isinstance(result, tuple) else [result]
         if pattern and not exact:
             es.constrain(tensors[0], **tensors[0].producer.params)
         return builder.BuildAndReset(
@@ -233,11 +233,11 @@ def test_one_pattern_and_one_replacement_at_every_opset(op, opset, exact):
     assert [node.op_type for node in result.graph.node] == [op]
     assert result.opset_import == model.opset_import
     onnx.checker.check_model(result, full_check=True)
-    for before, after, wanted in zip(
+    for before, after, expected in zip(
         run(model, case.x), run(result, case.x), case.wanted, strict=True
     ):
         np.testing.assert_array_equal(before, after, strict=True)
-        np.testing.assert_allclose(after, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(after, expected, rtol=1e-5, atol=1e-5)
     _, other = run_pass(model, without_identity(case.other, len(case.wanted), exact=exact))
     assert (other.matched, other.replaced) == (0, 0), "another value is another computation"
 

@@ -25,9 +25,9 @@ def test_original_nodes_have_no_history():
 def test_steps_that_two_nodes_share_are_kept_once():
     graph = graph_of(TEXT)
     one, two, three, four = graph.nodes
-    for made, author, sources in ((two, "A", [one]), (three, "B", [two]), (four, "C", [two])):
+    for result, author, sources in ((two, "A", [one]), (three, "B", [two]), (four, "C", [two])):
         for key, text in Author(author, "acme").metadata(provenance(sources)).items():
-            graph.set_metadata(made, key, text)
+            graph.set_metadata(result, key, text)
     for key, text in Author("D").metadata(provenance([three, four])).items():
         graph.set_metadata(one, key, text)
     first = HistoryStep("two", "Exp", "A", "acme", (("one", "Relu"),))

@@ -101,46 +101,46 @@ def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def test_two_bodies_keep_the_name_and_the_runtimes_kernel(tmp_path):
-    made, report = compiled(tmp_path, model(2, 4))
-    assert [node.op_type for node in made.graph.node] == ["MultiHeadAttention"] * 2
-    assert not made.functions, "one body would be wrong for the other call"
-    assert kernels(made, feeds_of(made), tmp_path) == ["MultiHeadAttention"] * 2
+    result, report = compiled(tmp_path, model(2, 4))
+    assert [node.op_type for node in result.graph.node] == ["MultiHeadAttention"] * 2
+    assert not result.functions, "one body would be wrong for the other call"
+    assert kernels(result, feeds_of(result), tmp_path) == ["MultiHeadAttention"] * 2
     (note,) = (note for note in report.notes if "MultiHeadAttention" in note)
     assert note == (
         "com.microsoft::MultiHeadAttention has no body in the model, as its calls need several: "
         "it runs in onnxruntime>=1.31 alone"
     )
-    onnx.checker.check_model(made)
+    onnx.checker.check_model(result)
 
 
 def test_one_body_for_all_calls_is_in_the_model(tmp_path):
-    made, report = compiled(tmp_path, model(2, 2))
-    assert [function.name for function in made.functions] == ["MultiHeadAttention"]
+    result, report = compiled(tmp_path, model(2, 2))
+    assert [function.name for function in result.functions] == ["MultiHeadAttention"]
     assert not [note for note in report.notes if "no body" in note]
-    feeds = feeds_of(made)
-    reference = ReferenceEvaluator(made).run(None, feeds)
-    session = onnxruntime.InferenceSession(made.SerializeToString())
-    for found, wanted in zip(session.run(None, feeds), reference, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    feeds = feeds_of(result)
+    reference = ReferenceEvaluator(result).run(None, feeds)
+    session = onnxruntime.InferenceSession(result.SerializeToString())
+    for actual, expected in zip(session.run(None, feeds), reference, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_nodes_carry_the_runtime(tmp_path):
-    made, _ = compiled(tmp_path, model(2, 4))
+    result, _ = compiled(tmp_path, model(2, 4))
     carried = [
-        {entry.key: entry.value for entry in node.metadata_props} for node in made.graph.node
+        {entry.key: entry.value for entry in node.metadata_props} for node in result.graph.node
     ]
-    assert [found["gehost.provided_by"] for found in carried] == ["onnxruntime>=1.31"] * 2
+    assert [actual["gehost.provided_by"] for actual in carried] == ["onnxruntime>=1.31"] * 2
 
 
 def test_a_call_that_came_without_a_body_gets_none(tmp_path):
     call = "o = com.microsoft.MultiHeadAttention <num_heads = 1> (x0, x0, x0)\n"
-    made, _ = compiled(tmp_path, model(2, head=call))
-    assert [node.op_type for node in made.graph.node].count("MultiHeadAttention") == 1
+    result, _ = compiled(tmp_path, model(2, head=call))
+    assert [node.op_type for node in result.graph.node].count("MultiHeadAttention") == 1
     source = model(2, head=call)
     source.graph.output.append(onnx.helper.make_tensor_value_info("o", 1, [2, 3, 8]))
-    made, _ = compiled(tmp_path, source)
-    assert [node.op_type for node in made.graph.node] == ["MultiHeadAttention"] * 2
-    assert not made.functions
+    result, _ = compiled(tmp_path, source)
+    assert [node.op_type for node in result.graph.node] == ["MultiHeadAttention"] * 2
+    assert not result.functions
 
 
 def test_another_body_that_came_with_the_model_refuses_the_rewrite(tmp_path):
@@ -162,9 +162,9 @@ def test_another_body_that_came_with_the_model_refuses_the_rewrite(tmp_path):
 
 
 def test_compiling_again_gives_the_same_bytes(tmp_path):
-    made, _ = compiled(tmp_path, model(2, 4))
-    again, _ = compiled(tmp_path, made)
-    assert again.SerializeToString() == made.SerializeToString()
+    result, _ = compiled(tmp_path, model(2, 4))
+    again, _ = compiled(tmp_path, result)
+    assert again.SerializeToString() == result.SerializeToString()
 
 
 def test_types_of_calls_without_a_body_are_known(tmp_path):
@@ -184,12 +184,12 @@ class TypedPass(PatternFusionPass):
     def Replacement(self, match):
         raise AssertionError
 """
-    made, _ = compiled(tmp_path, model(2, 4))
+    result, _ = compiled(tmp_path, model(2, 4))
     for name in ("y0", "y1"):  # not from the outputs' declared types
-        made.graph.node.add(op_type="Identity", input=[name], output=[f"{name}_"])
-    for output in made.graph.output:
+        result.graph.node.add(op_type="Identity", input=[name], output=[f"{name}_"])
+    for output in result.graph.output:
         output.name += "_"
-    _, report = compiled(tmp_path, made, OPS + PASS + tail)
+    _, report = compiled(tmp_path, result, OPS + PASS + tail)
     assert report.passes[-1].matched == 2
 
 
@@ -199,7 +199,7 @@ def test_calls_without_a_body_are_typed_inside_functions_too(tmp_path):
     registry = OpRegistry()
     registry.add_marked(runpy.run_path(str(tmp_path / "ops.py")))
     call = "com.microsoft.MultiHeadAttention <num_heads = 2> (x, x, x)"
-    made = Model(
+    result = Model(
         onnx.parser.parse_model(
             """<ir_version: 8, opset_import: ["": 17, "f": 1, "com.microsoft": 1]>
             g (float[2, 3, 8] x) => (float[] y) { y = f.F (x) z = CALL }
@@ -207,9 +207,9 @@ def test_calls_without_a_body_are_typed_inside_functions_too(tmp_path):
             F (x) => (y) { a = CALL s = Shape (a) y = Reshape (a, s) }""".replace("CALL", call)
         )
     )
-    infer_model(made, inferrer_of(made, registry))
-    found = [str(made.graph.values[name].type) for name in ("y", "z")]
-    assert found == ["float[2,3,8]"] * 2
+    infer_model(result, inferrer_of(result, registry))
+    actual = [str(result.graph.values[name].type) for name in ("y", "z")]
+    assert actual == ["float[2,3,8]"] * 2
 
 
 @pytest.mark.parametrize("wrong", ["", "onnxruntime", "onnxruntime>=1.31", "onnxruntime>=1.31,<2"])
@@ -274,14 +274,14 @@ def scaled() -> onnx.ModelProto:
 
 
 def test_a_pattern_over_a_custom_operator_matches_all_its_bodies(tmp_path):
-    made, report = compiled(tmp_path, scaled(), VARIANTS)
-    assert [(done.name, done.replaced) for done in report.passes][:2] == [
+    result, report = compiled(tmp_path, scaled(), VARIANTS)
+    assert [(outcome.name, outcome.replaced) for outcome in report.passes][:2] == [
         ("TimesPass", 2),
         ("TimesReluPass", 2),
     ]
     x = np.array([-1.0, 2.0], np.float32)
-    found = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
-    np.testing.assert_array_equal(found, [[0.0, 4.0], [0.0, 6.0]])
+    actual = onnxruntime.InferenceSession(result.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(actual, [[0.0, 4.0], [0.0, 6.0]])
 
 
 def test_a_decompose_pass_takes_all_bodies_of_its_operator(tmp_path):
@@ -291,9 +291,9 @@ def test_a_decompose_pass_takes_all_bodies_of_its_operator(tmp_path):
     options = HostOptions(
         vendors=[str(tmp_path)], enable=["TakeApartPass"], disable=["TimesReluPass"]
     )
-    made, report = Host(options).run(scaled())
+    result, report = Host(options).run(scaled())
     assert report.passes[-1].replaced == 2
-    assert not made.functions
+    assert not result.functions
 
 
 OUTPUTS = """
@@ -324,10 +324,10 @@ def subtracted() -> onnx.ModelProto:
 
 
 def test_outputs_are_known_from_the_declaration(tmp_path):
-    made, report = compiled(tmp_path, subtracted(), OUTPUTS.replace("INDEX", "1"))
+    result, report = compiled(tmp_path, subtracted(), OUTPUTS.replace("INDEX", "1"))
     assert report.passes[0].replaced == 1
     feeds = {"x": np.array([3.0, 5.0], np.float32), "y": np.ones(2, np.float32)}
-    (z,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)
+    (z,) = onnxruntime.InferenceSession(result.SerializeToString()).run(None, feeds)
     np.testing.assert_array_equal(z, [2.0, 4.0])
 
 

@@ -29,9 +29,9 @@ def test_notes_add_up_and_are_of_half_alone() -> None:
         note_constant(model, value, exact)
     for value in (x, z, x, k):
         note_weight(model, value)
-    found = noted(model.flush())
-    assert constants_of(found) == {"k": sqrt(2), "x": 0.5}
-    assert folded_of(found) == ["x", "k"]
+    actual = noted(model.flush())
+    assert constants_of(actual) == {"k": sqrt(2), "x": 0.5}
+    assert folded_of(actual) == ["x", "k"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", "null", '{"k": "x"}'])

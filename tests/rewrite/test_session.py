@@ -246,9 +246,9 @@ def test_provenance_is_kept_over_generations(rewriting):
         3,
         name="Second",
     )
-    made = list(work.model.graph.nodes)
-    assert [node.name for node in made] == ["Second_Gemm_0", "Second_Max_0"]
-    for node in made:
+    result = list(work.model.graph.nodes)
+    assert [node.name for node in result] == ["Second_Gemm_0", "Second_Max_0"]
+    for node in result:
         assert node.metadata["gehost.pass"] == "Second"
         assert "gehost.vendor" not in node.metadata
         assert json.loads(node.metadata["gehost.origin_nodes"]) == ["product", "s", "y"]
@@ -298,8 +298,8 @@ def test_a_boundary_by_hand(rewriting):
     boundary.AddOutput(0, SubgraphOutput(NodeIo(total, 0)))
     with pytest.raises(PassError, match="Replace: dtype"):
         in_pass(work, boundary, made_of(lambda a, b, c: es.Cast(gemm(a, b, c), to=11), 3))
-    (made,) = in_pass(work, boundary, made_of(gemm, 3))
-    assert made.op == "Gemm"
+    (result,) = in_pass(work, boundary, made_of(gemm, 3))
+    assert result.op == "Gemm"
     with pytest.raises(PassError, match="is not in the graph"):
         in_pass(work, boundary, made_of(gemm, 3))
     work.assert_equal()
@@ -539,11 +539,11 @@ def test_a_body_in_a_replacement_reads_what_stands_around_it():
     region = Region(graph, [graph.values["x"]], [graph.values["y"]], graph.nodes_of("Relu", "Abs"))
     before = model.proto.SerializeToString()
     mark = model.mark()
-    (made,) = replace_region(
+    (result,) = replace_region(
         session, region, builder.BuildAndReset([branches]), shape_proven=True
     ).nodes
-    assert [body.name for body in made.bodies] == ["body", "body"]
-    assert sorted(made.attrs) == ["else_branch", "then_branch"]
+    assert [body.name for body in result.bodies] == ["body", "body"]
+    assert sorted(result.attrs) == ["else_branch", "then_branch"]
     assert [reader.op for reader in graph.values["t"].readers] == ["Neg"]
     model.check()
     model.undo(mark)
@@ -559,16 +559,16 @@ def test_a_region_is_in_order_also_where_a_rewrite_moved_its_nodes():
         g (float[2] x, float[2] z) => (float[2] b, float[2] r, float[2] s) {
             a = Relu(x) r = Abs(a) s = Neg(z) b = Sigmoid(z) }""")
     )
-    found = [
+    actual = [
         next(iter(PatternMatcher(both(*ops), model)))
         for ops in ((es.Relu, es.Sigmoid), (es.Abs, es.Neg))
     ]
-    assert [[node.op for node in match.GetMatchedNodes()] for match in found] == [
+    assert [[node.op for node in match.GetMatchedNodes()] for match in actual] == [
         ["Relu", "Sigmoid"],
         ["Abs", "Neg"],
     ]
     session = RewriteSession(model, OpRegistry(), Author("P"))
-    for match, ops in zip(found, ((es.Exp, es.Tanh), (es.Exp, es.Tanh)), strict=True):
+    for match, ops in zip(actual, ((es.Exp, es.Tanh), (es.Exp, es.Tanh)), strict=True):
         replace_region(session, match.region(), both(*ops).graph)
     model.check()
 

@@ -166,8 +166,8 @@ def test_two_unknown_sizes_are_not_equal_for_being_unknown(replace):
         'would be ?2 (dimension 1 of "w")'
     )
     assert replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3, proven=True)[0] == ""
-    known = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")
-    assert replace(known, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)[0] == ""
+    declared = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")
+    assert replace(declared, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)[0] == ""
 
 
 def test_names_that_inference_invented_are_unknown(rewriting):
@@ -238,14 +238,14 @@ WINDOWS = {
 @pytest.mark.parametrize("op", WINDOWS)
 def test_a_window_over_other_numbers_has_the_same_sizes(replace, op: str):
     window = WINDOWS[op]
-    given = ", w" if op == "ConvTranspose" else ""
-    attributes = "" if given else "<kernel_shape = [2, 3]>"
+    value = ", w" if op == "ConvTranspose" else ""
+    attributes = "" if value else "<kernel_shape = [2, 3]>"
     text = (
         "g (float[N, 3, H, W] x) => (float[N, 3, ?, ?] y) "
-        f"{{ t = Mul(x, c) y = {op} {attributes} (t{given}) }}"
+        f"{{ t = Mul(x, c) y = {op} {attributes} (t{value}) }}"
     )
     constants = {"c": np.array([2], np.float32)}
-    if given:
+    if value:
         constants["w"] = np.ones((3, 3, 2, 3), np.float32)
 
     def reason(put):
@@ -376,7 +376,9 @@ def test_sizes_are_named_alike_every_time():
     numberings = [
         ValueNumbering(order, Inferrer(model, OpRegistry())) for order in (values, values[::-1])
     ]
-    (a, b), (c, d) = ([str(known.type) for known in trace.given.values()] for trace in numberings)
+    (a, b), (c, d) = (
+        [str(declared.type) for declared in trace.given.values()] for trace in numberings
+    )
     assert (a, b) == (c, d)
     assert a != b
     assert a.endswith(",=N]")

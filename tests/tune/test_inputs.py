@@ -15,8 +15,8 @@ pytest.importorskip("onnxruntime")
 
 def sizes_of(text: str, **measure: tuple[int, ...]) -> list[str]:
     model = parse(f'<ir_version: 8, opset_import: ["" : 17]> m {text}')
-    found = realistic_inputs(Runner(model), measure)
-    return [describe_sizes(feeds, 9) for feeds in found.feeds]
+    actual = realistic_inputs(Runner(model), measure)
+    return [describe_sizes(feeds, 9) for feeds in actual.feeds]
 
 
 def test_names_have_roles() -> None:
@@ -70,9 +70,9 @@ TABLE = f"""(int64[batch, seq] input_ids) => (float[batch, seq] y) {{
 
 def test_a_size_that_does_not_run_is_replaced_and_noted() -> None:
     model = parse(f'<ir_version: 8, opset_import: ["" : 17]> m {TABLE}')
-    found = realistic_inputs(Runner(model))
-    assert describe_sizes(found.largest) == "input_ids 1 × 32"
-    assert found.notes == ("seq 32 in place of 128, at which it does not run",)
+    actual = realistic_inputs(Runner(model))
+    assert describe_sizes(actual.largest) == "input_ids 1 × 32"
+    assert actual.notes == ("seq 32 in place of 128, at which it does not run",)
 
 
 def test_measure_sets_sizes_and_refuses_what_is_not_there() -> None:

@@ -49,8 +49,8 @@ def test_the_interval_is_students() -> None:
     for count in (2, 3, 11, 31):
         ratios = np.random.default_rng(count).uniform(0.9, 1.3, count)
         logs = np.log(ratios)
-        wanted = stats.t.interval(0.95, count - 1, logs.mean(), stats.sem(logs))
-        assert Comparison(tuple(ratios)).interval == pytest.approx(np.exp(wanted), rel=1e-3)
+        expected = stats.t.interval(0.95, count - 1, logs.mean(), stats.sem(logs))
+        assert Comparison(tuple(ratios)).interval == pytest.approx(np.exp(expected), rel=1e-3)
     assert Comparison((1.1,) * 40).interval == pytest.approx((1.1, 1.1))
     assert Comparison((1.1, 1.3, 1.2)).median == 1.2
 
@@ -77,11 +77,11 @@ class Machine:
 
 def test_pairs_alternate_in_creation_and_in_runs() -> None:
     machine = Machine()
-    found = measure_pairs(
+    actual = measure_pairs(
         machine.thing("a", 3.0), machine.thing("b", 2.0), pairs=3, clock=lambda: machine.now
     )
-    assert found.ratios == pytest.approx((1.5, 1.5, 1.5))
-    assert (found.first, found.second) == pytest.approx((3.0, 2.0))
+    assert actual.ratios == pytest.approx((1.5, 1.5, 1.5))
+    assert (actual.first, actual.second) == pytest.approx((3.0, 2.0))
     assert [line for line in machine.log if line.startswith("make")] == [
         *("make a", "make b"),
         *("make b", "make a"),
@@ -100,19 +100,19 @@ def test_a_drift_of_the_machine_is_no_gain() -> None:
 
         return run
 
-    found = measure_pairs(
+    actual = measure_pairs(
         lambda: drifting(), lambda: drifting(), pairs=3, clock=lambda: machine.now
     )
-    assert verdict_of(found, 1.005) == "noise"
+    assert verdict_of(actual, 1.005) == "noise"
 
 
 def test_further_pairs_until_it_is_decided() -> None:
     machine = Machine()
-    asked: list[int] = []
+    question: list[int] = []
 
-    def decided(found: Comparison) -> bool:
-        asked.append(len(found.ratios))
-        return len(found.ratios) == 5
+    def decided(actual: Comparison) -> bool:
+        question.append(len(actual.ratios))
+        return len(actual.ratios) == 5
 
     measure_pairs(
         machine.thing("a", 1.0),
@@ -121,16 +121,16 @@ def test_further_pairs_until_it_is_decided() -> None:
         decided=decided,
         clock=lambda: machine.now,
     )
-    assert asked == [3, 4, 5]
+    assert question == [3, 4, 5]
 
 
 def test_no_more_pairs_than_the_budget_has_time_for() -> None:
     machine = Machine()
-    found = measure_pairs(
+    actual = measure_pairs(
         machine.thing("a", 1.0),
         machine.thing("b", 1.0),
         seconds=0.0,
         decided=lambda _: False,
         clock=lambda: machine.now,
     )
-    assert len(found.ratios) == 3
+    assert len(actual.ratios) == 3

@@ -78,15 +78,15 @@ def tuned(
     return tune(model, options), scales
 
 
-def verdicts(found: tuning.Tuning) -> dict[str, str]:
-    return {trial.name: trial.verdict for trial in found.trials if trial.name not in OPTIMIZERS}
+def verdicts(actual: tuning.Tuning) -> dict[str, str]:
+    return {trial.name: trial.verdict for trial in actual.trials if trial.name not in OPTIMIZERS}
 
 
 def test_what_pays_is_kept(monkeypatch: Any, model: Path, equal_vendors: Any) -> None:
-    found, scales = tuned(monkeypatch, model, equal_vendors, A=GAIN)
-    assert verdicts(found) == {"A": "keep", "Wrong": "failed", "Idle": "same"}
-    assert found.pays
-    assert found.passes == {"A": True, "Wrong": False, "Idle": False}
+    actual, scales = tuned(monkeypatch, model, equal_vendors, A=GAIN)
+    assert verdicts(actual) == {"A": "keep", "Wrong": "failed", "Idle": "same"}
+    assert actual.pays
+    assert actual.passes == {"A": True, "Wrong": False, "Idle": False}
     # the model against itself, one kind, the whole; equal files are not measured
     assert scales.compared == [[], ["A"], ["A"]]
 
@@ -107,8 +107,8 @@ def test_a_class_that_is_not_registered_is_a_note(
 def test_a_kind_that_changes_numbers_is_excluded_with_the_reason(
     monkeypatch: Any, model: Path, equal_vendors: Any
 ) -> None:
-    found, _ = tuned(monkeypatch, model, equal_vendors, Wrong=GAIN)
-    (trial,) = [trial for trial in found.trials if trial.name == "Wrong"]
+    actual, _ = tuned(monkeypatch, model, equal_vendors, Wrong=GAIN)
+    (trial,) = [trial for trial in actual.trials if trial.name == "Wrong"]
     assert trial.reason.startswith("numbers differ: y[")
 
 
@@ -124,18 +124,18 @@ def test_numbers_are_compared_on_several_sequences_though_one_is_measured(
         model,
     )
     monkeypatch.setattr(tuning._Tuner, "_measure", Scales(Wrong=GAIN).measure)
-    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False, dims={"B": 1}))
-    assert verdicts(found)["Wrong"] == "failed"
+    actual = tune(model, HostOptions(vendors=[vendors.root], plugins=False, dims={"B": 1}))
+    assert verdicts(actual)["Wrong"] == "failed"
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(LOSS, "drop"), (SAME, "noise")])
 def test_a_loss_and_noise_are_off(
     monkeypatch: Any, model: Path, equal_vendors: Any, gain: Comparison, verdict: str
 ) -> None:
-    found, scales = tuned(monkeypatch, model, equal_vendors, A=gain)
-    assert verdicts(found)["A"] == verdict
-    assert not found.pays
-    assert not any(found.passes.values())
+    actual, scales = tuned(monkeypatch, model, equal_vendors, A=gain)
+    assert verdicts(actual)["A"] == verdict
+    assert not actual.pays
+    assert not any(actual.passes.values())
     assert scales.compared == [[], ["A"]]
 
 
@@ -166,10 +166,10 @@ def test_passes_of_one_kind_are_measured_together(
     )
     positive = MODEL.replace("Relu(x)", "Exp(x)").replace("Softplus", "Relu")
     onnx.save(parse(positive), model)
-    found, scales = tuned(monkeypatch, model, vendors, A_B=GAIN)
-    assert verdicts(found) == {"both": "keep"}
+    actual, scales = tuned(monkeypatch, model, vendors, A_B=GAIN)
+    assert verdicts(actual) == {"both": "keep"}
     assert scales.compared == [[], ["A", "B"], ["A", "B"]]
-    assert found.as_dict()["Evidence"]["kinds"]["both"]["passes"] == ["A", "B"]
+    assert actual.as_dict()["Evidence"]["kinds"]["both"]["passes"] == ["A", "B"]
 
 
 @pytest.mark.parametrize("disable", [[], ["A"]])
@@ -186,9 +186,9 @@ def test_a_pass_that_is_off_by_default_is_measured_in_a_kind(
     )
     monkeypatch.setattr(tuning._Tuner, "_measure", Scales(A=GAIN).measure)
     options = HostOptions(vendors=[vendors.root], plugins=False, disable=disable)
-    found = tune(model, options)
-    assert verdicts(found) == ({} if disable else {"mine": "keep"})
-    assert found.passes == {"A": not disable, "B": False}
+    actual = tune(model, options)
+    assert verdicts(actual) == ({} if disable else {"mine": "keep"})
+    assert actual.passes == {"A": not disable, "B": False}
 
 
 def test_a_kind_of_a_pass_that_there_is_not(monkeypatch: Any, model: Path, vendors: Any) -> None:
@@ -206,19 +206,19 @@ def test_a_whole_that_does_not_pay_is_turned_off(
 ) -> None:
     gains = iter([SAME, GAIN, LOSS])
     monkeypatch.setattr(tuning._Tuner, "_measure", lambda *_: next(gains))
-    found = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False))
-    assert verdicts(found)["A"] == "keep"
-    assert found.whole is not None
-    assert found.whole.verdict == "drop"
-    assert not any(found.passes.values())
+    actual = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False))
+    assert verdicts(actual)["A"] == "keep"
+    assert actual.whole is not None
+    assert actual.whole.verdict == "drop"
+    assert not any(actual.passes.values())
 
 
 def test_the_file_has_switches_and_evidence(
     monkeypatch: Any, tmp_path: Path, model: Path, equal_vendors: Any
 ) -> None:
-    found, _ = tuned(monkeypatch, model, equal_vendors, A=GAIN)
+    actual, _ = tuned(monkeypatch, model, equal_vendors, A=GAIN)
     path = tmp_path / "s.json"
-    path.write_text(found.to_json())
+    path.write_text(actual.to_json())
     read = read_switch_file(str(path))
     assert dict(read.passes) == {"A": True, "Wrong": False, "Idle": False}
     assert read.runtime == {"level": "all", "disabled_optimizers": [], "libraries": []}
@@ -259,15 +259,15 @@ def test_evidence_from_elsewhere_is_a_warning(tmp_path: Path) -> None:
     path = switch_file(tmp_path / "s.json", evidence=evidence)
     with pytest.warns(UserWarning, match="the evidence is from") as caught:
         gehost.runtime_options(path)
-    told = [str(warning.message) for warning in caught]
-    assert any("the evidence is from onnx 0.1, this is" in line for line in told)
-    assert any("the evidence is from cpu Other CPU, this is" in line for line in told)
+    message = [str(warning.message) for warning in caught]
+    assert any("the evidence is from onnx 0.1, this is" in line for line in message)
+    assert any("the evidence is from cpu Other CPU, this is" in line for line in message)
     host = gehost.Host(HostOptions(fusion_switch_file=path, plugins=False))
     assert sum("the evidence is from" in note for note in host.notes) == 2
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"Switch": {"GraphFusion": {}}, "Evidenze": {}}, 'there is no key "Evidenze"; did you'),
         ({"Switch": {"GraphFusion": {}, "Run": {}}}, 'Switch: there is no key "Run"'),
@@ -281,10 +281,10 @@ def test_evidence_from_elsewhere_is_a_warning(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_unknown_keys_are_errors(tmp_path: Path, content: Any, told: str) -> None:
+def test_unknown_keys_are_errors(tmp_path: Path, content: Any, message: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps(content))
-    with pytest.raises(UsageError, match=told.replace("[", r"\[")):
+    with pytest.raises(UsageError, match=message.replace("[", r"\[")):
         read_switch_file(str(path))
 
 
@@ -327,8 +327,8 @@ def test_without_onnx_runtime_it_is_one_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert command(["tune", str(model), "-o", str(tmp_path / "s.json")]) == 2
-    told = capsys.readouterr().err
-    assert told == "gehost: ONNX Runtime is not installed: pip install 'onnxruntime>=1.21.1'\n"
+    message = capsys.readouterr().err
+    assert message == "gehost: ONNX Runtime is not installed: pip install 'onnxruntime>=1.21.1'\n"
 
 
 @pytest.mark.parametrize("budget", ["", "fast", "-3s", "1h"])
@@ -382,9 +382,9 @@ def test_a_budget_begins_with_loading(
     now = takes(monkeypatch, 10.0, lambda *_: SAME)
     realistic_inputs = tuning.realistic_inputs
 
-    def slowly(*given: Any) -> Any:
+    def slowly(*value: Any) -> Any:
         now[0] += 6
-        return realistic_inputs(*given)
+        return realistic_inputs(*value)
 
     monkeypatch.setattr(tuning, "realistic_inputs", slowly)
     monkeypatch.setattr(tuning, "_SWITCHES", ())
@@ -402,12 +402,12 @@ def test_a_short_budget_leaves_kinds_unmeasured_and_states_a_longer_one(
     comparisons = iter([SAME, GAIN, GAIN])
     takes(monkeypatch, 10.0, lambda *_: next(comparisons))
     monkeypatch.setattr(tuning, "_SWITCHES", ())
-    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
+    actual = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
     # 4 comparisons of 10 s: the model itself, A, the whole; no time for B
-    assert verdicts(found) == {"A": "keep", "B": "unmeasured"}
-    assert found.whole is not None
-    assert found.passes == {"A": True, "B": False}
-    assert found.short == (
+    assert verdicts(actual) == {"A": "keep", "B": "unmeasured"}
+    assert actual.whole is not None
+    assert actual.passes == {"A": True, "B": False}
+    assert actual.short == (
         "budget of 35 s: no time for 1 of 4 comparisons; all take about 50 s: --budget 50s"
     )
 
@@ -418,9 +418,9 @@ def test_kinds_come_before_switches_of_the_runtime_where_time_is_short(
     vendors.write("acme/a.py", vendors.swap("A", "Abs", "Relu"))
     comparisons = iter([SAME, GAIN, GAIN])
     takes(monkeypatch, 10.0, lambda *_: next(comparisons))
-    found = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
-    assert [trial.verdict for trial in found.trials] == ["unmeasured", "unmeasured", "keep"]
-    assert found.pays
+    actual = tune(model, HostOptions(vendors=[vendors.root], plugins=False), budget=35.0)
+    assert [trial.verdict for trial in actual.trials] == ["unmeasured", "unmeasured", "keep"]
+    assert actual.pays
 
 
 def test_a_budget_too_short_for_any_kind_writes_no_file(
@@ -429,8 +429,8 @@ def test_a_budget_too_short_for_any_kind_writes_no_file(
     takes(monkeypatch, 50.0, lambda *_: SAME)
     output = tmp_path / "s.json"
     vendors = str(equal_vendors.root)
-    for given, seconds in (("1m", "60"), ("0.1", "0.1")):
-        arguments = ["-o", str(output), "--vendors", vendors, "--budget", given]
+    for value, seconds in (("1m", "60"), ("0.1", "0.1")):
+        arguments = ["-o", str(output), "--vendors", vendors, "--budget", value]
         assert command(["tune", str(model), *arguments]) == 2
         error = capsys.readouterr().err
         assert f"at most {float(seconds):.1f} s" in error
@@ -473,15 +473,15 @@ def test_on_a_device_a_cuda_graph_is_tried_and_the_file_names_the_provider(
     compare = importlib.import_module("gehost.verify.compare")
     monkeypatch.setattr(compare, "check_provider", lambda _: "CPUExecutionProvider")
     options = HostOptions(vendors=[equal_vendors.root], plugins=False)
-    found = tune(model, options, provider="cuda", budget=20)
-    trials = {trial.name: trial for trial in found.trials}
+    actual = tune(model, options, provider="cuda", budget=20)
+    trials = {trial.name: trial for trial in actual.trials}
     assert trials["CUDA graph"].verdict in ("keep", "drop", "noise")
     assert trials["A"].verdict in ("keep", "drop", "noise")
     assert trials["Wrong"].reason.startswith("numbers differ: y[")
-    written = found.as_dict()
-    assert written["Switch"]["Runtime"]["provider"] == "cuda"
-    assert re.fullmatch(r"on cuda: (all )?\d+ .*", found.placement)
-    assert written["Evidence"]["clock"] == "wall time"
+    output = actual.as_dict()
+    assert output["Switch"]["Runtime"]["provider"] == "cuda"
+    assert re.fullmatch(r"on cuda: (all )?\d+ .*", actual.placement)
+    assert output["Evidence"]["clock"] == "wall time"
     runtime = sessions.Runtime.of({"provider": "cuda", "cuda_graph": True}, "s.json")
     settings = {"enable_cuda_graph": "1"}
     assert runtime.providers() == [("CPUExecutionProvider", settings), "CPUExecutionProvider"]
@@ -513,7 +513,7 @@ def test_a_budget_that_suffices_is_spread_over_the_comparisons(
         return SAME
 
     monkeypatch.setattr(tuning, "measure_pairs", measured)
-    found = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False), budget=700.0)
-    assert not found.short
+    actual = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False), budget=700.0)
+    assert not actual.short
     assert 95 < shares[0] <= 100  # 7 comparisons
     assert all(share >= 95 for share in shares)

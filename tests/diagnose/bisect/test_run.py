@@ -54,8 +54,8 @@ def only(bug: str) -> HostOptions:
     return HostOptions(vendors=[RIGHT, PLANTED], disable=others, plugins=False)
 
 
-def few_enough(found: Bisection) -> bool:
-    return found.model_runs <= math.log2(found.rewrites) + 3
+def few_enough(actual: Bisection) -> bool:
+    return actual.model_runs <= math.log2(actual.rewrites) + 3
 
 
 # -- planted bugs ---------------------------------------------------------------------------------------------------
@@ -63,16 +63,16 @@ def few_enough(found: Bisection) -> bool:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found_at_its_match(bug: str, model: str) -> None:
-    found = bisect(model, only(bug))
-    assert found.rewrites == 2 * BLOCKS
-    assert few_enough(found)
-    captured = found.captured
+    actual = bisect(model, only(bug))
+    assert actual.rewrites == 2 * BLOCKS
+    assert few_enough(actual)
+    captured = actual.captured
     assert captured is not None
     assert captured.pass_name == BUGS[bug]
     assert Path(captured.origin.rpartition(":")[0]).stem == bug
     assert list(captured.nodes) == FIRST_MATCH[bug]
     assert captured.number == BLOCKS + 1 + (SIGNED_BLOCK if bug == "missing_condition" else 0)
-    limits = {trial.limit: trial.found.equal for trial in found.trials}
+    limits = {trial.limit: trial.found.equal for trial in actual.trials}
     assert limits[captured.number - 1]
     assert not limits[captured.number]
     assert not captured.made_up
@@ -85,10 +85,10 @@ def test_a_thousand_nodes_take_few_runs() -> None:
     proto = tower(60)
     assert len(proto.graph.node) >= 1000
     onnx.save(proto, "tower.onnx")
-    found = bisect("tower.onnx", only("missing_condition"))
-    assert (found.rewrites, few_enough(found)) == (120, True)
-    assert found.captured is not None
-    assert list(found.captured.nodes) == FIRST_MATCH["missing_condition"]
+    actual = bisect("tower.onnx", only("missing_condition"))
+    assert (actual.rewrites, few_enough(actual)) == (120, True)
+    assert actual.captured is not None
+    assert list(actual.captured.nodes) == FIRST_MATCH["missing_condition"]
 
 
 @pytest.mark.parametrize("bug", BUGS)
@@ -104,16 +104,16 @@ def test_verify_of_the_compile_sees_a_planted_bug(
 
 
 def test_right_passes_are_left_in_peace(low: str) -> None:
-    found = bisect(low, only("none"))
-    assert (found.wrong, found.captured, found.rewrites, found.model_runs) == (None, None, 8, 1)
+    actual = bisect(low, only("none"))
+    assert (actual.wrong, actual.captured, actual.rewrites, actual.model_runs) == (None, None, 8, 1)
 
 
 def test_of_several_bugs_a_step_from_right_to_wrong_is_found(low: str) -> None:
-    found = bisect(low, HostOptions(vendors=[PLANTED, RIGHT], plugins=False))
-    assert few_enough(found)
-    captured = found.captured
+    actual = bisect(low, HostOptions(vendors=[PLANTED, RIGHT], plugins=False))
+    assert few_enough(actual)
+    captured = actual.captured
     assert captured is not None
-    limits = {trial.limit: trial.found.equal for trial in found.trials}
+    limits = {trial.limit: trial.found.equal for trial in actual.trials}
     assert (limits[captured.number - 1], limits[captured.number]) == (True, False)
 
 
@@ -211,9 +211,9 @@ def test_wrong_use_is_told_in_one_line(
     arguments: Sequence[str], code: int, said: str, vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small(vendors)
-    found, out, err = command(capsys, *arguments)
+    actual, out, err = command(capsys, *arguments)
     *printed, line = err.splitlines()
-    assert (found, out, set(printed) - {"a vendor prints"}) == (code, [], set())
+    assert (actual, out, set(printed) - {"a vendor prints"}) == (code, [], set())
     assert said in line
 
 
@@ -248,12 +248,12 @@ def test_the_values_are_of_the_feed_on_which_the_model_does_not_run(vendors: Any
         "acme/a.py", code.replace("    def Patterns", "    shape_proven = True\n\n    def Patterns")
     )
     feeds = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 5)]
-    found = bisect("m.onnx", vendors.host().options, feeds=feeds)
-    assert found.wrong is not None
-    assert found.wrong.found.failed_feed == 1
-    assert found.captured is not None
-    assert found.captured.feeds["x"].shape == (5, 3)
-    assert not found.captured.right_alone
+    actual = bisect("m.onnx", vendors.host().options, feeds=feeds)
+    assert actual.wrong is not None
+    assert actual.wrong.found.failed_feed == 1
+    assert actual.captured is not None
+    assert actual.captured.feeds["x"].shape == (5, 3)
+    assert not actual.captured.right_alone
 
 
 # -- what is not a rewrite of the main graph ------------------------------------------------------------------------
@@ -297,8 +297,8 @@ def gehost_after_infershape(graph):
     vendors.write(
         "acme/c.py", "@hookimpl\ndef gehost_after_builtin_fusion_pass(graph):\n    pass\n"
     )
-    found = bisect("m.onnx", vendors.host().options)
-    assert found.before_rewrites == "gehost_after_infershape of plugin acme/b, or the load itself"
+    actual = bisect("m.onnx", vendors.host().options)
+    assert actual.before_rewrites == "gehost_after_infershape of plugin acme/b, or the load itself"
 
 
 def test_a_clean_up_that_is_wrong_is_told_from_rewrites(
@@ -306,15 +306,15 @@ def test_a_clean_up_that_is_wrong_is_told_from_rewrites(
 ) -> None:
     small(vendors, body="a = Relu(x) y = LeakyRelu <alpha = 0.5> (a)", new="Abs")
 
-    def wrong(model: Model, *given: Any, **named: Any) -> Any:
-        done = clean_up(model, *given, **named)
+    def wrong(model: Model, *value: Any, **named: Any) -> Any:
+        result = clean_up(model, *value, **named)
         model.graph.redirect(model.graph.nodes_of("LeakyRelu")[0].inputs[0], model.graph.inputs[0])
-        return done
+        return result
 
     monkeypatch.setattr("gehost.host.pipeline.clean_up", wrong)
     vendors.write("acme/a.py", vendors.swap("Right", "Relu", "Elu", meet="return False"))
-    found = bisect("m.onnx", vendors.host(cleanup=True).options)
-    assert (found.before_rewrites, found.rewrites, found.model_runs) == (
+    actual = bisect("m.onnx", vendors.host(cleanup=True).options)
+    assert (actual.before_rewrites, actual.rewrites, actual.model_runs) == (
         "the built-in clean-up",
         0,
         2,
@@ -332,9 +332,9 @@ class ByHand(FusionBasePass):
         graph.set_input(graph.nodes_of("LeakyRelu")[0], 0, node.inputs[0])
 """
     vendors.write("acme/b.py", by_hand)
-    found = bisect("m.onnx", vendors.host().options)
-    assert found.captured is None
-    assert [name.partition(" ")[0] for name in found.by_hand] == ["ByHand"]
+    actual = bisect("m.onnx", vendors.host().options)
+    assert actual.captured is None
+    assert [name.partition(" ")[0] for name in actual.by_hand] == ["ByHand"]
 
 
 def test_a_rewrite_that_is_right_alone_is_not_blamed_for_a_pass_that_edits_by_hand(
@@ -375,11 +375,11 @@ def test_a_clean_up_that_is_wrong_after_a_right_rewrite_is_told(
     body = " ".join(f"a{i + 1} = Relu(a{i})" for i in range(relus))
     small(vendors, body=f"a0 = Exp(x) {body} y = Neg(a{relus})", new="Abs")
 
-    def wrong(model: Model, *given: Any, **named: Any) -> Any:
-        done = clean_up(model, *given, **named)
+    def wrong(model: Model, *value: Any, **named: Any) -> Any:
+        result = clean_up(model, *value, **named)
         if model.graph.nodes_of("Abs"):
             model.graph.set_input(model.graph.nodes_of("Neg")[0], 0, model.graph.inputs[0])
-        return done
+        return result
 
     monkeypatch.setattr("gehost.host.pipeline.clean_up", wrong)
     assert few_enough(bisect("m.onnx", vendors.host(cleanup=True).options))
@@ -397,10 +397,10 @@ def gehost_after_origin_graph_optimize(graph):
         graph.set_input(graph.nodes_of("Neg")[0], 0, graph.inputs[0])
 """
     vendors.write("acme/b.py", hook)
-    found = bisect("m.onnx", vendors.host().options)
-    assert found.captured is not None
-    assert found.captured.right_alone
-    assert found.suspects == ("gehost_after_origin_graph_optimize of plugin acme/b",)
+    actual = bisect("m.onnx", vendors.host().options)
+    assert actual.captured is not None
+    assert actual.captured.right_alone
+    assert actual.suspects == ("gehost_after_origin_graph_optimize of plugin acme/b",)
 
 
 def test_keep_going_has_no_same_rewrites(vendors: Any) -> None:

@@ -29,17 +29,17 @@ class Forgets(DecomposePass):
     def Replacement(self, node: Any) -> Any:
         builder = EsGraphBuilder("same")
         first, *others = builder.CreateInputs(len(node.inputs))
-        given = [
+        argument = [
             tensor if value is not None else None
             for tensor, value in zip(others, node.inputs[1:], strict=True)
         ][: self.inputs - 1]
         attributes = {
             name: value for name, value in node.attrs.items() if name not in self.attributes
         }
-        made = first.graph.add_node(
-            (node.op,), [es.Identity(first), *given], attributes, len(node.outputs)
+        result = first.graph.add_node(
+            (node.op,), [es.Identity(first), *argument], attributes, len(node.outputs)
         )
-        return builder.BuildAndReset(made)
+        return builder.BuildAndReset(result)
 
 
 FORGETFUL = [

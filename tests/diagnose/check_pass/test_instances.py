@@ -60,74 +60,77 @@ def pattern(build):
     return Pattern(builder.BuildAndReset([build(builder)]))
 
 
-def instances(found, opset, count, seed=0, tries=60):
+def instances(actual, opset, count, seed=0, tries=60):
     """Up to ``count`` instances of a pattern, of so many draws."""
-    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(opset), OpRegistry()).source
+    source = LoweredPattern(actual, PatternMatcherConfig(), empty_model(opset), OpRegistry()).source
     rng = np.random.default_rng(seed)
-    drawn = []
+    picture = []
     for _ in range(tries):
         try:
-            drawn.append(draw(source, opset, OpRegistry(), rng))
+            picture.append(draw(source, opset, OpRegistry(), rng))
         except NoInstance:
             continue
-        if len(drawn) == count:
+        if len(picture) == count:
             break
-    return drawn
+    return picture
 
 
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("build", PATTERNS.values(), ids=PATTERNS)
 def test_an_instance_is_a_valid_model_that_the_pattern_matches(build, opset):
-    found = pattern(build)
-    drawn = instances(found, opset, 3)
-    assert len(drawn) == 3
-    for instance in drawn:
+    actual = pattern(build)
+    picture = instances(actual, opset, 3)
+    assert len(picture) == 3
+    for instance in picture:
         onnx.checker.check_model(instance.model, full_check=True)
         model = Model(instance.model)
         infer_model(model)
-        assert PatternMatcher(found, model).MatchNext() is not None
+        assert PatternMatcher(actual, model).MatchNext() is not None
 
 
 def test_one_seed_gives_one_model_and_another_another():
-    found = pattern(layer_norm)
+    actual = pattern(layer_norm)
     texts = [
-        [each.model.SerializeToString(deterministic=True) for each in instances(found, 17, 2, seed)]
+        [
+            item.model.SerializeToString(deterministic=True)
+            for item in instances(actual, 17, 2, seed)
+        ]
         for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
 
 
 def test_what_was_drawn_can_be_used_again():
-    found = pattern(PATTERNS["weights"])
-    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
-    (first,) = instances(found, 17, 1)
+    actual = pattern(PATTERNS["weights"])
+    source = LoweredPattern(actual, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
+    (first,) = instances(actual, 17, 1)
     again = draw(source, 13, OpRegistry(), np.random.default_rng(5), first.drawn)
     assert again.drawn.operands == first.drawn.operands
 
 
 def test_the_constants_of_an_instance_are_used_again():
-    found = pattern(lambda b: es.Mul(b.CreateInput(0), b.CreateScalar(2.0)))
-    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
-    (given, first) = next(
-        (array, each)
-        for each in instances(found, 17, 30)
-        for array in each.drawn.constants.values()
+    actual = pattern(lambda b: es.Mul(b.CreateInput(0), b.CreateScalar(2.0)))
+    source = LoweredPattern(actual, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
+    (value, first) = next(
+        (array, item)
+        for item in instances(actual, 17, 30)
+        for array in item.drawn.constants.values()
         if array != 2.0
     )
     seeds = [np.random.default_rng(seed) for seed in range(20)]
     again = [draw(source, 17, OpRegistry(), rng, first.drawn).drawn.constants for rng in seeds]
-    assert sum(float(array) == float(given) for (array,) in map(dict.values, again)) > 10
+    assert sum(float(array) == float(value) for (array,) in map(dict.values, again)) > 10
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_similar_choices_keep_lists_and_change_all_shapes_or_types_or_one_operand(seed):
     rng = np.random.default_rng(seed)
-    listed = Operand(TensorType(DataType.INT64, (2,)), constant=True, values=(3, 4))
+    listing = Operand(TensorType(DataType.INT64, (2,)), constant=True, values=(3, 4))
     whole = Operand(TensorType(DataType.FLOAT, (2, 3, 4)), constant=False)
-    like = Draw((whole, replace(whole, constant=True), listed))
+    like = Draw((whole, replace(whole, constant=True), listing))
     first, second, third = like.varied(rng).operands
     assert first.type == second.type
-    assert (first.constant, second.constant, third) == (False, True, listed)
+    assert (first.constant, second.constant, third) == (False, True, listing)
     changed = [
         (old, new)
         for old, new in zip(like.operands, like.reopened(rng).operands, strict=True)
@@ -135,12 +138,12 @@ def test_similar_choices_keep_lists_and_change_all_shapes_or_types_or_one_operan
     ]
     assert len(changed) == 1
     ((old, new),) = changed
-    assert new is None or (new == replace(old, constant=not old.constant) and old is not listed)
+    assert new is None or (new == replace(old, constant=not old.constant) and old is not listing)
 
 
 def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
-    found = pattern(lambda b: es.Not(es.Add(*b.CreateInputs(2))))
-    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
+    actual = pattern(lambda b: es.Not(es.Add(*b.CreateInputs(2))))
+    source = LoweredPattern(actual, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
     with pytest.raises(NoInstance, match="Not cannot be built: X typestr"):
         draw(source, 17, OpRegistry(), np.random.default_rng(0))
 
@@ -164,8 +167,8 @@ def test_no_random_numbers_are_drawn_of_a_scale_or_range_that_ends_the_process(d
 def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
     (instance,) = instances(pattern(PATTERNS["weights and a bound"]), 17, 1)
     before = instance.model.SerializeToString(deterministic=True)
-    listed = mutations(instance.model, np.random.default_rng(0))
-    assert {mutation.kind for mutation in listed} == {
+    listing = mutations(instance.model, np.random.default_rng(0))
+    assert {mutation.kind for mutation in listing} == {
         "attribute",
         "opset",
         "option",
@@ -178,7 +181,7 @@ def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
         "place",
     }
     assert instance.model.SerializeToString(deterministic=True) == before
-    changed = [model for mutation in listed for model in mutated(instance.model, mutation)]
+    changed = [model for mutation in listing for model in mutated(instance.model, mutation)]
     assert len(changed) > 100
     for model in changed:
         onnx.checker.check_model(model, full_check=True)
@@ -187,8 +190,8 @@ def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
 def test_a_change_that_leaves_no_model_gives_none():
     (instance,) = instances(pattern(PATTERNS["indices"]), 17, 1)
     wrong = [
-        each
-        for each in mutations(instance.model, np.random.default_rng(0))
-        if each.what.endswith("inputs 0 and 1 swapped")
+        item
+        for item in mutations(instance.model, np.random.default_rng(0))
+        if item.what.endswith("inputs 0 and 1 swapped")
     ]
-    assert [list(mutated(instance.model, each)) for each in wrong] == [[]]
+    assert [list(mutated(instance.model, item)) for item in wrong] == [[]]

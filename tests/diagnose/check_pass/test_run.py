@@ -149,12 +149,12 @@ def test_a_pass_before_inference_meets_operands_of_unknown_type():
     for cls in (SquareOfMatrix, LengthOfShape):
         REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)(cls)
     assert check_pass(SquareOfMatrix, instances=2, mutations=2).ok
-    found = findings(LengthOfShape, instances=2, mutations=2)
-    assert "the pass fails: opset " in found
+    actual = findings(LengthOfShape, instances=2, mutations=2)
+    assert "the pass fails: opset " in actual
     assert (
-        "between Identities, the types of all but the model's inputs and outputs unknown" in found
+        "between Identities, the types of all but the model's inputs and outputs unknown" in actual
     )
-    assert "object of type 'NoneType' has no len()" in found
+    assert "object of type 'NoneType' has no len()" in actual
 
     @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
     class Later(LengthOfShape):
@@ -235,7 +235,7 @@ class FoldBatchNorm(planted.Rewrites):
         shift = self.shifted(b, m, factor)
         weight = w * factor.reshape(-1, *[1] * (w.ndim - 1))
         attributes = dict(match.GetMatchedNode(self.conv).attrs)
-        weights = [builder.CreateConst(each.astype(self.dtype)) for each in (weight, shift)]
+        weights = [builder.CreateConst(item.astype(self.dtype)) for item in (weight, shift)]
         return builder.BuildAndReset([es.Conv(x, *weights, **attributes)])
 
     def shifted(self, b, m, factor):
@@ -265,8 +265,8 @@ class FoldFactor(planted.Rewrites):
         builder = EsGraphBuilder("conv_mul")
         x, w, c = builder.CreateInputs(3)
         self.conv = es.Conv(x, w)
-        made = es.Mul(self.conv, c)
-        return [Pattern(builder.BuildAndReset([made])).CaptureTensor(w).CaptureTensor(c)]
+        result = es.Mul(self.conv, c)
+        return [Pattern(builder.BuildAndReset([result])).CaptureTensor(w).CaptureTensor(c)]
 
     def MeetRequirements(self, match):
         w, c = (match.GetCapturedTensor(place).value.array for place in range(2))
@@ -300,8 +300,8 @@ class FoldShift(FoldFactor):
         builder = EsGraphBuilder("conv_add")
         x, w, c = builder.CreateInputs(3)
         self.conv = es.Conv(x, w)
-        made = es.Add(self.conv, c)
-        return [Pattern(builder.BuildAndReset([made])).CaptureTensor(w).CaptureTensor(c)]
+        result = es.Add(self.conv, c)
+        return [Pattern(builder.BuildAndReset([result])).CaptureTensor(w).CaptureTensor(c)]
 
     def Replacement(self, match):
         builder = EsGraphBuilder("conv")
@@ -389,8 +389,8 @@ def test_what_the_reference_alone_sees_is_no_finding(monkeypatch):
     right = op_conv.Conv._run
 
     def wrong_without_bias(self, x, w, b=None, **attributes):
-        (found,) = right(self, x, w, b, **attributes)
-        return (found if b is not None else found * 2,)
+        (actual,) = right(self, x, w, b, **attributes)
+        return (actual if b is not None else actual * 2,)
 
     monkeypatch.setattr(op_conv.Conv, "_run", wrong_without_bias)
     assert check_pass(FoldAnyFloat, instances=1, mutations=0).ok
@@ -402,8 +402,8 @@ def test_a_pass_may_offer_instances():
     result = check_pass(Sevens, instances=1, mutations=5)
     assert (result.instances, result.patterns, result.notes) == (1, (1, 1), [])
     assert result.opsets == {17}
-    told = findings(WrongSevens, instances=1, mutations=5)
-    assert "numbers differ: instance 0 of Instances(): output" in told or "y[" in told
+    message = findings(WrongSevens, instances=1, mutations=5)
+    assert "numbers differ: instance 0 of Instances(): output" in message or "y[" in message
     never = "never fires: instance 0 of Instances(): "
     assert f"{never}shape: not of sevens" in findings(NotOfSevens, instances=1, mutations=5)
     assert f"{never}it does not match" in findings(WalkingSevens, instances=1, mutations=5)
@@ -417,8 +417,8 @@ class OptionalBias(PatternFusionPass):
     def Patterns(self):
         builder = EsGraphBuilder("pattern")
         x, bias = builder.CreateInputs("x", "bias")
-        made = es.Relu(es.Optional(lambda part: es.Add(part, bias), es.Abs(x)))
-        return [Pattern(builder.BuildAndReset([made]))]
+        result = es.Relu(es.Optional(lambda part: es.Add(part, bias), es.Abs(x)))
+        return [Pattern(builder.BuildAndReset([result]))]
 
     def Replacement(self, match):
         builder = EsGraphBuilder("replacement")
@@ -436,9 +436,9 @@ def test_an_input_that_only_an_optional_part_reads_may_be_absent():
 
 
 def test_one_seed_gives_one_answer():
-    told = findings(planted.DroppedBias, seed=3)
-    assert told == findings(planted.DroppedBias, seed=3)
-    assert told != findings(planted.DroppedBias, seed=4)
+    message = findings(planted.DroppedBias, seed=3)
+    assert message == findings(planted.DroppedBias, seed=3)
+    assert message != findings(planted.DroppedBias, seed=4)
 
 
 # -- what does not fire, fails, or cannot be checked --------------------------------------------------------------------
@@ -537,7 +537,7 @@ class Walking(FusionBasePass):
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"),
+    ("cls", "message"),
     [
         (
             Picky,
@@ -574,8 +574,8 @@ class Walking(FusionBasePass):
     ],
 )
 @pytest.mark.usefixtures("few_draws")
-def test_what_is_wrong_is_said(cls, told):
-    assert re.search(told, findings(cls, mutations=2))
+def test_what_is_wrong_is_said(cls, message):
+    assert re.search(message, findings(cls, mutations=2))
 
 
 def test_a_pass_of_single_numbers_is_checked():
@@ -583,10 +583,10 @@ def test_a_pass_of_single_numbers_is_checked():
 
 
 def test_a_pass_that_fires_endlessly_is_told_as_that_and_soon():
-    told = findings(Endless)
-    assert "the pass fails: opset 17" in told
-    assert "rewrites feed each other without end" in told
-    assert "never fires" not in told
+    message = findings(Endless)
+    assert "the pass fails: opset 17" in message
+    assert "rewrites feed each other without end" in message
+    assert "never fires" not in message
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -636,14 +636,14 @@ def test_a_decompose_pass_is_checked_on_each_form_of_its_operator(op, forms):
         def Replacement(self, node):
             builder = EsGraphBuilder("same")
             first, *others = builder.CreateInputs(len(node.inputs))
-            given = [
+            argument = [
                 tensor if value is not None else None
                 for tensor, value in zip(others, node.inputs[1:], strict=True)
             ]
-            made = first.graph.add_node(
-                (op,), [es.Identity(first), *given], dict(node.attrs), len(node.outputs)
+            output = first.graph.add_node(
+                (op,), [es.Identity(first), *argument], dict(node.attrs), len(node.outputs)
             )
-            return builder.BuildAndReset(made)
+            return builder.BuildAndReset(output)
 
     result = check_pass(Same, mutations=2)
     assert result.patterns == (forms, forms)
@@ -690,13 +690,13 @@ def test_a_directory_stands_for_the_files_below_it(check, vendors):
     vendors.write("acme/triple.py", DOUBLE.format(name="Triple", factor=3))
     vendors.write("other/again.py", DOUBLE.format(name="Again", factor=2))
     acme = vendors.root / "acme"
-    for given, names in (
+    for value, names in (
         (acme / "custom_fusion_passes", {"Double", "Triple"}),
         (acme, {"Double", "Triple"}),
         (vendors.root, {"Again", "Double", "Triple"}),
     ):
-        code, lines, err = check(given)
-        assert (code, err) == (6, f"gehost: {given}: the numbers change by Triple\n")
+        code, lines, err = check(value)
+        assert (code, err) == (6, f"gehost: {value}: the numbers change by Triple\n")
         assert {line.split(" ")[0] for line in lines} == names
 
 
@@ -706,18 +706,18 @@ def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
     )
     code, lines, err = check(file, "--save", "found")
     assert (code, err) == (6, f"gehost: {file}: the numbers change by Triple\n")
-    told = [line for line in lines if line.startswith(f"Triple ({file}:")]
-    assert "wrong: 2 instances" in told[0]
-    assert "numbers differ: opset 17, " in told[1]
+    message = [line for line in lines if line.startswith(f"Triple ({file}:")]
+    assert "wrong: 2 instances" in message[0]
+    assert "numbers differ: opset 17, " in message[1]
     assert lines[-1].startswith("wrote found/finding-")
-    found = tmp_path / "found" / "finding-1"
-    assert sorted(path.name for path in found.iterdir()) == [
+    actual = tmp_path / "found" / "finding-1"
+    assert sorted(path.name for path in actual.iterdir()) == [
         "after.onnx",
         "before.onnx",
         "feeds.npz",
     ]
-    before, after = (onnx.load(found / f"{name}.onnx") for name in ("before", "after"))
-    assert not compare(before, after, [load_feeds(found / "feeds.npz")]).equal
+    before, after = (onnx.load(actual / f"{name}.onnx") for name in ("before", "after"))
+    assert not compare(before, after, [load_feeds(actual / "feeds.npz")]).equal
     code, (line,), err = check(file, "--pass", "Right")
     assert (code, line.split(" ")[0], err) == (0, "Right", "")
 
@@ -818,14 +818,14 @@ def test_a_package_with_relative_imports_and_an_operator(check, vendors):
     """
     vendors.write("acme/_factor.py", "FACTOR = 2\n")
     file = vendors.write("acme/package/__init__.py", "from .._factor import FACTOR\n", operator)
-    for given in (file, file.parent):
-        code, (line,), _ = check(given)
+    for value in (file, file.parent):
+        code, (line,), _ = check(value)
         assert code == 0
         assert line.startswith(f"Untwice ({file}:")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["{root}/acme/custom_fusion_passes/doubl.py"], 'no such file; did you mean "double.py"?'),
         (["{root}/acme/custom_fusion_passes/_helper.py"], "_helper.py: the name starts with _"),
@@ -848,14 +848,14 @@ def test_a_package_with_relative_imports_and_an_operator(check, vendors):
         ),
     ],
 )
-def test_what_cannot_be_checked_is_one_line(check, vendors, arguments, told):
+def test_what_cannot_be_checked_is_one_line(check, vendors, arguments, message):
     vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
     vendors.write("acme/_helper.py", "")
     vendors.write("acme/empty.py", "")
     vendors.write_raw("stray.py", "")
     code, out, err = check(*[argument.format(root=vendors.root) for argument in arguments])
     assert (code, out) == (2, [])
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
 
 
@@ -924,12 +924,12 @@ def test_mutations_are_spread_over_the_patterns():
             inputs = 1
 
             def Patterns(self):
-                found = []
+                actual = []
                 for _ in range(count):
                     builder = EsGraphBuilder("pattern")
                     x = es.Relu(builder.CreateInput(0))
-                    found.append(Pattern(builder.BuildAndReset([es.Relu(x)])))
-                return found
+                    actual.append(Pattern(builder.BuildAndReset([es.Relu(x)])))
+                return actual
 
             def after(self, _match, x):
                 return es.Relu(x)

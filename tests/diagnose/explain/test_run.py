@@ -25,13 +25,13 @@ def told(
     """What is told of pass P on a graph of ONNX text, ``(inputs) => (outputs) { … }``."""
     vendors.write("acme/p.py", passes)
     model = parse(f'<ir_version: 8, opset_import: ["": {opset}]> g {body}')
-    given = HostOptions(vendors=[vendors.root], plugins=False, **{"cleanup": False, **options})
-    return explain(model, "P", given, node)
+    value = HostOptions(vendors=[vendors.root], plugins=False, **{"cleanup": False, **options})
+    return explain(model, "P", value, node)
 
 
-def nearest(found: Explanation) -> str:
+def nearest(actual: Explanation) -> str:
     """What the first line says: a note on the pass, else the reason of the nearest miss or refusal."""
-    return found.notes[0] if found.notes else found.groups()[0].first.reason
+    return actual.notes[0] if actual.notes else actual.groups()[0].first.reason
 
 
 LINEAR = Pass("es.MatMul(x, y)", 2, "es.Gemm(x, y)").code("LinearFusePass")
@@ -149,26 +149,26 @@ MISSES = {
 """A pass, a graph on which it does not fire, and why."""
 
 
-@pytest.mark.parametrize(("made", "body", "reason"), MISSES.values(), ids=MISSES)
+@pytest.mark.parametrize(("result", "body", "reason"), MISSES.values(), ids=MISSES)
 def test_the_true_cause_of_each_kind_of_miss_is_named(
-    vendors: Any, made: Pass | str, body: str, reason: str
+    vendors: Any, result: Pass | str, body: str, reason: str
 ) -> None:
-    found = told(
+    actual = told(
         vendors,
-        made if isinstance(made, str) else made.code(),
+        result if isinstance(result, str) else result.code(),
         body,
         opset=13 if "has 13" in reason else 17,
     )
-    assert "rewritten" not in found.counts()
-    assert nearest(found) == reason
+    assert "rewritten" not in actual.counts()
+    assert nearest(actual) == reason
 
 
 CHAIN_OF_ADDS = "(float[2] x) => (float[2] y) { a = Add(x, x) b = Add(a, x) y = Add(b, x) }"
 ADD_ADD = Pass("x + y + z", 3, "es.Sum(x, y, z)")
 
 
-def outcomes(found: Explanation) -> dict[str, tuple[str, str]]:
-    return {finding.node: (finding.outcome.value, finding.reason) for finding in found.findings}
+def outcomes(actual: Explanation) -> dict[str, tuple[str, str]]:
+    return {finding.node: (finding.outcome.value, finding.reason) for finding in actual.findings}
 
 
 def test_a_node_that_another_match_took_is_told_with_that_match(vendors: Any) -> None:
@@ -194,8 +194,8 @@ def test_one_node_alone_is_told_whatever_its_place_in_the_pattern(
 
 def test_an_inner_node_tells_the_nearest_miss_around_it(vendors: Any) -> None:
     body = f"{UNARY} {{ [inner] a = Relu(x) b = Exp(a) y = Neg(b) }}"
-    found = told(vendors, Pass("-es.Relu(x)").code(), body, "inner")
-    assert outcomes(found) == {
+    actual = told(vendors, Pass("-es.Relu(x)").code(), body, "inner")
+    assert outcomes(actual) == {
         "inner": ("near miss", 'tensor "a": wanted Neg to read it; it is read by Exp')
     }
     assert outcomes(told(vendors, Pass("-es.Relu(x)").code(), body, "b")) == {
@@ -235,24 +235,24 @@ def test_a_node_that_is_gone_when_the_pass_runs_says_who_took_it(
 ) -> None:
     late = Pass("-x", stage="kAfterBuiltinFusionPass").code()
     body = f"{UNARY} {{ [gone] a = Relu(x) y = Neg({'a' if before else 'x'}) }}"
-    found = told(vendors, before + late, body, "gone", **options)
-    assert outcomes(found) == {"gone": ("gone", f'"gone" {fate}')}
+    actual = told(vendors, before + late, body, "gone", **options)
+    assert outcomes(actual) == {"gone": ("gone", f'"gone" {fate}')}
 
 
 def test_a_node_that_an_earlier_pass_made_says_so(vendors: Any) -> None:
-    found = told(
+    actual = told(
         vendors,
         RELU_TO_EXP + Pass("-es.Relu(x)").code(),
         f"{UNARY} {{ a = Relu(x) y = Neg(a) }}",
         "a",
     )
-    assert found.notes == ['Exp "Early_Exp_0" was made by Early']
+    assert actual.notes == ['Exp "Early_Exp_0" was made by Early']
 
 
 def test_a_node_that_matches_only_after_another_rewrite_is_told_as_rewritten(vendors: Any) -> None:
     body = f"{UNARY} {{ a = Relu(x) b = Neg(a) y = Neg(b) }}"
-    found = told(vendors, Pass("-es.Relu(x)", replacement="es.Relu(es.Abs(x))").code(), body)
-    assert outcomes(found) == {
+    actual = told(vendors, Pass("-es.Relu(x)", replacement="es.Relu(es.Abs(x))").code(), body)
+    assert outcomes(actual) == {
         "b": ("rewritten", 'became Abs "P_Abs_0", Relu "P_Relu_0"'),
         "y": ("rewritten", 'became Abs "P_Abs_1", Relu "P_Relu_1"'),
     }
@@ -260,12 +260,12 @@ def test_a_node_that_matches_only_after_another_rewrite_is_told_as_rewritten(ven
 
 def test_what_a_rewrite_made_is_told_too(vendors: Any) -> None:
     once = 'return match.inputs[0].producer is None or match.reject("again: it is done")'
-    found = told(
+    actual = told(
         vendors,
         Pass("es.Relu(x)", replacement="es.Relu(-x)", meet=once).code(),
         f"{UNARY} {{ y = Relu(x) }}",
     )
-    assert outcomes(found) == {
+    assert outcomes(actual) == {
         "y": ("rewritten", 'became Neg "P_Neg_0", Relu "P_Relu_0"'),
         "P_Relu_0": ("refused", "MeetRequirements: again: it is done"),
     }
@@ -273,22 +273,22 @@ def test_what_a_rewrite_made_is_told_too(vendors: Any) -> None:
 
 def test_the_nearest_of_many_come_first_and_each_line_says_how_far_it_came(vendors: Any) -> None:
     body = "(float[2] x) => (float[2] y) { a = Exp(x) b = Relu(a) c = Neg(b) d = Exp(c) e = Neg(d) f = Abs(e) y = Neg(f) }"
-    found = told(vendors, Pass("-es.Relu(es.Abs(x))").code(), body)
+    actual = told(vendors, Pass("-es.Relu(es.Abs(x))").code(), body)
     assert [
-        (group.first.depth, [each.node for each in group.findings]) for group in found.groups()
+        (group.first.depth, [node.node for node in group.findings]) for group in actual.groups()
     ] == [
         (2, ["c"]),
         (1, ["e"]),
         (1, ["y"]),
     ]
-    assert {group.first.size for group in found.groups()} == {3}
+    assert {group.first.size for group in actual.groups()} == {3}
 
 
 def test_nodes_of_one_cause_are_one_group(vendors: Any) -> None:
     body = "(float[2] x) => (float[2] y) { a = Exp(x) b = Neg(a) c = Exp(b) y = Neg(c) }"
     (group,) = told(vendors, Pass("-es.Relu(x)").code(), body).groups()
     assert group.cause == "Neg … input 0: wanted Relu, got Exp"
-    assert [found.node for found in group.findings] == ["b", "y"]
+    assert [actual.node for actual in group.findings] == ["b", "y"]
 
 
 TWO_PATTERNS = """
@@ -311,13 +311,13 @@ def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells
     vendors: Any,
 ) -> None:
     body = f"{UNARY} {{ a = Relu(x) [near] b = Neg(a) c = Abs(b) d = Relu(c) [done] y = Neg(d) }}"
-    found = told(vendors, TWO_PATTERNS, body)
-    assert found.counts() == {"rewritten": 1, "near miss": 1}
-    assert [group.first.reason for group in found.groups()] == [
+    actual = told(vendors, TWO_PATTERNS, body)
+    assert actual.counts() == {"rewritten": 1, "near miss": 1}
+    assert [group.first.reason for group in actual.groups()] == [
         'became Sin "P_Sin_0"',
         'Relu "a" input 0: wanted Abs, got "x", an input of the graph',
     ]
-    assert {(each.node, each.pattern) for each in found.findings} == {
+    assert {(node.node, node.pattern) for node in actual.findings} == {
         ("near", 0),
         ("near", 1),
         ("done", 1),
@@ -330,8 +330,8 @@ def test_a_pattern_tells_of_the_graph_that_the_patterns_before_it_left(vendors: 
         "-es.Exp(one.CreateInput(0))", "-es.Relu(es.Exp(one.CreateInput(0)))"
     )
     body = f"{UNARY} {{ a = Exp(x) b = Relu(a) c = Neg(b) y = Neg(c) }}"
-    found = told(vendors, code, body)
-    assert [(each.pattern, each.reason) for each in found.findings if each.node == "y"] == [
+    actual = told(vendors, code, body)
+    assert [(node.pattern, node.reason) for node in actual.findings if node.node == "y"] == [
         (0, 'Neg "y" input 0: wanted Relu, got Neg'),
         (1, 'Neg "y" input 0: wanted Relu, got Sin (made by P)'),
     ]
@@ -348,30 +348,30 @@ def test_a_pattern_tells_of_the_graph_that_the_patterns_before_it_left(vendors: 
 def test_of_patterns_that_came_equally_far_the_closer_counts_else_the_first(
     vendors: Any, one: str, two: str, told_of: str
 ) -> None:
-    made = {
+    result = {
         "Split": "es.Split({}, num_outputs=2, axis=0)[1]",
         "Cos": "es.Cos({})",
         "Tan": "es.Tan({})",
     }
     code = TWO_PATTERNS.replace(
-        "es.Exp(one.CreateInput(0))", made[one].format("one.CreateInput(0)")
+        "es.Exp(one.CreateInput(0))", result[one].format("one.CreateInput(0)")
     )
     code = code.replace(
-        "es.Relu(es.Abs(two.CreateInput(0)))", made[two].format("two.CreateInput(0)")
+        "es.Relu(es.Abs(two.CreateInput(0)))", result[two].format("two.CreateInput(0)")
     )
-    found = told(
+    actual = told(
         vendors,
         code,
         "(float[4] x) => (float[2] y, float[2] b) { a, b = Split <axis = 0> (x) y = Neg(a) }",
     )
-    (group,) = found.groups()
+    (group,) = actual.groups()
     assert group.cause == f"Neg … input 0: wanted {told_of}"
 
 
 def test_patterns_without_any_candidate_are_told_together(vendors: Any) -> None:
-    found = told(vendors, TWO_PATTERNS.replace('"two"', '"one"'), f"{UNARY} {{ y = Sin(x) }}")
-    (group,) = found.groups()
-    assert (group.cause, [each.pattern for each in group.findings]) == (
+    actual = told(vendors, TWO_PATTERNS.replace('"two"', '"one"'), f"{UNARY} {{ y = Sin(x) }}")
+    (group,) = actual.groups()
+    assert (group.cause, [item.pattern for item in group.findings]) == (
         "there was no Neg, which makes output 0, when pattern … was tried",
         [0, 1],
     )
@@ -379,10 +379,10 @@ def test_patterns_without_any_candidate_are_told_together(vendors: Any) -> None:
 
 def test_the_line_is_that_of_the_pattern_operator(vendors: Any) -> None:
     code = Pass("-es.Relu(x)").code()
-    (found,) = told(vendors, code, f"{UNARY} {{ y = Neg(x) }}").findings
-    path, _, line = found.origin.rpartition(":")
+    (actual,) = told(vendors, code, f"{UNARY} {{ y = Neg(x) }}").findings
+    path, _, line = actual.origin.rpartition(":")
     assert "es.Relu(x)" in Path(path).read_text(encoding="utf-8").splitlines()[int(line) - 1]
-    assert found.pattern_op == "Relu"
+    assert actual.pattern_op == "Relu"
 
 
 def test_nested_bodies_are_looked_at_and_named(vendors: Any) -> None:
@@ -390,8 +390,8 @@ def test_nested_bodies_are_looked_at_and_named(vendors: Any) -> None:
         "(float[2] x, bool c) => (float[2] z) { z = If (c) <then_branch = t () => (float[2] r) { r = Neg(x) }, "
         "else_branch = e () => (float[2] s) { s = Neg(x) }> }"
     )
-    found = told(vendors, Pass("-es.Relu(x)").code(), body)
-    assert [(each.node, each.graph) for each in found.findings] == [("r", "t"), ("s", "e")]
+    actual = told(vendors, Pass("-es.Relu(x)").code(), body)
+    assert [(node.node, node.graph) for node in actual.findings] == [("r", "t"), ("s", "e")]
 
 
 DECOMPOSE = """
@@ -434,18 +434,18 @@ IN_FUNCTION = """<ir_version: 10, opset_import: ["": 17, "local": 1]> g (float[2
 )
 def test_operators_inside_functions_are_named(vendors: Any, passes: str, op: str) -> None:
     vendors.write("acme/p.py", passes)
-    given = HostOptions(vendors=[vendors.root], plugins=False, cleanup=False)
-    assert explain(parse(IN_FUNCTION), "P", given).notes[-1] == (
+    value = HostOptions(vendors=[vendors.root], plugins=False, cleanup=False)
+    assert explain(parse(IN_FUNCTION), "P", value).notes[-1] == (
         f"functions of the model have {op} (local::F): --inline-functions makes them part of the graph"
     )
-    inlined = replace(given, inline_functions=True)
+    inlined = replace(value, inline_functions=True)
     assert explain(parse(IN_FUNCTION), "P", inlined).notes == []
 
 
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
-    found = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
-    assert found.findings == []
-    assert found.notes[0].startswith("it defines Run: its rewrites and refusals")
+    actual = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
+    assert actual.findings == []
+    assert actual.notes[0].startswith("it defines Run: its rewrites and refusals")
 
 
 OWN_RUN = """
@@ -464,12 +464,12 @@ class P(FusionBasePass):
 
 def test_the_refusals_of_a_run_are_told_as_the_passs_own(vendors: Any) -> None:
     body = f"{UNARY} {{ [small] a = Relu(x) [wrong] b = Relu(a) [right] y = Relu(b) }}"
-    found = outcomes(told(vendors, OWN_RUN, body))
-    assert found["small"] == ("refused", "size: small is too small")
+    actual = outcomes(told(vendors, OWN_RUN, body))
+    assert actual["small"] == ("refused", "size: small is too small")
     wrong = 'at commit: dtype: "b" was float[2], would be int32[2]'
-    assert found["wrong"] == ("refused", wrong)
-    assert found["right"] == ("rewritten", 'became Cast "P_Cast_0"')
-    assert outcomes(told(vendors, OWN_RUN, body, "small")) == {"small": found["small"]}
+    assert actual["wrong"] == ("refused", wrong)
+    assert actual["right"] == ("rewritten", 'became Cast "P_Cast_0"')
+    assert outcomes(told(vendors, OWN_RUN, body, "small")) == {"small": actual["small"]}
     model = parse(f'<ir_version: 8, opset_import: ["": 17]> g {body}')
     (record,) = vendors.host().run(model)[1].passes
     assert (record.matched, record.replaced) == (2, 1)
@@ -480,25 +480,28 @@ def test_later_passes_do_not_run_and_a_pass_that_is_off_is_explained(vendors: An
     broken = Pass("es.Abs(x)", meet="1 / 0").code("Zzz")
     body = f"{UNARY} {{ a = Relu(x) y = Abs(a) }}"
     assert told(vendors, Pass("es.Relu(x)").code() + broken, body).counts() == {"rewritten": 1}
-    found = told(vendors, Pass("es.Relu(x)").code() + broken, body, disable=["P", "Zzz"])
-    assert (found.status, found.notes[0].partition(" (")[0]) == ("disabled", "disabled by a switch")
+    actual = told(vendors, Pass("es.Relu(x)").code() + broken, body, disable=["P", "Zzz"])
+    assert (actual.status, actual.notes[0].partition(" (")[0]) == (
+        "disabled",
+        "disabled by a switch",
+    )
     quiet = (
         Pass("es.Relu(x)").code().replace("@REG_FUSION_PASS(", "@REG_FUSION_PASS(default=False, ")
     )
-    found = told(vendors, quiet, body)
-    assert found.notes == ["off by default; --enable P runs it; explained as if it ran"]
-    assert found.counts() == {"rewritten": 1}
+    actual = told(vendors, quiet, body)
+    assert actual.notes == ["off by default; --enable P runs it; explained as if it ran"]
+    assert actual.counts() == {"rewritten": 1}
 
 
 def test_a_pass_that_fails_says_that_it_was_undone(vendors: Any) -> None:
-    found = told(
+    actual = told(
         vendors,
         Pass("es.Relu(x)", meet="1 / 0").code(),
         f"{UNARY} {{ y = Relu(x) }}",
         keep_going=True,
     )
-    assert found.notes[0].startswith("it failed and was undone: P (")
-    assert outcomes(found) == {"y": ("left", "matches, but the pass ended before its turn")}
+    assert actual.notes[0].startswith("it failed and was undone: P (")
+    assert outcomes(actual) == {"y": ("left", "matches, but the pass ended before its turn")}
 
 
 def test_a_match_that_a_rewrite_before_it_breaks_says_why(vendors: Any) -> None:
@@ -510,9 +513,9 @@ def test_a_match_that_a_rewrite_before_it_breaks_says_why(vendors: Any) -> None:
         "(float[2] x, float[2] w) => (float[2] m, float[2] n) "
         "{ r = Relu(x) s = Relu(w) p = Exp(s) m = Neg(p) q = Exp(r) n = Neg(q) }"
     )
-    found = outcomes(told(vendors, joined, body))
-    assert found["r"][0] == "rewritten"
-    assert found["s"] == (
+    actual = outcomes(told(vendors, joined, body))
+    assert actual["r"][0] == "rewritten"
+    assert actual["s"] == (
         "near miss",
         'would make a cycle through Exp "q", since a rewrite of this pass',
     )
@@ -570,12 +573,12 @@ def test_where_all_operators_were_found_the_command_says_so(
 @pytest.mark.usefixtures("acme")
 def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = command(capsys, "--pass", "P", "--json")
-    found = json.loads(out)
-    assert (code, found["pass_name"], found["counts"]) == (0, "P", {"near miss": 1})
-    (group,) = found["groups"]
+    actual = json.loads(out)
+    assert (code, actual["pass_name"], actual["counts"]) == (0, "P", {"near miss": 1})
+    (group,) = actual["groups"]
     assert (group["nodes"], group["cause"]) == (["y"], "Neg … input 0: wanted Abs, got Relu")
-    assert found["findings"][0]["reason"] == 'Neg "y" input 0: wanted Abs, got Relu'
-    assert (found["findings"][0]["key"], group["key"]) == ("other operator", "other operator")
+    assert actual["findings"][0]["reason"] == 'Neg "y" input 0: wanted Abs, got Relu'
+    assert (actual["findings"][0]["key"], group["key"]) == ("other operator", "other operator")
 
 
 @pytest.mark.parametrize(
@@ -595,8 +598,8 @@ def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_wrong_name_is_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, told_on_stderr: str
 ) -> None:
-    found, out, err = command(capsys, *arguments)
-    assert (found, out) == (code, "")
+    actual, out, err = command(capsys, *arguments)
+    assert (actual, out) == (code, "")
     assert told_on_stderr in err.splitlines()[-1]
 
 
@@ -644,9 +647,9 @@ def test_an_unproven_size_comes_with_its_source_and_both_ways_out(vendors: Any) 
     assert 'broadcast(m, n) is computed by the match from "a" [n] and "c" [m]' in refused.advice[0]
     body = '(float["n"] a, float["m"] b) => (float["m"] y) { c = Abs(b) y = Neg(c) }'
     (refused,) = told(vendors, Pass("-x", replacement="es.Reshape(x, [2])").code(), body).findings
-    source, known, proven = refused.advice
+    source, declared, proven = refused.advice
     assert 'm is dimension 0 of input "c", made by Abs' in source
-    assert "--dim m=SIZE" in known
+    assert "--dim m=SIZE" in declared
     assert "shape_proven = True" in proven
 
 
@@ -668,24 +671,24 @@ class P(PatternFusionPass):
 
 
 def test_each_node_is_there_once_with_the_variant_of_its_best_result(vendors: Any) -> None:
-    found = told(
+    actual = told(
         vendors,
         EXP_AND_SIN,
         "(float[2] x) => (float[2] y, float[2] z) { a = Sin(x) b = Relu(a) c = Abs(b) y = Neg(c) d = Exp(x) z = Neg(d) }",
     )
-    assert found.variants == ["with exp", "with sin"]
+    assert actual.variants == ["with exp", "with sin"]
     best = {
-        f.node: (f.outcome.value, f.variant) for group in found.groups() for f in group.findings
+        f.node: (f.outcome.value, f.variant) for group in actual.groups() for f in group.findings
     }
-    assert sum(len(group.findings) for group in found.groups()) == len(best) == 2
+    assert sum(len(group.findings) for group in actual.groups()) == len(best) == 2
     assert best["y"] == ("rewritten", "with sin")
-    near, shallow = found.near_and_shallow()
+    near, shallow = actual.near_and_shallow()
     assert [group.first.node for group in near] == ["y"]
     assert [group.first.node for group in shallow] == ["z"]
 
 
 def test_the_deepest_misses_are_shown_where_all_are_shallow(vendors: Any) -> None:
-    found = told(vendors, EXP_AND_SIN, "(float[2] x) => (float[2] y) { a = Exp(x) y = Neg(a) }")
-    near, shallow = found.near_and_shallow()
+    actual = told(vendors, EXP_AND_SIN, "(float[2] x) => (float[2] y) { a = Exp(x) y = Neg(a) }")
+    near, shallow = actual.near_and_shallow()
     assert [group.first.depth for group in near] == [1]
     assert shallow == []

@@ -65,7 +65,7 @@ def test_without_a_report_nothing_is_recorded(
 
 
 @pytest.mark.parametrize(
-    ("code", "breaks", "told"),
+    ("code", "breaks", "message"),
     [
         (5, lambda vendors: vendors.write("acme/a.py", FAILING), "no way"),
         (4, lambda vendors: vendors.write("acme/a.py", "1 / 0"), "ZeroDivisionError"),
@@ -73,13 +73,13 @@ def test_without_a_report_nothing_is_recorded(
     ],
 )
 def test_a_compile_that_fails_writes_what_it_did_until_then(
-    vendors: Any, capsys: pytest.CaptureFixture[str], code: int, breaks: Any, told: str
+    vendors: Any, capsys: pytest.CaptureFixture[str], code: int, breaks: Any, message: str
 ) -> None:
     breaks(vendors)
     assert run(list(COMPILE)) == code
     assert capsys.readouterr().err.count("\n") == 1
     plain, page = reported()
-    assert told in plain["error"]
+    assert message in plain["error"]
     assert plain["model"] == "m.onnx"
     assert "The compile failed" in page
     assert not Path("out.onnx").exists()

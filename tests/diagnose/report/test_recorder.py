@@ -66,13 +66,13 @@ def nodes(picture: Picture) -> list[tuple[str, str, str]]:
 
 def edges(picture: Picture) -> set[tuple[str, str, str]]:
     """Maker (or source), tensor and reader of everything that is read in a picture."""
-    found: set[tuple[str, str, str]] = set()
+    actual: set[tuple[str, str, str]] = set()
     for index, tensor in enumerate(picture.tensors):
         makers = [node.op for node in picture.nodes if index in node.outputs] or [tensor.source]
-        found.update(
+        actual.update(
             (makers[0], tensor.name, node.op) for node in picture.nodes if index in node.inputs
         )
-    return found
+    return actual
 
 
 def test_a_rewrite_is_kept_with_its_neighbours(recorded: Any) -> None:

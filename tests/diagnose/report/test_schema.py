@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def problems(report: dict[str, Any]) -> list[str]:
-    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(report)
-    return [f"{each.json_path}: {each.message}" for each in found]
+    actual = jsonschema.Draft202012Validator(SCHEMA).iter_errors(report)
+    return [f"{item.json_path}: {item.message}" for item in actual]
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_another_key_or_type_does_not_fit(changed: dict[str, Any]) -> None:
 
 
 def test_each_object_requires_its_keys_and_allows_no_others() -> None:
-    found = list(objects(SCHEMA))
-    assert len(found) >= 9
-    for each in found:
-        assert each["additionalProperties"] is False
-        assert each["required"] == list(each["properties"])
+    actual = list(objects(SCHEMA))
+    assert len(actual) >= 9
+    for item in actual:
+        assert item["additionalProperties"] is False
+        assert item["required"] == list(item["properties"])
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:

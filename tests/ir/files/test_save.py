@@ -30,8 +30,8 @@ NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 
 def data_of(folder, name="m.onnx"):
     """The one file of weights of a model."""
-    (found,) = folder.glob(f"{name}.*.data")
-    return found
+    (actual,) = folder.glob(f"{name}.*.data")
+    return actual
 
 
 def model_with_weights(directory, *files: str, gap: int = 0, seed: int = 0) -> onnx.ModelProto:
@@ -164,8 +164,10 @@ def test_a_failure_leaves_the_old_file_alone(out, monkeypatch, name, old, error)
         (out / "m.onnx").write_bytes(b"old")
     before = files_of(out)
     failing_at(monkeypatch, name, 0, error)
-    wanted = r"^cannot write '.*m\.onnx': No space left on device; " if error is NO_SPACE else None
-    with pytest.raises((OutputError, KeyboardInterrupt), match=wanted):
+    expected = (
+        r"^cannot write '.*m\.onnx': No space left on device; " if error is NO_SPACE else None
+    )
+    with pytest.raises((OutputError, KeyboardInterrupt), match=expected):
         save_model(embedded_model(), out / "m.onnx", None)
     assert files_of(out) == before
 
@@ -415,12 +417,12 @@ def test_a_failure_at_any_step_leaves_both_old_files_alone(source, out, name, st
     for step in range(steps):
         with pytest.MonkeyPatch.context() as patch:
             failing_at(patch, name, step, error)
-            wanted = (
+            expected = (
                 r"^cannot write '.*m\.onnx': No space left on device; "
                 if error is NO_SPACE
                 else None
             )
-            with pytest.raises((OutputError, KeyboardInterrupt), match=wanted):
+            with pytest.raises((OutputError, KeyboardInterrupt), match=expected):
                 save_model(proto, out / "m.onnx", str(source))
         assert files_of(out) == before
         assert proto.SerializeToString() == model

@@ -58,10 +58,10 @@ def parse(text: str, opset: int = 21) -> onnx.ModelProto:
 def random_feeds(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray[Any, Any]]:
     """Seeded values for the inputs that have none, dimensions by ``SIZES``."""
     rng = np.random.default_rng(seed)
-    given = {tensor.name for tensor in model.graph.initializer}
+    value = {tensor.name for tensor in model.graph.initializer}
     feeds: dict[str, np.ndarray[Any, Any]] = {}
     for info in model.graph.input:
-        if info.name in given:
+        if info.name in value:
             continue
         tensor = info.type.tensor_type
         shape = [
@@ -130,19 +130,19 @@ def clean() -> Callable[..., Cleaned]:
         model.check()
         again = clean_up(model, registry, Inferrer(model, registry))
         assert not again.total, f"a second run changes {again}"
-        written = onnx.ModelProto.FromString(_written(model))
-        assert written.ByteSize() <= original.ByteSize() + EAGER_LIMIT * result.total
-        assert (written.SerializeToString() != original.SerializeToString()) == bool(result.total)
+        output = onnx.ModelProto.FromString(_written(model))
+        assert output.ByteSize() <= original.ByteSize() + EAGER_LIMIT * result.total
+        assert (output.SerializeToString() != original.SerializeToString()) == bool(result.total)
         if check:
-            onnx.checker.check_model(written)
-        assert [*written.graph.input, *written.graph.output] == [
+            onnx.checker.check_model(output)
+        assert [*output.graph.input, *output.graph.output] == [
             *original.graph.input,
             *original.graph.output,
         ]
         if runs:
             for seed in (0, 1):
                 values = feeds if feeds is not None else random_feeds(original, seed)
-                for before, after in zip(run(original, values), run(written, values), strict=True):
+                for before, after in zip(run(original, values), run(output, values), strict=True):
                     np.testing.assert_array_equal(before, after, strict=True)
         return Cleaned(model, result, original)
 

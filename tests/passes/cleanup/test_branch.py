@@ -180,8 +180,8 @@ def test_an_output_computed_from_constants_is_one(expression: str, value: Any) -
     )
     (constant,) = (node for node in result.graph.node if node.op_type == "Constant")
     assert constant.output == ["y"]
-    found = onnx.numpy_helper.to_array(constant.attribute[0].t)
-    np.testing.assert_array_equal(found, np.array(value, np.float32))
+    actual = onnx.numpy_helper.to_array(constant.attribute[0].t)
+    np.testing.assert_array_equal(actual, np.array(value, np.float32))
     assert not result.graph.initializer
 
 

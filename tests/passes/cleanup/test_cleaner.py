@@ -48,17 +48,17 @@ def run(model: onnx.ModelProto, feeds: dict[str, Any], base_dir: Path) -> list[A
 
 
 def feeds_of(path: Path, model: onnx.ModelProto) -> list[dict[str, Any]]:
-    found = sorted((path.parent / "feeds").glob(f"{path.stem}.*.npz")) or sorted(
+    actual = sorted((path.parent / "feeds").glob(f"{path.stem}.*.npz")) or sorted(
         (path.parents[1] / "feeds").glob(f"{path.stem}.*.npz")
     )
-    if found:
-        return [dict(np.load(file)) for file in found]
+    if actual:
+        return [dict(np.load(file)) for file in actual]
     rng = np.random.default_rng(0)
-    given = {tensor.name for tensor in model.graph.initializer}
+    value = {tensor.name for tensor in model.graph.initializer}
     shapes = {
         entry.name: [dim.dim_value for dim in entry.type.tensor_type.shape.dim]
         for entry in model.graph.input
-        if entry.name not in given
+        if entry.name not in value
     }
     return [{name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}]
 
@@ -74,16 +74,16 @@ def assert_cleaned(path: Path, *, numbers: bool = True) -> CleanUpResult:
     model.check()
     assert model.flush().SerializeToString() == original.SerializeToString()
     assert clean_once(model) == result
-    written = model.flush()
+    output = model.flush()
     assert (
-        len(written.graph.node) < len(original.graph.node)
+        len(output.graph.node) < len(original.graph.node)
         or not result.dead_nodes + result.identities
     )
     if path.name != "external.onnx":
-        onnx.checker.check_model(written)
+        onnx.checker.check_model(output)
     for feeds in feeds_of(path, original) if numbers else []:
         for before, after in zip(
-            run(original, feeds, path.parent), run(written, feeds, path.parent), strict=True
+            run(original, feeds, path.parent), run(output, feeds, path.parent), strict=True
         ):
             np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4, strict=True)
     return result

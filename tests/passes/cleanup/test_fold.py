@@ -44,14 +44,14 @@ def test_a_tied_embedding_gets_no_second_copy(clean: Any) -> None:
     array = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
 
     def operators(rows: str) -> list[str]:
-        made = onnx.parser.parse_model(
+        result = onnx.parser.parse_model(
             f'<ir_version: 10, opset_import: ["": 20]> {body.format(rows)}'
         )
-        del made.graph.node[0]
-        made.graph.initializer.append(onnx.numpy_helper.from_array(array, "w"))
+        del result.graph.node[0]
+        result.graph.initializer.append(onnx.numpy_helper.from_array(array, "w"))
         room = np.zeros(1 << 16, np.int8)  # that a copy would have
-        made.graph.initializer.append(onnx.numpy_helper.from_array(room, "unused"))
-        model = Model(made)
+        result.graph.initializer.append(onnx.numpy_helper.from_array(room, "unused"))
+        model = Model(result)
         inferrer = Inferrer(model, OpRegistry())
         infer_model(model, inferrer)
         clean_up(model, OpRegistry(), inferrer)
@@ -161,7 +161,7 @@ def test_shape_and_size_of_known_dimensions(clean: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted"),
+    ("node", "expected"),
     [
         ("a = Shape(x)", None),
         ("a = Size(x)", None),
@@ -181,7 +181,7 @@ def test_shape_and_size_of_known_dimensions(clean: Any) -> None:
         ("s = Shape(x)  a = Gather(s, j)", None),
     ],
 )
-def test_dimensions_that_are_asked_for(clean: Any, node: str, wanted: Any) -> None:
+def test_dimensions_that_are_asked_for(clean: Any, node: str, expected: Any) -> None:
     invalid = "value_int = 3" in node or "axis" in node
     cleaned = clean(
         f"g (float[N, 3, 4] x, int64 j) => (int64[Q] y) {{ {node}  u = Constant <value = int64[1] {{-1}}> ()  "
@@ -190,12 +190,12 @@ def test_dimensions_that_are_asked_for(clean: Any, node: str, wanted: Any) -> No
         runs=not invalid,
         feeds={"x": np.zeros((3, 3, 4), np.float32), "j": np.array(1)},
     )
-    if wanted is None:
+    if expected is None:
         assert cleaned.result.folded == 0
     else:
         assert cleaned.ops == ["Constant"]
         np.testing.assert_array_equal(
-            cleaned.model.graph.tail.outputs[0].numpy(), -np.reshape(wanted, -1)
+            cleaned.model.graph.tail.outputs[0].numpy(), -np.reshape(expected, -1)
         )
 
 

@@ -325,7 +325,7 @@ def test_declined(case: tuple[Any, ...]) -> None:
 def test_movement_of_any_type(dtype: Any) -> None:
     """ONNX Runtime moves few of these; numpy's own bits are the measure."""
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    for case, wanted in [
+    for case, expected in [
         (("Transpose", [array], {}), array.T),
         (("Gather", [array, ints(1, 0)], {"axis": 1}), array[:, [1, 0]]),
         (("Concat", [array, array], {"axis": 0}), np.concatenate([array, array])),
@@ -340,8 +340,8 @@ def test_movement_of_any_type(dtype: Any) -> None:
         ours = folded(call(case))
         assert ours is not None, case[0]
         assert ours[0].dtype == array.dtype
-        assert ours[0].shape == wanted.shape
-        assert ours[0].tobytes() == np.ascontiguousarray(wanted).tobytes()
+        assert ours[0].shape == expected.shape
+        assert ours[0].tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
 def test_bfloat16_is_widened() -> None:

@@ -206,7 +206,7 @@ WEIGHTS = ", ".join(str(number % 5 - 2) for number in range(36))
 
 @pytest.mark.parametrize("opset", [11, 13, 21])
 @pytest.mark.parametrize(
-    ("pads", "value", "conv", "wanted"),
+    ("pads", "value", "conv", "expected"),
     [
         ("0, 0, 1, 1, 0, 0, 1, 1", "0", "", [1, 1, 1, 1]),
         ("0, 0, 0, 1, 0, 0, 2, 3", "0", "strides = [2, 2]", [0, 1, 2, 3]),
@@ -219,16 +219,16 @@ WEIGHTS = ", ".join(str(number % 5 - 2) for number in range(36))
     ],
 )
 def test_pad_into_conv(
-    clean: Any, opset: int, pads: str, value: str, conv: str, wanted: list[int] | None
+    clean: Any, opset: int, pads: str, value: str, conv: str, expected: list[int] | None
 ) -> None:
     cleaned = clean(
         f"g (float[N, 2, 6, 7] x) => (float[P, Q, R, S] y) <{PAD_11 % (WEIGHTS, pads, value)}> "
         f"{{ a = Pad(x, p, v)  y = Conv <{conv}> (a, w) }}".replace("<>", ""),
         opset=opset,
     )
-    assert cleaned.ops == (["Pad", "Conv"] if wanted is None else ["Conv"])
-    if wanted is not None:
-        assert list(cleaned.model.graph.tail.attrs["pads"]) == wanted
+    assert cleaned.ops == (["Pad", "Conv"] if expected is None else ["Conv"])
+    if expected is not None:
+        assert list(cleaned.model.graph.tail.attrs["pads"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_random_operators_are_those_that_onnx_calls_non_deterministic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "opset", "wanted"),
+    ("node", "opset", "expected"),
     [
         ("y = Relu(x)", 21, Trust.PURE),
         ("y = Gelu(x)", 19, Trust.OPAQUE),
@@ -71,12 +71,12 @@ def test_random_operators_are_those_that_onnx_calls_non_deterministic() -> None:
         ("y = acme.Kernel (x) <body = p (i) => (a) { a = Relu(i) }>", 21, Trust.OPAQUE),
     ],
 )
-def test_nodes(node: str, opset: int, wanted: Trust) -> None:
-    assert trust(node, opset=opset) == wanted
+def test_nodes(node: str, opset: int, expected: Trust) -> None:
+    assert trust(node, opset=opset) == expected
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "expected"),
     [
         ("q = Neg(p)", Trust.PURE),
         ("q = Bernoulli(p)", Trust.RANDOM),
@@ -99,12 +99,12 @@ def test_nodes(node: str, opset: int, wanted: Trust) -> None:
         ("q = acme.K (p) <body = u () => (a) { a = Neg(p) }>", Trust.OPAQUE),
     ],
 )
-def test_functions(body: str, wanted: Trust) -> None:
+def test_functions(body: str, expected: Trust) -> None:
     functions = (
         f'<domain: "local", opset_import: ["": 21, "acme": 1, "local": 1]> f (p) => (q) {{ {body} }} '
         '<domain: "local", opset_import: ["": 21]> h (p) => (q) { q = RandomUniformLike(p) }'
     )
-    assert trust("y = local.f(x)", functions) == wanted
+    assert trust("y = local.f(x)", functions) == expected
 
 
 def test_a_registered_operator_in_a_function() -> None:

@@ -47,42 +47,42 @@ class Maker:
         return onnx.helper.make_graph(nodes, name, list(inputs), results, tensors)
 
     def node(self, nodes: list[onnx.NodeProto], values: list[str], depth: int) -> str:
-        rng, made = self.rng, self.name()
+        rng, result = self.rng, self.name()
         a, b = rng.choice(values, 2)
         kind = int(rng.integers(0, 14))
         if kind < 4:
-            nodes.append(onnx.helper.make_node(str(rng.choice(UNARY)), [a], [made]))
+            nodes.append(onnx.helper.make_node(str(rng.choice(UNARY)), [a], [result]))
         elif kind < 8:
-            nodes.append(onnx.helper.make_node(str(rng.choice(BINARY)), [a, b], [made]))
+            nodes.append(onnx.helper.make_node(str(rng.choice(BINARY)), [a, b], [result]))
         elif kind == 8:
-            nodes.append(onnx.helper.make_node("Transpose", [a], [f"{made}_t"], perm=[1, 0]))
-            nodes.append(onnx.helper.make_node("Transpose", [f"{made}_t"], [made], perm=[1, 0]))
+            nodes.append(onnx.helper.make_node("Transpose", [a], [f"{result}_t"], perm=[1, 0]))
+            nodes.append(onnx.helper.make_node("Transpose", [f"{result}_t"], [result], perm=[1, 0]))
         elif kind == 9:
-            nodes.append(onnx.helper.make_node("Shape", [a], [f"{made}_s"]))
-            nodes.append(onnx.helper.make_node("Reshape", [b, f"{made}_s"], [made]))
+            nodes.append(onnx.helper.make_node("Shape", [a], [f"{result}_s"]))
+            nodes.append(onnx.helper.make_node("Reshape", [b, f"{result}_s"], [result]))
         elif kind == 10:
             nodes.append(
-                onnx.helper.make_node("Cast", [a], [f"{made}_c"], to=int(rng.choice([1, 11])))
+                onnx.helper.make_node("Cast", [a], [f"{result}_c"], to=int(rng.choice([1, 11])))
             )
-            nodes.append(onnx.helper.make_node("Cast", [f"{made}_c"], [made], to=1))
+            nodes.append(onnx.helper.make_node("Cast", [f"{result}_c"], [result], to=1))
         elif kind == 11:
             nodes.append(
                 onnx.helper.make_node(
-                    "Split", [a], [f"{made}_u", f"{made}_v"], axis=0, num_outputs=2
+                    "Split", [a], [f"{result}_u", f"{result}_v"], axis=0, num_outputs=2
                 )
             )
             nodes.append(
                 onnx.helper.make_node(
                     "Concat",
-                    [f"{made}_v", str(rng.choice([f"{made}_u", f"{made}_v"]))],
-                    [made],
+                    [f"{result}_v", str(rng.choice([f"{result}_u", f"{result}_v"]))],
+                    [result],
                     axis=0,
                 )
             )
         elif kind == 12 or depth == 0:
             nodes.append(
                 onnx.helper.make_node(
-                    "Dropout", [a], [made, f"{made}_m"][: int(rng.integers(1, 3))]
+                    "Dropout", [a], [result, f"{result}_m"][: int(rng.integers(1, 3))]
                 )
             )
         elif kind == 13 and rng.integers(0, 2):
@@ -92,14 +92,14 @@ class Maker:
             ]
             nodes.append(
                 onnx.helper.make_node(
-                    "If", ["flag"], [made], then_branch=branches[0], else_branch=branches[1]
+                    "If", ["flag"], [result], then_branch=branches[0], else_branch=branches[1]
                 )
             )
         else:
-            self.loop(nodes, values, made, depth)
-        return made
+            self.loop(nodes, values, result, depth)
+        return result
 
-    def loop(self, nodes: list[onnx.NodeProto], values: list[str], made: str, depth: int) -> None:
+    def loop(self, nodes: list[onnx.NodeProto], values: list[str], result: str, depth: int) -> None:
         step, state, go = self.name(), self.name(), self.name()
         body = self.graph(
             self.name(),
@@ -120,7 +120,7 @@ class Maker:
             onnx.helper.make_node(
                 "Loop",
                 ["trips", "", values[int(self.rng.integers(len(values)))]],
-                [made],
+                [result],
                 body=body,
             )
         )

@@ -24,7 +24,7 @@ SIZES = (
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted"),
+    ("target", "expected"),
     [
         ("un, um, two, four", [0, 0, 2, 4]),
         ("two, um, four, un", None),  # two that are not at their places
@@ -36,7 +36,7 @@ SIZES = (
         ("um, last, four", None),  # two that are not known
     ],
 )
-def test_computed_targets(clean: Any, target: str, wanted: list[int] | None) -> None:
+def test_computed_targets(clean: Any, target: str, expected: list[int] | None) -> None:
     rank = target.count(",") + 1
     cleaned = clean(
         text(
@@ -46,10 +46,10 @@ def test_computed_targets(clean: Any, target: str, wanted: list[int] | None) -> 
         )
     )
     (reshape,) = cleaned.model.graph.nodes_of("Reshape")
-    if wanted is None:
+    if expected is None:
         assert not reshape.input(1).name.startswith("cleanup_shape")
     else:
-        assert reshape.input(1).array.tolist() == wanted
+        assert reshape.input(1).array.tolist() == expected
         assert cleaned.ops == ["Neg", "Reshape", "Neg"]
 
 

@@ -15,7 +15,7 @@ def t(dtype: DataType, *shape: int | str | None) -> TensorType:
 
 
 @pytest.mark.parametrize(
-    ("known", "other", "wanted"),
+    ("declared", "other", "expected"),
     [
         (None, None, None),
         (None, t(F, 2), t(F, 2)),
@@ -31,13 +31,13 @@ def t(dtype: DataType, *shape: int | str | None) -> TensorType:
     ],
 )
 def test_join(
-    known: TensorType | None, other: TensorType | None, wanted: TensorType | None
+    declared: TensorType | None, other: TensorType | None, expected: TensorType | None
 ) -> None:
-    assert join(known, other) == wanted
+    assert join(declared, other) == expected
 
 
 @pytest.mark.parametrize(
-    ("known", "other"),
+    ("declared", "other"),
     [
         (t(F, 2), t(F, 3)),
         (t(F, 2), t(L, 2)),
@@ -47,7 +47,7 @@ def test_join(
         (OtherType(b"a"), t(F)),
     ],
 )
-def test_contradictions(known: TensorType, other: TensorType) -> None:
-    for pair in ((known, other), (other, known)):
+def test_contradictions(declared: TensorType, other: TensorType) -> None:
+    for pair in ((declared, other), (other, declared)):
         with pytest.raises(ContradictionError):
             join(*pair)

@@ -28,10 +28,10 @@ def source_of(pattern, model):
     return LoweredPattern(pattern, PatternMatcherConfig(), model, OpRegistry()).source
 
 
-def facts(found):
-    if not isinstance(found, MatchFailure):
-        return found
-    return str(found), found.graph_node, found.depth, found.size, found.closeness
+def facts(actual):
+    if not isinstance(actual, MatchFailure):
+        return actual
+    return str(actual), actual.graph_node, actual.depth, actual.size, actual.closeness
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_around_a_node_of_a_match_the_one_that_makes_output_0_comes_first(find):
     model = find.load("g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) y = Neg(b) }")
     tracer = ReferenceMatcher(source_of(find.pattern(lambda x: -es.Exp(es.Relu(x))), model))
     for node in model.graph.nodes:
-        first, *others = [found.op for found in tracer.around(node)]
+        first, *others = [actual.op for actual in tracer.around(node)]
         assert (first, sorted(others)) == ("Neg", ["Exp", "Relu"])
 
 
@@ -288,7 +288,7 @@ def test_all_nodes_at_once_are_explained_as_each_alone(find, make):
     model = find.load(FIRST_OPERANDS, opset=18)
     nodes = model.graph.nodes_of("Add", "Sum", "Mul", "Softmax", "Split", "Clip", "Dropout")
     tracer = ReferenceMatcher(source_of(find.pattern(make, 2), model))
-    together = [(node, facts(found)) for node, found in tracer.at_each(nodes)]
+    together = [(node, facts(actual)) for node, actual in tracer.at_each(nodes)]
     assert together == [(node, facts(tracer.at(node))) for node in nodes]
 
 
@@ -316,7 +316,7 @@ def test_the_matches_are_those_that_a_search_finds(find):
     )
     tracer = ReferenceMatcher(source_of(pattern, model))
     searched = {
-        node: found for node in model.graph.nodes if isinstance(found := tracer.at(node), list)
+        node: actual for node in model.graph.nodes if isinstance(actual := tracer.at(node), list)
     }
-    assert [[node.op for node in found] for found in searched.values()] == [["Add", "Relu"]]
+    assert [[node.op for node in actual] for actual in searched.values()] == [["Add", "Relu"]]
     assert tracer.matches(model.graph) == searched
