@@ -37,16 +37,30 @@ PARTICIPLES = frozenset(
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Each name that code gives: variables, parameters, attributes, functions and classes."""
+    """Each name that code gives: variables, parameters, attributes, functions and classes.
+
+    The ``left`` beside a ``right`` of the same function is ``left side``.
+    """
+    sides: set[ast.AST] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            nodes = list(ast.walk(function))
+            if "right" in map(_bound_name, nodes):
+                sides.update(node for node in nodes if _bound_name(node) == "left")
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
+        if name := _bound_name(node):
+            yield "left side" if node in sides else name
+
+
+def _bound_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return node.attr
+    if isinstance(node, ast.arg):
+        return node.arg
+    is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    return node.name if is_definition else ""
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
