@@ -191,8 +191,8 @@ def words_in(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
-        for _, stored in ast.iter_fields(node):
-            for text in stored if isinstance(stored, list) else [stored]:
+        for _, field in ast.iter_fields(node):
+            for text in field if isinstance(field, list) else [field]:
                 if isinstance(text, str):
                     yield from re.findall(r"[a-z0-9_]+", text.lower())
         yield from words_in(node)

@@ -173,9 +173,9 @@ def test_the_reference_has_every_public_name(name: str) -> None:
     pages = [ROOT / "docs" / "reference" / f"{page}.md" for page in ("python", "es")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     of_module = rf"^::: gehost\.{name}(\.|$)|`{name}`"
-    listing = re.search(of_module, text, re.MULTILINE) is not None
+    has_list = re.search(of_module, text, re.MULTILINE) is not None
     error = isinstance(getattr(gehost, name), type) and issubclass(getattr(gehost, name), Exception)
-    assert listing or (error and "::: gehost.errors" in text)
+    assert has_list or (error and "::: gehost.errors" in text)
 
 
 @pytest.mark.parametrize("name", es.__all__)

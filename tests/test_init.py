@@ -73,13 +73,13 @@ def test_a_star_gives_authors_what_they_need() -> None:
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(gehost.__file__).read_text(encoding="utf-8"))
     (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
-    calls = [
+    statements = [
         alias.asname or alias.name
         for node in guarded.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-    assert sorted(calls) == sorted(gehost.__all__)
+    assert sorted(statements) == sorted(gehost.__all__)
 
 
 def test_another_name_is_an_attribute_error() -> None:

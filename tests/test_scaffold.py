@@ -19,8 +19,8 @@ from gehost.testing import parse, run_pass
 
 def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
     root = tmp_path / "vendors"
-    output = write_pass("acme/fuse_matmul_add", str(root))
-    assert output == [
+    files = write_pass("acme/fuse_matmul_add", str(root))
+    assert files == [
         root / "acme/custom_fusion_passes/fuse_matmul_add.py",
         root / "acme/tests/test_fuse_matmul_add.py",
     ]
@@ -39,7 +39,7 @@ def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
         "no:cacheprovider",
         "-W",
         "error",
-        str(output[1]),
+        str(files[1]),
     ]
     process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert process.returncode == 0, process.stdout + process.stderr

@@ -37,8 +37,8 @@ def refusals(path: str) -> dict[str, str]:
 def new_refusals(before: str, after: str) -> dict[str, str]:
     """Return what refuses the second file, of those that take the first one."""
     actual = refusals(after)
-    declared = refusals(before) if actual else {}
-    return {name: error for name, error in actual.items() if name not in declared}
+    earlier = refusals(before) if actual else {}
+    return {name: error for name, error in actual.items() if name not in earlier}
 
 
 def _inferred(*, data_prop: bool) -> Callable[[str], object]:

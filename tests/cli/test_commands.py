@@ -62,12 +62,12 @@ def test_only_refuses_unknown_names_and_other_switches(vendors: Any) -> None:
 def test_no_plugins_leaves_their_passes_out(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gehost.host import loaded
 
-    question: list[bool] = []
-    monkeypatch.setattr(loaded, "installed_plugins", lambda: question.append(True) or [])
+    prompts: list[bool] = []
+    monkeypatch.setattr(loaded, "installed_plugins", lambda: prompts.append(True) or [])
     assert answer("compile", "m.onnx", "-o", "o.onnx", "--no-plugins")[0] == 0
-    assert question == []
+    assert prompts == []
     assert answer("compile", "m.onnx", "-o", "o.onnx")[0] == 0
-    assert question == [True]
+    assert prompts == [True]
 
 
 @pytest.mark.usefixtures("files")

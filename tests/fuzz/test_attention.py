@@ -27,22 +27,22 @@ def test_what_loads_and_runs_before_does_after(seed: int) -> None:
 
 
 def test_the_graphs_have_everything_in_them() -> None:
-    calls: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for seed in range(300):
-        calls.update(attention_graph(seed).features)
-    assert not {one.strip() for one in FEATURES.replace("\n", " ").split(";")} - calls.keys()
+        counts.update(attention_graph(seed).features)
+    assert not {one.strip() for one in FEATURES.replace("\n", " ").split(";")} - counts.keys()
 
 
 def planted(op_type: str) -> onnx.ModelProto:
     """The graph with another operator behind it."""
-    output = attention_graph(0).proto
-    result = output.graph.output[0].name
-    (last,) = [node for node in output.graph.node if result in node.output]
+    proto = attention_graph(0).proto
+    result = proto.graph.output[0].name
+    (last,) = [node for node in proto.graph.node if result in node.output]
     last.output[0] = "before"
     read = ["before", "sizes"] if op_type == "Reshape" else ["before"]
-    output.graph.initializer.append(onnx.numpy_helper.from_array(np.array([7, 5, 3]), "sizes"))
-    output.graph.node.append(onnx.helper.make_node(op_type, read, [result]))
-    return output
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([7, 5, 3]), "sizes"))
+    proto.graph.node.append(onnx.helper.make_node(op_type, read, [result]))
+    return proto
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ def bodies(graph: onnx.GraphProto) -> Iterable[onnx.GraphProto]:
 
 
 def test_models_have_everything_in_them():
-    calls: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for seed in range(300):
         result = cases.model_of(seed)
         graph, opset = result.proto.graph, result.proto.opset_import[0].version
-        calls[f"opset {opset}"] += 1
-        calls.update(node.op_type for node in graph.node)
+        counts[f"opset {opset}"] += 1
+        counts.update(node.op_type for node in graph.node)
         inner = list(bodies(graph))
         initializers = {tensor.name for tensor in graph.initializer}
         read = {name for node in graph.node for name in node.input}
@@ -74,7 +74,7 @@ def test_models_have_everything_in_them():
                 attribute.name == "allowzero" for node in graph.node for attribute in node.attribute
             ),
         }
-        calls.update(name for name, there in features.items() if there)
+        counts.update(name for name, there in features.items() if there)
     expected = [
         *features,
         "If",
@@ -91,7 +91,7 @@ def test_models_have_everything_in_them():
     assert [
         name
         for name in [*expected, *(f"opset {opset}" for opset in range(7, 25))]
-        if not calls[name]
+        if not counts[name]
     ] == []
 
 

@@ -100,13 +100,13 @@ def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(
     one = ModuleType("one")
     monkeypatch.setitem(sys.modules, "one", one)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    listing, entries = sys.path, list(sys.path)
+    paths, entries = sys.path, list(sys.path)
     with process_state_restored():
         sys.modules["one"] = Odd()  # type: ignore[assignment]
         sys.path[0] = Odd()  # type: ignore[call-overload]
     assert sys.modules["one"] is one
-    assert sys.path is listing
-    assert list(map(id, listing)) == list(map(id, entries))
+    assert sys.path is paths
+    assert list(map(id, paths)) == list(map(id, entries))
 
 
 @pytest.mark.parametrize("failing", ["_put_directory", "_put_path", "_put_modules"])

@@ -455,30 +455,30 @@ def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
 def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(
     vendors: Any, tmp_path: Path
 ) -> None:
-    here, calls = os.getcwd(), []
+    here, folders = os.getcwd(), []
 
     class Wanders:
         @hookimpl
         def gehost_before_rewrite(self, rewrite: Any) -> None:
-            calls.append(os.getcwd())
+            folders.append(os.getcwd())
             os.chdir(tmp_path)
 
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Exp"))
     vendors.host(plugins=[("wanders", Wanders())]).run(parse(CHAIN))
-    assert calls == [here, here]
+    assert folders == [here, here]
 
 
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host, str], int]:
     """How often the state of the process is restored while a host compiles a text."""
-    choice: list[int] = []
+    sizes: list[int] = []
     state = containment._state
-    monkeypatch.setattr(containment, "_state", lambda: choice.append(1) or state())
+    monkeypatch.setattr(containment, "_state", lambda: sizes.append(1) or state())
 
     def count(host: Host, text: str = CHAIN) -> int:
-        choice.clear()
+        sizes.clear()
         host.run(parse(text))
-        return len(choice)
+        return len(sizes)
 
     return count
 

@@ -112,18 +112,18 @@ def test_models_are_closed_whatever_happens(
 
 
 def test_nothing_of_a_compile_stays_in_the_host(vendors: Any) -> None:
-    calls: list[weakref.ref[Any]] = []
+    references: list[weakref.ref[Any]] = []
 
     class Watch:
         @hookimpl
         def gehost_compile_started(self, graph: Any) -> None:
-            calls.append(weakref.ref(graph.model))
+            references.append(weakref.ref(graph.model))
 
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     host = vendors.host(plugins=[("watch", Watch())])
     host.run(parse(CHAIN))
     gc.collect()
-    assert calls[0]() is None
+    assert references[0]() is None
 
 
 @pytest.mark.parametrize("inline", [True, False])

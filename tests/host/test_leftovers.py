@@ -116,7 +116,7 @@ class AddOne(PatternFusionPass):
 
 
 @pytest.mark.parametrize(
-    ("constant", "rest"),
+    ("constant", "remaining"),
     [
         ("", ["AddOne_Constant_0"]),
         ("one", ["one"]),
@@ -124,7 +124,7 @@ class AddOne(PatternFusionPass):
     ],
 )
 def test_equal_constants_that_late_passes_add_are_one(
-    vendors: Any, constant: str, rest: list[str]
+    vendors: Any, constant: str, remaining: list[str]
 ) -> None:
     vendors.write("acme/a.py", SHARED)
     text = """<ir_version: 8, opset_import: ["" : 17]>
@@ -142,8 +142,8 @@ def test_equal_constants_that_late_passes_add_are_one(
         sum(node.op_type == "Constant" for node in result.graph.node) + len(initializers(result))
         == 1
     )
-    if rest:
-        assert initializers(result) == rest
+    if remaining:
+        assert initializers(result) == remaining
     again, second = vendors.host(cleanup=True, disable=["AddOne"]).run(result)
     assert not any(second.cleanup.values())
     assert again.SerializeToString() == result.SerializeToString()

@@ -31,8 +31,8 @@ def test_the_page_of_tools_draws_the_table():
     text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     actual = re.search(r"^load → `PreRunBegin` → (.*?) → leftovers", text, re.MULTILINE | re.DOTALL)
     assert actual is not None
-    picture = re.sub(r" \([^)]*\)", "", " ".join(actual[1].split())).split(" → ")
-    assert picture == [
+    stages = re.sub(r" \([^)]*\)", "", " ".join(actual[1].split())).split(" → ")
+    assert stages == [
         part
         for row in PIPELINE
         for part in (*([row.before.name] if row.before else []), f"**`{row.stage.name}`**")

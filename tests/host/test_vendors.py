@@ -452,13 +452,13 @@ def test_the_process_is_as_it_was_after_loading(
     vendors.write("acme/a.py", SPOIL, end)
     random.seed(7)
     np.random.seed(7)
-    picture = random.random(), np.random.random()
+    numbers = random.random(), np.random.random()
     random.seed(7)
     np.random.seed(7)
     before = os.getcwd(), list(sys.path), list(warnings.filters)
     Host(HostOptions(vendors=[vendors.root], plugins=False, keep_going=True))
     assert (os.getcwd(), list(sys.path), list(warnings.filters)) == before
-    assert (random.random(), np.random.random()) == picture
+    assert (random.random(), np.random.random()) == numbers
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "printed by a vendor\n")
 

@@ -162,10 +162,10 @@ def test_what_stands_for_terabytes_stays_as_it_is(compiled, name):
     path, code, err = compiled[name]
     assert (code, without_warnings(err)) == (0, "")
     assert path.stat().st_size < 2 << 20
-    rest = {node.op_type for node in onnx.load(path).graph.node}
+    op_types = {node.op_type for node in onnx.load(path).graph.node}
     stands = {
         "local function": {"F"},
         "Expand": {"Expand", "ConstantOfShape"},  # as vendors/paddle writes it, if installed
         "Gather from a shape whose length is a lie": {"Constant"},  # x has the shape [2]
     }
-    assert rest & stands.get(name, {name.split()[0].strip(",")})
+    assert op_types & stands.get(name, {name.split()[0].strip(",")})

@@ -65,12 +65,12 @@ def contained(
         line = refused(exit_code, model, "--vendors", vendors.root)
         assert message in line
         assert f"{file}:" in line
-        rest, report = tmp_path / "kept.onnx", tmp_path / "report.json"
+        output, report = tmp_path / "kept.onnx", tmp_path / "report.json"
         actual, _, err = gehost_run(
             "compile",
             model,
             "-o",
-            rest,
+            output,
             "--vendors",
             vendors.root,
             "--keep-going",
@@ -78,7 +78,7 @@ def contained(
             report,
         )
         assert actual == exit_code
-        assert err.splitlines()[-1].startswith(f"gehost: {rest} is written; kept going after: ")
+        assert err.splitlines()[-1].startswith(f"gehost: {output} is written; kept going after: ")
         result = json.loads(report.read_text())
         (problem,) = result["problems"]
         assert without_addresses(line) == f"gehost: {without_addresses(one_line(problem))}"
@@ -94,7 +94,7 @@ def contained(
             ]
             == 0
         )
-        assert rest.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
+        assert output.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
 
     return contained
 

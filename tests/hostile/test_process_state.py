@@ -105,9 +105,9 @@ def test_what_vendor_code_changes_is_put_back(
 
 
 def test_one_pass_does_not_see_what_another_one_changed(vendors: Any, gehost_run: Any) -> None:
-    calls = "import os, random; print(os.path.basename(os.getcwd()), random.random()); os.chdir('/'); random.seed(0)"
+    line = "import os, random; print(os.path.basename(os.getcwd()), random.random()); os.chdir('/'); random.seed(0)"
     for name in "ab":
-        code = f"@REG_FUSION_PASS\nclass {name.upper()}(FusionBasePass):\n    def Run(self, graph, context):\n        {calls}\n"
+        code = f"@REG_FUSION_PASS\nclass {name.upper()}(FusionBasePass):\n    def Run(self, graph, context):\n        {line}\n"
         vendors.write(f"acme/{name}.py", code)
     _, _, err = gehost_run("compile", "m.onnx", "-o", "out.onnx")
     first, second = err.splitlines()
@@ -141,8 +141,8 @@ def test_what_vendor_code_prints_goes_to_stderr_however_it_prints(vendors: Any) 
     in_a_pass = f"@REG_FUSION_PASS\nclass R(FusionBasePass):\n    def Run(self, graph, context):\n        {change}\n"
     vendors.write("acme/a.py", f"{change}\n", in_a_pass)
     result = process("passes", "--json")
-    listing = [entry for entry in json.loads(result.stdout) if entry["vendor"] != "linalg"]
-    assert [entry["name"] for entry in listing] == ["R"]
+    entries = [entry for entry in json.loads(result.stdout) if entry["vendor"] != "linalg"]
+    assert [entry["name"] for entry in entries] == ["R"]
     assert sorted(result.stderr.splitlines()) == sorted(PRINTS)
     result = process("compile", "m.onnx", "-o", "out.onnx")
     assert (result.returncode, [how for how in PRINTS if f"{how}\n" in result.stdout]) == (0, [])

@@ -109,9 +109,9 @@ def test_a_rule_may_not_edit_the_graph_while_it_is_asked(
     code, _, err = gehost_run("compile", "m.onnx", "-o", "out.onnx")
     assert (code, message in err, err.count("\n")) == (5, True, 1)
     assert gehost_run("compile", "m.onnx", "-o", "out.onnx", "--keep-going")[0] == 5
-    rest = onnx.load(tmp_path / "out.onnx")
-    assert [node.op_type for node in rest.graph.node] == ["LeakyRelu", "Sigmoid", "LeakyRelu"]
-    assert [entry.name for entry in rest.graph.initializer] == []
+    saved = onnx.load(tmp_path / "out.onnx")
+    assert [node.op_type for node in saved.graph.node] == ["LeakyRelu", "Sigmoid", "LeakyRelu"]
+    assert [entry.name for entry in saved.graph.initializer] == []
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,10 @@ def test_a_pass_that_is_not_registered_is_a_note_of_explain(
     vendors: Any, model: Path, gehost_run: Any
 ) -> None:
     vendors.write("acme/a.py", pass_of("Good", "es.Relu(x)"), pass_of("Bad", "es.Abs(x)", ""))
-    question = "explain", model, "--vendors", vendors.root, "--pass"
-    code, out, _ = gehost_run(*question, "Good")
+    command = "explain", model, "--vendors", vendors.root, "--pass"
+    code, out, _ = gehost_run(*command, "Good")
     assert (code, out.count("Bad is not registered; put @REG_FUSION_PASS")) == (0, 1)
-    code, _, err = gehost_run(*question, "Bad")
+    code, _, err = gehost_run(*command, "Bad")
     assert code == 2
     assert "a.py:15: Bad is not registered; put @REG_FUSION_PASS" in err
 
@@ -387,18 +387,18 @@ TYPED = "@ops.register('acme::F')\ndef f(x, *, flag=False, size=1, by=1.0, how='
 def test_attributes_of_registered_operators_are_checked(
     line: Any, value: str, message: str, body: bool
 ) -> None:
-    declared = TYPED
+    column = TYPED
     if not body:
-        declared = "ops.register('acme::F', inputs=['x'], attributes=dict(flag=False, size=1, by=1.0, how='a', axes=(0,), scales=[1.0, 2], name=''))\n"
+        column = "ops.register('acme::F', inputs=['x'], attributes=dict(flag=False, size=1, by=1.0, how='a', axes=(0,), scales=[1.0, 2], name=''))\n"
     needed = "" if value.startswith("name") else ", name='n'"
-    assert message in line(5, declared, pass_of("P", f"es.op('acme::F')(x, {value}{needed})"))
+    assert message in line(5, column, pass_of("P", f"es.op('acme::F')(x, {value}{needed})"))
     if not value.startswith("name"):
         pattern = (
             pass_of("P", "es.Relu(x)")
             .replace("es.Neg(", "es.constrain(es.op('acme::F')(")
             .replace("CreateInput(0))", f"CreateInput(0)), {value})", 1)
         )
-        assert message in line(5, declared, pattern)
+        assert message in line(5, column, pattern)
 
 
 def test_right_attributes_are_taken(vendors: Any, notes: Any) -> None:

@@ -38,12 +38,12 @@ def contained(
         line = refused(4, model, "--vendors", vendors.root)
         assert message in line
         assert str(file) in line
-        rest, report = tmp_path / "kept.onnx", tmp_path / "report.json"
+        output, report = tmp_path / "kept.onnx", tmp_path / "report.json"
         code, _, err = gehost_run(
             "compile",
             model,
             "-o",
-            rest,
+            output,
             "--vendors",
             vendors.root,
             "--keep-going",
@@ -53,7 +53,7 @@ def contained(
         (problem,) = json.loads(report.read_text())["problems"]
         assert str(file) in problem
         line = err.splitlines()[-1]
-        assert (code, f"gehost: {rest} is written; kept going after: " in line) == (4, True)
+        assert (code, f"gehost: {output} is written; kept going after: " in line) == (4, True)
         shutil.rmtree(file.parent) if file.parent.name == "pack" else file.unlink()
         assert (
             gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[
@@ -61,8 +61,8 @@ def contained(
             ]
             == 0
         )
-        assert rest.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
-        assert [node.op_type for node in onnx.load(rest).graph.node] == ["Relu", "Sigmoid"]
+        assert output.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
+        assert [node.op_type for node in onnx.load(output).graph.node] == ["Relu", "Sigmoid"]
 
     return contained
 

@@ -123,16 +123,16 @@ def test_an_edit_of_a_hook_replaces_types(vendors: Any, stage: str, tmp_path: Pa
 
 def test_a_later_pass_sees_the_types_after_an_edit(vendors: Any) -> None:
     vendors.write("acme/a.py", TURN + BY_A_PASS.format(stage="kAfterInferShape"))
-    calls: list[str] = []
+    events: list[str] = []
 
     class Watch:
         @hookimpl
         def gehost_after_pass(self, spec: Any, graph: Any) -> None:
             if spec.name == "Turn":
-                calls.extend(str(graph.values[name].type) for name in "tn")
+                events.extend(str(graph.values[name].type) for name in "tn")
 
     Host(vendors.host().options, plugins=[("watch", Watch())]).run(parse(TURNED))
-    assert calls == ["float[A,3]", "float[A,3]"]
+    assert events == ["float[A,3]", "float[A,3]"]
 
 
 def test_a_wrong_type_of_the_file_is_not_written_once_it_shows(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def infer(
     """The types of the outputs of the first node."""
     model = load(text, opset, functions)
     return [
-        str(declared)
-        for declared in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))
+        str(type_)
+        for type_ in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))
     ]
 
 
@@ -227,18 +227,18 @@ def test_control_flow_is_unknown():
 
 
 def test_a_vendor_s_function_is_asked():
-    calls = []
+    events = []
 
     def shape(types, attributes):
-        calls.append((types, attributes))
+        events.append((types, attributes))
         return [TensorType(DataType.INT8, ("N",)), None]
 
     text = 'g (float[2] x) => (float[] y) { y = ge.F<alpha = 2.0, word = "x">(x) }'
     assert infer(text, registry=registered(shape=shape)) == ["int8[N]"]
-    assert calls == [([TensorType(DataType.FLOAT, (2,)), None], {"alpha": 2.0, "word": "x"})]
-    calls.clear()
+    assert events == [([TensorType(DataType.FLOAT, (2,)), None], {"alpha": 2.0, "word": "x"})]
+    events.clear()
     infer("g (float[2] x) => (float[] y) { y = ge.F(x, x) }", registry=registered(shape=shape))
-    assert calls[0][1] == {"alpha": 1.0}
+    assert events[0][1] == {"alpha": 1.0}
 
 
 def broken(types, attributes):

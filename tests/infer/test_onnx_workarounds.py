@@ -32,7 +32,7 @@ def inferred(text: str, opset: int = 23) -> dict[str, str]:
     }
     for node in model.graph.nodes:
         if not node.bodies:
-            result = [re.sub(r"\?\d+", "?", str(declared)) for declared in inferrer.node(node)]
+            result = [re.sub(r"\?\d+", "?", str(type_)) for type_ in inferrer.node(node)]
             assert result == [
                 "None" if value is None else types[value.name] for value in node.outputs
             ]

@@ -131,17 +131,17 @@ def test_a_size_divided_by_itself():
 
 
 def test_two_sayings_are_merged():
-    declared, vague = (
+    exact, vague = (
         TensorType(DataType.FLOAT, ("N", None)),
         TensorType(DataType.UNDEFINED, (None, 4)),
     )
-    assert merge_types(declared, vague) == TensorType(DataType.FLOAT, ("N", 4))
-    assert merge_types(vague, declared) == TensorType(DataType.FLOAT, ("N", 4))
-    assert merge_types(None, declared) == merge_types(declared, None) == declared
-    assert merge_types(TensorType(DataType.FLOAT, None), declared) == declared
-    assert merge_types(declared, TensorType(DataType.FLOAT, (1, 2, 3))) == declared
+    assert merge_types(exact, vague) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(vague, exact) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(None, exact) == merge_types(exact, None) == exact
+    assert merge_types(TensorType(DataType.FLOAT, None), exact) == exact
+    assert merge_types(exact, TensorType(DataType.FLOAT, (1, 2, 3))) == exact
     other = OtherType(b"")
-    assert merge_types(other, declared) is other
+    assert merge_types(other, exact) is other
 
 
 @pytest.mark.parametrize("rest", ["axes, one", "zero", "zero, pair"])

@@ -35,15 +35,15 @@ def test_functions_that_come_back_to_themselves(calls):
 
 
 def test_calls_in_bodies_count():
-    declared = functions(A="")
+    table = functions(A="")
     body = onnx.helper.make_graph(
         [onnx.helper.make_node("A", ["x"], ["y"], domain="f")], "b", [], []
     )
-    declared["f::A"].node.append(
+    table["f::A"].node.append(
         onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
     )
     with pytest.raises(ModelError, match='"f::A" calls itself'):
-        check_calls(declared, {})
+        check_calls(table, {})
 
 
 def test_functions_may_share_what_they_call_and_call_what_is_none():
@@ -52,15 +52,13 @@ def test_functions_may_share_what_they_call_and_call_what_is_none():
 
 @pytest.mark.parametrize(("levels", "fits"), [(18, True), (20, False), (5000, False)])
 def test_doubling_is_counted_and_not_written_out(levels, fits):
-    declared = functions(A0="RR")
+    table = functions(A0="RR")
     for level in range(1, levels):
-        declared |= {f"f::A{level}": onnx.FunctionProto()}
-        declared[f"f::A{level}"].node.extend(
-            [onnx.NodeProto(op_type=f"A{level - 1}", domain="f")] * 2
-        )
+        table |= {f"f::A{level}": onnx.FunctionProto()}
+        table[f"f::A{level}"].node.extend([onnx.NodeProto(op_type=f"A{level - 1}", domain="f")] * 2)
     nodes = {f"f::A{levels - 1}": 1}
     if fits:
-        check_calls(declared, nodes)
+        check_calls(table, nodes)
         return
     with pytest.raises(ModelError, match="stand for more than 1,000,000 nodes"):
-        check_calls(declared, nodes)
+        check_calls(table, nodes)

@@ -217,15 +217,15 @@ def _add_node_with_a_body(model: Model) -> None:
 
 
 def _take_over(model: Model) -> None:
-    choice = value(model, "e")
-    spare = model.graph.release(choice)
+    value_e = value(model, "e")
+    spare = model.graph.release(value_e)
     assert (spare.producer, spare.uses, spare.known_type) == (
         node(model, "scaled"),
         [],
-        choice.known_type,
+        value_e.known_type,
     )
-    assert (choice.producer, choice.index) == (None, 0)
-    model.graph.add_node("Neg", [value(model, "d")], [choice], after=node(model, "scaled"))
+    assert (value_e.producer, value_e.index) == (None, 0)
+    model.graph.add_node("Neg", [value(model, "d")], [value_e], after=node(model, "scaled"))
 
 
 def _replace(model: Model) -> None:
@@ -421,7 +421,7 @@ def test_nodes_may_be_removed_while_they_are_walked():
 
 def test_flush_orders_nodes_and_drops_what_was_removed():
     model = load()
-    rest = {actual.label: actual.proto.SerializeToString() for actual in model.graph.nodes}
+    protos = {actual.label: actual.proto.SerializeToString() for actual in model.graph.nodes}
     _remove_branch(model)
     _moves(model)
     model.graph.remove_initializer(value(model, "unread"))
@@ -438,7 +438,7 @@ def test_flush_orders_nodes_and_drops_what_was_removed():
     ]
     for proto in graph.node:
         if proto.name != "scaled":
-            assert proto.SerializeToString() == rest[proto.name or proto.output[0]]
+            assert proto.SerializeToString() == protos[proto.name or proto.output[0]]
     assert [tensor.name for tensor in graph.initializer] == ["w", "given"]
     assert model.flush() is model.proto
     assert not model.graph.dirty
@@ -496,10 +496,10 @@ def test_nodes_are_removed_together_in_whatever_order_they_are_given(describe):
     nodes = graph.nodes_of("Relu", "Abs", "Neg", "Sigmoid")
     for value in itertools.permutations(nodes):
         mark = model.mark()
-        listing = list(value)
-        graph.remove_nodes(listing)
+        members = list(value)
+        graph.remove_nodes(members)
         assert [node.op for node in graph.nodes] == ["Exp"]
-        listing.clear()
+        members.clear()
         model.undo(mark)
         model.check()
         assert describe(model) == before

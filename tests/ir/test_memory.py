@@ -58,14 +58,14 @@ def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
-    picture = random.Random(seed)
+    rng = random.Random(seed)
     model = Model(parsed())
     if seed % 2:
         model.fresh_name("all names are read")
-    graph, rest = model.graph, list(model.graph.nodes)
+    graph, nodes = model.graph, list(model.graph.nodes)
     extra: list[Node] = []
     for step in range(60):
-        match picture.randrange(4):
+        match rng.randrange(4):
             case 0:
                 extra.append(
                     graph.add_node(
@@ -73,11 +73,11 @@ def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
                         [graph.values["x"]],
                         [f"v{step}"],
                         name=f"v{step}",
-                        after=picture.choice([*extra, None]),
+                        after=rng.choice([*extra, None]),
                     )
                 )
             case 1 if extra:
-                graph.remove_node(extra.pop(picture.randrange(len(extra))))
+                graph.remove_node(extra.pop(rng.randrange(len(extra))))
             case 2:
                 mark = model.mark()
                 graph.remove_nodes(extra)
@@ -86,7 +86,7 @@ def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
             case _:
                 model.flush()
         model.check()
-        assert [node.name for node in rest] == ["n0", "n1", "n2", "n3"]
+        assert [node.name for node in nodes] == ["n0", "n1", "n2", "n3"]
         assert [node.name for node in extra] == [node.proto.output[0] for node in extra]
     assert [proto.name for proto in model.flush().graph.node] == [node.name for node in graph.nodes]
 
@@ -208,13 +208,13 @@ def test_a_value_with_few_readers_has_no_table_of_them():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_readers_are_told_in_the_order_in_which_they_came_however_many_there_are(seed):
-    picture = random.Random(seed)
+    rng = random.Random(seed)
     graph = Model(parsed()).graph
     value, expected = graph.values["x"], dict.fromkeys(graph.nodes_of("Relu"))
     nodes = [graph.add_node("Neg", [None], [f"p{count}"]) for count in range(12)]
     for _ in range(300):
-        node = picture.choice(nodes)
-        if picture.random() < picture.choice([0.2, 0.8]):
+        node = rng.choice(nodes)
+        if rng.random() < rng.choice([0.2, 0.8]):
             value.add_reader(node)
             expected[node] = None
         else:

@@ -75,10 +75,10 @@ def test_annotations_of_converted_nodes_stay():
     )
     names = [node.name for node in new.values() if node.name]
     assert len(set(names)) == len(names) == len(old)
-    for rest in ("metadata_props", "configuration", "producer_name"):
-        assert getattr(after, rest) == getattr(before, rest)
-    for rest in ("input", "output", "initializer", "metadata_props", "name", "value_info"):
-        assert getattr(after.graph, rest) == getattr(before.graph, rest)
+    for field in ("metadata_props", "configuration", "producer_name"):
+        assert getattr(after, field) == getattr(before, field)
+    for field in ("input", "output", "initializer", "metadata_props", "name", "value_info"):
+        assert getattr(after.graph, field) == getattr(before.graph, field)
     assert {entry.domain: entry.version for entry in after.opset_import} == {"": 23, "foo": 1}
     assert after.ir_version == 11
 

@@ -94,17 +94,17 @@ def test_outside_a_pass_there_is_nothing_to_rewrite() -> None:
 
 
 def test_run_is_given_the_pass_and_says_why_it_failed() -> None:
-    calls: list[CustomPassContext] = []
+    contexts: list[CustomPassContext] = []
 
     class Failing(FusionBasePass):
         def Run(self, graph: Any, context: Any) -> Any:
-            calls.append(context)
+            contexts.append(context)
             context.SetErrorMessage("the tiles do not fit")
             return FAILED
 
     with pytest.raises(PassError, match=r"^Failing \(.*:1\): Run: the tiles do not fit$"):
         run_pass(CHAIN, Failing)
-    (context,) = calls
+    (context,) = contexts
     assert context.GetPassName() == context.pass_name == "Failing"
     assert context.GetErrorMessage() == "the tiles do not fit"
     assert context.stage is CustomPassStage.kAfterInferShape

@@ -231,7 +231,7 @@ def test_new_nodes_come_before_the_old_ones_that_stand_later() -> None:
 
 
 def test_bottom_up_matches_are_taken_from_outputs_to_inputs_and_those_of_the_start_alone() -> None:
-    choice: list[str] = []
+    names: list[str] = []
 
     class NegToTwo(PatternFusionPass):
         bottom_up = True
@@ -240,7 +240,7 @@ def test_bottom_up_matches_are_taken_from_outputs_to_inputs_and_those_of_the_sta
             return [Pattern(unary("Neg"))]
 
         def MeetRequirements(self, match: Any) -> Any:
-            choice.append(match.outputs[0].name)
+            names.append(match.outputs[0].name)
             return True
 
         def Replacement(self, match: Any) -> Any:
@@ -248,7 +248,7 @@ def test_bottom_up_matches_are_taken_from_outputs_to_inputs_and_those_of_the_sta
 
     text = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Neg(x) b = Neg(a) y = Neg(b) }"""
     result, record = run_pass(text, NegToTwo)
-    assert choice == ["y", "b", "a"]
+    assert names == ["y", "b", "a"]
     assert (record.replaced, op_types(result)) == (3, ["Neg", "Abs"] * 3)
 
 

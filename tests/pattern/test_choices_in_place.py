@@ -29,29 +29,29 @@ class Choice:
         self.optional = optional
 
 
-def random_tree(rng: random.Random, depth: int, declared: list[Any]) -> Any:
+def random_tree(rng: random.Random, depth: int, tensors: list[Any]) -> Any:
     """A placeholder (a number), an operator with its operands, or a choice; some occur twice."""
-    if declared and rng.random() < 0.1:
-        return rng.choice(declared)
+    if tensors and rng.random() < 0.1:
+        return rng.choice(tensors)
     kind = rng.random() if depth else 1.0
     if kind < 0.35:
-        below = random_tree(rng, depth - 1, declared)
+        below = random_tree(rng, depth - 1, tensors)
         if rng.random() < 0.5:
             optional = rng.choice(UNARY)
             result: Any = Choice([(optional, False, [below]), below], optional)
         else:
             result = Choice(
-                [below, *(random_tree(rng, depth - 1, declared) for _ in range(rng.randint(1, 2)))]
+                [below, *(random_tree(rng, depth - 1, tensors) for _ in range(rng.randint(1, 2)))]
             )
     elif kind < 0.6:
-        result = (rng.choice(UNARY), False, [random_tree(rng, depth - 1, declared)])
+        result = (rng.choice(UNARY), False, [random_tree(rng, depth - 1, tensors)])
     elif kind < 1.0:
         op = rng.choice(BINARY)
-        operands = [random_tree(rng, depth - 1, declared) for _ in range(2)]
+        operands = [random_tree(rng, depth - 1, tensors) for _ in range(2)]
         result = (op, op != "Sub" and rng.random() < 0.6, operands)
     else:
         return rng.randrange(3)
-    declared.append(result)
+    tensors.append(result)
     return result
 
 
@@ -135,11 +135,11 @@ def test_in_place_finds_what_the_list_of_variants_finds(block):
     for seed in range(1000 * block, 1000 * block + 60):
         rng = random.Random(seed)
         tree = (rng.choice(UNARY), False, [random_tree(rng, 4, [])])
-        listing = list(variants(tree))
-        if not 1 < len(listing) <= 32:
+        forms = list(variants(tree))
+        if not 1 < len(forms) <= 32:
             continue
         cases += 1
-        patterns = [built(tree, chosen) for chosen in listing]
+        patterns = [built(tree, chosen) for chosen in forms]
         whole = built(tree, None)
         for _ in range(3):
             model = random_model(rng)

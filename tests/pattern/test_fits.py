@@ -246,11 +246,11 @@ def test_variables_bind_one_value():
     text = '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = LeakyRelu<alpha = 0.5>(x) b = LeakyRelu<alpha = 0.5>(a) y = Elu(b) }'
     first, second, third = Model(onnx.parser.parse_model(text)).graph.nodes
     bound: dict[str, object] = {}
-    declared = signature("", "LeakyRelu", 17)
+    schema = signature("", "LeakyRelu", 17)
     bind = Constraint("alpha", Kind.BIND, "a")
-    assert parameter_holds(bind, first, declared, bound)
+    assert parameter_holds(bind, first, schema, bound)
     assert bound == {"a": 0.5}
-    assert parameter_holds(bind, second, declared, bound)
+    assert parameter_holds(bind, second, schema, bound)
     assert not parameter_holds(bind, third, signature("", "Elu", 17), bound)
     assert str(bind) == "alpha: bind a"
     assert str(Constraint("alpha", Kind.EQUALS, 1)) == "alpha=1"

@@ -181,11 +181,11 @@ def test_every_annotation_of_a_model_is_there_after_a_compile() -> None:
     options = HostOptions(vendors=[ROOT / "vendors"], plugins=False)
     replaced = sum(record.replaced for record in Host(options).run(plain)[1].passes)
     result, report = Host(options).run(model)
-    rest = sum(record.replaced for record in report.passes)
+    total = sum(record.replaced for record in report.passes)
     refused = sum(record.rejected["sharding"] for record in report.passes)
     assert replaced > 0
     assert refused > 0
-    assert rest < replaced
+    assert total < replaced
     for node in result.graph.node:
         named = set(specs_of(node))
         assert named <= {*node.input, *node.output}

@@ -83,10 +83,8 @@ def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
 
 def declared(function: onnx.FunctionProto) -> dict[str, object]:
     """The attributes of a function with their defaults; None for one without."""
-    declared = {
-        item.name: onnx.helper.get_attribute_value(item) for item in function.attribute_proto
-    }
-    return {**dict.fromkeys(function.attribute), **declared}
+    types = {item.name: onnx.helper.get_attribute_value(item) for item in function.attribute_proto}
+    return {**dict.fromkeys(function.attribute), **types}
 
 
 def assert_reference_runs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
@@ -133,27 +131,27 @@ def test_a_function_has_the_inputs_that_its_calls_give(rewriting):
         product = es.MatMul(a, b)
         return product if c is None else product + c
 
-    output = registry(body)
+    operators = registry(body)
     work = rewriting(LINEAR.replace("z = Add(s, b)", "z = Neg(s)"), **WEIGHTS)
-    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=output)
-    work.replace(lambda a, b: es.MatMul(a, b), lambda a, b: es.GEMM(a, b), 2, registry=output)
+    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=operators)
+    work.replace(lambda a, b: es.MatMul(a, b), lambda a, b: es.GEMM(a, b), 2, registry=operators)
     result = work.assert_equal()
     assert sorted(len(function.input) for function in result.functions) == [2, 3]
     assert_reference_runs(work.before, result)
 
 
 def test_a_function_stands_behind_those_that_it_calls(rewriting):
-    output = registry(lambda x: es.Abs(x), "ge::Inner", outputs=("o",))
+    operators = registry(lambda x: es.Abs(x), "ge::Inner", outputs=("o",))
     outer = registry(lambda a, b, c: es.op("ge::Middle")(es.MatMul(a, b) + c))
     middle = registry(lambda x: es.op("ge::Inner")(x), "ge::Middle", outputs=("o",))
     for item in (*outer, *middle):
-        output.add(item)
+        operators.add(item)
     work = rewriting(LINEAR.replace("y = Add(t, b)", "u = Add(t, b) y = Abs(u)"), **WEIGHTS)
     work.replace(
         lambda a, b, c: es.Abs(matmul_add(a, b, c)),
         lambda a, b, c: es.GEMM(a, b, c),
         3,
-        registry=output,
+        registry=operators,
     )
     result = work.assert_equal()
     assert [function.name for function in result.functions] == ["Inner", "Middle", "GEMM"]
@@ -161,16 +159,16 @@ def test_a_function_stands_behind_those_that_it_calls(rewriting):
 
 
 def test_another_body_gets_another_name(rewriting):
-    output = registry(gemm_body)
+    operators = registry(gemm_body)
     text = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) u = Mul(s, two) z = Add(u, b) }"
     work = rewriting(text, **WEIGHTS, two=np.float32(2.0))
     work.replace(
         lambda a, b, c: es.MatMul(a, b) * 2.0 + c,
         lambda a, b, c: es.GEMM(a, b, c, alpha=2),
         3,
-        registry=output,
+        registry=operators,
     )
-    work.replace(matmul_add, es.GEMM, 3, registry=output)
+    work.replace(matmul_add, es.GEMM, 3, registry=operators)
     plain, doubled = (
         work.model.graph.nodes_of("ge::GEMM"),
         [op for op in work.ops if op != "ge::GEMM"],
@@ -242,11 +240,11 @@ def test_optional_inputs_and_literals_that_only_types_tell(rewriting):
         scaled = x if scale is None else x * scale
         return scaled + 1.5 if bias is None else scaled + bias
 
-    output = registry(body, "ge::Scale")
+    operators = registry(body, "ge::Scale")
     text = "g (float16[4] x, float16[4] v) => (float16[4] y, float16[4] z) { a = Mul(x, v) y = Add(a, k) z = Add(x, v) }"
     work = rewriting(text, k=np.float16(1.5))
-    work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=output)
-    work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=output)
+    work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=operators)
+    work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=operators)
     first, second = work.model.graph.nodes
     assert [
         [None if value is None else value.name for value in node.inputs] for node in (first, second)
@@ -269,15 +267,15 @@ def test_bodies_that_call_each_other(rewriting):
     def inner(x, *, by=1.0):
         return x * by
 
-    output = registry(outer, "ge::Outer", ("a", "b"))
+    operators = registry(outer, "ge::Outer", ("a", "b"))
     for definition in registry(inner, "ge::Inner"):
-        output.add(definition)
+        operators.add(definition)
     text = "g (float[4] x) => (float[4] y, float[4] z) { y = Mul(x, four) z = Mul(x, four) }"
     work = rewriting(text, four=np.float32(4))
     work.replace(
         lambda x: [x * 4.0, x * 4.0],
         lambda x: es.op("ge::Outer")(x, num_outputs=2),
-        registry=output,
+        registry=operators,
     )
     result = work.assert_equal()
     assert len(result.functions) == 3
@@ -302,20 +300,20 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
     inferrer, x = Inferrer(model, result), TensorType(DataType.FLOAT, (4,))
     cache = FunctionCache(model)
 
-    def output(op, declared=x, **attributes):
-        return op_with_body(op, [declared], attributes, model, result, inferrer, cache=cache)
+    def name_of(op, operand=x, **attributes):
+        return op_with_body(op, [operand], attributes, model, result, inferrer, cache=cache)
 
     mark = model.mark()
     assert [
-        output("ge::Outer"),
-        output("ge::Outer"),
-        output("ge::Outer", TensorType(DataType.FLOAT, (5,))),
+        name_of("ge::Outer"),
+        name_of("ge::Outer"),
+        name_of("ge::Outer", TensorType(DataType.FLOAT, (5,))),
     ] == ["ge::Outer"] * 3
-    assert output("ge::Outer", times=3.0) == output("ge::Outer", times=3.0) != "ge::Outer"
+    assert name_of("ge::Outer", times=3.0) == name_of("ge::Outer", times=3.0) != "ge::Outer"
     assert called == [1.0, 1.0, 3.0]
     model.undo(mark)
-    assert output("ge::Inner", by=5.0) == "ge::Inner"
-    (call,) = [node for node in model.function(output("ge::Outer")).node if node.domain == "ge"]
+    assert name_of("ge::Inner", by=5.0) == "ge::Inner"
+    (call,) = [node for node in model.function(name_of("ge::Outer")).node if node.domain == "ge"]
     inner = model.function(f"ge::{call.op_type}")
     (factor,) = [
         tensors.to_numpy(node.attribute[0].t, None)

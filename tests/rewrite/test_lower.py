@@ -420,9 +420,9 @@ def signatures():
     """Every operator at every opset from 7 on with another form."""
     for op in sorted(schemas.operator_names()):
         for opset in sorted({max(7, item.since_version) for item in history("", op)}):
-            declared = schemas.signature("", op, opset)
-            if declared is not None:
-                yield op, opset, declared
+            known_signature = schemas.signature("", op, opset)
+            if known_signature is not None:
+                yield op, opset, known_signature
 
 
 def test_defaults_that_differ_from_the_newest_are_these_alone():

@@ -141,9 +141,9 @@ CASES: dict[str, Case] = {
 
 
 def test_the_table_has_every_operator_that_migrates():
-    declared = {op: schemas.operator(*split_op(op)) for op in schemas.operator_names()}
+    operators = {op: schemas.operator(*split_op(op)) for op in schemas.operator_names()}
     assert sorted(
-        op for op, actual in declared.items() if actual is not None and actual.migrating
+        op for op, actual in operators.items() if actual is not None and actual.migrating
     ) == sorted(CASES)
 
 

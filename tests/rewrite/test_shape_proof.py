@@ -166,8 +166,8 @@ def test_two_unknown_sizes_are_not_equal_for_being_unknown(replace):
         'would be ?2 (dimension 1 of "w")'
     )
     assert replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3, proven=True)[0] == ""
-    declared = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")
-    assert replace(declared, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)[0] == ""
+    sized = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")
+    assert replace(sized, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)[0] == ""
 
 
 def test_names_that_inference_invented_are_unknown(rewriting):
@@ -376,9 +376,7 @@ def test_sizes_are_named_alike_every_time():
     numberings = [
         ValueNumbering(order, Inferrer(model, OpRegistry())) for order in (values, values[::-1])
     ]
-    (a, b), (c, d) = (
-        [str(declared.type) for declared in trace.given.values()] for trace in numberings
-    )
+    (a, b), (c, d) = ([str(number.type) for number in trace.given.values()] for trace in numberings)
     assert (a, b) == (c, d)
     assert a != b
     assert a.endswith(",=N]")

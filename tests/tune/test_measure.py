@@ -108,10 +108,10 @@ def test_a_drift_of_the_machine_is_no_gain() -> None:
 
 def test_further_pairs_until_it_is_decided() -> None:
     machine = Machine()
-    question: list[int] = []
+    counts: list[int] = []
 
     def decided(actual: Comparison) -> bool:
-        question.append(len(actual.ratios))
+        counts.append(len(actual.ratios))
         return len(actual.ratios) == 5
 
     measure_pairs(
@@ -121,7 +121,7 @@ def test_further_pairs_until_it_is_decided() -> None:
         decided=decided,
         clock=lambda: machine.now,
     )
-    assert question == [3, 4, 5]
+    assert counts == [3, 4, 5]
 
 
 def test_no_more_pairs_than_the_budget_has_time_for() -> None:

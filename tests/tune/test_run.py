@@ -478,10 +478,10 @@ def test_on_a_device_a_cuda_graph_is_tried_and_the_file_names_the_provider(
     assert trials["CUDA graph"].verdict in ("keep", "drop", "noise")
     assert trials["A"].verdict in ("keep", "drop", "noise")
     assert trials["Wrong"].reason.startswith("numbers differ: y[")
-    output = actual.as_dict()
-    assert output["Switch"]["Runtime"]["provider"] == "cuda"
+    table = actual.as_dict()
+    assert table["Switch"]["Runtime"]["provider"] == "cuda"
     assert re.fullmatch(r"on cuda: (all )?\d+ .*", actual.placement)
-    assert output["Evidence"]["clock"] == "wall time"
+    assert table["Evidence"]["clock"] == "wall time"
     runtime = sessions.Runtime.of({"provider": "cuda", "cuda_graph": True}, "s.json")
     settings = {"enable_cuda_graph": "1"}
     assert runtime.providers() == [("CPUExecutionProvider", settings), "CPUExecutionProvider"]

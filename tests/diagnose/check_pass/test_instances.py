@@ -64,24 +64,24 @@ def instances(actual, opset, count, seed=0, tries=60):
     """Up to ``count`` instances of a pattern, of so many draws."""
     source = LoweredPattern(actual, PatternMatcherConfig(), empty_model(opset), OpRegistry()).source
     rng = np.random.default_rng(seed)
-    picture = []
+    draws = []
     for _ in range(tries):
         try:
-            picture.append(draw(source, opset, OpRegistry(), rng))
+            draws.append(draw(source, opset, OpRegistry(), rng))
         except NoInstance:
             continue
-        if len(picture) == count:
+        if len(draws) == count:
             break
-    return picture
+    return draws
 
 
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("build", PATTERNS.values(), ids=PATTERNS)
 def test_an_instance_is_a_valid_model_that_the_pattern_matches(build, opset):
     actual = pattern(build)
-    picture = instances(actual, opset, 3)
-    assert len(picture) == 3
-    for instance in picture:
+    draws = instances(actual, opset, 3)
+    assert len(draws) == 3
+    for instance in draws:
         onnx.checker.check_model(instance.model, full_check=True)
         model = Model(instance.model)
         infer_model(model)
@@ -125,12 +125,12 @@ def test_the_constants_of_an_instance_are_used_again():
 @pytest.mark.parametrize("seed", range(20))
 def test_similar_choices_keep_lists_and_change_all_shapes_or_types_or_one_operand(seed):
     rng = np.random.default_rng(seed)
-    listing = Operand(TensorType(DataType.INT64, (2,)), constant=True, values=(3, 4))
+    operand = Operand(TensorType(DataType.INT64, (2,)), constant=True, values=(3, 4))
     whole = Operand(TensorType(DataType.FLOAT, (2, 3, 4)), constant=False)
-    like = Draw((whole, replace(whole, constant=True), listing))
+    like = Draw((whole, replace(whole, constant=True), operand))
     first, second, third = like.varied(rng).operands
     assert first.type == second.type
-    assert (first.constant, second.constant, third) == (False, True, listing)
+    assert (first.constant, second.constant, third) == (False, True, operand)
     changed = [
         (old, new)
         for old, new in zip(like.operands, like.reopened(rng).operands, strict=True)
@@ -138,7 +138,7 @@ def test_similar_choices_keep_lists_and_change_all_shapes_or_types_or_one_operan
     ]
     assert len(changed) == 1
     ((old, new),) = changed
-    assert new is None or (new == replace(old, constant=not old.constant) and old is not listing)
+    assert new is None or (new == replace(old, constant=not old.constant) and old is not operand)
 
 
 def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
@@ -167,8 +167,8 @@ def test_no_random_numbers_are_drawn_of_a_scale_or_range_that_ends_the_process(d
 def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
     (instance,) = instances(pattern(PATTERNS["weights and a bound"]), 17, 1)
     before = instance.model.SerializeToString(deterministic=True)
-    listing = mutations(instance.model, np.random.default_rng(0))
-    assert {mutation.kind for mutation in listing} == {
+    mutants = mutations(instance.model, np.random.default_rng(0))
+    assert {mutation.kind for mutation in mutants} == {
         "attribute",
         "opset",
         "option",
@@ -181,7 +181,7 @@ def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
         "place",
     }
     assert instance.model.SerializeToString(deterministic=True) == before
-    changed = [model for mutation in listing for model in mutated(instance.model, mutation)]
+    changed = [model for mutation in mutants for model in mutated(instance.model, mutation)]
     assert len(changed) > 100
     for model in changed:
         onnx.checker.check_model(model, full_check=True)

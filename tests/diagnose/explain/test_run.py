@@ -647,9 +647,9 @@ def test_an_unproven_size_comes_with_its_source_and_both_ways_out(vendors: Any) 
     assert 'broadcast(m, n) is computed by the match from "a" [n] and "c" [m]' in refused.advice[0]
     body = '(float["n"] a, float["m"] b) => (float["m"] y) { c = Abs(b) y = Neg(c) }'
     (refused,) = told(vendors, Pass("-x", replacement="es.Reshape(x, [2])").code(), body).findings
-    source, declared, proven = refused.advice
+    source, equality, proven = refused.advice
     assert 'm is dimension 0 of input "c", made by Abs' in source
-    assert "--dim m=SIZE" in declared
+    assert "--dim m=SIZE" in equality
     assert "shape_proven = True" in proven
 
 

@@ -156,13 +156,13 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def edited(seed: int, proto: onnx.ModelProto) -> Model:
-    picture, model = random.Random(seed), Model(proto)
+    rng, model = random.Random(seed), Model(proto)
     graph = model.graph
     extra = [graph.add_node("Neg", [graph.values["x"]], ["m"], after=next(graph.nodes))]
     constants: list[Value] = []
     for step in range(30):
-        if picture.random() < 0.6:
-            after = picture.choice([*extra, None])
+        if rng.random() < 0.6:
+            after = rng.choice([*extra, None])
             extra.append(
                 graph.add_node(
                     "Neg", [graph.values["x"]], [f"v{step}"], name=f"v{step}", after=after
@@ -170,8 +170,8 @@ def edited(seed: int, proto: onnx.ModelProto) -> Model:
             )
             constants.append(graph.add_initializer(np.full(2, step, np.float32), f"c{step}"))
         elif extra and constants:
-            graph.remove_node(extra.pop(picture.randrange(len(extra))))
-            graph.remove_initializer(constants.pop(picture.randrange(len(constants))))
+            graph.remove_node(extra.pop(rng.randrange(len(extra))))
+            graph.remove_initializer(constants.pop(rng.randrange(len(constants))))
     return model
 
 
