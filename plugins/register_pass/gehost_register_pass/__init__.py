@@ -57,19 +57,21 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
         return
     from .register import REGISTERED, RegisteredPass
 
-    named = [found for found in vars(module).values() if isinstance(found, RegisteredPass)]
+    named = [item for item in vars(module).values() if isinstance(item, RegisteredPass)]
     marked: list[RegisteredPass] = [*vars(module).get(REGISTERED, ()), *named]
-    for found in dict.fromkeys(marked):
-        if f"{found.module}.".startswith(f"{module.__name__}."):
-            registry.add(found.spec())
+    for item in dict.fromkeys(marked):
+        if f"{item.module}.".startswith(f"{module.__name__}."):
+            registry.add(item.spec())
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'gehost_register_pass' has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f"gehost_register_pass.{home}"), name)
-    return found
+    member = globals()[name] = getattr(
+        importlib.import_module(f"gehost_register_pass.{home}"), name
+    )
+    return member
 
 
 @hookimpl

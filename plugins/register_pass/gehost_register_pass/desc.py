@@ -40,10 +40,10 @@ def _sizes(shape: Any) -> tuple[int | None, ...]:
     sizes: list[Any] = (
         list(cast("Sequence[Any]", shape)) if isinstance(shape, Sequence) else ["no size"]
     )
-    known = [None if size in (None, -1) else size for size in sizes]
-    if not all(size is None or (type(size) is int and size >= 0) for size in known):
+    dims = [None if size in (None, -1) else size for size in sizes]
+    if not all(size is None or (type(size) is int and size >= 0) for size in dims):
         raise mistake(f"InputSpec: a shape holds sizes, or None for any, got {shape!r}")
-    return tuple(known)
+    return tuple(dims)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class OpDesc(Traced):
     def __str__(self) -> str:
         if self.scope is None:
             return self.type
-        named = [f"{name}={_text(given)}" for name, given in self.named.items()]
+        named = [f"{name}={_text(default)}" for name, default in self.named.items()]
         attributes = [f"{name}={_text(value)}" for name, value in self.attributes.items()]
         return f"{self.type}({', '.join([*map(_text, self.inputs), *named, *attributes])})"
 
@@ -225,22 +225,22 @@ class OpDesc(Traced):
         self.scope = current(self.type)
         self.origin = origin()
         self.inputs, self.outputs = inputs, num_outputs
-        for name, given in named.items():
-            if isinstance(given, Tensor | OpDesc):
+        for name, value in named.items():
+            if isinstance(value, Tensor | OpDesc):
                 schema = schema_of(self.type)
                 if schema is not None and len(schema.inputs) == 1 and _is_variadic(self.type):
-                    self.inputs = self._variadic(name, [given])
+                    self.inputs = self._variadic(name, [value])
                 else:
-                    self.named[name] = given
-            elif _holds_tensors(given):
-                self.inputs = self._variadic(name, given)
+                    self.named[name] = value
+            elif _holds_tensors(value):
+                self.inputs = self._variadic(name, value)
             else:
-                self.SetAttr(name, given)
+                self.SetAttr(name, value)
         self._number = len(self.scope.ops)
         self.scope.ops.append(self)
         return self
 
-    def _variadic(self, name: str, given: Sequence[Given]) -> tuple[Given, ...]:
+    def _variadic(self, name: str, values: Sequence[Given]) -> tuple[Given, ...]:
         """Return the inputs behind those by position, of a variadic list.
 
         Raises:
@@ -248,13 +248,13 @@ class OpDesc(Traced):
         """
         if not _is_variadic(self.type):
             raise mistake(
-                f"{name}={list(given)!r}: {self.type} has no input that takes several tensors"
+                f"{name}={list(values)!r}: {self.type} has no input that takes several tensors"
             )
         if self.inputs:
             raise mistake(
                 f"{self.type}: the tensors are given by position and as {name}; give them once"
             )
-        return tuple(given)
+        return tuple(values)
 
     def refuse_several_outputs(self, role: str, where: es.Origin) -> None:
         """Refuse an operator with several outputs as a returned tensor.
@@ -265,10 +265,10 @@ class OpDesc(Traced):
         count = count_outputs(self.type, self.outputs)
         if count > 1:
             names = _output_names(self.type)
-            listed = ", ".join(names[:count] if len(names) >= count else map(str, range(count)))
+            choices = ", ".join(names[:count] if len(names) >= count else map(str, range(count)))
             first = f'"{names[0]}"' if len(names) >= count else "0"
             raise mistake(
-                f"{role} returns the whole of {self.type}, which has {count} outputs ({listed}); "
+                f"{role} returns the whole of {self.type}, which has {count} outputs ({choices}); "
                 f"return some: .Output({first}), or all of them: .Outputs()",
                 where,
             )
@@ -346,9 +346,9 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _holds_tensors(given: Any) -> bool:
-    return isinstance(given, list | tuple) and any(
-        isinstance(item, Tensor | OpDesc) for item in cast("Sequence[Any]", given)
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(
+        isinstance(item, Tensor | OpDesc) for item in cast("Sequence[Any]", value)
     )
 
 
@@ -359,7 +359,7 @@ def _is_variadic(type_: str) -> bool:
     """
     schema = schema_of(type_)
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
-    return schema is None or any(given.option == variadic for given in schema.inputs)
+    return schema is None or any(parameter.option == variadic for parameter in schema.inputs)
 
 
 def _output_names(type_: str) -> list[str]:
@@ -399,11 +399,11 @@ def MappedPattern(
     if var:
         attribute = _attribute_of_argument(var, name, scope.pattern)
         return attribute if element_index is None else attribute[element_index]
-    found = [other.number for other in scope.pattern.ops if other.type == op]
-    if not 0 <= index < len(found):
-        known = ", ".join(other.type for other in scope.pattern.ops)
-        raise mistake(f"the pattern has no {op} number {index}; its operators are {known}")
-    attribute = Symbol(ex.OpAttr(found[index], name))
+    numbers = [other.number for other in scope.pattern.ops if other.type == op]
+    if not 0 <= index < len(numbers):
+        types = ", ".join(other.type for other in scope.pattern.ops)
+        raise mistake(f"the pattern has no {op} number {index}; its operators are {types}")
+    attribute = Symbol(ex.OpAttr(numbers[index], name))
     return attribute if element_index is None else attribute[element_index]
 
 

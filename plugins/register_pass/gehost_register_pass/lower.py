@@ -86,11 +86,11 @@ class LoweredPair:
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [
-                _placeholder(builder, index, given) for index, given in enumerate(pair.inputs)
+                _placeholder(builder, index, input_) for index, input_ in enumerate(pair.inputs)
             ]
-            made = self._made = _build(pair.pattern, inputs, _stand_in)
+            tensors = self._made = _build(pair.pattern, inputs, _stand_in)
             graph = builder.BuildAndReset(
-                [_tensor(ref, inputs, made) for ref in pair.pattern.outputs]
+                [_tensor(ref, inputs, tensors) for ref in pair.pattern.outputs]
             )
             self.pattern = Pattern(graph)
         self._orders = _orders(pair)
@@ -109,17 +109,19 @@ class LoweredPair:
         ops = self._pair.pattern.ops
         read = sorted(
             {
-                (found.op, found.name)
-                for found in self._pair.expressions
-                if isinstance(found, ex.OpAttr)
+                (expression.op, expression.name)
+                for expression in self._pair.expressions
+                if isinstance(expression, ex.OpAttr)
             }
         )
         for number, (op, outputs) in enumerate(zip(ops, self._made, strict=True)):
             with es.written_at(op.origin):
                 node = outputs[0].GetProducer()
                 # without numbers that were inputs by name
-                given = node.params if isinstance(node, es.EsNode) else {}
-                literal = {name: _stand_in(value) for name, value in op.attributes if name in given}
+                params = node.params if isinstance(node, es.EsNode) else {}
+                literal = {
+                    name: _stand_in(value) for name, value in op.attributes if name in params
+                }
                 variables = {
                     name: es.Bind(_variable(owner, name)) for owner, name in read if owner == number
                 }
@@ -140,18 +142,18 @@ class LoweredPair:
         return problems[0]
 
     def _problem(self, matched: _Matched) -> str:
-        for given, value in zip(self._pair.inputs, matched.inputs, strict=True):
-            if given.constant and not value.is_constant:
-                return f'weight: {given.name} is "{value.name}", which is no constant'
-        for asked, text in self._asked:
+        for input_, value in zip(self._pair.inputs, matched.inputs, strict=True):
+            if input_.constant and not value.is_constant:
+                return f'weight: {input_.name} is "{value.name}", which is no constant'
+        for condition, text in self._asked:
             try:
-                if not isinstance(asked, ex.Condition):
-                    matched.value(asked)
+                if not isinstance(condition, ex.Condition):
+                    matched.value(condition)
                     continue
-                left, right = asked.left.at(matched), asked.right.at(matched)
-                if not asked.holds(left, right):
+                left, right = condition.left.at(matched), condition.right.at(matched)
+                if not condition.holds(left, right):
                     return (
-                        f"condition: {text} does not hold: {_shown(left)} {asked.relation} "
+                        f"condition: {text} does not hold: {_shown(left)} {condition.relation} "
                         f"{_shown(right)}"
                     )
             except ex.Unknown as reason:
@@ -178,12 +180,14 @@ class LoweredPair:
             builder = EsGraphBuilder(self._name)
             placeholders = builder.CreateInputs(len(order))
             inputs = [placeholders[index] for index in order]
-            made = _build(
+            tensors = _build(
                 program,
                 inputs,
-                lambda given: computed[id(given)] if id(given) in computed else _stand_in(given),
+                lambda operand: (
+                    computed[id(operand)] if id(operand) in computed else _stand_in(operand)
+                ),
             )
-            return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
+            return builder.BuildAndReset([_tensor(ref, inputs, tensors) for ref in program.outputs])
 
 
 class _Matched:
@@ -221,15 +225,15 @@ class _Matched:
     def attribute(self, op: int, name: str) -> Any:
         operator = self._pair.pattern.ops[op]
         said = dict(operator.attributes).get(name) if operator.attributes else None
-        found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
-        if found is None:
+        value = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
+        if value is None:
             raise ex.Unknown(
                 f"{operator.type} has no attribute {name}, and the attribute no default"
             )
-        entries = cast("list[Any]", found) if isinstance(found, list) else [found]
+        entries = cast("list[Any]", value) if isinstance(value, list) else [value]
         if {int}.issuperset(map(type, entries)):  # floats alone are rounded
-            return cast("Any", found)
-        return ex.stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
+            return cast("Any", value)
+        return ex.stored(value, _dtype_of(self.match.GetMatchedNode(op), name, value))
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
@@ -276,15 +280,17 @@ def _variable(op: int, name: str) -> str:
 
 def _computed(op: Op) -> list[ex.Expression]:
     """Return the expressions of an operator that only a match evaluates."""
-    given = (*op.operands, *(value for _, value in op.attributes))
+    operands = (*op.operands, *(value for _, value in op.attributes))
     return [
-        value for value in given if value is not None and not isinstance(value, Ref | ex.Constant)
+        value
+        for value in operands
+        if value is not None and not isinstance(value, Ref | ex.Constant)
     ]
 
 
-def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
+def _placeholder(builder: EsGraphBuilder, index: int, input_: Input) -> EsTensor:
     return builder.CreateInput(
-        index, given.name, None if given.dtype is None else ex.DTYPES[given.dtype], given.shape
+        index, input_.name, None if input_.dtype is None else ex.DTYPES[input_.dtype], input_.shape
     )
 
 
@@ -297,18 +303,18 @@ def _build(
 
     ``value_of`` computes attributes, and operands that are no tensors.
     """
-    made: list[tuple[EsTensor, ...]] = []
+    results: list[tuple[EsTensor, ...]] = []
 
-    def operand(given: Operand) -> Any:
-        if given is None:
+    def operand(source: Operand) -> Any:
+        if source is None:
             return None
-        return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
+        return _tensor(source, inputs, results) if isinstance(source, Ref) else value_of(source)
 
     for index, op in enumerate(program.ops):
         with es.written_at(op.origin):
             operands, named = (
-                [operand(given) for given in op.inputs],
-                {name: operand(given) for name, given in op.named},
+                [operand(source) for source in op.inputs],
+                {name: operand(source) for name, source in op.named},
             )
             if named and "::" in op.type:
                 raise mistake(
@@ -320,14 +326,16 @@ def _build(
             if outputs is None and schema_of(op.type) is None:
                 outputs = program.outputs_read(index)
             result: Any = es.op(op.type)(*operands, num_outputs=outputs, **named, **attributes)
-        made.append((result,) if isinstance(result, EsTensor) else tuple(result))
-    return made
+        results.append((result,) if isinstance(result, EsTensor) else tuple(result))
+    return results
 
 
-def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor, ...]]) -> EsTensor:
+def _tensor(
+    ref: Ref, inputs: Sequence[EsTensor], results: Sequence[tuple[EsTensor, ...]]
+) -> EsTensor:
     if ref.op is None:
         return inputs[ref.index]
-    outputs = made[ref.op]
+    outputs = results[ref.op]
     if ref.index >= len(outputs):
         raise mistake(
             f"output {ref.index} of an operator that has {len(outputs)} here; num_outputs= "
@@ -344,14 +352,14 @@ def _stand_in(expression: ex.Expression) -> Any:
     return ex.plain(expression.value) if isinstance(expression, ex.Constant) else None
 
 
-def _dtype_of(node: Node, name: str, found: Any) -> Any:
+def _dtype_of(node: Node, name: str, attribute: Any) -> Any:
     """Return the element type in which a node holds numbers.
 
     It is that of its attribute, or of the constant at an input.
     """
     for value in () if name in node.attrs else node.inputs:
         array = value.array if value is not None else None
-        if array is not None and array.size == np.size(found) and array.tolist() == found:
+        if array is not None and array.size == np.size(attribute) and array.tolist() == attribute:
             return array.dtype
     return np.float32
 
@@ -362,6 +370,6 @@ def _shown(value: Any) -> str:
         return "?"
     if not isinstance(value, list | tuple | np.ndarray):
         return str(value)
-    listed = cast("Sequence[Any]", value)
-    more = [f"… {len(listed)} in all"] if len(listed) > _MOST_SHOWN else []
-    return f"[{', '.join([*map(_shown, listed[:_MOST_SHOWN]), *more])}]"
+    items = cast("Sequence[Any]", value)
+    more = [f"… {len(items)} in all"] if len(items) > _MOST_SHOWN else []
+    return f"[{', '.join([*map(_shown, items[:_MOST_SHOWN]), *more])}]"

@@ -86,10 +86,10 @@ def schema_of(type_: str) -> onnx.defs.OpSchema | None:
         return None
 
 
-def count_outputs(type_: str, given: int | None) -> int:
+def count_outputs(type_: str, count: int | None) -> int:
     """Return the number of outputs: ``num_outputs``, else those required."""
     schema = schema_of(type_)
-    return given or (1 if schema is None else max(1, schema.min_output))
+    return count or (1 if schema is None else max(1, schema.min_output))
 
 
 class Program(Struct, frozen=True):
@@ -101,7 +101,7 @@ class Program(Struct, frozen=True):
 
     def outputs_read(self, op: int) -> int:
         """Return up to which of an operator's outputs the program uses them, at least 1."""
-        operands = [given for each in self.ops for given in each.operands]
+        operands = [operand for call in self.ops for operand in call.operands]
         used = [
             ref.index for ref in (*operands, *self.outputs) if isinstance(ref, Ref) and ref.op == op
         ]
@@ -111,9 +111,9 @@ class Program(Struct, frozen=True):
     def expressions(self) -> Iterator[ex.Expression]:
         """Yield attributes and nontensor operands as expressions, with all parts."""
         for op in self.ops:
-            for given in (*op.operands, *(value for _, value in op.attributes)):
-                if given is not None and not isinstance(given, Ref):
-                    yield from ex.parts_of(given)
+            for value_ in (*op.operands, *(value for _, value in op.attributes)):
+                if value_ is not None and not isinstance(value_, Ref):
+                    yield from ex.parts_of(value_)
 
 
 class Pair(Struct, frozen=True):
@@ -128,7 +128,7 @@ class Pair(Struct, frozen=True):
     replace: Program
 
     def __post_init__(self) -> None:
-        names = [given.name for given in self.inputs]
+        names = [input_.name for input_ in self.inputs]
         if len(set(names)) < len(names):
             raise ValueError(f"arguments of one name: {', '.join(names)}")
         for program in (self.pattern, self.replace):
@@ -145,15 +145,15 @@ class Pair(Struct, frozen=True):
             ):
                 raise ValueError(f"the pattern has no operator {expression.op}")
 
-    def _check(self, given: Operand, ops: int) -> None:
+    def _check(self, operand: Operand, ops: int) -> None:
         """Raise ``ValueError`` for a tensor from elsewhere.
 
         It is neither an input nor of one of the first ``ops`` operators.
         """
-        if isinstance(given, Ref) and (
-            given.index >= len(self.inputs) if given.op is None else given.op >= ops
+        if isinstance(operand, Ref) and (
+            operand.index >= len(self.inputs) if operand.op is None else operand.op >= ops
         ):
-            raise ValueError(f"there is no tensor {given.index} of operator {given.op}")
+            raise ValueError(f"there is no tensor {operand.index} of operator {operand.op}")
 
     @property
     def expressions(self) -> Iterator[ex.Expression]:

@@ -26,7 +26,7 @@ class Names:
     """
 
     def __init__(self, pair: Pair) -> None:
-        self.inputs = [given.name for given in pair.inputs]
+        self.inputs = [input_.name for input_ in pair.inputs]
         self.op = "PassDesc.OP" if "op" in self.inputs else "op"
         self.pattern = [
             self._unused(f"{_stem(op)}_{number}") for number, op in enumerate(pair.pattern.ops)
@@ -64,15 +64,15 @@ def readable(rule: Rule) -> str:
         arguments = ", ".join(names.inputs)
         *ops, returned = _program(pair.pattern, names, names.pattern, pattern=True)
         conditions = [f"{_INDENT * 2}{text_of(condition, names)}" for condition in pair.conditions]
-        kept = list(dict.fromkeys(_inner_tensors(pair.replace, names)))
-        lines += [f"{_INDENT}{name} = None" for name in kept]
+        inner = list(dict.fromkeys(_inner_tensors(pair.replace, names)))
+        lines += [f"{_INDENT}{name} = None" for name in inner]
         lines += [f"{_INDENT}def pattern{suffix}({arguments}):"]
-        lines += [f"{_INDENT * 2}nonlocal {', '.join(kept)}"] if kept else []
+        lines += [f"{_INDENT * 2}nonlocal {', '.join(inner)}"] if inner else []
         lines += [*ops, *conditions, returned, ""]
         lines += [f"{_INDENT}def replace{suffix}({arguments}):"]
         lines += [*_program(pair.replace, names, names.replace, pattern=False), ""]
-    listed = ", ".join(f"(pattern_{number}, replace_{number})" for number in range(len(rule.pairs)))
-    lines.append(f"{_INDENT}return {'pattern, replace' if len(rule.pairs) == 1 else f'[{listed}]'}")
+    pairs = ", ".join(f"(pattern_{number}, replace_{number})" for number in range(len(rule.pairs)))
+    lines.append(f"{_INDENT}return {'pattern, replace' if len(rule.pairs) == 1 else f'[{pairs}]'}")
     return "\n".join(lines) + "\n"
 
 
@@ -86,10 +86,12 @@ def _inner_tensors(replace: Program, names: Names) -> Iterator[str]:
 def _registration(rule: Rule, function: str) -> Iterator[str]:
     if function != rule.name:
         yield f"name={_literal(rule.name)}"
-    specs = {given.name: given for pair in rule.pairs for given in pair.inputs}
-    asked = [f"{_literal(name)}: {spec}" for name, given in specs.items() if (spec := _spec(given))]
-    if asked:
-        yield f"input_specs={{{', '.join(asked)}}}"
+    specs = {input_.name: input_ for pair in rule.pairs for input_ in pair.inputs}
+    specs_ = [
+        f"{_literal(name)}: {spec}" for name, input_ in specs.items() if (spec := _spec(input_))
+    ]
+    if specs_:
+        yield f"input_specs={{{', '.join(specs_)}}}"
     yield f"stage=CustomPassStage.{rule.stage.name}"
     for what, opset in (("min_opset", rule.min_opset), ("max_opset", rule.max_opset)):
         if opset is not None:
@@ -100,29 +102,29 @@ def _registration(rule: Rule, function: str) -> Iterator[str]:
         yield "default=False"
 
 
-def _spec(given: Input) -> str:
-    if given.constant:
+def _spec(input_: Input) -> str:
+    if input_.constant:
         return "ParamAttr()"
-    if given.shape is None and given.dtype is None:
+    if input_.shape is None and input_.dtype is None:
         return ""
-    shape = None if given.shape is None else list(given.shape)
-    return f"InputSpec({shape}{'' if given.dtype is None else f', {_literal(given.dtype)}'})"
+    shape = None if input_.shape is None else list(input_.shape)
+    return f"InputSpec({shape}{'' if input_.dtype is None else f', {_literal(input_.dtype)}'})"
 
 
 def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -> list[str]:
     lines: list[str] = []
     for name, op in zip(own, program.ops, strict=True):
-        arguments = [_operand(given, names, own) for given in op.inputs]
-        arguments += [f"{keyword}={_operand(given, names, own)}" for keyword, given in op.named]
+        arguments = [_operand(operand, names, own) for operand in op.inputs]
+        arguments += [f"{keyword}={_operand(operand, names, own)}" for keyword, operand in op.named]
         arguments += [
             f"{keyword}={text_of(value, names, pattern=pattern)}"
             for keyword, value in op.attributes
         ]
         if op.outputs is not None:
             arguments.append(f"num_outputs={op.outputs}")
-        made = f"{names.op}({_literal(op.type)})" if "::" in op.type else f"{names.op}.{op.type}"
+        call = f"{names.op}({_literal(op.type)})" if "::" in op.type else f"{names.op}.{op.type}"
         ending = ".Commutative()" if op.commutative else ""
-        lines.append(f"{_INDENT * 2}{name} = {made}({', '.join(arguments)}){ending}")
+        lines.append(f"{_INDENT * 2}{name} = {call}({', '.join(arguments)}){ending}")
     returned = [_returned(ref, program, names, own) for ref in program.outputs]
     lines.append(f"{_INDENT * 2}return {', '.join(returned)}")
     return lines
@@ -137,11 +139,13 @@ def _returned(ref: Ref, program: Program, names: Names, own: list[str]) -> str:
     return f"{text}.Output(0)" if count_outputs(op.type, op.outputs) > 1 else text
 
 
-def _operand(given: Operand, names: Names, own: list[str]) -> str:
-    if given is None:
+def _operand(operand: Operand, names: Names, own: list[str]) -> str:
+    if operand is None:
         return "None"
     return (
-        _ref(given, names, own) if isinstance(given, Ref) else text_of(given, names, pattern=False)
+        _ref(operand, names, own)
+        if isinstance(operand, Ref)
+        else text_of(operand, names, pattern=False)
     )
 
 
@@ -151,7 +155,7 @@ def _ref(ref: Ref, names: Names, own: list[str]) -> str:
     return own[ref.op] if ref.index == 0 else f"{own[ref.op]}.Output({ref.index})"
 
 
-def text_of(asked: ex.Expression | ex.Condition, names: Names, *, pattern: bool = True) -> str:
+def text_of(source: ex.Expression | ex.Condition, names: Names, *, pattern: bool = True) -> str:
     """Return an expression or condition of a pair as text.
 
     It is written as in its pattern or its replace function.
@@ -186,15 +190,15 @@ def text_of(asked: ex.Expression | ex.Condition, names: Names, *, pattern: bool 
             case _:
                 raise TypeError(f"a traced rule has no {type(expression).__name__}")
 
-    if isinstance(asked, ex.Condition):
+    if isinstance(source, ex.Condition):
         if (
-            asked.relation == "=="
-            and isinstance(asked.right, ex.Constant)
-            and asked.right.value is True
+            source.relation == "=="
+            and isinstance(source.right, ex.Constant)
+            and source.right.value is True
         ):
-            return f"{text(asked.left)}.Holds()"
-        return f"{text(asked.left)} {asked.relation} {text(asked.right)}"
-    return text(asked)
+            return f"{text(source.left)}.Holds()"
+        return f"{text(source.left)} {source.relation} {text(source.right)}"
+    return text(source)
 
 
 def _literal(value: Any) -> str:

@@ -158,7 +158,7 @@ def RegisterPass(
             of the wrong type.
     """
     where, module = origin(), calling_module()
-    for what, given, kinds in (
+    for what, value, kinds in (
         ("stage", stage, (CustomPassStage,)),
         ("name", name, (str,)),
         ("min_opset", _plain(min_opset), (int, NoneType)),
@@ -166,9 +166,9 @@ def RegisterPass(
         ("shape_proven", shape_proven, (bool,)),
         ("default", default, (bool,)),
     ):
-        if type(given) not in kinds:
+        if type(value) not in kinds:
             raise mistake(
-                f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}",
+                f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}",
                 where,
             )
     if instances is not None and not callable(instances):
@@ -223,8 +223,8 @@ def RegisterPass(
                 default,
             )
 
-        made = RegisteredPass(called, module, at, trace, function, instances)
-        function.__globals__.setdefault(REGISTERED, []).append(made)
-        return made
+        registered = RegisteredPass(called, module, at, trace, function, instances)
+        function.__globals__.setdefault(REGISTERED, []).append(registered)
+        return registered
 
     return register if function is None else register(function)

@@ -120,10 +120,10 @@ def _encoded(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(map(_encoded, cast("tuple[Any, ...]", value)))
     if isinstance(value, Struct):
-        kept = [name for name in value.__struct_fields__ if name != "function"]
+        fields = [name for name in value.__struct_fields__ if name != "function"]
         return {
             "is": type(value).__name__,
-            **{name: _encoded(getattr(value, name)) for name in kept},
+            **{name: _encoded(getattr(value, name)) for name in fields},
         }
     return value
 
@@ -139,19 +139,21 @@ class _Decoder:
             return tuple(map(self.decoded, cast("list[Any]", value)))
         if not isinstance(value, dict):
             return value
-        given = {name: self.decoded(entry) for name, entry in cast("dict[str, Any]", value).items()}
-        kind = given.pop("is")
+        fields = {
+            name: self.decoded(entry) for name, entry in cast("dict[str, Any]", value).items()
+        }
+        kind = fields.pop("is")
         if kind == "Origin":
-            return es.Origin(str(given["path"]), int(given["line"]))
+            return es.Origin(str(fields["path"]), int(fields["line"]))
         if kind == "Stage":
-            return CustomPassStage[given["name"]]
+            return CustomPassStage[fields["name"]]
         if kind == "Native":
-            given["function"] = self._function(given["path"])
-        made = _KINDS[kind](**given)
-        for name, wanted in get_type_hints(type(made)).items():
-            if not _is(getattr(made, name), _TYPES.get((type(made), name), wanted)):
-                raise TypeError(f"{name} of {kind} cannot be {getattr(made, name)!r}")
-        return made
+            fields["function"] = self._function(fields["path"])
+        decoded = _KINDS[kind](**fields)
+        for name, type_ in get_type_hints(type(decoded)).items():
+            if not _is(getattr(decoded, name), _TYPES.get((type(decoded), name), type_)):
+                raise TypeError(f"{name} of {kind} cannot be {getattr(decoded, name)!r}")
+        return decoded
 
     def _function(self, path: str) -> Callable[..., Any]:
         if not self._allow_native:
@@ -164,32 +166,32 @@ class _Decoder:
             )
         module, _, name = path.partition(":")
         try:
-            found = attrgetter(name)(importlib.import_module(module))
+            function = attrgetter(name)(importlib.import_module(module))
         except (Exception, SystemExit) as error:
             raise mistake(
                 f"{self._source}: {path} cannot be imported: {error}", self._where
             ) from error
-        return getattr(found, "__wrapped__", found)
+        return getattr(function, "__wrapped__", function)
 
 
-def _is(value: Any, wanted: Any) -> bool:
+def _is(value: Any, type_: Any) -> bool:
     """Whether a value has the type of a field.
 
     ``Any`` stands for a number, a text, or tuples of them.
     """
-    kind, parts = get_origin(wanted), get_args(wanted)
+    kind, parts = get_origin(type_), get_args(type_)
     if kind is UnionType:
         return any(_is(value, part) for part in parts)
     if kind is Callable:
         return callable(value)
-    if kind is None and wanted is not Any:
-        return type(value) is wanted
+    if kind is None and type_ is not Any:
+        return type(value) is type_
     if not isinstance(value, tuple):
-        return wanted is Any and type(value) in (bool, int, float, str)
+        return type_ is Any and type(value) in (bool, int, float, str)
     entries = cast("tuple[Any, ...]", value)
     kinds = (
-        [wanted if wanted is Any else parts[0]] * len(entries)
-        if wanted is Any or parts[-1] is ...
+        [type_ if type_ is Any else parts[0]] * len(entries)
+        if type_ is Any or parts[-1] is ...
         else parts
     )
     return len(entries) == len(kinds) and all(map(_is, entries, kinds))

@@ -161,28 +161,28 @@ def _state(left: Symbol, relation: str, right: ex.Expression) -> Stated:
     scope = current("a condition")
     if scope.role == "replace":
         raise mistake("conditions are stated in the pattern function")
-    asked = left.expression
+    expression = left.expression
     if (
-        isinstance(asked, ex.TensorAttr)
-        and asked.name == "dtype"
+        isinstance(expression, ex.TensorAttr)
+        and expression.name == "dtype"
         and isinstance(right, ex.Constant)
     ):
         right = ex.Constant(dtype_name(right.value))
-    scope.conditions.append(ex.Condition(asked, relation, right))
+    scope.conditions.append(ex.Condition(expression, relation, right))
     return Stated()
 
 
-def dtype_name(given: Any) -> str:
+def dtype_name(value: Any) -> str:
     """Return numpy's name of an author's element type.
 
     A name that does not exist would differ from every tensor's.
     """
-    found = next((name for name, dtype in ex.DTYPES.items() if given in (name, dtype)), None)
-    if found is None:
+    dtype_ = next((name for name, dtype in ex.DTYPES.items() if value in (name, dtype)), None)
+    if dtype_ is None:
         raise mistake(
-            f"there is no dtype {given!r}; give a DataType or numpy's name, as in float32"
+            f"there is no dtype {value!r}; give a DataType or numpy's name, as in float32"
         )
-    return found
+    return dtype_
 
 
 def expression_of(value: Any) -> ex.Expression:

@@ -43,16 +43,16 @@ def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ..
         PatternError: it returned something else, or a specification is for no argument.
     """
     with author_code(where):  # a generator runs now
-        listed: list[Any] = (
+        pairs_: list[Any] = (
             [returned]
             if _is_pair(returned)
             else list(islice(cast("Iterable[Any]", returned), _MOST_PAIRS + 1))
             if isinstance(returned, Iterable)
             else []
         )
-    if len(listed) > _MOST_PAIRS:
+    if len(pairs_) > _MOST_PAIRS:
         raise mistake(f"a registered function returned more than {_MOST_PAIRS} pairs", where)
-    if not listed or not all(map(_is_pair, listed)):
+    if not pairs_ or not all(map(_is_pair, pairs_)):
         raise mistake(
             (
                 "a registered function must return (pattern, replace), or an iterable of such "
@@ -60,8 +60,8 @@ def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ..
             ),
             where,
         )
-    pairs = tuple(_trace_pair(pattern, replace, specs, where) for pattern, replace in listed)
-    unused = specs.keys() - {given.name for pair in pairs for given in pair.inputs}
+    pairs = tuple(_trace_pair(pattern, replace, specs, where) for pattern, replace in pairs_)
+    unused = specs.keys() - {input_.name for pair in pairs for input_ in pair.inputs}
     if unused:
         raise mistake(
             f"input_specs: no pattern has an argument {' or '.join(sorted(unused))}", where
@@ -69,9 +69,9 @@ def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ..
     return pairs
 
 
-def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple | list) and [
-        callable(entry) for entry in cast("Sequence[Any]", given)
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and [
+        callable(entry) for entry in cast("Sequence[Any]", value)
     ] == [True, True]
 
 
@@ -80,8 +80,8 @@ def _trace_pair(
 ) -> Pair:
     pattern_at, replace_at = origin_of(pattern, where), origin_of(replace, where)
     names = _arguments(pattern, "pattern", pattern_at)
-    wanted = _arguments(replace, "replace", replace_at)
-    strange = [name for name in wanted if name not in names]
+    parameters = _arguments(replace, "replace", replace_at)
+    strange = [name for name in parameters if name not in names]
     if strange:
         raise mistake(
             (
@@ -91,8 +91,8 @@ def _trace_pair(
             replace_at,
         )
     inputs = tuple(input_of(name, specs.get(name)) for name in names)
-    scope, source = _trace(Scope("pattern", names), pattern, wanted=names, where=pattern_at)
-    _, target = _trace(Scope("replace", names, pattern=scope), replace, wanted, replace_at)
+    scope, source = _trace(Scope("pattern", names), pattern, names=names, where=pattern_at)
+    _, target = _trace(Scope("replace", names, pattern=scope), replace, parameters, replace_at)
     if len(source.outputs) != len(target.outputs):
         raise mistake(
             f"replace returns {len(target.outputs)} tensors, pattern {len(source.outputs)}",
@@ -150,24 +150,24 @@ def _arguments(function: Callable[..., Any], role: str, where: es.Origin) -> lis
 def _trace(
     scope: Scope,
     function: Callable[..., Any],
-    wanted: Sequence[str],
+    names: Sequence[str],
     where: es.Origin,
 ) -> tuple[Scope, Program]:
     token = tracing.set(scope)
     try:
         with author_code(where):
             returned = function(
-                **{name: Tensor(Ref(None, scope.names.index(name)), scope) for name in wanted}
+                **{name: Tensor(Ref(None, scope.names.index(name)), scope) for name in names}
             )
-        listed: list[Any] = (
+        results: list[Any] = (
             list(cast("Any", returned)) if isinstance(returned, list | tuple) else [returned]
         )
-        if not listed or not all(isinstance(tensor, Tensor | OpDesc) for tensor in listed):
+        if not results or not all(isinstance(tensor, Tensor | OpDesc) for tensor in results):
             raise mistake(f"{scope.role} must return tensors of its own, got {returned!r}", where)
-        for returned_op in listed:
+        for returned_op in results:
             if isinstance(returned_op, OpDesc):
                 returned_op.refuse_several_outputs(scope.role, where)
-        outputs = tuple(_ref(tensor, scope, where) for tensor in listed)
+        outputs = tuple(_ref(tensor, scope, where) for tensor in results)
         return scope, Program(tuple(_op(desc, scope) for desc in scope.ops), outputs, where)
     finally:
         tracing.reset(token)
@@ -176,8 +176,10 @@ def _trace(
 def _op(desc: Call, scope: Scope) -> Op:
     return Op(
         desc.type,
-        tuple(_operand(given, scope, desc.origin) for given in desc.inputs),
-        tuple((name, _operand(given, scope, desc.origin)) for name, given in desc.named.items()),
+        tuple(_operand(operand, scope, desc.origin) for operand in desc.inputs),
+        tuple(
+            (name, _operand(operand, scope, desc.origin)) for name, operand in desc.named.items()
+        ),
         tuple(desc.attributes.items()),
         desc.outputs,
         desc.commutative,
@@ -185,13 +187,13 @@ def _op(desc: Call, scope: Scope) -> Op:
     )
 
 
-def _operand(given: Any, scope: Scope, where: es.Origin) -> Operand:
-    if given is None:
+def _operand(value: Any, scope: Scope, where: es.Origin) -> Operand:
+    if value is None:
         return None
-    if isinstance(given, Tensor | OpDesc):
-        return _ref(given, scope, where)
+    if isinstance(value, Tensor | OpDesc):
+        return _ref(value, scope, where)
     with es.written_at(where):
-        operand = expression_of(given)
+        operand = expression_of(value)
     if scope.role == "pattern" and not isinstance(operand, ex.Constant):
         raise mistake(
             (
@@ -203,9 +205,9 @@ def _operand(given: Any, scope: Scope, where: es.Origin) -> Operand:
     return operand
 
 
-def _ref(given: Tensor | OpDesc, scope: Scope, where: es.Origin) -> Ref:
+def _ref(value: Tensor | OpDesc, scope: Scope, where: es.Origin) -> Ref:
     with es.written_at(where):
-        tensor = given if isinstance(given, Tensor) else given.Output()
+        tensor = value if isinstance(value, Tensor) else value.Output()
     if tensor.scope is not scope:
         raise mistake(f"{scope.role} uses a tensor that another function was given or made", where)
     return tensor.ref

@@ -125,8 +125,10 @@ def test_a_native_function_that_fails_fails_the_pass_with_its_line(vendors: Any)
 
 def test_it_loads_nothing_heavy() -> None:
     code = "import sys, gehost_register_pass; print([m for m in ('onnx', 'numpy', 'networkx', 'rich') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "[]\n"
 
 
 def test_every_published_name_is_there() -> None:

@@ -298,7 +298,7 @@ def test_conditions_tell_operands_apart_that_commute(
 
 
 @pytest.mark.parametrize(
-    ("read", "first", "second", "kept"),
+    ("read", "first", "second", "count"),
     [
         ("r", "s", "x", 0),
         ("r", "x", "x", 0),
@@ -309,7 +309,7 @@ def test_conditions_tell_operands_apart_that_commute(
     ],
 )
 def test_operands_that_something_tells_apart_are_not_exchanged(
-    run, read: str, first: str, second: str, kept: int
+    run, read: str, first: str, second: str, count: int
 ) -> None:
     """``a`` is what Relu reads too, whichever the order."""
 
@@ -322,7 +322,7 @@ def test_operands_that_something_tells_apart_are_not_exchanged(
     }}"""
     before = parse(text, {"s": np.array([3.0], np.float32)} if "s" in (first, second) else {})
     after, record = run(before, (pattern, lambda a, c: op.Sub(op.Max(a, 0.0), op.Mul(c, a))))
-    assert record.replaced == kept
+    assert record.replaced == count
     assert_equal_numbers(before, after)
 
 

@@ -22,19 +22,19 @@ from gehost_register_pass import (
 HERE = re.escape(__file__)
 
 
-def rejects(function: Any, told: str, *, specs: Any = None) -> None:
-    """Tracing ``function`` fails at a line of this file that holds ``# here``, and says ``told``."""
+def rejects(function: Any, message_: str, *, specs: Any = None) -> None:
+    """Tracing ``function`` fails at a line of this file that holds ``# here``, and says ``message_``."""
     with pytest.raises(PatternError) as caught:
         _ = RegisterPass(input_specs=specs)(function).rule  # here
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, NotImplementedError)
     message = str(caught.value)
-    found = re.match(rf"{HERE}:(\d+): ", message)
-    assert found, message
+    match = re.match(rf"{HERE}:(\d+): ", message)
+    assert match, message
     with open(__file__, encoding="utf-8") as file:
-        line = file.readlines()[int(found[1]) - 1]
+        line = file.readlines()[int(match[1]) - 1]
     assert "# here" in line, (message, line)
-    assert told in message
+    assert message_ in message
     assert "\n" not in message
 
 
@@ -112,7 +112,7 @@ def test_input_specs_name_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("spec", "message"),
     [
         ({"shape": [2, -2]}, "a shape holds sizes"),
         ({"shape": ["N"]}, "a shape holds sizes"),
@@ -122,9 +122,9 @@ def test_input_specs_name_arguments() -> None:
         ({"dtype": ["float32"]}, r"no dtype \['float32'\]"),
     ],
 )
-def test_input_specs_say_what_a_tensor_can_be(given: Any, told: str) -> None:
-    with pytest.raises(PatternError, match=f"{HERE}:.*{told}"):
-        InputSpec(**given)
+def test_input_specs_say_what_a_tensor_can_be(spec: Any, message: str) -> None:
+    with pytest.raises(PatternError, match=f"{HERE}:.*{message}"):
+        InputSpec(**spec)
 
 
 def test_arguments_are_named() -> None:
@@ -183,7 +183,7 @@ def test_an_argument_that_no_operator_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda x: op.Reluu(x), "ONNX has no operator Reluu; did you mean Relu?"),
         (
@@ -245,19 +245,19 @@ def test_an_argument_that_no_operator_reads() -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
+def test_a_mistake_in_a_pattern(call: Any, message: str) -> None:
     def pattern(x):
         return call(x)
 
     with pytest.raises(PatternError) as caught:
         _ = RegisterPass(pair(pattern)).rule
     assert re.match(rf"{HERE}:\d+: ", str(caught.value))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda x: op.Relu(x, alpha=1.0), 'Relu has no parameter "alpha"'),
         (
@@ -291,11 +291,13 @@ def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
         (lambda x: op.Add(x, x).Commutative(), "Commutative belongs into the pattern function"),
     ],
 )
-def test_a_mistake_in_a_replacement_is_found_before_anything_matches(call: Any, told: str) -> None:
+def test_a_mistake_in_a_replacement_is_found_before_anything_matches(
+    call: Any, message: str
+) -> None:
     with pytest.raises(PatternError) as caught:
         _ = RegisterPass(pair(relu, lambda x: call(x))).rule
     assert re.match(rf"{HERE}:\d+: ", str(caught.value))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_tensor_of_the_pattern_is_none_of_the_replacement() -> None:
@@ -320,27 +322,27 @@ def test_a_tensor_of_the_pattern_is_none_of_the_replacement() -> None:
     ],
 )
 def test_what_one_pair_matches_is_not_known_to_another(use: Any) -> None:
-    kept: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
 
     def keeps(x):
-        kept.update(size=x.shape[0], tensor=x)
+        stored.update(size=x.shape[0], tensor=x)
         return op.Relu(x)
 
     with pytest.raises(
         PatternError, match=rf"^{HERE}:\d+: a match of another pattern is not known here$"
     ):
-        RegisterPass(lambda: [(keeps, lambda x: x), (relu, lambda x: use(x, **kept))]).spec()
+        RegisterPass(lambda: [(keeps, lambda x: x), (relu, lambda x: use(x, **stored))]).spec()
 
 
 def test_an_operator_of_the_pattern_is_changed_in_the_pattern_alone() -> None:
-    kept: list[Any] = []
+    stored: list[Any] = []
 
     def pattern(x):
-        kept.append(op.Softmax(x))
-        return kept[0]
+        stored.append(op.Softmax(x))
+        return stored[0]
 
     def replace(x):
-        kept[0].SetAttr("axis", 1)  # here
+        stored[0].SetAttr("axis", 1)  # here
         return x
 
     rejects(pair(pattern, replace), "SetAttr: this Softmax was applied in another function")

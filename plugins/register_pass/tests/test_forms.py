@@ -82,19 +82,19 @@ class Axis(IntEnum):
 
 @RegisterPass(name="Odd names & numbers")
 def odd():
-    kept: list[Any] = []
+    stored: list[Any] = []
 
     def pattern(op, relu_0):
         relu = PassDesc.OP.Relu(op)
         gate = PassDesc.OP("acme::a-gate")(relu, relu_0, text="\u00e9\U0001f600")
-        kept.append(relu.Output().shape[0])
+        stored.append(relu.Output().shape[0])
         return PassDesc.OP.Add(gate, op)
 
     def replace(op, relu_0):
         lifted = PassDesc.OP.Squeeze(
             PassDesc.OP.Unsqueeze(relu_0, axes=[Axis.FIRST]), axes=[Axis.FIRST]
         )
-        return PassDesc.OP.LeakyRelu(PassDesc.OP.Add(lifted, kept[0]), alpha=float("-inf"))
+        return PassDesc.OP.LeakyRelu(PassDesc.OP.Add(lifted, stored[0]), alpha=float("-inf"))
 
     return pattern, replace
 
@@ -107,7 +107,7 @@ def test_what_is_printed_is_traced_to_the_same_rule(registered: RegisteredPass) 
     scope: dict[str, Any] = {"CustomPassStage": CustomPassStage, "undoes": undoes}
     exec(f"from gehost_register_pass import *\n{registered}", scope)
     again: RegisteredPass = next(
-        made for made in scope.values() if isinstance(made, RegisteredPass)
+        item for item in scope.values() if isinstance(item, RegisteredPass)
     )
     assert _without_lines(str(again)) == _without_lines(str(registered))
     assert _without_origins(to_json(again)) == _without_origins(to_json(registered))
@@ -156,10 +156,10 @@ def test_what_is_read_rewrites_as_what_was_written(run, monkeypatch: pytest.Monk
         c = Transpose<perm = [1, 2, 0]>(x) z = Transpose<perm = [2, 1, 0]>(c)
     }"""
     again = from_json(to_json(deletes), allow_native=True)
-    (written, first), (read, second) = run(model, deletes), run(model, again)
+    (first_model, first), (read, second) = run(model, deletes), run(model, again)
     assert first.replaced == second.replaced == 1
     assert first.rejected == second.rejected == {"condition": 1}
-    assert read == written
+    assert read == first_model
 
 
 def _module() -> Any:
@@ -170,7 +170,7 @@ def _module() -> Any:
 
 def test_a_rule_that_is_off_by_default_stays_so_in_every_form() -> None:
     again = from_json(to_json(computes), allow_native=True)
-    assert [each.spec().default for each in (computes, again, deletes)] == [False, False, True]
+    assert [item.spec().default for item in (computes, again, deletes)] == [False, False, True]
 
 
 def test_only_rules_that_call_python_are_native() -> None:
@@ -262,10 +262,10 @@ def test_a_function_without_an_import_path_is_not_written() -> None:
 )
 def test_what_is_no_rule_is_refused_in_one_line(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, OUR, sys.modules.get(OUR) or _module())
-    given = text if isinstance(text, str) else text()
-    assert given not in map(to_json, RULES)
+    source = text if isinstance(text, str) else text()
+    assert source not in map(to_json, RULES)
     with pytest.raises(PatternError) as caught:
-        from_json(given, allow_native=True, source="rule.json")
+        from_json(source, allow_native=True, source="rule.json")
     assert "\n" not in str(caught.value)
 
 

@@ -49,24 +49,24 @@ def attention(
 ) -> onnx.ModelProto:
     """Attention over x [batch, length, width]; each argument changes one thing of the published example."""
     size = width // heads
-    given: dict[str, Any] = random_weights(
+    arrays: dict[str, Any] = random_weights(
         {
             f"{kind}{path}": [width, width] if kind == "w" else [width]
             for kind in "wb"
             for path in "qkv"
         }
     )
-    given = {name: array * 0.1 for name, array in given.items()}
-    given["scale"] = np.array(0.176777)
-    given = {
+    arrays = {name: array * 0.1 for name, array in arrays.items()}
+    arrays["scale"] = np.array(0.176777)
+    arrays = {
         name: np.asarray(array, {"float": np.float32, "double": np.float64}[dtype])
-        for name, array in given.items()
+        for name, array in arrays.items()
     }
-    given |= {f"{path}s": np.array([0, 0, heads, size]) for path in "qkv"} | {
+    arrays |= {f"{path}s": np.array([0, 0, heads, size]) for path in "qkv"} | {
         "os": np.array([0, 0, width])
     }
     for name, array in (weights or {}).items():
-        given[name] = (
+        arrays[name] = (
             array if array is None or array.dtype == np.int64 else array.astype(np.float32)
         )
     if mask == "":
@@ -83,7 +83,7 @@ def attention(
     }}"""
     read = set(re.findall(r"\w+", text))
     return parse(
-        text, {name: array for name, array in given.items() if name in read and array is not None}
+        text, {name: array for name, array in arrays.items() if name in read and array is not None}
     )
 
 
@@ -94,7 +94,7 @@ SMALL: dict[str, Any] = {"length": "5", "width": 12, "heads": 3}
 def _split(paths: str, *sizes: int, **weights: Any) -> dict[str, Any]:
     """The shape by which these paths are split into heads, and other weights."""
     shapes = {f"{path}s": np.array(sizes) for path in paths}
-    return {"weights": {**{name: np.array(given) for name, given in weights.items()}, **shapes}}
+    return {"weights": {**{name: np.array(value) for name, value in weights.items()}, **shapes}}
 
 
 _WIDE: dict[str, Any] = {
@@ -230,7 +230,7 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changed", "key", "told"),
+    ("changed", "key", "message"),
     [
         ({"dtype": "double"}, "condition", "float64 == float32"),
         ({"weights": {"scale": np.full((3, 1, 1), 0.5)}}, "condition", "3 == 1"),
@@ -279,7 +279,7 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
 )
 @pytest.mark.usefixtures("interpreted")
 def test_near_misses_that_are_refused(
-    changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch
+    changed: dict[str, Any], key: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gehost import CustomPassContext
 
@@ -299,7 +299,7 @@ def test_near_misses_that_are_refused(
         dim.Clear()
     result, record = run_pass(model, PASS, **STYLE)
     assert (record.matched, record.replaced, dict(record.rejected)) == (1, 0, {key: 1})
-    assert told in reasons[0]
+    assert message in reasons[0]
     assert [node.op_type for node in result.graph.node] == [
         node.op_type for node in model.graph.node
     ]

@@ -140,8 +140,8 @@ def test_mapped_pattern_of_an_operator_and_of_an_argument(run, ops):
 
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[2,3,4] x) => (float[6,4] s) { f = Flatten <axis = 2> (x) s = Relu(f) }"""
-    made, _ = run(text, from_argument)
-    (flatten,) = [node for node in made.graph.node if node.op_type == "Flatten"]
+    model, _ = run(text, from_argument)
+    (flatten,) = [node for node in model.graph.node if node.op_type == "Flatten"]
     assert onnx.helper.get_node_attr_value(flatten, "axis") == 2
 
 
@@ -149,12 +149,12 @@ def test_both_var_and_op_is_a_value_error():
     @RegisterPass
     def both():
         def replace(x):
-            made = op.Relu(x)
+            result = op.Relu(x)
             with pytest.raises(ValueError, match='op="Relu" or var="x", and not both'):
-                made.Attr("axis").MappedPattern(op="Relu", var="x")
+                result.Attr("axis").MappedPattern(op="Relu", var="x")
             with pytest.raises(PatternError, match='no argument "q"; its arguments are x'):
-                made.Attr("axis").MappedPattern(var="q", name="shape")
-            return made
+                result.Attr("axis").MappedPattern(var="q", name="shape")
+            return result
 
         return lambda x: op.Relu(op.Relu(x)), replace
 

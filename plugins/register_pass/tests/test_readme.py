@@ -39,7 +39,7 @@ def test_the_vendor_file(
     before = parse(f'<ir_version: 8, opset_import: ["" : 17]> {text}', random_weights(shapes))
     after, report = vendors.host(plugins=[("register_pass", gehost_register_pass)]).run(before)
     assert [record.name for record in report.passes if record.replaced] == [
-        found for found in _names(code) if found.startswith(name)
+        name_ for name_ in _names(code) if name_.startswith(name)
     ]
     assert [node.op_type for node in after.graph.node] == ops
     assert_equal_numbers(before, after)

@@ -55,10 +55,10 @@ def test_a_native_function_is_itself_outside_a_trace() -> None:
 
 def test_a_native_function_is_itself_where_no_match_is_asked_and_sees_lists_as_lists(run) -> None:
     """Within a trace too; what it is given of a match are Python's lists, also those that the author wrote."""
-    given: list[Any] = []
+    received: list[Any] = []
 
     def spy(*arguments: Any) -> bool:
-        given.extend(arguments)
+        received.extend(arguments)
         return True
 
     def pattern(x):
@@ -67,11 +67,11 @@ def test_a_native_function_is_itself_where_no_match_is_asked_and_sees_lists_as_l
         return transpose
 
     assert run(TRANSPOSES, (pattern, lambda x: op.Transpose(x, perm=[2, 1, 0])))[1].replaced == 1
-    assert given == [[0, 1], [2, 0, 1], [2, [2]]]
+    assert received == [[0, 1], [2, 0, 1], [2, [2]]]
 
 
 @pytest.mark.parametrize(
-    ("asked", "perm"),
+    ("source", "perm"),
     [
         ({}, [1, 0, 2]),
         ({"index": 1}, [2, 0, 1]),
@@ -80,15 +80,15 @@ def test_a_native_function_is_itself_where_no_match_is_asked_and_sees_lists_as_l
 )
 @pytest.mark.parametrize("before", [True, False])
 def test_an_attribute_is_mapped_from_the_pattern(
-    run, asked: dict[str, Any], perm: list[int], before: bool
+    run, source: dict[str, Any], perm: list[int], before: bool
 ) -> None:
     def replace(x):
         transpose = PassDesc.OP.Transpose
         if before:
-            transpose.Attr("perm").MappedPattern(**asked)
+            transpose.Attr("perm").MappedPattern(**source)
         transpose(data=x)
         if not before:
-            transpose.Attr("perm").MappedPattern(**asked)
+            transpose.Attr("perm").MappedPattern(**source)
         return op.Identity(transpose)
 
     after, record = run(
@@ -151,13 +151,13 @@ def test_what_a_replacement_needs_and_nobody_knows_refuses_the_match(run) -> Non
         lambda x: op.LeakyRelu(op.Abs(x), alpha=nothing(1, x.shape[1])),
     ],
 )
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
 def test_a_size_or_a_result_that_is_nothing_refuses_the_match(
-    run, replace: Any, known: bool
+    run, replace: Any, is_known: bool
 ) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[N, 6] x) => (float[N, 6] y) { t = Abs(x) y = Relu(t) }'
     before = parse(text)
-    if not known:
+    if not is_known:
         before.graph.input[0].type.tensor_type.shape.dim[0].Clear()
     _, record = run(before, (lambda x: op.Relu(op.Abs(x)), replace))
     assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})

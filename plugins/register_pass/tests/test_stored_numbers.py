@@ -67,13 +67,13 @@ def test_the_element_type_of_a_parameter_is_not_that_of_another_input(run) -> No
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked"), [(np.array([0.1 + 1e-9]), 0.1), (np.array([np.inf], np.float32), 1e300)]
+    ("stored", "number"), [(np.array([0.1 + 1e-9]), 0.1), (np.array([np.inf], np.float32), 1e300)]
 )
 def test_numbers_that_differ_are_not_rounded_until_they_agree(
-    run, stored: Any, asked: float
+    run, stored: Any, number: float
 ) -> None:
     def pattern(x, c):
-        c.Attr("value").EQ([asked])
+        c.Attr("value").EQ([number])
         return op.Mul(op.LeakyRelu(x), c)
 
     text = LEAKY.format(0.5)
@@ -89,19 +89,19 @@ CAST = '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float16[2
 @pytest.mark.parametrize("of", ["attribute", "tensor"])
 @pytest.mark.parametrize("other", [DataType.FLOAT16, 10])
 def test_an_element_type_is_the_number_that_onnx_has_for_it(run, of: str, other: int) -> None:
-    def where(name: str, wanted: int):
+    def where(name: str, expected: int):
         def pattern(x):
             cast = op.Cast(op.Abs(x))
-            getattr(cast.Attr("to") if of == "attribute" else cast.Output().dtype, name)(wanted)
+            getattr(cast.Attr("to") if of == "attribute" else cast.Output().dtype, name)(expected)
             return cast
 
         return pattern, lambda x: op.Abs(op.Cast(x, to=DataType.FLOAT16))
 
-    found = [
-        run(CAST, where(*asked))[1].replaced
-        for asked in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))
+    matches = [
+        run(CAST, where(*condition))[1].replaced
+        for condition in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))
     ]
-    assert found == [1, 0, 0, 1]
+    assert matches == [1, 0, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["EQ", "NE"])

@@ -127,17 +127,17 @@ TRANSPOSE = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (f
 
 
 @pytest.mark.parametrize(
-    ("asked", "matches"), [({}, True), ({"perm": [1, 0]}, True), ({"perm": [0, 1]}, False)]
+    ("attribute", "matches"), [({}, True), ({"perm": [1, 0]}, True), ({"perm": [0, 1]}, False)]
 )
 @pytest.mark.parametrize("set_attr", [True, False])
 def test_attributes_are_asked_for_only_where_they_are_written(
-    run, asked: Any, matches: bool, set_attr: bool
+    run, attribute: Any, matches: bool, set_attr: bool
 ) -> None:
     def pattern(x):
         if not set_attr:
-            return op.Transpose(x, **asked)
+            return op.Transpose(x, **attribute)
         transpose = PassDesc.OP.Transpose(data=x)
-        for name, value in asked.items():
+        for name, value in attribute.items():
             transpose.SetAttr(name, value)
         return transpose
 
