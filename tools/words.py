@@ -2,7 +2,7 @@
 
 Clauses are "what …", told/said and the like, in docstrings, comments and messages. A participle
 (``found``) tells what happened to a thing and is no name for it.
-Run with ``python -m tools.words [--list] [PATH…]``; not a test, and no rule.
+Run with ``python -m tools.words [--list] [PATH…]``; clauses are no rule; tests/test_words.py holds names.
 """
 
 from __future__ import annotations
