@@ -342,5 +342,8 @@ def test_constants_are_folded_into_the_room_that_notes_leave(tmp_path: Path) -> 
         onnx.save(model, path)
         model.graph.node[0].doc_string = "where the exporter was called " * 60
     nodes = [ops(gehost.optimize(path, "any", measured=False).model) for path in (plain, noted)]
-    assert nodes == [["Expand", "Expand", "Unsqueeze", "Unsqueeze", "Concat", "Cast", "Add"], ["Add"]]
+    assert nodes == [
+        ["Expand", "Expand", "Unsqueeze", "Unsqueeze", "Concat", "Cast", "Add"],
+        ["Add"],
+    ]
     assert noted.with_suffix(".opt.onnx").stat().st_size <= noted.stat().st_size
