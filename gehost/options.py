@@ -306,7 +306,7 @@ def _stages_of(level: str) -> dict[str, Any]:
     }
     if level in choices:
         return choices[level]
-    parts = [part for part in level.strip('"').split("|") if part]
+    parts = [part for part in map(str.strip, level.strip('"').split("|")) if part]
     if level.isdecimal() or not parts:
         raise UsageError(
             f"DUMP_GRAPH_LEVEL={level}: wanted 1 (all stages and passes), 2 (all stages), 3 (the "
@@ -320,7 +320,7 @@ def _formats_of(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[s
     listed = env.get("DUMP_GRAPH_FORMAT", "")
     if not listed:
         return {}
-    names = listed.strip('"').split("|")
+    names = [name.strip() for name in listed.strip('"').split("|")]
     unknown = [name for name in names if name not in (*_DUMP_FORMATS, "ge_proto")]
     if unknown:
         raise UsageError(

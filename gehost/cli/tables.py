@@ -33,10 +33,12 @@ def print_report(report: Report, output: str) -> None:
     if report.verify:
         print_line(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
-        files = counted(len(report.dumps), "file")
-        is_text = all(path.endswith(".txt") for path in report.dumps)  # readable, for people
-        advice = "" if is_text else "; open them in Netron"
-        print_line(f"dumps: {one_line(report.dumps[0])} … ({files}{advice})")
+        opened = [path for path in report.dumps if not path.endswith(".txt")]  # *.txt: readable
+        files = counted(len(opened or report.dumps), "file")
+        advice = "; open them in Netron" if opened else ""
+        rest = len(report.dumps) - len(opened) if opened else 0
+        also = f", {rest} readable" if rest else ""
+        print_line(f"dumps: {one_line((opened or report.dumps)[0])} … ({files}{advice}{also})")
     seconds = sum(report.seconds.values())
     print_line(
         f"{one_line(output)}: {counted(report.nodes_before, 'node')} before, {report.nodes_after} "

@@ -56,6 +56,7 @@ class Dumper:
         self._formats = options.dump_formats
         self._each_pass = options.dump_passes
         self._stages = options.dump_stages
+        self._without_effect = dict.fromkeys(options.dump_stages)
         self._number = 0
         self._context: CompileContext | None = None
 
@@ -91,11 +92,19 @@ class Dumper:
     @hookimpl(trylast=True)
     def gehost_compile_finished(self, graph: Graph) -> None:
         self._write(graph, "Build")
+        if self._without_effect and self._context is not None:
+            self._context.report.notes.append(
+                f"dumps: no stage has {', '.join(self._without_effect)} in its name; there are "
+                f"PreRunBegin, {', '.join(_STAGE_NAMES.values())}, Build"
+            )
 
     def _write(self, graph: Graph, stage: str) -> None:
         number, self._number = self._number, self._number + 1
-        if self._stages and not any(_contains(stage, part) for part in self._stages):
+        parts = [part for part in self._stages if _contains(stage, part)]
+        if self._stages and not parts:
             return
+        for part in parts:
+            self._without_effect.pop(part, None)
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
         try:
             self._directory.mkdir(parents=True, exist_ok=True)

@@ -128,11 +128,13 @@ def read_switch_file(path: str) -> SwitchFile:
         UsageError: the file cannot be read, has an unknown key, or a value of the wrong type.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
         content: Any = json.loads(text) if text.lstrip().startswith("{") else _of_lines(text)
-        entries = content["Switch"]["GraphFusion"]
+        sections = content["Switch"]
+        ge_only: dict[str, str] | None = {} if "UBFusion" in sections else None
+        entries = sections.get("GraphFusion", ge_only)  # None: AttributeError
         found = {str(name): str(state).lower() for name, state in entries.items()}
-        runtime = {**content["Switch"].get("Runtime", {})}
+        runtime = {**sections.get("Runtime", {})}
         evidence = {**content.get("Evidence", {})}
     except OSError as error:
         raise UsageError(

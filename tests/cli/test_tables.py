@@ -111,6 +111,9 @@ def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str])
     ]
     print_report(Report(dumps=["there/0.txt"]), "out.onnx")
     assert "dumps: there/0.txt … (1 file)\n" in capsys.readouterr().out
+    print_report(Report(dumps=["there/0.txt", "there/0.onnx"]), "out.onnx")
+    printed = capsys.readouterr().out
+    assert "dumps: there/0.onnx … (1 file; open them in Netron, 1 readable)\n" in printed
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,12 @@ def test_only_the_stages_asked_for(tmp_path: Path, stages: list[str], expected: 
     assert list(dumps) == [f"{STAGES[number]}.pbtxt" for number in expected]
 
 
+def test_a_part_that_no_stage_has_is_noted(tmp_path: Path) -> None:
+    dumps, report = dumped(tmp_path, dump_stages=["PreRunBegin", "Unheard", "Origin"])
+    assert list(dumps) == [f"{STAGES[0]}.pbtxt", f"{STAGES[4]}.pbtxt"]
+    assert report.notes[-1].startswith("dumps: no stage has Unheard in its name; there are Pre")
+
+
 def constants(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     actual = {tensor.name: tensor for tensor in proto.graph.initializer}
     for node in proto.graph.node:

@@ -105,6 +105,9 @@ def test_statistics_have_ges_form_and_no_pass_that_is_off(vendors: Any, tmp_path
             '{"Switch": {"GraphFusion": {"FuseGelu": "off"}, "UBFusion": {"ALL": "off"}}}',
             {"FuseGelu": False},
         ),
+        ('{"Switch": {"UBFusion": {"ALL": "off"}}}', {}),
+        ("\ufeffFuseGelu : OFF\r\n\r\nALL:on\r\n", {"FuseGelu": False, "ALL": True}),
+        ('\ufeff{"Switch": {"GraphFusion": {"ALL": "off"}}}\r\n', {"ALL": False}),
     ],
 )
 def test_ges_forms_of_a_file(switch_file: Any, text: str, passes: dict[str, bool]) -> None:
