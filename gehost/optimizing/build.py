@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError, PassError
 from gehost.half import to_float16
+from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.host.report import Report
 from gehost.ir.files.external import external_tensors, file_names
@@ -27,6 +28,8 @@ from gehost.optimizing.facts import Facts, facts_of, foreign_nodes, has_constant
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
 from gehost.options import HostOptions
+from gehost.passes.context import PassRecord
+from gehost.refusal import Refusal
 from gehost.rewrite.provenance import PASS
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ class Builder:
         passes: what may run.
         failed: passes that ended with an error, with its line.
         foreign: passes whose operators the target does not load.
+        reasons: why passes left their candidates.
     """
 
     def __init__(
@@ -102,7 +106,9 @@ class Builder:
         self.feeds: Sequence[Feeds] = ()
         """Inputs on which numbers out of half's range are looked for."""
         self.half_notes: tuple[str, ...] = ()
-        self.host = Host(replace(options, dims={}, enable=(), disable=(), only=()))
+        self.reasons = Reasons()
+        loaded = replace(options, dims={}, enable=(), disable=(), only=())
+        self.host = Host(loaded, plugins=[("reasons", self.reasons)])
         self._names = [spec.name for spec in self.host.passes]
         reader = self.host.with_options(dims=options.dims)
         path = model
@@ -241,6 +247,17 @@ class Builder:
         if self._is_apart:
             put_back(model, self._place)
         save_model(model, output, os.path.dirname(candidate.path))
+
+
+class Reasons:
+    """The first text for each key of a pass's refusals, of all compiles."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[str, str], str] = {}
+
+    @hookimpl
+    def gehost_match_refused(self, record: PassRecord, refusal: Refusal) -> None:
+        self.texts.setdefault((record.name, refusal.key), refusal.message)
 
 
 class _ForeignError(Exception):

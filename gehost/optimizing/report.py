@@ -139,7 +139,7 @@ class OptimizeReport:
             for trial in self.trials
             if not trial.is_on and trial.gain is not None
         ]
-        reasons += [f"{name} ({why})" for name, why in self.refused.items()]
+        reasons += [f"{name}: {why}" for name, why in self.refused.items()]
         found = [f"not used: {_cut(reason)}" for reason in reasons[:_MOST_REASONS]]
         if len(reasons) > _MOST_REASONS:
             found.append(f"not used: {len(reasons) - _MOST_REASONS} more (--json)")
@@ -189,13 +189,16 @@ def _gain_data(gain: Gain) -> dict[str, Any]:
     return found
 
 
-def refusals(report: Report | None) -> Mapping[str, str]:
-    """Return the passes that found candidates and rewrote none, with the most common reason."""
+def refusals(report: Report | None, texts: Mapping[tuple[str, str], str]) -> Mapping[str, str]:
+    """Return the passes that found candidates and rewrote none, with the most common reason.
+
+    ``texts`` has the words of a reason, by pass and key.
+    """
     found: dict[str, str] = {}
     for record in report.passes if report is not None else ():
         if not record.replaced and record.rejected and record.name not in _TIDYING:
-            reason, count = record.rejected.most_common(1)[0]
-            found[record.name] = f"{reason}: {count}"
+            key, _ = record.rejected.most_common(1)[0]
+            found[record.name] = one_line(texts.get((record.name, key)) or key)
     return found
 
 

@@ -548,7 +548,7 @@ class _Run:
             report.numbers += ", beside the original in float16"
             report.notes += self._builder.half_notes
         report.fused = _fused(report)
-        report.refused = dict(refusals(best.report))
+        report.refused = dict(refusals(best.report, self._builder.reasons.texts))
         report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}
         report.dropped |= dict.fromkeys(
             sorted(self._builder.foreign), "writes operators that are not ONNX's at this opset"

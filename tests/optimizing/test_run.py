@@ -347,3 +347,9 @@ def test_constants_are_folded_into_the_room_that_notes_leave(tmp_path: Path) -> 
         ["Add"],
     ]
     assert noted.with_suffix(".opt.onnx").stat().st_size <= noted.stat().st_size
+
+
+def test_a_pass_that_took_no_candidate_says_why() -> None:
+    report = gehost.optimize(onnx.load(BERT), "cpu", measured=False).report
+    line = "not used: OrtCausalAttentionPass: not proven to be causal and nothing else"
+    assert line in report.lines()
