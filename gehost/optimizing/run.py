@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import onnx
 
 from gehost.errors import GehostError, ModelError, UsageError, one_line
-from gehost.ir.files.save import save_model
+from gehost.ir.files.save import output_file, save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
 from gehost.optimizing.kernels import kernel_writer
@@ -256,6 +256,8 @@ class _Run:
     def steps(self) -> tuple[OptimizeReport, Switch | None]:
         """Go through all steps."""
         builder, target = self._builder, self._target
+        builder.host.importers.check_output(self._options.output)
+        output_file(self._options.output)  # before the time for measuring is spent
         original = builder.original
         report = OptimizeReport(
             self._path, target.name, target.title(), self._options.threads, original.facts,

@@ -14,7 +14,7 @@ import onnx_ir
 import pytest
 
 import gehost
-from gehost import ModelError, UsageError
+from gehost import ModelError, OutputError, UsageError
 from gehost.cli import run as command
 from gehost.optimizing import run as optimizing
 from gehost.optimizing.facts import foreign_nodes
@@ -353,3 +353,14 @@ def test_a_pass_that_took_no_candidate_says_why() -> None:
     report = gehost.optimize(onnx.load(BERT), "cpu", measured=False).report
     line = "not used: OrtCausalAttentionPass: not proven to be causal and nothing else"
     assert line in report.lines()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_measured(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_first: Any, _second: Any, **_options: Any) -> Comparison:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(optimizing, "measure_pairs", measure)
+    with pytest.raises(OutputError, match="there is no directory"):
+        gehost.optimize(model, "cpu", output=tmp_path / "no" / "r.onnx")

@@ -58,7 +58,7 @@ def save_model(
         ModelError: the external data cannot be used, or the model is larger than protobuf allows.
     """
     with _reporting(path):
-        target = _target(path)
+        target = output_file(path)
         tensors = list(external_tensors(proto))
         files = file_names(tensors)
         directory = os.path.dirname(target)
@@ -94,7 +94,7 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
         OutputError: the file cannot be written.
     """
     with _reporting(path):
-        _write(_target(path), data)
+        _write(output_file(path), data)
 
 
 def write_pieces_atomic(path: str | os.PathLike[str], pieces: Sequence[bytes]) -> None:
@@ -106,7 +106,7 @@ def write_pieces_atomic(path: str | os.PathLike[str], pieces: Sequence[bytes]) -
     """
     if sum(map(len, pieces)) > _PROTOBUF_LIMIT:
         raise _too_large()
-    with _reporting(path), _staged(_target(path)) as staged:
+    with _reporting(path), _staged(output_file(path)) as staged:
         for start in range(0, len(pieces), _PIECES):
             _write_all(staged.file.fileno(), b"".join(pieces[start : start + _PIECES]))
         _commit(staged)
@@ -123,8 +123,12 @@ def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
         ) from error
 
 
-def _target(path: str | os.PathLike[str]) -> str:
-    """Return an output path's real, replaceable file, links resolved."""
+def output_file(path: str | os.PathLike[str]) -> str:
+    """Return an output path's real, replaceable file, links resolved.
+
+    Raises:
+        OutputError: nothing can be written there.
+    """
     text = os.fspath(path)
     if "\0" in text:
         raise OutputError(
