@@ -104,6 +104,17 @@ def test_a_region_of_the_generic_form_is_a_payload() -> None:
     again(printed)
 
 
+def test_functions_of_iree_are_read_in_both_forms() -> None:
+    body = "%a: tensor<4xf32>) -> tensor<4xf32>"
+    pretty = f"util.func public @f({body} {{\n  util.return %a : tensor<4xf32>\n}}\n"
+    generic = """"util.func"() <{function_type = (tensor<4xf32>) -> tensor<4xf32>, sym_name = "f", sym_visibility = "public", tied_operands = [-1 : index]}> ({
+^bb0(%a: tensor<4xf32>):
+  "util.return"(%a) : (tensor<4xf32>) -> ()
+}) : () -> ()
+"""
+    assert again(pretty) == again(generic) == pretty
+
+
 @pytest.mark.parametrize(
     ("form", "pretty"),
     [

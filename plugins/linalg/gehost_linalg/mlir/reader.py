@@ -11,7 +11,7 @@ from gehost_linalg.generic import Opaque, Value
 from gehost_linalg.mlir.function import Function, Parts, Statement
 from gehost_linalg.mlir.opaque import check_known, end_of_statement, result_types, template_of
 from gehost_linalg.mlir.types import TypeReader
-from gehost_mlir.attributes import shown, value
+from gehost_mlir.attributes import integers, shown, value
 from gehost_mlir.scanner import MlirError
 from gehost_mlir.source import ALIAS, OPERATION, SSA, STRING, SYMBOL, TYPE_ALIAS, balanced
 
@@ -214,6 +214,8 @@ class Reader(TypeReader):
         given = self.dictionary() if self.peek("<{") else {}
         name, type_text = given.pop("sym_name", '""').strip('"'), given.pop("function_type", "")
         visibility = given.pop("sym_visibility", '""').strip('"')
+        if not {*integers(given.get("tied_operands", ""))} - {-1}:
+            given.pop("tied_operands", None)  # no result of a util.func is an operand
         attributes: dict[Value | int | str, str] = {}
         arguments_of, results_of = (
             self._dictionaries(given.pop(f"{each}_attrs", "")) for each in ("arg", "res")
