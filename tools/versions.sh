@@ -20,5 +20,5 @@ for minor in 11 12 13 14; do
         check "python3.$minor" "python3.$minor" 'onnx==1.23.2' 'onnxruntime==1.31.1'
     fi
 done
-check python3 oldest 'onnx==1.19.*' 'onnxruntime==1.21.1'
+check python3 oldest 'onnx==1.22.*' 'onnxruntime==1.21.1'
 check python3 newest --upgrade onnx onnxruntime

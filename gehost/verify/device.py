@@ -121,28 +121,36 @@ class DeviceSession:
 
         It returns the outputs there, at the same addresses each time, once they are computed.
         """
-        binding = self.session.io_binding()
+        inputs: dict[str, Any] = {}
         for name, array in feeds.items():
-            if array.dtype.kind in "OUS":
-                binding.bind_cpu_input(name, array)
-                continue
-            value = self._runtime.OrtValue.ortvalue_from_numpy(
-                np.ascontiguousarray(array), self._device, 0
-            )
-            binding.bind_ortvalue_input(name, value)
+            inputs[name] = array
+            if array.dtype.kind not in "OUS":
+                inputs[name] = self._runtime.OrtValue.ortvalue_from_numpy(
+                    np.ascontiguousarray(array), self._device, 0
+                )
+        first = self._binding(inputs)
         for output in self.session.get_outputs():
-            binding.bind_output(output.name, self._device)
-        self._run(binding)
-        values = binding.get_outputs()
-        binding.clear_binding_outputs()
+            first.bind_output(output.name, self._device)
+        self._run(first)
+        values = first.get_outputs()
+        binding = self._binding(inputs)
         for output, value in zip(self.session.get_outputs(), values, strict=True):
             binding.bind_ortvalue_output(output.name, value)
 
-        def run() -> list[Any]:
+        def run(_owner: Any = first) -> list[Any]:  # ONNX Runtime 1.21.1: it owns the values
             self._run(binding)
             return values
 
         return run
+
+    def _binding(self, inputs: Mapping[str, Any]) -> Any:
+        binding = self.session.io_binding()
+        for name, value in inputs.items():
+            if isinstance(value, np.ndarray):
+                binding.bind_cpu_input(name, value)
+            else:
+                binding.bind_ortvalue_input(name, value)
+        return binding
 
     def _run(self, binding: Any) -> None:
         binding.synchronize_inputs()

@@ -125,11 +125,7 @@ class ModelGraph:
         """Return the value of a constant; reads external data."""
         if name in self.literals:
             return self.literals[name]
-        entry = self.initializers[name]
-        if self.is_external(name):
-            entry = onnx.TensorProto.FromString(entry.SerializeToString())
-            external_data_helper.load_external_data_for_tensor(entry, self.base_dir)
-        return numpy_helper.to_array(entry)
+        return numpy_helper.to_array(self.initializers[name], self.base_dir)
 
     def tensor(self, name: str) -> Tensor:
         """Return a tensor by name.

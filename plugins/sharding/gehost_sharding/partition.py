@@ -81,7 +81,10 @@ class _Rank:
             self._operator(operator)
         outputs = [self._output(name) for name in self.graph.outputs]
         proto = self.graph.proto
-        model = onnx.ModelProto(ir_version=proto.ir_version, producer_name="gehost")
+        # annotations alone need the IR version of the annotated model; 10 has functions and int4
+        least = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
+        version = min(proto.ir_version, max(least, 10))
+        model = onnx.ModelProto(ir_version=version, producer_name="gehost")
         model.opset_import.extend(proto.opset_import)
         domains = {entry.domain for entry in proto.opset_import}
         for domain in sorted({node.domain for node in self.nodes} - domains):
