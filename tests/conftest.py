@@ -24,6 +24,7 @@ from gehost.ir.model import Model
 from gehost.kernels import release
 from gehost.testing import parse
 from tests.everyday import SHARES
+from tests.pinned import PINNED
 
 PACKAGE = Path(gehost.__file__).parent
 _OPSET_IS_TOO_NEW = re.compile(
@@ -53,8 +54,9 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that only ``make nightly`` runs."""
+    """Mark the cases that only ``make nightly`` runs, and those of the pinned versions."""
     cases: Counter[str] = Counter()
+    older = release(onnx.__version__) < release("1.23.2") or is_older("1.31.1")
     for item in items:
         file, _, rest = item.nodeid.partition("::")
         test, _, case = rest.removesuffix("]").partition("[")
@@ -66,6 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not is_everyday:
             item.add_marker(pytest.mark.nightly)
         cases[item.nodeid.partition("[")[0]] += 1
+        if reason := PINNED.get(file, {}).get(test):
+            item.add_marker(pytest.mark.skipif(older, reason=reason))
 
 
 @pytest.hookimpl(wrapper=True)

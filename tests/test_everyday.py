@@ -1,4 +1,4 @@
-"""The table of everyday shares names tests that exist."""
+"""The tables of everyday shares and of pinned tests name tests that exist."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.everyday import SHARES
+from tests.pinned import PINNED
 from tests.test_corpus import CORPUS, ENTRIES
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_each_test_of_the_table_exists() -> None:
+def test_each_test_of_the_tables_exists() -> None:
     missing = [
         f"{file}::{name}"
-        for file, tests in SHARES.items()
+        for table in (SHARES, PINNED)
+        for file, tests in table.items()
         for name in tests
         if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
     ]

@@ -69,11 +69,6 @@ def decomposed(
         {},
         {"x": "8"},
         {"x": "2, 3, 8"},
-        {
-            "x": "B, S, D",
-            "inputs": ", float[D] gamma, float[D] beta",
-            "weights": {"gamma": None, "beta": None},
-        },
         {"shift": "w = Add(eps, v)", "scale": "s = Mul(gamma, q)", "bias": "y = Add(beta, s)"},
         {"weights": {"eps": np.full((1, 1), 1e-3), "two": np.array([2.0])}},
         {"weights": {"two": np.full(8, 2.0)}},
@@ -121,6 +116,21 @@ def test_every_form(alone, opset: int, changed: dict[str, Any]) -> None:
         ({"weights": {"beta": np.arange(64.0).reshape(8, 8)}, "x": "B, 8, 8"}, "condition"),
         ({"weights": {"gamma": np.arange(64.0).reshape(8, 8)}, "x": "B, 8, 8"}, "condition"),
         ({"x": "B, S, 1", "y": "B, S, 8"}, "condition"),
+        *(
+            (
+                {"x": f"B, S, {d}", "weights": {"gamma": np.ones(d), "beta": np.ones(d)}},
+                "condition",
+            )
+            for d in (0, 1)
+        ),
+        (
+            {
+                "x": "B, S, D",
+                "inputs": ", float[D] gamma, float[D] beta",
+                "weights": {"gamma": None, "beta": None},
+            },
+            "unknown",
+        ),
         ({"x": "B, S, D", "y": "B, S, E"}, "unknown"),
         ({"dtype": "double"}, None),
         ({"dtype": "float16"}, None),

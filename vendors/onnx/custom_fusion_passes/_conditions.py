@@ -116,11 +116,17 @@ def epsilon_problem(epsilon: Value, x: Value) -> str:
 def vector_problem(what: str, vector: Value, x: Value) -> str:
     """A scale or bias must be [D].
 
-    D is proven to be the last dimension of ``x``: a longer one would widen the result.
+    D is proven to be the last dimension of ``x``: a longer one would widen the result. ONNX
+    Runtime's kernels refuse D = 0, and before 1.24.1 D = 1.
     """
     found, wanted = vector.shape, x.shape
     if found is not None and wanted and len(found) == 1 and shapes.same_dim(found[0], wanted[-1]):
-        return ""
+        size = wanted[-1]
+        if isinstance(size, int) and size > 1:
+            return ""
+        return (
+            f'{what}: the last axis of "{x.name}" {_text(wanted)} is not known to be longer than 1'
+        )
     return (
         f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis '
         f'of "{x.name}" {_text(wanted)}'

@@ -77,7 +77,7 @@ class LayerNormalizationFusionPass(PatternFusionPass):
             readers or is captured by a nested body; ``dtype``: not floating point, or unknown;
             ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
             or of a higher rank than x; ``scale``, ``bias``: not [D], or D not known to be the last
-            dimension of x; ``functions``: a function, if the option is off.
+            dimension of x and above 1; ``functions``: a function, if the option is off.
     Source: ONNX LayerNormalization-17.
     """
 

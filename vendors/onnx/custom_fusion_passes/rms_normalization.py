@@ -93,7 +93,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
             point, or unknown; a result of another dtype than x (casts that do not lead back);
             ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
             or of a higher rank than x; ``scale``: not [D], or D not known to be the last dimension
-            of x; ``functions``: a function, if the option is off.
+            of x and above 1; ``functions``: a function, if the option is off.
     Source: ONNX RMSNormalization-23.
     """
 

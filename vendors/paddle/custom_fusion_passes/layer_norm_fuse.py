@@ -20,9 +20,9 @@ def layer_norm_fuse():
         no match: x not float32 (LayerNormalization computes in float32); means over another
             axis, or without keepdims; a mean of another tensor; an exponent other than 2; other
             readers of an inner tensor; ``weight``: an epsilon that is no constant; ``condition``:
-            gamma or beta not [D]; an epsilon that is not one number above 0 and below 1, or of a
-            higher rank than x, which it would widen; ``unknown``: a rank or last dimension that is
-            not known; by the host, ``rank``: an exponent of a higher rank than x.
+            gamma or beta not [D], or D not above 1; an epsilon that is not one number above 0 and
+            below 1, or of a higher rank than x, which it would widen; ``unknown``: a rank or last
+            dimension that is not known; by the host, ``rank``: an exponent of a higher rank than x.
     Source: ONNX LayerNormalization-17.
     """
 
@@ -31,6 +31,7 @@ def layer_norm_fuse():
         epsilon.Attr("shape").Size().LE(x.Attr("shape").Size())
         epsilon.Attr("value")[0].GT(0)
         epsilon.Attr("value")[0].LT(1)
+        x.Attr("shape")[-1].GT(1)
         gamma.Attr("shape").EQ([x.Attr("shape")[-1]])
         beta.Attr("shape").EQ([x.Attr("shape")[-1]])
 
