@@ -477,6 +477,10 @@ def test_mlir_drops_the_same_loops() -> None:
     [
         ("%r = arith.addg %s, %s : f32", "operation arith.addg is not known"),
         ("%r = my.op %a", "the types of its results do not stand at its end"),
+        ("%r = arith.constant 0 :\n %q = my.op %a : f32", "the types of its results do not stand at its end"),
+        ("%r = arith.addf %s, %s fastmath<sure> : f32", "expected a flag, found 'sure'"),
+        ('%r = "tensor.collapse_shape"(%a) <{reassociation = [[0, x]]}> : (tensor<4xf32>) -> tensor<4xf32>', "is no list of groups of axes"),
+        ("linalg.exp ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) -> tensor<4xf32>", "linalg.exp has 1 results"),
         ("%r = scf.for %k = %s to %i step %i iter_args(%v = %s) -> (f32) {\n scf.yield %v : f32\n }", "%s is f32, not index"),
         ('%r = "arith.cmpf"(%s, %s) <{predicate = 99 : i64}> : (f32, f32) -> i1', "no predicate 99"),
         ('%r = "tensor.extract_slice"(%a) <{static_offsets = array<i64: -9223372036854775808>, static_sizes = array<i64: 2>, static_strides = array<i64: 1>}> : (tensor<4xf32>) -> tensor<2xf32>', "needs 1 computed numbers, got 0"),

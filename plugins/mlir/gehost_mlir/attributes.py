@@ -39,11 +39,14 @@ def value(scanner: Scanner, aliases: Mapping[str, str]) -> str:
 
 
 def written_out(text: str, aliases: Mapping[str, str]) -> str:
-    """A text with the attributes that its aliases stand for."""
+    """A text with the attributes that its aliases stand for; one that names itself stays."""
 
     def of(found: re.Match[str]) -> str:
         alias = found.group()
-        return written_out(aliases[alias], aliases) if alias in aliases else alias
+        if alias not in aliases:
+            return alias
+        rest = {name: other for name, other in aliases.items() if name != alias}
+        return written_out(aliases[alias], rest)
 
     return re.sub(rf"{STRING.pattern}|{ALIAS.pattern}", of, text) if "#" in text else text
 

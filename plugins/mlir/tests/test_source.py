@@ -54,6 +54,7 @@ def test_a_dictionary_keeps_texts_and_writes_aliases_out() -> None:
 
 def test_aliases_of_aliases_are_written_out() -> None:
     assert written_out("f(#a)", {"#a": "g<#b>", "#b": "1"}) == "f(g<1>)"
+    assert written_out("#a", {"#a": "[#a]"}) == "[#a]"
 
 
 @pytest.mark.parametrize("text", ["(a", "(a]", "[(])"])

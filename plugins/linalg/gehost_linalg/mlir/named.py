@@ -117,6 +117,8 @@ def read_named(reader: Reader, statement: Statement) -> list[Value]:
         raise reader.error(f"{statement.name} returns tensors of the types of its outs", begin)
     loops = _loops(word, ins, outs, maps, attributes)
     payload = body or _payload(word, ins, outs, attributes)
+    if len(made) != len(statement.results):
+        raise reader.error(f"{statement.name} has {len(made)} results", begin)
     if loops is None or payload is None:
         end = reader.position
         reader.position = begin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from gehost_linalg.generic import Value
@@ -38,6 +39,7 @@ def _computed(
     return iter(given)
 
 
+_GROUPS = re.compile(r"\[\s*(?:\[\s*\d+(?:\s*,\s*\d+)*\s*\](?:\s*,\s*(?=\[))?)*\s*\]")
 _LISTS = ("static_offsets", "static_sizes", "static_strides")
 
 
@@ -88,7 +90,10 @@ def _cast(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
 
 def _reshape(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
     source, made = _one(reader, statement, parts)
-    groups = json.loads(parts.attributes.get("reassociation", "[]").replace(" : i64", ""))
+    text = parts.attributes.get("reassociation", "[]").replace(" : i64", "")
+    if not _GROUPS.fullmatch(text):
+        raise reader.error(f"{text} is no list of groups of axes", statement.start)
+    groups = json.loads(text)
     sizes: list[int | Value] = []
     if statement.name == EXPAND:
         computed = _computed(reader, statement, parts, "static_output_shape", skip=1)

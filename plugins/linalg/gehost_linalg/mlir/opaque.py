@@ -108,7 +108,7 @@ def result_types(reader: TypeReader, begin: int, end: int, names: list[str]) -> 
     if not names:
         return []
     made: list[Value] = []
-    if place >= 0:
+    if place >= 0 and reader.text[place:end].strip():
         reader.position = place
         if sign == "->" and reader.peek("("):
             made = reader.result_types(names)

@@ -21,6 +21,7 @@ _COMPARED = {
     "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
 }  # fmt: skip
 """Predicates by their numbers in the generic form."""
+_FLAG = re.compile(r"(?:none|fast|reassoc|nnan|ninf|nsz|arcp|contract|afn|nsw|nuw)\b")
 _BEFORE = {"rounding": "|".join(ROUNDINGS), "exact": "exact", "nneg": "nneg"}
 
 
@@ -154,9 +155,9 @@ def _flags(reader: TypeReader, operation: Operation) -> str:
             found += [word] if word else []
         elif reader.accept(flag):
             reader.expect("<")
-            words = [reader.take(OPERATION, "a flag")]
+            words = [reader.take(_FLAG, "a flag")]
             while reader.accept(","):
-                words.append(reader.take(OPERATION, "a flag"))
+                words.append(reader.take(_FLAG, "a flag"))
             reader.expect(">")
             found += [] if words == ["none"] else [_flag(flag, words)]
     return " ".join(found)
@@ -172,7 +173,7 @@ def _flags_of(attributes: Mapping[str, str]) -> str:
     if "roundingmode" in attributes:
         found.append(ROUNDINGS[int(attributes["roundingmode"].partition(" ")[0])])
     for attribute, flag in (("fastmath", "fastmath"), ("overflowFlags", "overflow")):
-        words = re.findall(r"\w+", attributes.get(attribute, "").partition("<")[2])
+        words = _FLAG.findall(attributes.get(attribute, "").partition("<")[2])
         if words not in ([], ["none"]):
             found.append(_flag(flag, words))
     found += [
