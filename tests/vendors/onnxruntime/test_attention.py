@@ -510,6 +510,13 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
         "scale",
         {"scores": "m = MatMul (qt, turned_k) s = Mul (m, negative)"},
     ),
+    "scores in float64": (
+        "dtype",
+        {
+            "mask": "s64 = Cast <to = 11> (s) m64 = Cast <to = 11> (mask) a = Add (s64, m64)",
+            "softmax": "p64 = Softmax <axis = -1> (a) p = Cast <to = 1> (p64)",
+        },
+    ),
     "another dtype": ("dtype", {"dtype": "double", "outputs": "double[B, S, 8] out"}),
 }
 

@@ -34,6 +34,8 @@ def problem_of_types(attention: AttentionCall) -> str:
         return f"dtype: q, k and v are {', '.join(map(dtype_name, types))}"
     if attention.dtype == DataType.FLOAT and attention.inner_types & HALVES:
         return "dtype: float32, cast to half and back inside"
+    if DataType.DOUBLE in attention.inner_types:
+        return "dtype: float64 inside, in which the kernel does not compute"
     return not_float(found.q.value)
 
 
