@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+import onnx
+import onnx.parser
 
 from gehost import (
     NOT_CHANGED,
@@ -34,6 +36,21 @@ from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.sources import PLAIN
 from gehost_semantic.views import Views
+
+_INSTANCE = """<ir_version: 9, opset_import: ["" : {3}]>
+attention (float[{0}, {1}, 8] q, float[{0}, {2}, 8] k, float[{0}, {2}, 8] v{4})
+=> (float[{0}, {1}, 8] y)
+<int64[4] heads = {{0, 0, 2, 4}}, int64[3] rows = {{0, 0, 8}}, float scale = {{0.5}},
+ float zero = {{0}}, float low = {{-3.4e38}}> {{
+    qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+    kh = Reshape (k, heads) kt = Transpose <perm = [0, 2, 3, 1]> (kh)
+    vh = Reshape (v, heads) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
+    m = MatMul (qt, kt) s = Mul (m, scale) {5} p = Softmax <axis = -1> (a)
+    o = MatMul (p, vt) turned = Transpose <perm = [0, 2, 1, 3]> (o) y = Reshape (turned, rows) }}"""
+_MASKED = {
+    "": ("", "a = Identity (s)"),
+    "mask": (", bool[B, 1, S, T] keep", "mask = Where (keep, zero, low) a = Add (s, mask)"),
+}
 
 CallT = TypeVar("CallT", bound=KernelCall)
 
@@ -138,6 +155,11 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
     """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
     layouts: ClassVar[Mapping[str, str]] = PLAIN
     """Those of q, k, v and the result, as ``{"q": "b s (h d)"}``; the others are plain."""
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield models of two heads without and with a mask, for ``gehost check-pass``."""
+        for sizes, opset, masked in (("BST", 17, ""), ("BST", 17, "mask"), ("235", 23, "")):
+            yield onnx.parser.parse_model(_INSTANCE.format(*sizes, opset, *_MASKED[masked]))
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
         softmaxes = graph.nodes_of("Softmax")
