@@ -6,8 +6,8 @@ from gehost_linalg.generic import Generic
 from gehost_linalg.mlir.calls import inlined
 from gehost_linalg.mlir.function import Function
 from gehost_linalg.mlir.literals import literal_text
+from gehost_linalg.mlir.modules import ModuleReader
 from gehost_linalg.mlir.printer import Printer
-from gehost_linalg.mlir.reader import Reader
 from gehost_linalg.mlir.syntax import ROWS, SYNTAX
 
 __all__ = ["Function", "literal_text", "parse", "print_function", "print_generic"]
@@ -19,7 +19,7 @@ def parse(text: str) -> list[Function]:
     Raises:
         MlirError: it is malformed, or outside of the subset; the message names line and column.
     """
-    return inlined(Reader(text, ROWS).functions())
+    return inlined(ModuleReader(text, ROWS).functions())
 
 
 def print_function(function: Function) -> str:
