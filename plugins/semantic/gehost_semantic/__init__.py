@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from gehost_semantic.call import FEATURES, AttentionCall
     from gehost_semantic.extents import Extent
     from gehost_semantic.finder import AttentionFinder
+    from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
+    from gehost_semantic.linears import Linear
     from gehost_semantic.norm_call import NORM_FEATURES, NormCall
     from gehost_semantic.norms import Norm, NormKind
     from gehost_semantic.passes import (
         ActivationFusionPass,
         AttentionFusionPass,
+        LinearFusionPass,
         NormFusionPass,
         RotaryFusionPass,
     )
@@ -53,11 +56,14 @@ _HOMES = {
     "sources": ("PLAIN",),
     "finder": ("AttentionFinder",),
     "call": ("FEATURES", "AttentionCall"),
+    "linear_call": ("LINEAR_FEATURES", "LinearCall"),
+    "linears": ("Linear",),
     "norm_call": ("NORM_FEATURES", "NormCall"),
     "norms": ("Norm", "NormKind"),
     "passes": (
         "ActivationFusionPass",
         "AttentionFusionPass",
+        "LinearFusionPass",
         "NormFusionPass",
         "RotaryFusionPass",
     ),
@@ -71,6 +77,7 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 __all__ = [
     "ACTIVATION_FEATURES",
     "FEATURES",
+    "LINEAR_FEATURES",
     "NORM_FEATURES",
     "PLAIN",
     "ROTARY_FEATURES",
@@ -87,6 +94,9 @@ __all__ = [
     "Extent",
     "Floor",
     "Limit",
+    "Linear",
+    "LinearCall",
+    "LinearFusionPass",
     "MaskMeaning",
     "Norm",
     "NormCall",

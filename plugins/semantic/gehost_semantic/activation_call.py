@@ -118,7 +118,8 @@ class ActivationCall(KernelCall):
         if "bias" in of:
             x = x + of["bias"]
         is_wider = own.x.dtype != own.compute
-        result = self._function(es.Cast(x, to=own.compute) if is_wider else x)
+        wide = es.Cast(x, to=own.compute) if is_wider else x
+        result = function_of(own.kind, own.alpha, wide)
         if is_wider:
             assert own.x.dtype is not None
             result = es.Cast(result, to=own.x.dtype)
@@ -134,14 +135,16 @@ class ActivationCall(KernelCall):
         )
         return (high, low) if self.gate_is_first else (low, high)
 
-    def _function(self, x: EsTensor) -> EsTensor:
-        match self.description.kind:
-            case ActivationKind.GELU:
-                return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
-            case ActivationKind.GELU_TANH:
-                inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
-                return x * 0.5 * (es.Tanh(inner) + 1.0)
-            case ActivationKind.SILU:
-                return x * es.Sigmoid(x)
-            case ActivationKind.SWISH:
-                return x * es.Sigmoid(x * self.alpha)
+
+def function_of(kind: ActivationKind, alpha: float, x: EsTensor) -> EsTensor:
+    """Return an activation by its formula."""
+    match kind:
+        case ActivationKind.GELU:
+            return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
+        case ActivationKind.GELU_TANH:
+            inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
+            return x * 0.5 * (es.Tanh(inner) + 1.0)
+        case ActivationKind.SILU:
+            return x * es.Sigmoid(x)
+        case ActivationKind.SWISH:
+            return x * es.Sigmoid(x * alpha)

@@ -30,6 +30,8 @@ from gehost_semantic.attention import Attention
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
 from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
+from gehost_semantic.linears import linears, packs
 from gehost_semantic.norm_call import NORM_FEATURES, NormCall
 from gehost_semantic.norms import NormKind, norms
 from gehost_semantic.rotary import rotations
@@ -243,6 +245,25 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
                 yield node, found
             elif found.kind == self.kind:
                 yield node, ActivationCall(found, self.takes)
+
+
+class LinearFusionPass(SemanticFusionPass[LinearCall]):
+    """Replaces each product with a constant matrix by a kernel of a vendor.
+
+    A subclass defines ``Replacement``, which returns the kernel's result of ``linear.x``,
+    ``weight`` and ``bias``.
+    """
+
+    features = LINEAR_FEATURES
+    takes: ClassVar[Collection[str]] = frozenset({"bias"})
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, LinearCall | Refused]]:
+        found = linears(Views.shared(graph))
+        together = (
+            packs(found, self.takes) if "packed" in self.takes else [(each,) for each in found]
+        )
+        for group in together:
+            yield group[0].node, LinearCall(group, self.takes)
 
 
 def _check_kind(

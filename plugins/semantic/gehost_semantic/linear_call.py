@@ -1,0 +1,182 @@
+"""Products with constant matrices as a kernel takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gehost import DataType, EsGraph, EsTensor, Value, es
+from gehost_semantic.activation_call import function_of
+from gehost_semantic.activations import ActivationKind
+from gehost_semantic.atoms import Refused
+from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.linears import PLAIN_FUNCTIONS, Linear
+
+FUNCTIONS = (*PLAIN_FUNCTIONS.values(), *ActivationKind)
+LINEAR_FEATURES: Mapping[str, str] = {
+    "bias": "a vector that is added to the product (`linear.bias`)",
+    "packed": "products of one x become one, which is split behind the kernel",
+    "transposed": "the weight may be [n, k] (`linear.is_transposed`)",
+    **dict.fromkeys(FUNCTIONS, "it is applied to the sum (`linear.activation`)"),
+}
+"""What a kernel may take beyond x and weight."""
+
+
+class LinearCall(KernelCall):
+    """A product with a constant matrix as a kernel takes it, or several of one x.
+
+    Shapes: x [..., k], weight [k, n] (with ``transposed`` [n, k] where the graph has it so), bias
+    [n]; the result is [..., n].
+    """
+
+    title = "x times weight, plus bias, and a function of that"
+    operands = frozenset({"x", "weight"})
+    example = 'es.op("npu::Linear")(linear.x, linear.weight, linear.bias)'
+
+    def __init__(self, descriptions: Sequence[Linear], takes: Collection[str]) -> None:
+        first = descriptions[0]
+        super().__init__("linear", first.node.graph.model.opset() or 0, takes)
+        self.descriptions = tuple(descriptions)
+        """One, or with ``packed`` the products of one x."""
+
+    # numbers
+
+    @property
+    def activation(self) -> str:
+        """The function of the sum; "" without one, or if the kernel does not take it."""
+        function = self.descriptions[0].function
+        return function if function in self.takes and self._adds_bias else ""
+
+    @property
+    def alpha(self) -> float:
+        """What the argument of a ``swish`` is multiplied by."""
+        activation = self.descriptions[0].activation
+        return 1.0 if activation is None else activation.alpha
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the weight is [n, k]: always False unless the pass takes it."""
+        return self.descriptions[0].is_transposed and "transposed" in self.takes
+
+    @property
+    def size(self) -> int:
+        """n, the size of the last axis of the result."""
+        return sum(each.size for each in self.descriptions)
+
+    @property
+    def dtype(self) -> DataType | None:
+        """The element type of x."""
+        return self.descriptions[0].x.dtype
+
+    @property
+    def _has_bias(self) -> bool:
+        return any(each.bias is not None for each in self.descriptions)
+
+    @property
+    def _adds_bias(self) -> bool:
+        """Whether the kernel's result has what is added in the graph."""
+        return "bias" in self.takes or not self._has_bias
+
+    # tensors, in Replacement
+
+    @property
+    def x(self) -> EsTensor:
+        return self._once("x", lambda: self._inputs[self.descriptions[0].x])
+
+    @property
+    def weight(self) -> EsTensor:
+        return self._once("weight", self._weight)
+
+    @property
+    def bias(self) -> EsTensor | None:
+        """The bias; None without one, or if the kernel takes none."""
+        if not self._has_bias or "bias" not in self.takes:
+            return None
+        return self._once("bias", self._bias)
+
+    def _weight(self) -> EsTensor:
+        parts: list[EsTensor] = []
+        for each in self.descriptions:
+            part = self._inputs[each.weight]
+            if each.is_transposed and not self.is_transposed:
+                part = es.Transpose(part, perm=[1, 0])
+            parts.append(part)
+        axis = 0 if self.is_transposed else 1
+        return parts[0] if len(parts) == 1 else es.Concat(*parts, axis=axis)
+
+    def _bias(self) -> EsTensor:
+        parts = [
+            self._builder.CreateConst(np.zeros(each.size), self.dtype)
+            if each.bias is None
+            else self._inputs[each.bias]
+            for each in self.descriptions
+        ]
+        return parts[0] if len(parts) == 1 else es.Concat(*parts, axis=0)
+
+    # the replacement
+
+    def _results(self) -> list[Value]:
+        if self.activation:
+            return [self.descriptions[0].result]
+        return [
+            each.biased if self._adds_bias or each.node.op == "Gemm" else each.product
+            for each in self.descriptions
+        ]
+
+    def begin(self) -> None:
+        values = [self.descriptions[0].x]
+        for each in self.descriptions:
+            values += [each.weight, *([] if each.bias is None else [each.bias])]
+        self._begin(self._results(), values)
+
+    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+        result = self._result(made)
+        used = ["x", "weight", *(["bias"] if self._has_bias and "bias" in self.takes else [])]
+        for name in used:
+            if name not in self._tensors:
+                raise Refused(f"{name}: Replacement does not use it")
+        graph = result.graph
+        self._define(graph, known)
+        parts = [result] if len(self.descriptions) == 1 else self._split(result)
+        if not self._adds_bias:
+            # a Gemm has no product without it
+            parts = [
+                es.Add(part, self._inputs[each.bias])
+                if each.node.op == "Gemm" and each.bias is not None
+                else part
+                for part, each in zip(parts, self.descriptions, strict=True)
+            ]
+        graph.outputs = parts
+        return graph
+
+    def _split(self, result: EsTensor) -> list[EsTensor]:
+        """Return the parts of the last axis."""
+        axis = len(self.descriptions[0].shape) - 1
+        parts: list[EsTensor] = []
+        start = 0
+        for each in self.descriptions:
+            end = start + each.size
+            parts.append(es.Slice(result, starts=[start], ends=[end], axes=[axis]))
+            start = end
+        return parts
+
+    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
+        weight = of["weight"]
+        if self.is_transposed:
+            weight = es.Transpose(weight, perm=[1, 0])
+        result = es.MatMul(of["x"], weight)
+        if "bias" in of:
+            result = result + of["bias"]
+        match self.activation:
+            case "":
+                return result
+            case "relu":
+                return es.Relu(result)
+            case "sigmoid":
+                return es.Sigmoid(result)
+            case "tanh":
+                return es.Tanh(result)
+            case name:
+                return function_of(ActivationKind(name), self.alpha, result)

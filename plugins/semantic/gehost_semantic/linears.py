@@ -1,0 +1,123 @@
+"""Products with a constant matrix: bias, activation, and several of one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from gehost import Node, Value
+from gehost_semantic.activations import Activation, activations
+from gehost_semantic.extents import Extent
+from gehost_semantic.kernel_call import nodes_between
+from gehost_semantic.views import Views
+
+PLAIN_FUNCTIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``activation(x · weight + bias)``."""
+
+    node: Node
+    """The product."""
+    x: Value
+    shape: tuple[Extent, ...]
+    """The sizes of x."""
+    weight: Value
+    is_transposed: bool
+    """Whether the weight is [n, k], not [k, n]."""
+    size: int
+    """n, the size of the last axis of the result."""
+    product: Value
+    bias: Value | None
+    biased: Value
+    """The product, or its sum with the bias."""
+    function: str
+    """``relu``, ``sigmoid``, ``tanh``, a kind of ``ActivationKind``, or ""."""
+    activation: Activation | None
+    result: Value
+
+    def summary(self) -> str:
+        """Return one line: x, the matrix, and what follows."""
+        words = [f'"{self.x.name}" {list(map(str, self.shape))} by "{self.weight.name}"']
+        words += ["bias"] if self.bias is not None else []
+        words += [self.function] if self.function else []
+        return f"{self.node.label}: {', '.join(words)}"
+
+
+def linears(views: Views) -> list[Linear]:
+    """Return each product with a constant matrix."""
+    found = views.answers.get("linears")
+    if found is None:
+        by_x = {each.x: each for _, each in activations(views) if isinstance(each, Activation)}
+        found = views.answers["linears"] = [
+            _with_function(linear, by_x)
+            for node in views.graph.nodes
+            if node.op in ("MatMul", "Gemm") and (linear := _linear(views, node)) is not None
+        ]
+    return cast("list[Linear]", found)
+
+
+def packs(found: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear, ...]]:
+    """Return the products of one tensor together; those with a function that is taken alone."""
+    groups: dict[tuple[object, ...], list[Linear]] = {}
+    for linear in found:
+        key = linear.x, linear.is_transposed, linear.weight.dtype
+        groups.setdefault((linear,) if linear.function in takes else key, []).append(linear)
+    return [tuple(group) for group in groups.values()]
+
+
+def _linear(views: Views, node: Node) -> Linear | None:
+    x, weight, product = node.inputs[0], node.inputs[1], node.outputs[0]
+    shape, sizes, view = views.shape(x), views.shape(weight), views.of(weight)
+    if x is None or weight is None or product is None or shape is None or view is None:
+        return None
+    if not view.base.is_constant or sizes is None or len(sizes) != 2 or views.of(x) is None:
+        return None
+    if x.is_constant or x.dtype is None or not x.dtype.is_float or len(shape) < 2:
+        return None
+    attrs = node.attrs if node.op == "Gemm" else {}
+    if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1 or attrs.get("beta", 1.0) != 1:
+        return None
+    is_transposed = bool(attrs.get("transB", 0))
+    size = sizes[0 if is_transposed else 1]
+    if not isinstance(size, int):
+        return None
+    found = Linear(
+        node, x, shape, weight, is_transposed, size, product, None, product, "", None, product
+    )
+    addend = node.input(2) if node.op == "Gemm" else None
+    if addend is not None:
+        return replace(found, bias=addend) if _is_bias(views, addend, size) else None
+    readers = list(product.readers)
+    reader = readers[0] if len(readers) == 1 else None
+    if not isinstance(reader, Node) or reader.op != "Add" or reader.graph is not node.graph:
+        return found
+    others = [each for each in reader.inputs if each is not None and each is not product]
+    biased = reader.outputs[0]
+    if len(others) != 1 or biased is None or not _is_bias(views, others[0], size):
+        return found
+    return replace(found, bias=others[0], biased=biased, result=biased)
+
+
+def _is_bias(views: Views, value: Value, size: int) -> bool:
+    view = views.of(value)
+    return view is not None and view.base.is_constant and view.shape == (size,)
+
+
+def _with_function(linear: Linear, by_x: dict[Value, Activation]) -> Linear:
+    """Return a product with the function that alone reads it."""
+    readers = list(linear.biased.readers)
+    reader = readers[0] if len(readers) == 1 else None
+    if isinstance(reader, Node) and reader.op in PLAIN_FUNCTIONS:
+        behind = reader.outputs[0]
+        if behind is not None and reader.graph is linear.node.graph:
+            return replace(linear, function=PLAIN_FUNCTIONS[reader.op], result=behind)
+    found = by_x.get(linear.biased)
+    if found is None or found.compute != linear.x.dtype:
+        return linear
+    inside = set(nodes_between([found.result], [linear.biased]))
+    if any(each not in inside for each in readers):
+        return linear
+    return replace(linear, function=found.kind.value, activation=found, result=found.result)
