@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:  # the command line loads this file for each command
     from gehost import Model
-
-_UNPROVEN = re.compile(r"([A-Za-z_]\w*) is not known to equal (\S+)$")
 
 
 def add_option(show: click.Command) -> None:
@@ -44,6 +41,7 @@ def _list(context: click.Context, option: click.Parameter, model: str | None) ->
 
 def lines(model: Model) -> list[str]:
     """Return a line for each Softmax, also of bodies; the last one counts."""
+    from gehost_semantic.advice import advised
     from gehost_semantic.atoms import Refused
     from gehost_semantic.finder import AttentionFinder
     from gehost_semantic.views import Views
@@ -59,13 +57,5 @@ def lines(model: Model) -> list[str]:
                 found.append(finder.find(softmax).summary())
                 count += 1
             except Refused as refusal:
-                found.append(f"{softmax.label}: no attention: {refusal}{_advice(str(refusal))}")
+                found.append(f"{softmax.label}: no attention: {advised(str(refusal))}")
     return [*found, f"{count} of {len(found)} Softmax operators are attention"]
-
-
-def _advice(reason: str) -> str:
-    """Return what helps, if anything does."""
-    unproven = _UNPROVEN.search(reason)
-    if unproven is not None:
-        return f'; if they are equal, compile with --assume "{unproven[1]} == {unproven[2]}"'
-    return "; export with a fixed rank" if "rank" in reason else ""

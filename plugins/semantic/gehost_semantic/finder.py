@@ -106,7 +106,8 @@ class _Search:
         steps, scores = self._up()
         uses, readers = self._down()
         if not uses:
-            raise Refused("probabilities: no product reads them")
+            other = f", but {readers[0]}" if readers else ""
+            raise Refused(f"probabilities: no product reads them{other}")
         use = uses[0]
         readers += [other.node.label for other in uses[1:] if other.node is not use.node]
         result, v = self._value_product(use)
@@ -132,7 +133,7 @@ class _Search:
     def _up(self) -> tuple[list[_Step], _Product]:
         path = self._lead(self._scores, 0)
         if path is None:
-            raise Refused("scores: no product of q and k leads to them")
+            raise Refused(f"scores: no product of q and k leads to them, {self._blocks()}")
         axes, value = [list(axis) for axis in self._top], self._scores
         steps: list[_Step] = []
         for node, slot in path:
@@ -175,6 +176,20 @@ class _Search:
             if way is not None:
                 ways.append([(node, slot), *way])
         return min(ways, key=self._rank) if len(ways) > 1 else ways[0] if ways else None
+
+    def _blocks(self) -> str:
+        """Return what the way up from the scores ends at."""
+        value = self._scores
+        while True:
+            view = self._views.of(value)
+            node = None if view is None else view.base.producer
+            name = value.name if view is None else view.base.name
+            if node is None:
+                return f'but "{name}"'
+            operand = node.input(0) if node.op in _STEPS else None
+            if operand is None or operand.is_constant:
+                return f'but "{name}", made by {node.op}'
+            value = operand
 
     def _rank(self, way: Sequence[tuple[Node, int | None]]) -> tuple[int, bool, int]:
         """Prefer a product of two computed tensors, a plain one, and few steps."""

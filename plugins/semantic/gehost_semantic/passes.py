@@ -25,6 +25,7 @@ from gehost import (
 )
 from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
 from gehost_semantic.activations import ActivationKind, activations
+from gehost_semantic.advice import advised
 from gehost_semantic.atoms import Refused
 from gehost_semantic.attention import Attention
 from gehost_semantic.call import FEATURES, AttentionCall
@@ -174,7 +175,7 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
             try:
                 descriptions.append(finder.find(softmax))
             except Refused as refusal:
-                yield softmax, refusal
+                yield softmax, Refused(advised(str(refusal)))
         for found in descriptions:
             try:
                 yield found.softmax, AttentionCall(views, found, self.takes, self.layouts)

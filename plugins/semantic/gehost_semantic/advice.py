@@ -1,0 +1,50 @@
+"""What to do next where a Softmax is no attention, by the step that fails."""
+
+from __future__ import annotations
+
+import re
+
+_UNPROVEN = re.compile(r"(\w+) is not known to equal (\w+)$")
+_SPREAD = re.compile(r"broadcast\((\w+), (\w+)\) is not known|to equal broadcast\((\w+), (\w+)\)$")
+_ADVICE = (
+    # the sentence that a refusal holds, and what helps
+    ("is not known", "export with fixed ranks, or fix the sizes that Reshape computes: --dim"),
+    (
+        "no product of q and k leads",
+        "nothing to do unless it is attention: then move that operator",
+    ),
+    ("no product reads them", "nothing to do if it is a router or a classifier"),
+    ("clipped from above", "remove the upper bound from the model: no kernel has one"),
+    ("what it gives is scaled again", "scale q or k instead, before the cap"),
+    ("after a mask or another one", "cap the scores once, before the mask"),
+    ("it is not positive", "negate q in the model, and make the scale positive"),
+    ("after a mask or a softcap", "scale q or k instead, before the mask"),
+    ("sums other axes", "nothing to do: the product sums no axis of the Softmax"),
+    ("both operands of the product have", "nothing to do: it is no attention over keys"),
+    ("not over an axis of one operand", "nothing to do: it is no attention over keys"),
+    ("over several axes", "compile with --opset 13, whose Softmax is over one axis"),
+    ("scaled before their product", "scale v or the result in the model: the numbers are the same"),
+    ("changed before their product", "apply it to the scores, if it is a mask"),
+    ("no number", "fill with one number in the model, as -inf"),
+    ("only a part of", "cut q or k in the model instead"),
+    ("is repeated", "repeat q or k in the model instead"),
+    ("they are repeated", "repeat q in the model before its product"),
+    ("widens them", "expand q in the model to the size of this tensor"),
+    ("more axes than the scores", "reshape it in the model to the axes of the scores"),
+    ("a Gemm adds to it", "add it behind a MatMul: then it is a bias of the scores"),
+    ("Einsum", "write the product as MatMul, or an equation of two operands without an ellipsis"),
+    ("is a vector", "give it an axis of size 1 in the model"),
+    ("changes them", "nothing to do: no kernel has this step"),
+    ("differ by a factor", "the sizes differ: check the reshapes of the model"),
+    ("meets itself", "nothing to do: it reads a diagonal"),
+)
+
+
+def advised(reason: str) -> str:
+    """Return a refusal with what helps."""
+    unproven = _UNPROVEN.search(reason) or _SPREAD.search(reason)
+    if unproven is not None:
+        left, right = (name for name in unproven.groups() if name is not None)
+        return f'{reason}; if they are equal, compile with --assume "{left} == {right}"'
+    found = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
+    return f"{reason}; {found}" if found else reason
