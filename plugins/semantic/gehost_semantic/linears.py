@@ -77,7 +77,7 @@ def _linear(views: Views, node: Node) -> Linear | None:
         return None
     if x.is_constant or x.dtype is None or not x.dtype.is_float or len(shape) < 2:
         return None
-    attrs = node.attrs if node.op == "Gemm" else {}
+    attrs = node.attrs
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1 or attrs.get("beta", 1.0) != 1:
         return None
     is_transposed = bool(attrs.get("transB", 0))
