@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
+from google.protobuf import text_format
 
 import gehost_ge
+from gehost import Host, HostOptions
+
+from .conftest import replaced
 
 PUBLISHED = {
     "ge.passes": """
@@ -74,7 +82,13 @@ METHODS = {
         add_control_edge add_data_edge add_subgraph dump_to_file dump_to_stream find_node_by_name
         get_all_nodes get_all_subgraphs get_attr get_direct_nodes get_subgraph load_from_air name
         remove_edge remove_node remove_subgraph save_to_air set_attr""",
-    ("ge.graph", "Tensor"): "data data_type get_data get_data_type get_format get_shape shape",
+    ("ge.graph", "Tensor"): """
+        data data_type format get_data get_data_type get_format get_shape shape""",
+    ("ge.graph", "TensorDesc"): """
+        data_type format get_data_type get_format get_origin_format get_origin_shape get_shape
+        origin_format origin_shape set_data_type set_format set_origin_format set_origin_shape
+        set_shape shape""",
+    ("ge.passes", "NodeIo"): "index node",
     ("ge.graph", "Shape"): "get_shape_size is_unknown_shape",
     ("ge.graph", "DumpFormat"): "kOnnx kReadable kTxt",
     ("ge.utils", "GeUtils"): "check_node_support_on_aicore infer_shape",
@@ -119,7 +133,50 @@ def test_each_published_name_is_there() -> None:
 
 
 def _is_set_by_constructor(cls: str, name: str) -> bool:
-    return cls == "Tensor" and name == "data_type"
+    return cls in ("Tensor", "TensorDesc", "NodeIo") and not name.startswith(("get_", "set_"))
+
+
+MODEL = """<ir_version: 9, opset_import: ["" : 20]>
+g (bool c, float[2,4] x) => (float[2,4] y, float[2,4] z, float[2,4] g) {
+  y = Relu(x)
+  z = If(c) <
+    then_branch = t () => (float[2,4] p) { p = Neg(x) },
+    else_branch = e () => (float[2,4] q) { q = Exp(x) }
+  >
+  s = Sigmoid(x)
+  g = Mul(s, x)
+}"""
+
+
+def test_each_published_name_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name of the tables is in a pass that runs, or its documented error is asserted."""
+    here = Path(__file__).parent
+    monkeypatch.chdir(tmp_path)
+    Path("every.py").write_text((here / "every_name.py.txt").read_text())
+    onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
+    report = Host(HostOptions(pass_paths=["every.py"], verify=True)).compile("m.onnx", "out.onnx")
+    assert replaced(report) == {"Operators": 1, "Captured": 1}
+    assert Path("ge_readable_1.txt").read_text().startswith('graph("g"):')
+    onnx.checker.check_model(
+        text_format.Parse(Path("ge_onnx.pbtxt").read_text(), onnx.ModelProto())
+    )
+    names = {name for listed in (*PUBLISHED.values(), *METHODS.values()) for name in listed.split()}
+    files = [path for path in here.iterdir() if path.is_file() and path.name != "test_names.py"]
+    used = set(re.findall(r"\w+", "".join(path.read_text() for path in files)))
+    used |= {f"{set_or_get}_{name}" for set_or_get in ("get", "set") for name in _DESCRIBED}
+    used |= {f"set_{of}_attr_{kind}" for of in ("graph", "tensor") for kind in _KINDS}
+    assert sorted(names - used - _ELSEWHERE) == []
+
+
+_DESCRIBED = ("data_type", "format", "origin_format", "origin_shape", "shape")
+_KINDS = ("bool", "int64", "string")
+_ELSEWHERE = {
+    "clear_registered_passes",
+    "get_registered_pass_by_descriptor_key",
+    "get_registered_pass_dicts",
+    "get_registered_passes",
+}
+"""Used in this file."""
 
 
 def test_types_and_formats_have_ges_numbers() -> None:
