@@ -138,7 +138,7 @@ MISSES = {
         "at commit: no change: the replacement equals the match"),
     "a replacement of unproven size": (
         Pass("-x", replacement="es.Reshape(x, [2])"), "(float[?] x) => (float[?] y) { y = Neg(x) }",
-        'at commit: unproven: dimension 0 of "y" was ?1, would be 2'),
+        'at commit: unproven: dimension 0 of "y" was ?1 (dimension 0 of "x"), would be 2'),
     "an operator that the opset lacks": (
         Pass("es.LayerNormalization(x, y)", 2), f"{UNARY} {{ y = Neg(x) }}",
         "not applicable: LayerNormalization needs opset 17, the model has 13"),

@@ -68,6 +68,9 @@ _NO_PROOF = (
 NEXT = np.nextafter(LOWEST, np.float32(0))
 """It leaves nothing of a score, as the lowest, and the kernel computes with it."""
 
+_SIZES = str.maketrans("BST", "253")
+"""Sizes of instances: the kernel takes no tensor that may be empty."""
+
 
 @REG_FUSION_PASS(
     stage=CustomPassStage.kAfterOriginGraphOptimize,
@@ -221,7 +224,7 @@ class OrtStandardAttentionPass(AttentionFusionPass):
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with a bias and a mask, and with repeated heads, at opset 23."""
         yield instance(
-            f"{QKV}, {KEEP}",
+            f"{QKV}, {KEEP}".translate(_SIZES),
             f"mask = Where (keep, zero, low) {CALL} (q, k, v, bias, , mask)",
             opset=23,
             bias=(24,),
@@ -232,7 +235,7 @@ class OrtStandardAttentionPass(AttentionFusionPass):
             for name in "kv"
         )
         yield instance(
-            "float[B, S, 8] q, float[B, 1, T, 4] k, float[B, 1, T, 4] v",
+            "float[B, S, 8] q, float[B, 1, T, 4] k, float[B, 1, T, 4] v".translate(_SIZES),
             f"{repeated} {CALL} (q, kr, vr)",
             constants=f"""{CONSTANTS}, int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}},
             int64[4] spread = {{0, 2, -1, 4}}""",
