@@ -15,7 +15,15 @@ from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt, Statement, believed
 from gehost.infer.limits import grows_too_much, miscounts_outputs
 from gehost.infer.onnx_workarounds import checked, spelled_out
-from gehost.infer.refined import REFINED, is_complete, merge_types, refine, refine_sizes
+from gehost.infer.refined import (
+    REFINED,
+    computed_numbers,
+    is_complete,
+    merge_types,
+    reads_elements,
+    refine,
+    refine_sizes,
+)
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
@@ -146,8 +154,26 @@ class Inferrer:
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
         """Return the inferred types ``found``, refined by the nodes around."""
+        if not reads_elements(node) or all(map(is_complete, found)):
+            return found
+        if node.op not in REFINED:
+            return self._with_computed(node, types, found)
         refined = refine(node, types, found[0]) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
+
+    def _with_computed(
+        self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
+    ) -> tuple[ValueType | None, ...]:
+        """Return the inferred types ``found``, with computed axes as if they were constants."""
+        arrays = [computed_numbers(value) for value in node.inputs]
+        if all(array is None for array in arrays):
+            return found
+        constants = [deciding_array(node.op, value) for value in node.inputs]
+        read = [b if a is None else a for a, b in zip(arrays, constants, strict=True)]
+        try:
+            return tuple(map(merge_types, found, self.proto(node.op, node.proto, types, read)))
+        except Refused:  # the node fails, if it runs
+            return found
 
     def proto(
         self,
@@ -241,6 +267,10 @@ class Inferrer:
             for dim in known.shape or ():
                 if isinstance(dim, str):
                     self._taken.update(self._model.sizes.names_in(dim))
+
+    def names_in(self, dim: str) -> frozenset[str]:
+        """Return the names in a size's text."""
+        return self._model.sizes.names_in(dim)
 
     def body(self, op: str) -> onnx.FunctionProto | None:
         """Return the body of an operator, or None."""

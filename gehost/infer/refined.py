@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from fractions import Fraction
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx
 
+from gehost.ir.attributes import attribute_value
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import DataType, TensorType, ValueType, more_specific
 from gehost.ir.types import Dim as Text
@@ -14,8 +18,22 @@ from gehost.sizes import Dim, Scope, lengths
 
 _Shape: TypeAlias = Sequence[Dim]
 
-REFINED = frozenset({"ConstantOfShape", "Expand", "Range", "Reshape", "Resize", "Slice", "Tile"})
+REFINED = frozenset(
+    {"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Slice", "Tile"}
+)
 """Operators whose result may depend on computed elements that ONNX's inference does not know."""
+_AXES = frozenset(
+    {
+        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Split", "Squeeze", "TopK",
+        "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators whose result depends on integers, which are constants nearly always."""
+_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_WINDOWS = _POOLS | {"Conv", "ConvTranspose"}
+_EXACT = 1 << 24
+"""Integers below it are exact in float32."""
 _BROADCAST = frozenset(
     {
         "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater",
@@ -23,7 +41,7 @@ _BROADCAST = frozenset(
         "Sub", "Sum", "Where", "Xor",
     }
 )  # fmt: skip
-_SIZED = _BROADCAST | {"Concat", "Flatten"}
+_SIZED = _BROADCAST | _WINDOWS | {"Concat", "Flatten"}
 
 
 def refine(
@@ -44,6 +62,23 @@ def refine(
     if shape is None or not dtype:
         return inferred
     return merge_types(inferred, TensorType(dtype, _written(shape)))
+
+
+def reads_elements(node: Node) -> bool:
+    """Whether more than types and constants may decide a node's result."""
+    return node.op in REFINED or (
+        node.op in _AXES and any(v is not None and not v.is_constant for v in node.inputs[1:])
+    )
+
+
+def computed_numbers(value: Value | None) -> np.ndarray[Any, Any] | None:
+    """Return the elements of an integer tensor that is no constant, if all are numbers."""
+    if value is None or value.is_constant or value.dtype is not DataType.INT64:
+        return None
+    array = value.graph.model.integers.of(value)
+    if array is None or not all(isinstance(element, int) for element in array.flat):
+        return None
+    return array.astype(np.int64)
 
 
 def refine_sizes(
@@ -116,15 +151,13 @@ def _written(shape: _Shape) -> tuple[Text, ...]:
 def _by_elements(scope: Scope, node: Node, source: list[Dim] | None) -> _Shape | None:
     """Return a result's dimensions, as elements of its inputs decide them."""
     if node.op == "Range":
-        bounds = [_elements(node.input(slot)) for slot in range(3)]
-        start, limit, delta = [
-            bound[0] if bound is not None and len(bound) == 1 else None for bound in bounds
-        ]
-        return [lengths.counted(scope, start, limit, delta)]
+        return [_ranged(scope, [_bound(node.input(slot)) for slot in range(3)])]
     if node.op == "Slice":
         return None if source is None else _sliced(scope, node, source)
     if node.op == "Resize":
-        return _resized(node)
+        return _resized(scope, node, source)
+    if node.op == "Pad":
+        return None if source is None else _padded(scope, node, source)
     target = _elements(node.input(0 if node.op == "ConstantOfShape" else 1))
     if target is None:
         return None
@@ -142,11 +175,71 @@ def _by_elements(scope: Scope, node: Node, source: list[Dim] | None) -> _Shape |
     return None if source is None else lengths.broadcast(scope, [source, sizes])
 
 
-def _resized(node: Node) -> _Shape | None:
-    """Return the sizes that a ``Resize`` is given for all axes."""
-    stretched = node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-    whole = node.attrs.get("axes") is None
-    return _elements(node.input(3)) if stretched and whole else None
+def _bound(value: Value | None) -> Dim | float:
+    """Return a bound of a ``Range``: a size, or a float that is constant or cast from a number."""
+    elements = _elements(value)
+    if elements is not None and len(elements) == 1:
+        return elements[0]
+    if value is None or value.dtype not in (DataType.FLOAT, DataType.DOUBLE):
+        return None
+    if value.is_constant and value.array is not None and value.array.size == 1:
+        return float(value.array.reshape(()))
+    node = value.producer
+    source = _elements(node.input(0)) if node is not None and node.op == "Cast" else None
+    number = source[0] if source is not None and len(source) == 1 else None
+    return float(number) if isinstance(number, int) and abs(number) < _EXACT else None
+
+
+def _ranged(scope: Scope, bounds: Sequence[Dim | float]) -> Dim:
+    """Return the number of elements of a ``Range``."""
+    sizes = [bound for bound in bounds if not isinstance(bound, float)]
+    if len(sizes) == len(bounds):
+        start, limit, delta = sizes
+        return lengths.counted(scope, start, limit, delta)
+    numbers = [bound for bound in bounds if isinstance(bound, float)]
+    if len(numbers) < len(bounds) or numbers[2] == 0 or not all(map(math.isfinite, numbers)):
+        return None
+    start, limit, delta = map(Fraction, numbers)
+    count = (limit - start) / delta
+    # runtimes round sums to float32 or float64
+    is_exact = all(abs(8 * x) < _EXACT and (8 * x).denominator == 1 for x in (start, limit, delta))
+    return max(0, math.ceil(count)) if is_exact and (8 * count).denominator == 1 else None
+
+
+def _resized(scope: Scope, node: Node, source: list[Dim] | None) -> _Shape | None:
+    """Return the sizes that a ``Resize`` states for all axes, or makes with whole scales."""
+    if node.attrs.get("axes") is not None:
+        return None
+    if node.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch":
+        sizes = _elements(node.input(3))
+        if sizes is not None:
+            return sizes
+    scales = node.input(2) if len(node.inputs) > 2 else node.input(1)
+    array = None if scales is None or not scales.is_constant else scales.array
+    is_crop = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if array is None or source is None or array.size != len(source) or is_crop:
+        return None
+    return [
+        lengths.product(scope, [size, int(scale)]) if float(scale).is_integer() else None
+        for size, scale in zip(source, array.ravel().tolist(), strict=True)
+    ]
+
+
+def _padded(scope: Scope, node: Node, source: list[Dim]) -> _Shape | None:
+    """Return a ``Pad``'s dimensions; a negative pad takes away."""
+    pads = node.attrs.get("pads")
+    around: Sequence[Dim] | None = _elements(node.input(1)) if pads is None else pads
+    axes: Sequence[Dim] | None = range(len(source))
+    if node.input(3) is not None:
+        axes = _elements(node.input(3))
+    if around is None or axes is None or len(around) != 2 * len(axes):
+        return None
+    dims = list(source)
+    for axis, before, after in zip(axes, around, around[len(axes) :], strict=False):
+        if not isinstance(axis, int) or not -len(dims) <= axis < len(dims):
+            return None
+        dims[axis] = lengths.size_or_none(scope, lengths.total(scope, [dims[axis], before, after]))
+    return dims
 
 
 def _elements(value: Value | None) -> tuple[Dim, ...] | None:
@@ -201,7 +294,48 @@ def _by_sizes(
         dims: list[Dim] = [None] * rank
         dims[axis] = lengths.total(scope, [shape[axis] for shape in shapes])
         return dims
+    if op in _WINDOWS:
+        return _windows(scope, op, proto, shapes)
     return lengths.broadcast(scope, shapes)
+
+
+def _windows(
+    scope: Scope, op: str, proto: onnx.NodeProto, shapes: Sequence[_Shape]
+) -> _Shape | None:
+    """Return the dimensions of a convolution or pooling; None for those in doubt.
+
+    Measured: ONNX Runtime and the reference have these lengths in every run that does not fail.
+    """
+    attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
+    count = len(shapes[0]) - 2
+    ones, auto = [1] * count, attributes.get("auto_pad", "NOTSET")
+    kernel: Sequence[Dim] = attributes.get("kernel_shape") or shapes[1][2:]
+    dilations, strides = (attributes.get(name) or ones for name in ("dilations", "strides"))
+    pads = (attributes.get("pads") if auto == "NOTSET" else None) or [0] * (2 * count)
+    if not count == len(kernel) == len(dilations) == len(strides) == len(pads) / 2:
+        return None
+    if attributes.get("ceil_mode") or (
+        op in _POOLS and auto != "NOTSET" and (auto == "SAME_LOWER" or {*dilations} != {1})
+    ):
+        return None
+    result: list[Dim] = [None, None]
+    more = attributes.get("output_padding") or [0] * count
+    for axis, size in enumerate(shapes[0][2:]):
+        width, step = kernel[axis], strides[axis]
+        if size is None or not isinstance(width, int):
+            result.append(None)
+            continue
+        extent, around = dilations[axis] * (width - 1) + 1, pads[axis] + pads[count + axis]
+        if op == "ConvTranspose":
+            is_stated = auto == "NOTSET" and not attributes.get("output_shape")
+            length = scope.add(scope.mul(scope.sub(size, 1), step), more[axis] + extent - around)
+            result.append(scope.max(0, length) if is_stated else None)
+        elif auto in ("SAME_LOWER", "SAME_UPPER"):
+            result.append(scope.ceildiv(size, step))
+        else:
+            room = around - extent
+            result.append(lengths.windows(scope, size, room, step, truncates=op in _POOLS))
+    return result
 
 
 def _integer(proto: onnx.NodeProto, name: str, default: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.local import array_type
-from gehost.infer.refined import REFINED
+from gehost.infer.refined import reads_elements
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
@@ -214,7 +214,7 @@ class Lowering:
             op.types = inferrer.inferred(new, types)
             self._places[node] = len(self.ops)
             self.ops.append(op)
-            if new.op in REFINED:
+            if reads_elements(new):
                 self.cacheable = False
             refined = inferrer.refined(new, types, op.types)
             for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=False):

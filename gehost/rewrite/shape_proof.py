@@ -70,6 +70,7 @@ class TypeProof:
         self._after = after
         self._inputs = inputs
         self._inferrer = inferrer
+        self._numbering: ValueNumbering | None = None
         self._old_types: dict[Value, ValueType | None] | None = None
         self._new_types: dict[Value, ValueType | None] | None = None
 
@@ -161,8 +162,8 @@ class TypeProof:
                 raise Refused("shape", f"{where} was {old}, would be {new}")
             if (
                 not isinstance(new, int)
-                and is_input_size(after)
                 and before != after
+                and self._is_of_inputs(after)
                 and not self._shape_proven
             ):
                 would = self._would_be(new, place, new_value)
@@ -175,6 +176,12 @@ class TypeProof:
             raise Refused("unproven", f"{where} was {was}, would be {would}")
         return old if old is not None else new
 
+    def _is_of_inputs(self, dim: Dim) -> bool:
+        """Whether a name is made of sizes of inputs alone, not of the elements of a tensor."""
+        if not isinstance(dim, str) or self._numbering is None:
+            return False
+        return self._inferrer.names_in(dim) <= self._numbering.sizes
+
     def _was(self, size: Dim, place: int, old: Value) -> str:
         return _with_origin(size, place, old, self._before, "")
 
@@ -184,7 +191,7 @@ class TypeProof:
     def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
         """Return both sides' types, inferred from inputs whose unknown sizes have names."""
         if self._old_types is None or self._new_types is None:
-            numbering = ValueNumbering(self._inputs, self._inferrer)
+            numbering = self._numbering = ValueNumbering(self._inputs, self._inferrer)
             self._old_types, self._new_types = (
                 _infer(self._before, numbering),
                 _infer(self._after, numbering),
@@ -237,11 +244,13 @@ class ValueNumbering:
 
     Attributes:
         given: the inputs of the region.
+        sizes: the names of their sizes.
     """
 
     def __init__(self, inputs: Sequence[Value | None], inferrer: Inferrer) -> None:
         self.inferrer = inferrer
         self._numbers: dict[Hashable, int] = {}
+        self.sizes = set[str]()
         self.given: dict[Value, NumberedTensor] = {}
         for value in inputs:
             if value is not None and value not in self.given:
@@ -264,6 +273,7 @@ class ValueNumbering:
             # marked, so that no symbol of a model equals a name given here
             named = [f"={dim}" if isinstance(dim, str) else dim for dim in known.shape]
             dims = [f"?{number}.{place}" if dim is None else dim for place, dim in enumerate(named)]
+            self.sizes.update([dim for dim in dims if isinstance(dim, str)])
             known = TensorType(known.dtype, tuple(dims))
         return NumberedTensor(known, array, number)
 
@@ -308,14 +318,6 @@ def _with_origin(size: Dim, place: int, value: Value, side: Sequence[NodeState],
     if state is not None and whose:
         return f"{size} (dimension {place} of {whose}{node.op})"
     return f'{size} (dimension {place} of "{value.name}", made by {node.op} "{node.label}")'
-
-
-def is_input_size(dim: Dim) -> bool:
-    """Whether a name is that of an input's dimension.
-
-    Others are of computed sizes.
-    """
-    return isinstance(dim, str) and dim.startswith(("=", "?"))
 
 
 class SideInference:

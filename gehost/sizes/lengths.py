@@ -114,6 +114,23 @@ def _part_from_end(scope: Scope, size: Known, start: Known, end: Known, step: in
     return _cut(scope, size, start, end, step)
 
 
+def windows(scope: Scope, size: Known, room: int, step: int, *, truncates: bool) -> Known:
+    """Return the number of windows in an axis.
+
+    Args:
+        scope: of the sizes.
+        size: of the axis.
+        room: the padding less the extent of a window; 0 and less if the window is wider than it.
+        step: from window to window.
+        truncates: in an axis that is shorter than a window, a runtime rounds toward zero (it
+            refuses an empty one). Such a length is no formula: equal windows have one length.
+    """
+    left = scope.add(size, room)
+    if truncates and step > 1 and room < -1 and not is_size(scope, left):
+        return scope.keyed(("windows", size, room, step))
+    return scope.max(0, scope.add(scope.floordiv(left, step), 1))
+
+
 def _cut(scope: Scope, size: Known, start: Known, end: Known, step: int) -> Size:
     return scope.keyed(("Slice", size, start, end, step), most=scope.bounds(size)[1])
 

@@ -383,11 +383,12 @@ class Scope:
     def parse(self, text: str, origin: Origin | None = None) -> Known:
         """Return the size of a text of this scope, or of a file.
 
-        It is an expression if this scope has all its names, else one name.
+        It is an expression if it has names and this scope has all of them, else one name: a file
+        may call a size ``3``.
         """
         size = self._texts.get(text)
         if size is None:
-            size = texts.parsed(text, self)
+            size = texts.parsed(text, self) if texts.names(text) else None
             if size is None:
                 size = self.symbol(text, origin)
             self._texts[text] = size

@@ -198,10 +198,14 @@ def parts(text: str) -> list[str]:
 def names(text: str) -> list[str]:
     """Return the names in an expression of a user, whether a scope has them or not."""
     return [
-        match[2]
+        match[2] or _unquoted(match[3])
         for match in _TOKEN.finditer(text)
-        if match[2] and not text[match.end() :].lstrip().startswith("(")
+        if match[3] or (match[2] and not text[match.end() :].lstrip().startswith("("))
     ]
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def is_invented(text: object) -> bool:
@@ -241,7 +245,7 @@ class _Reader:
                 raise NoExpressionError
             number, name, quoted, operator = match.groups()
             if quoted is not None:
-                name = re.sub(r"\\(.)", r"\1", quoted)
+                name = _unquoted(quoted)
             token = ("1", number) if number else ("a", name) if name else (operator, operator)
             self._tokens.append(token)
             place = match.end()

@@ -150,3 +150,21 @@ def test_a_slice_whose_bounds_and_axes_differ_in_number_has_no_sizes(rest):
     model = load(f"v = Slice(x, starts, ends, {rest})", inputs)
     infer_model(model, Inferrer(model, OpRegistry()))
     assert str(model.graph.values["v"].type) == "float[?1,?2,?3]"
+
+
+@pytest.mark.parametrize("name", ["3", "2*3"])
+def test_a_size_that_a_file_names_3_is_not_3(name):
+    value = onnx.helper.make_tensor_value_info("x", 1, [name, 4])
+    nodes = [
+        onnx.helper.make_node("Shape", ["x"], ["s"]),
+        onnx.helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    model = Model(
+        onnx.helper.make_model(
+            onnx.helper.make_graph(
+                nodes, "g", [value], [onnx.helper.make_empty_tensor_value_info("y")]
+            )
+        )
+    )
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert model.graph.values["s"].elements == (name, 4)

@@ -17,11 +17,9 @@ _METHODS = {
 }  # fmt: skip
 _MODULES = {"ast", "re"}
 OTHERS = {
-    "gehost/rewrite/shape_proof.py": "names of value numbers, which no file has",
     "gehost/tune/inputs.py": "INPUT:AXIS, as --dim has it",
     "plugins/hlo/gehost_hlo/reader.py": "the syntax of HLO",
     "plugins/linalg/gehost_linalg/groups/lowered.py": "linalg's own names of sizes",
-    "plugins/semantic/gehost_semantic/facts.py": "its reader of sizes goes with the next step",
 }
 """Modules whose texts are no sizes of gehost's, and why."""
 

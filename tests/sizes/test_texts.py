@@ -118,3 +118,10 @@ def test_a_long_text_is_an_invented_name() -> None:
     size = scope.symbol("a" * 300) + 1
     assert str(size) == "?1"
     assert scope.parse("?1") is size
+
+
+@pytest.mark.parametrize("text", ["3", "2*3", "max(2, 3)", "-1"])
+def test_a_name_of_digits_is_no_number(text: str) -> None:
+    size = Scope().parse(text)
+    assert isinstance(size, Size)
+    assert str(size) == text

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import (
@@ -136,7 +137,8 @@ class Program:
                 "where",
             ]
             + ["broadcast"] * 3
-            + ["matmul", "reduce", "unsqueeze"]
+            + ["matmul", "reduce", "unsqueeze", "pad", "resize"]
+            + ["windows"] * 2
         )
         getattr(self, f"_{kind}")()
 
@@ -313,6 +315,65 @@ class Program:
         axis, kept = self.rng.randrange(len(shape)), self.rng.randrange(2)
         made = self.add("ReduceSum", [name, self.constant([axis])], keepdims=kept)
         self.tensors[made] = (*shape[:axis], *((1,) if kept else ()), *shape[axis + 1 :])
+
+    def _pad(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        if not shape or np.prod(shape) > 5000:
+            return
+        around = [self.rng.choice([0, 0, 1, 2, -1]) for _ in range(2 * len(shape))]
+        half = [max(0, around[a] + around[a + len(shape)] + d) for a, d in enumerate(shape)]
+        parts = [self.entry(n) if n > 0 else self.constant([n]) for n in around]
+        self.tensors[self.add("Pad", [name, self.add("Concat", parts, axis=0)])] = tuple(half)
+
+    def _resize(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        if not shape or np.prod(shape) > 2000:
+            return
+        scales = [self.rng.choice([1.0, 1.0, 2.0, 0.5]) for _ in shape]
+        constant = f"c{len(self.constants)}"
+        array = np.array(scales, np.float32)
+        self.constants.append(onnx.numpy_helper.from_array(array, constant))
+        made = self.add("Resize", [name, "", constant], mode="nearest")
+        self.tensors[made] = tuple([int(d * s) for d, s in zip(shape, scales, strict=True)])
+
+    def _windows(self) -> None:
+        """A pooling or convolution, of every axis but the first two."""
+        name = self.tensor()
+        shape, r = self.tensors[name], self.rng
+        if not 3 <= len(shape) <= 5 or 0 in shape or np.prod(shape) > 5000:
+            return
+        count = len(shape) - 2
+        kernel = [r.choice([1, 2, 3]) for _ in range(count)]
+        strides = [r.choice([1, 2, 3]) for _ in range(count)]
+        attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides}
+        op = r.choice(["Conv", "Conv", "MaxPool", "AveragePool", "LpPool", "ConvTranspose"])
+        if r.random() < 0.2:
+            attributes["auto_pad"] = r.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
+        elif r.random() < 0.6:
+            attributes["pads"] = [min(k - 1, r.choice([0, 1])) for k in kernel * 2]
+        if op in ("Conv", "ConvTranspose", "MaxPool") and r.random() < 0.2:
+            attributes["dilations"] = [r.choice([1, 2]) for _ in range(count)]
+        if "Pool" in op and op != "LpPool" and r.random() < 0.2:
+            attributes["ceil_mode"] = 1
+        read = [name]
+        if "Conv" in op:
+            weights = (2, shape[1], *kernel) if op == "Conv" else (shape[1], 2, *kernel)
+            read.append(f"c{len(self.constants)}")
+            array = np.ones(weights, np.float32)
+            self.constants.append(onnx.numpy_helper.from_array(array, read[1]))
+        node = helper.make_node(op, read, ["y"], **attributes)
+        try:
+            results = onnx.reference.ReferenceEvaluator(node).run(
+                None,
+                {name: np.ones(shape, np.float32), **dict.fromkeys(read[1:], array)}
+                if "Conv" in op
+                else {name: np.ones(shape, np.float32)},
+            )
+        except Exception:  # noqa: BLE001 - a window that does not fit
+            return
+        self.tensors[self.add(op, read, **attributes)] = np.shape(results[0])
 
     def _unsqueeze(self) -> None:
         name = self.tensor()

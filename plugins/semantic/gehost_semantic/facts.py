@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from gehost import Graph, Node
+from gehost import sizes as algebra
 from gehost_semantic.extents import Extent, total
 from gehost_semantic.reader import Reader
 from gehost_semantic.view import Unknown
@@ -168,7 +169,7 @@ def _window_fact(views: Reader, node: Node) -> bool:
 
 def is_open(dim: int | str | None) -> bool:
     """Whether a size has a part that inference has no name for."""
-    return dim is None or (isinstance(dim, str) and "?" in dim)
+    return dim is None or algebra.is_invented(dim)
 
 
 _PROVING: Mapping[str, Callable[[Reader, Node], bool]] = {
