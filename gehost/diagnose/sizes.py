@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,8 @@ from gehost.options import HostOptions
 from gehost.sizes import Known, Origin, Scope, is_invented
 from gehost.spelling import counted
 
+_STAGE = "kAfterInferShape"
+_NOT_EMPTY = "sizes >= 1"
 _PAIRS = (
     re.compile(r"was (.+?)(?: \(dimension .*?\))?, would be (.+?)(?: \(dimension .*\))?$"),
     re.compile(r"(\S.*?) of \w+, (?:.+ of \w+, )?(.+?) of \w+: not proven equal"),
@@ -32,7 +35,8 @@ def show_sizes(path: str, options: HostOptions) -> str:
         UsageError: an option does not fit the model.
         ModelError: the model cannot be read.
     """
-    lines, scope = at_stage(path, options, "kAfterInferShape", _listed)
+    lines, scope, unnamed = at_stage(path, options, _STAGE, _listed)
+    lines += _named_if_not_empty(path, options, unnamed)
     refused: Counter[tuple[str, str]] = Counter()
 
     def match_refused(record: Any, reason: str) -> None:
@@ -48,13 +52,25 @@ def show_sizes(path: str, options: HostOptions) -> str:
     return "\n".join(map(_one_line, [f"{path}: {lines[0]}", *lines[1:]]))
 
 
+def _named_if_not_empty(path: str, options: HostOptions, unnamed: int) -> list[str]:
+    """Return how many sizes stay unnamed with the fact that none is 0, if it is fewer."""
+    if not unnamed or _NOT_EMPTY in options.assume:
+        return []
+    assumed = replace(options, assume=[*options.assume, _NOT_EMPTY])
+    _, _, left = at_stage(path, assumed, _STAGE, _listed)
+    return ["", f'{left} unnamed with --assume "{_NOT_EMPTY}"'] if left < unnamed else []
+
+
 def _one_line(line: str) -> str:
     text = line.lstrip()
     return " " * (len(line) - len(text)) + one_line(text)
 
 
-def _listed(model: Model) -> tuple[list[str], Scope]:
-    """Return a section for names, unnamed and computed sizes, each with its first place."""
+def _listed(model: Model) -> tuple[list[str], Scope, int]:
+    """Return a section for names, unnamed and computed sizes, each with its first place.
+
+    Also returns the model's scope and the number of unnamed sizes.
+    """
     scope = model.sizes
     first: dict[str, Origin] = {}
     counts: Counter[str] = Counter()
@@ -84,7 +100,7 @@ def _listed(model: Model) -> tuple[list[str], Scope]:
             lines.append(f"  {dim:<{width}}  {origin}; {counted(counts[dim], 'axis', 'axes')}")
         if what == "names":
             lines += [f"  {name} = {size}" for name, size in symbols.items() if str(size) != name]
-    return lines, scope
+    return lines, scope, len(sections["unnamed"])
 
 
 def _facts(reason: str, scope: Scope) -> Iterator[str]:

@@ -37,6 +37,19 @@ def test_each_size_has_its_first_place(tmp_path: Path) -> None:
     assert "no pass refused an unproven size" in shown
 
 
+def test_what_no_empty_tensor_would_name(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[k] x, float[n] w) => (float[?, ?] y)
+        { f = Constant<value_ints = [-1]>() n = Shape(w) s = Concat<axis = 0>(f, n)
+          y = Reshape<allowzero = 1>(x, s) }"""),
+        path,
+    )
+    shown = show_sizes(str(path), HostOptions(plugins=False))
+    assert '0 unnamed with --assume "sizes >= 1"' in shown
+    assert "--assume" not in show_sizes(model(tmp_path), HostOptions(plugins=False))
+
+
 def test_a_fact_makes_two_sizes_one(tmp_path: Path) -> None:
     shown = show_sizes(model(tmp_path), HostOptions(plugins=False, assume=[EQUAL]))
     assert "total = past + seq" in shown

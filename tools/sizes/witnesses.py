@@ -19,6 +19,7 @@ from gehost.infer.doubts import Doubt
 from gehost.ir.model import Model
 from gehost.ir.types import Dim, TensorType, decode_type, is_invented
 from gehost.ops import OpRegistry
+from gehost.sizes import Scope
 from tools.sizes.cases import Case
 
 Shapes: TypeAlias = list[tuple[Dim, ...] | None]
@@ -73,10 +74,20 @@ def _fits(inferred: Shapes, actual: Shapes, sizes: dict[str, int]) -> bool:
         if len(stated) != len(shape):
             return False
         for dim, size in zip(stated, shape, strict=True):
-            number = sizes.get(dim) if isinstance(dim, str) else dim
+            number = _number(dim, sizes) if isinstance(dim, str) else dim
             if number is not None and number != size:
                 return False
     return True
+
+
+def _number(text: str, sizes: dict[str, int]) -> int | None:
+    """A named or computed size of a case; None if it has other names."""
+    scope = Scope()
+    scope.declare(sizes)
+    try:
+        return scope.value(scope.parse(text), sizes)
+    except KeyError:
+        return None
 
 
 _NO_WITNESS = {
