@@ -70,7 +70,10 @@ class Sizes:
             return self._sums[dim]
         if dim in self._sizes:
             return self._sizes[dim]
-        return self._scope.value(self._scope.parse(dim), {**self._sizes, **self._sums})
+        size = texts.parsed(dim, self._scope)  # that of a name of digits may well be its number
+        if size is None:
+            size = self._scope.parse(dim)
+        return self._scope.value(size, {**self._sizes, **self._sums})
 
     def known(self, dims: Dims) -> list[int]:
         """Return the sizes of those dimensions whose symbols are known.
