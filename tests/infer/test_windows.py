@@ -134,3 +134,39 @@ def test_windows_are_as_onnx_runtime_and_the_reference_count_them() -> None:
                 assert not wrong(model, {"n": n}, feed | {"y": result}), onnx.printer.to_text(proto)
     assert named >= 60
     assert runs >= 800
+
+
+CONFORMER = """
+    zero = Constant<value_ints=[0]>() one = Constant<value_ints=[1]>() two = Constant<value_ints=[2]>()
+    less = Constant<value_ints=[-1]>() cut = Constant<value_ints=[-2]>() last = Constant<value_ints=[3]>()
+    ends = Constant<value_ints=[9223372036854775807]>()
+    a = Conv<strides=[2], kernel_shape=[3]>(x, w) frames = Conv<strides=[2], kernel_shape=[3]>(a, w)
+    m = Slice(mask, zero, cut, one, two) kept = Slice(m, zero, cut, one, two)
+    t = Shape<start=2>(frames) past = Sub(t, one) reach = Add(t, past)
+    b = Shape<start=0, end=1>(frames)
+    wide = Concat<axis=0>(b, two, t, reach) scores = ConstantOfShape(wide)
+    pads = Constant<value_ints=[0,0,0,1,0,0,0,0]>() padded = Pad(scores, pads)
+    turned = Concat<axis=0>(b, two, less, t) tall = Reshape(padded, turned)
+    shifted = Slice(tall, one, ends, two) back = Reshape(shifted, wide)
+    bias = Slice(back, zero, t, last)
+    content = MatMul(keys, keysT) sum = Add(content, bias)
+    f = Transpose<perm=[0, 2, 1]>(frames)
+    k = Concat<axis=0>(b, t, two, two) split = Reshape(f, k) keys = Transpose<perm=[0,2,1,3]>(split)
+    keysT = Transpose<perm=[0,2,3,1]>(split)
+"""
+"""Convolutions with strides, a mask cut beside them, and scores shifted by relative positions."""
+
+
+@pytest.mark.parametrize("least", [0, 7])
+def test_lengths_of_an_encoder_with_relative_positions(least: int) -> None:
+    model = load(CONFORMER, "float[batch, 4, time] x, float[4, 4, 3] w, bool[batch, time] mask")
+    model.assume([f"time >= {least}"])
+    infer_model(model)
+    frames, kept, bias, total = (
+        model.graph.values[n].shape for n in ("frames", "kept", "bias", "sum")
+    )
+    length = "(time - 3) // 4" if least else "max((time - 3) // 4, 0)"
+    assert frames == ("batch", 4, length)
+    assert kept == ("batch", length)
+    if least:  # else a Reshape may copy a size in place of 0
+        assert bias == total == ("batch", 2, length, length)
