@@ -197,7 +197,7 @@ def _ranged(scope: Scope, bounds: Sequence[Dim | float]) -> Dim:
         start, limit, delta = sizes
         return lengths.counted(scope, start, limit, delta)
     numbers = [bound for bound in bounds if isinstance(bound, float)]
-    if len(numbers) < len(bounds) or numbers[2] == 0 or not all(map(math.isfinite, numbers)):
+    if len(numbers) < len(bounds) or not numbers[2] or not all(map(math.isfinite, numbers)):
         return None
     start, limit, delta = map(Fraction, numbers)
     count = (limit - start) / delta
