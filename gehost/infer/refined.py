@@ -232,7 +232,7 @@ def _padded(scope: Scope, node: Node, source: list[Dim]) -> _Shape | None:
     axes: Sequence[Dim] | None = range(len(source))
     if node.input(3) is not None:
         axes = _elements(node.input(3))
-    if around is None or axes is None or len(around) != 2 * len(axes):
+    if not isinstance(around, Sequence) or axes is None or len(around) != 2 * len(axes):
         return None
     dims = list(source)
     for axis, before, after in zip(axes, around, around[len(axes) :], strict=False):
@@ -307,22 +307,25 @@ def _windows(
     Measured: ONNX Runtime and the reference have these lengths in every run that does not fail.
     """
     attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
-    count = len(shapes[0]) - 2
-    ones, auto = [1] * count, attributes.get("auto_pad", "NOTSET")
-    kernel: Sequence[Dim] = attributes.get("kernel_shape") or shapes[1][2:]
-    dilations, strides = (attributes.get(name) or ones for name in ("dilations", "strides"))
+    count, auto = len(shapes[0]) - 2, attributes.get("auto_pad", "NOTSET")
+    weights = () if op in _POOLS else shapes[1][2:]
+    kernel: Sequence[Dim] = attributes.get("kernel_shape") or weights
+    dilations, strides = (attributes.get(name) or [1] * count for name in ("dilations", "strides"))
     pads = (attributes.get("pads") if auto == "NOTSET" else None) or [0] * (2 * count)
-    if not count == len(kernel) == len(dilations) == len(strides) == len(pads) / 2:
+    more = attributes.get("output_padding") or [0] * count
+    listed = (kernel, dilations, strides, more, pads)
+    if not all(isinstance(numbers, Sequence) for numbers in listed) or [*map(len, listed)] != [
+        count
+    ] * 4 + [2 * count]:
         return None
     if attributes.get("ceil_mode") or (
         op in _POOLS and auto != "NOTSET" and (auto == "SAME_LOWER" or {*dilations} != {1})
     ):
         return None
     result: list[Dim] = [None, None]
-    more = attributes.get("output_padding") or [0] * count
     for axis, size in enumerate(shapes[0][2:]):
         width, step = kernel[axis], strides[axis]
-        if size is None or not isinstance(width, int):
+        if size is None or not isinstance(width, int) or step < 1:
             result.append(None)
             continue
         extent, around = dilations[axis] * (width - 1) + 1, pads[axis] + pads[count + axis]

@@ -170,3 +170,28 @@ def test_lengths_of_an_encoder_with_relative_positions(least: int) -> None:
     assert kept == ("batch", length)
     if least:  # else a Reshape may copy a size in place of 0
         assert bias == total == ("batch", 2, length, length)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "MaxPool<kernel_shape=[2,2], strides=[0,1]>(x)",
+        "MaxPool<kernel_shape=[2,2], strides=[-1,1]>(x)",
+        "MaxPool<kernel_shape=[2]>(x)",
+        "MaxPool<kernel_shape=2>(x)",
+        "MaxPool<kernel_shape=[2,2], pads=[1]>(x)",
+        "MaxPool<kernel_shape=[2,2], strides=1>(x)",
+        "MaxPool(x)",
+        "Conv<strides=[0,0]>(x, x)",
+        "Pad(x, x)",
+        "Pad<pads=3>(x)",
+        "Resize(x, , x)",
+        "Resize(x)",
+    ],
+)
+def test_what_no_runtime_takes_has_no_length(node: str) -> None:
+    for opset in (10, 18):
+        model = load(f"v = {node}", opset=opset)
+        infer_model(model)
+        shape = model.graph.values["v"].shape
+        assert shape is None or "?" in f"{shape}"
