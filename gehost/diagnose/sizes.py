@@ -14,6 +14,7 @@ from gehost.diagnose.at_stage import at_stage
 from gehost.errors import one_line
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
+from gehost.host.report import Report
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.sizes import Known, Origin, Scope, is_invented
@@ -36,7 +37,6 @@ def show_sizes(path: str, options: HostOptions) -> str:
         ModelError: the model cannot be read.
     """
     lines, scope, unnamed = at_stage(path, options, _STAGE, _listed)
-    lines += _named_if_not_empty(path, options, unnamed)
     refused: Counter[tuple[str, str]] = Counter()
 
     def match_refused(record: Any, reason: str) -> None:
@@ -44,21 +44,35 @@ def show_sizes(path: str, options: HostOptions) -> str:
             refused[record.name, reason.partition(": ")[2]] += 1
 
     watch = SimpleNamespace(gehost_match_refused=hookimpl(match_refused))
-    Host(options.rewrites_only(), plugins=[("sizes", watch)]).run(path)
+    _, report = Host(options.rewrites_only(), plugins=[("sizes", watch)]).run(path)
     lines += ["", "not fused, as not proven" if refused else "no pass refused an unproven size"]
     for (name, reason), count in sorted(refused.items(), key=lambda row: (-row[1], row[0])):
         lines.append(f"  {count} × {name}: {reason}")
         lines += [f"      unlocked by {fact}" for fact in _facts(reason, scope)]
+    lines += _if_not_empty(path, options, unnamed, _rewrites(report))
     return "\n".join(map(_one_line, [f"{path}: {lines[0]}", *lines[1:]]))
 
 
-def _named_if_not_empty(path: str, options: HostOptions, unnamed: int) -> list[str]:
-    """Return how many sizes stay unnamed with the fact that none is 0, if it is fewer."""
-    if not unnamed or _NOT_EMPTY in options.assume:
+def _rewrites(report: Report) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for record in report.passes:
+        counts[record.name] += record.replaced
+    return counts
+
+
+def _if_not_empty(
+    path: str, options: HostOptions, unnamed: int, rewrites: Counter[str]
+) -> list[str]:
+    """Return a line about what the fact that no size is 0 would change, if anything."""
+    if _NOT_EMPTY in options.assume:
         return []
     assumed = replace(options, assume=[*options.assume, _NOT_EMPTY])
     _, _, left = at_stage(path, assumed, _STAGE, _listed)
-    return ["", f'{left} unnamed with --assume "{_NOT_EMPTY}"'] if left < unnamed else []
+    _, report = Host(assumed.rewrites_only()).run(path)
+    more = _rewrites(report) - rewrites
+    changes = [f"{left} unnamed"] if left < unnamed else []
+    changes += [f"{count} more × {name}" for name, count in sorted(more.items())]
+    return [f'with --assume "{_NOT_EMPTY}": {", ".join(changes)}'] if changes else []
 
 
 def _one_line(line: str) -> str:
