@@ -122,11 +122,11 @@ def windows(scope: Scope, size: Known, room: int, step: int, *, truncates: bool)
         size: of the axis.
         room: the padding less the extent of a window; 0 and less if the window is wider than it.
         step: from window to window.
-        truncates: in an axis that is shorter than a window, a runtime rounds toward zero (it
-            refuses an empty one). Such a length is no formula: equal windows have one length.
+        truncates: in an axis that is shorter than a window, a runtime rounds toward zero. Such a
+            length is no formula: equal windows have one length.
     """
     left = scope.add(size, room)
-    if truncates and step > 1 and room < -1 and not is_size(scope, left):
+    if truncates and step > 1 and not is_size(scope, left):
         return scope.keyed(("windows", size, room, step))
     return scope.max(0, scope.add(scope.floordiv(left, step), 1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -28,7 +29,8 @@ def load(nodes: str, inputs: str = "float[N, 4, H, W] x", opset: int = 18) -> Mo
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        ("v = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", "N,4,ceildiv(H, 2),ceildiv(W, 2)"),
+        ("v = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", "N,4,?1,?2"),
+        ("v = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[2,2,1,1]>(x)", "N,4,(H + 2) // 2,(W + 2) // 2"),
         ("v = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(x)", "N,4,H,W"),
         # an axis of two elements has one window of three in ONNX Runtime, none in the reference
         ("v = AveragePool<kernel_shape=[3,3], strides=[2,2]>(x)", "N,4,?1,?2"),
@@ -92,7 +94,7 @@ def _drawn(r: random.Random) -> tuple[onnx.ModelProto, Model]:
     graph = helper.make_graph(
         [helper.make_node(op, inputs, ["y"], **attributes)],
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, "n"])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 1, "n"])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [weights] if "Conv" in op else [],
     )
@@ -116,8 +118,8 @@ def test_windows_are_as_onnx_runtime_and_the_reference_count_them() -> None:
         except _FAILURES:
             continue
         reference = onnx.reference.ReferenceEvaluator(proto)
-        for n in (0, 1, 2, 3, 4, 7):
-            feed = {"x": np.zeros((1, 1, n), np.float32)}
+        for b, n in itertools.product((0, 1), (0, 1, 2, 3, 5)):
+            feed = {"x": np.zeros((b, 1, n), np.float32)}
             for run in (session.run, reference.run):
                 try:
                     result = run(None, feed)[0]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -127,11 +129,14 @@ def test_windows_are_as_onnx_runtime_and_the_reference_count_them() -> None:
                     AssertionError,
                     IndexError,
                     RuntimeError,
+                    TypeError,
                     ValueError,
                 ):
                     continue  # a window that does not fit
                 runs += 1
-                assert not wrong(model, {"n": n}, feed | {"y": result}), onnx.printer.to_text(proto)
+                assert not wrong(model, {"b": b, "n": n}, feed | {"y": result}), (
+                    onnx.printer.to_text(proto)
+                )
     assert named >= 60
     assert runs >= 800
 
