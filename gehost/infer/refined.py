@@ -322,6 +322,8 @@ def _windows(
         op in _POOLS and auto != "NOTSET" and (auto == "SAME_LOWER" or {*dilations} != {1})
     ):
         return None
+    if op == "MaxPool" and any(pads) and {*dilations, *strides} == {1}:
+        return None  # the reference pads in another order, or not at all
     result: list[Dim] = [None, None]
     for axis, size in enumerate(shapes[0][2:]):
         width, step = kernel[axis], strides[axis]

@@ -31,7 +31,7 @@ def load(nodes: str, inputs: str = "float[N, 4, H, W] x", opset: int = 18) -> Mo
     [
         ("v = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", "N,4,?1,?2"),
         ("v = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[2,2,1,1]>(x)", "N,4,(H + 2) // 2,(W + 2) // 2"),
-        ("v = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(x)", "N,4,H,W"),
+        ("v = LpPool<kernel_shape=[3,3], pads=[1,1,1,1]>(x)", "N,4,H,W"),
         # an axis of two elements has one window of three in ONNX Runtime, none in the reference
         ("v = AveragePool<kernel_shape=[3,3], strides=[2,2]>(x)", "N,4,?1,?2"),
         ("a = AveragePool<kernel_shape=[3,3], strides=[2,2]>(x) v = Concat<axis=0>(a, a)", "2*N,4,?1,?2"),
@@ -137,7 +137,7 @@ def test_windows_are_as_onnx_runtime_and_the_reference_count_them() -> None:
                 assert not wrong(model, {"b": b, "n": n}, feed | {"y": result}), (
                     onnx.printer.to_text(proto)
                 )
-    assert named >= 60
+    assert named >= 40
     assert runs >= 800
 
 
