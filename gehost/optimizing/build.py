@@ -140,6 +140,17 @@ class Builder:
         self._built: dict[frozenset[str], Candidate] = {}
         self._files = 0
 
+    def infer_original(self) -> None:
+        """Infer the types of the original alone.
+
+        Raises:
+            ModelError: types meet that no runtime loads; it names the node, and what to do.
+        """
+        with self.host.with_options(disable=self._names, cleanup=False).compiled(
+            self.original.path, Report()
+        ):
+            pass
+
     def _prepare(self, path: str) -> str:
         """Inline the model's functions, but those that the runtime has kernels for."""
         model = onnx.ModelProto.FromString(Path(path).read_bytes())

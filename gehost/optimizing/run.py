@@ -306,12 +306,17 @@ class _Run:
         except GehostError:
             raise
         except Exception as error:
-            raise ModelError(
+            problem = ModelError(
                 f"it does not load in {self._target.title()}: {one_line(str(error))}",
                 where=self._path,
                 hint=f"a newer {self._target.title().rpartition(' ')[0]} may load it; "
                 "gehost compile cleans a model without running it",
-            ) from error
+            )
+            try:
+                self._builder.infer_original()
+            except ModelError as clash:
+                problem = ModelError(clash.message, where=self._path, hint=clash.hint)
+            raise problem from error
 
     def _inputs(self) -> Inputs:
         given = self._options.feeds

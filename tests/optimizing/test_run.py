@@ -278,6 +278,22 @@ def test_a_model_that_does_not_load_there_is_at_fault(
     assert "does not load in ONNX Runtime" in capsys.readouterr().err
 
 
+def test_types_that_meet_are_refused_with_the_node_and_what_to_do(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a float16 export by TorchScript with a mask of float32; the runtime says nothing to do."""
+    mixed = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> m (float16[2] x, float[2] mask) => (float[2] y)
+        { a = Exp (x) y = Add (a, mask) }"""
+    )
+    mixed.graph.node[1].name = "masked"
+    onnx.save(mixed, model)
+    assert command(["optimize", str(model), "--for", "cpu"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert 'Add "masked": input 0 is float16 and input 1 float32; no runtime loads that' in line
+    assert line.endswith("or put a Cast before the node")
+
+
 def test_python_refuses_what_is_no_model() -> None:
     with pytest.raises(UsageError, match=r"optimize wants a path, an onnx.ModelProto or"):
         gehost.optimize(3)
