@@ -54,7 +54,10 @@ def test_the_examples_alone_are_off_by_default(shipped: Host) -> None:
         if spec.origin.startswith(str(VENDORS)) and spec.vendor != "onnxruntime"
     ]
     off = sorted(spec.name for spec in ours if not spec.default)
-    assert off == sorted((*EXAMPLES, "SlicesToSplitPass"))  # that one is on in optimize
+    # ONNX Runtime's kernel of the first refuses an empty batch; optimize turns the last one on
+    assert off == sorted(
+        (*EXAMPLES, "AttentionOperatorPass", "FlashAttentionFusionPass", "SlicesToSplitPass")
+    )
 
 
 def test_no_model_is_forgotten() -> None:

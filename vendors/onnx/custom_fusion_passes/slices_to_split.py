@@ -80,8 +80,9 @@ class SlicesToSplitPass(FusionBasePass):
             """<ir_version: 10, opset_import: ["": 17]>
             g (float[N, 6] x) => (float[N, 4] y, float[N, 2] z)
             <int64[1] zero = {0}, int64[1] four = {4}, int64[1] six = {6}, int64[1] one = {1}> {
-                z = Slice (x, four, six, one)
-                y = Slice (x, zero, four, one) }"""
+                n = Neg (x)
+                z = Slice (n, four, six, one)
+                y = Slice (n, zero, four, one) }"""
         )
 
 
