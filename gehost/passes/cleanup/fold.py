@@ -70,10 +70,10 @@ class Folder:
         self._state = state
         self._version = state.model.opset() or 0
         self._external_left = EXTERNAL_LIMIT
-        self._held: dict[Node, list[Array]] = {}
+        self._held: dict[Node, list[Value]] = {}
         """Results that would grow the model."""
         self._arrays: dict[Value, Array] = {}
-        """The same by their values."""
+        """What they are."""
         self._held_left = HELD_LIMIT
         self._waiting: list[tuple[int, int, Node]] = []
         """A heap of held nodes by their growth."""
@@ -87,17 +87,17 @@ class Folder:
 
     def fold(self, node: Node) -> Sequence[Value]:
         """Replace a node by its results, returned (empty if it stays)."""
-        arrays, results = self._held.get(node), list[Value]()
+        results = _results_of(node)
+        arrays = self._held_arrays(node, results)
         if arrays is None:
             known = _from_dimensions(node, self._version)
             operands = self._operands(node) if known is None else []
             if operands is None or not self._state.purity.is_builtin(node.op):
                 return ()
-            results = _results_of(node)
+            self._let_go(node)
             arrays = self._results(node, results, operands, known)
             if arrays is None:
                 return ()
-        results = results or _results_of(node)
         growth = self._growth(node, results, arrays)
         if growth <= EAGER_LIMIT:
             return self._store(node, results, arrays, growth)
@@ -108,10 +108,10 @@ class Folder:
         """Fold the smallest held node for which there is room, None without one."""
         while self._waiting:
             _, _, node = heapq.heappop(self._waiting)
-            arrays = self._held.get(node)
+            results = _results_of(node)
+            arrays = self._held_arrays(node, results)
             if arrays is None or not self._state.alive(node):
                 continue
-            results = _results_of(node)
             growth = self._growth(node, results, arrays)
             if growth <= self._state.freed:
                 return self._store(node, results, arrays, growth)
@@ -122,20 +122,24 @@ class Folder:
         while self._shared:
             constant, _ = self._shared.popitem()
             readers = [reader for reader in constant.readers if isinstance(reader, Node)]
-            if len(readers) != len(constant.readers) or not all(
-                reader in self._held and self._state.alive(reader) for reader in readers
-            ):
+            if len(readers) != len(constant.readers) or not all(map(self._state.alive, readers)):
                 continue
             growth = -(stored_bytes(constant) or 0)
-            for reader in readers:
-                results = _results_of(reader)
-                growth += self._growth(reader, results, self._held[reader])
+            results = [_results_of(reader) for reader in readers]
+            arrays = [
+                one
+                for reader, values in zip(readers, results, strict=True)
+                if (one := self._held_arrays(reader, values)) is not None
+            ]
+            if len(arrays) < len(readers):
+                continue
+            for reader, values, one in zip(readers, results, arrays, strict=True):
+                growth += self._growth(reader, values, one)
             if growth > self._state.freed:
                 continue
             made: list[Value] = []
-            for reader in readers:
-                arrays = self._held[reader]
-                made += self._store(reader, _results_of(reader), arrays, 0)
+            for reader, one in zip(readers, arrays, strict=True):
+                made += self._store(reader, _results_of(reader), one, 0)
             self._state.counts.grown += max(0, growth)
             return made
         return None
@@ -147,7 +151,7 @@ class Folder:
             if size > self._held_left:
                 return
             self._held_left -= size
-            self._held[node] = arrays
+            self._held[node] = list(results)
             for value, array in zip(results, arrays, strict=True):
                 self._arrays[value] = array
                 self._state.touch_readers(value, stale=False)
@@ -156,15 +160,22 @@ class Folder:
                     self._shared[value] = None
         heapq.heappush(self._waiting, (growth, len(self._waiting), node))
 
+    def _held_arrays(self, node: Node, results: Sequence[Value]) -> list[Array] | None:
+        """Return the held arrays of a node's results; None if a rewrite gave it another one."""
+        if node in self._held and all(value in self._arrays for value in results):
+            return [self._arrays[value] for value in results]
+        return None
+
+    def _let_go(self, node: Node) -> None:
+        for value in self._held.pop(node, ()):
+            self._held_left += bytes_of(self._arrays.pop(value))
+
     def _store(
         self, node: Node, results: Sequence[Value], arrays: Sequence[Array], growth: int
     ) -> list[Value]:
         """Replace a node by its results."""
         state = self._state
-        if self._held.pop(node, None) is not None:
-            self._held_left += sum(map(bytes_of, arrays))
-            for value in results:
-                del self._arrays[value]
+        self._let_go(node)
         runs = self._runs_of(node.outputs) | self._runs_of(node.inputs)
         movable = all(map(state.may_leave, results))
         state.freed += state.node_bytes(node) - self._added(results, arrays, movable=movable)

@@ -439,3 +439,11 @@ def test_a_damaged_initializer_is_left_alone(clean: Any) -> None:
         infer=False,
     )
     assert cleaned.result.total == 0
+
+
+def test_a_result_that_loses_its_reader_while_it_waits_for_room(clean: Any) -> None:
+    cleaned = clean(
+        "g (float[64] x) => (float[64] y, int64[1] n) <int64[1] many = {5000}, int64[2] parts = {64, 4936}> "
+        "{ c = ConstantOfShape <value = float[1] {2.0}> (many)  a, b = Split(c, parts)  y = Add(x, a)  n = Shape(b) }"
+    )
+    np.testing.assert_array_equal(cleaned.array("n"), [4936])
