@@ -28,6 +28,7 @@ def model(
     *,
     x: str = "B, 12, 8",
     opset: int = 17,
+    apart: str = "apart",
     cut: Any = CUT,
     near: Any = NEAR,
     outputs: str = "",
@@ -37,10 +38,10 @@ def model(
     main (float[{x}] x, float[1, 4, 1, 3, 3] free, float[1, 2, 3, 3] other) => (float[W, 3, 8] y {outputs})
     <int64[3] windows = {{-1, 3, 8}}, int64[4] heads = {{0, 3, 2, 4}}, int64[3] together = {{0, 0, 8}},
      int64[5] apart = {{-1, 4, 2, 3, 3}}, int64[4] joined = {{-1, 2, 3, 3}},
-     float scale = {{0.5}}> {{
+     int64[5] swapped = {{4, -1, 2, 3, 3}}, float scale = {{0.5}}> {{
         r = Reshape (x, windows) h = Reshape (r, heads)
         q = Transpose <perm = [0, 2, 1, 3]> (h) k = Transpose <perm = [0, 2, 3, 1]> (h)
-        p = MatMul (q, k) s = Mul (p, scale) {bias} w = Reshape (a, apart) {mask} t = Reshape (m, joined)
+        p = MatMul (q, k) s = Mul (p, scale) {bias} w = Reshape (a, {apart}) {mask} t = Reshape (m, joined)
         o = Softmax <axis = -1> (t) v = MatMul (o, q) vt = Transpose <perm = [0, 2, 1, 3]> (v)
         y = Reshape (vt, together) }}"""
     return parse(text, {"part": np.asarray(cut), "near": np.asarray(near)})
@@ -101,6 +102,16 @@ def test_sizes_computed_by_torchscript(host: Host, run: Any) -> None:
 def test_a_mask_of_each_image(host: Host, run: Any) -> None:
     given = model(cut=np.repeat(CUT, 2, axis=0), x="2, 12, 8")
     assert not check(host, run, given, feeds(2))["Softmax"]
+
+
+def test_windows_in_another_order_keep_their_numbers(host: Host, run: Any) -> None:
+    """Images behind windows; two images in one."""
+    for batch in (4, 8):
+        swapped = model(apart="swapped", cut=np.swapaxes(CUT, 0, 1))
+        check(host, run, swapped, feeds(batch))
+    for batch in (1, 3):
+        drawn = np.random.default_rng(batch).normal(size=(batch, 24, 8)).astype(np.float32)
+        check(host, run, model(x="B, 24, 8"), {**feeds(1), "x": drawn})
 
 
 @pytest.mark.parametrize(
