@@ -252,7 +252,7 @@ def from_environment(
         chosen["vendors"] = listed or here or shipped_vendors(DEFAULT_GROUP)
         if not listed and not here and chosen["vendors"]:
             tell(f"no vendors given: using {', '.join(chosen['vendors'])}")
-    paths = [part for part in env.get(_PATHS_OF_PASSES, "").split(os.pathsep) if part]
+    paths = [part for part in env.get(_PATHS_OF_PASSES, "").split(os.pathsep) if part.strip()]
     if paths and not chosen.get("pass_paths"):
         chosen["pass_paths"] = paths
         tell(f"{_PATHS_OF_PASSES}: loading passes of {', '.join(paths)}")

@@ -223,7 +223,7 @@ def test_a_wrong_value_of_a_variable_of_dumps_is_an_error(name: str, value: str)
 @pytest.mark.usefixtures("here")
 def test_paths_of_passes_come_from_the_environment() -> None:
     notes: list[str] = []
-    paths = os.pathsep.join(["a.py", "dir"])
+    paths = os.pathsep.join(["a.py", "dir", " ", ""])
     environ = {"ASCEND_GE_PY_PASS_PATH": paths}
     options = from_environment({"vendors": ["v"]}, environ, note=notes.append)
     assert options.pass_paths == ["a.py", "dir"]

@@ -55,7 +55,7 @@ def _lines_of(node: Node, names: _Names) -> list[str]:
     return [
         f"  %{whole} : {body}",
         *(
-            f"  %{names.of(value)} : [#users={len(value.readers)}] = "
+            f"  %{names.of(value)} : [users={len(value.readers)}] = "
             f"get_element[node=%{whole}]({value.index})"
             for value in outputs
         ),

@@ -326,3 +326,15 @@ def test_the_time_of_dumps_is_not_that_of_passes(
 
     _, report = Host(HostOptions(plugins=False), [("slow", Slow())]).run(model())
     assert (report.seconds["passes"], report.seconds["hooks"]) == (5.0, 41.0)
+
+
+def test_a_readable_dump_names_each_of_several_outputs(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (float[4] x) => (float[2] y, float[2] z) '
+        "{ [s] a, b = Split<num_outputs = 2>(x) y = Neg(a) z = Exp(b) }"
+    )
+    host = Host(HostOptions(plugins=False, dump=tmp_path, dump_format=["readable"]))
+    _, report = host.run(proto)
+    text = Path(report.dumps[0]).read_text()
+    assert "  %s : [#users=2] = Node[type=Split]" in text
+    assert "  %b : [users=1] = get_element[node=%s](1)" in text
