@@ -261,12 +261,21 @@ def from_environment(
     if chosen.pop("export_compile_stat", 0):
         work = env.get("ASCEND_WORK_PATH")
         chosen["compile_stat"] = f"{work}/FE/{os.getpid()}" if work else "."
-    return HostOptions(**{**_dumps(env, tell), **chosen})
+    dumps = _dumps(env, tell)
+    for name, option in _DUMP_OPTIONS.items():
+        if dumps and env.get(name) and chosen.get(option):
+            tell(f"{name} has no effect beside --{option.replace('_', '-')}")
+    return HostOptions(**{**dumps, **chosen})
 
 
 _PATHS_OF_PASSES = "ASCEND_GE_PY_PASS_PATH"
 _DUMP_PATHS = ("ASCEND_DUMP_PATH", "NPU_COLLECT_PATH", "DUMP_GRAPH_PATH", "ASCEND_WORK_PATH")
 """GE's variables for the directory of dumps, the first that is set wins."""
+_DUMP_OPTIONS: Mapping[str, str] = {
+    "DUMP_GRAPH_PATH": "dump",
+    "DUMP_GRAPH_FORMAT": "dump_format",
+}
+"""Options that win over a variable."""
 _DUMP_FORMATS: Mapping[str, DumpFormat] = {"onnx": "pbtxt", "readable": "readable"}
 
 
@@ -291,6 +300,8 @@ def _dumps(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, A
         return {}
     options: dict[str, Any] = {"dump_level": int(detail)}
     named = next((name for name in _DUMP_PATHS if env.get(name)), None)
+    if env.get("DUMP_GRAPH_PATH") and named != "DUMP_GRAPH_PATH":
+        tell(f"DUMP_GRAPH_PATH has no effect beside {named}")
     options["dump"] = f"{env[named]}/pid_{os.getpid()}_deviceid_0" if named is not None else "."
     return options | _stages_of(env.get("DUMP_GRAPH_LEVEL", "")) | _formats_of(env, tell)
 

@@ -221,6 +221,30 @@ def test_a_wrong_value_of_a_variable_of_dumps_is_an_error(name: str, value: str)
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("chosen", "environ", "note"),
+    [
+        ({}, {"ASCEND_DUMP_PATH": "a", "DUMP_GRAPH_PATH": "b"}, "PATH has no effect beside ASCEND"),
+        ({"dump": "own"}, {"DUMP_GRAPH_PATH": "b"}, "DUMP_GRAPH_PATH has no effect beside --dump"),
+        (
+            {"dump_format": ["readable"]},
+            {"DUMP_GRAPH_FORMAT": "onnx"},
+            "DUMP_GRAPH_FORMAT has no effect beside --dump-format",
+        ),
+    ],
+)
+def test_a_variable_of_dumps_that_another_choice_beats_is_noted(
+    chosen: dict[str, Any], environ: dict[str, str], note: str
+) -> None:
+    notes: list[str] = []
+    from_environment(
+        {"vendors": ["v"], **chosen}, {"DUMP_GE_GRAPH": "1", **environ}, note=notes.append
+    )
+    assert len(notes) == 1
+    assert note in notes[0]
+
+
+@pytest.mark.usefixtures("here")
 def test_paths_of_passes_come_from_the_environment() -> None:
     notes: list[str] = []
     paths = os.pathsep.join(["a.py", "dir", " ", ""])

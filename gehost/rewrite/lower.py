@@ -302,12 +302,11 @@ class _Lowering:
             return _cast(literal, dtypes, self._op, self._node)
         candidates = [DataType.INT64, DataType.INT32, DataType.BOOL]
         if not allowed <= _INDEX_TYPES:
-            assert first is not None
-            candidates = [
-                _known_dtype(first, self._op, self._type_of),
-                DataType.FLOAT,
-                *candidates,
-            ]
+            if first is not None:
+                own = [_known_dtype(first, self._op, self._type_of)]
+            else:  # Identity(2): int64, Identity(2.5): float32, as Python's type says
+                own = {"i": [DataType.INT64], "b": [DataType.BOOL]}.get(literal.dtype.kind, [])
+            candidates = [*own, DataType.FLOAT, *candidates]
         return _cast(
             literal, [dtype for dtype in candidates if dtype in allowed], self._op, self._node
         )

@@ -502,3 +502,13 @@ def test_values_that_the_opset_lacks_are_refused(make, opset, reason):
     with pytest.raises(Refused, match="not applicable: ") as raised:
         lower(make, opset, array_type(X))
     assert str(raised.value) == f"not applicable: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("literal", "dtype"), [([2], np.int64), ([2.5], np.float32), ([True], np.bool_)]
+)
+def test_a_literal_without_a_tensor_beside_it(literal, dtype):
+    lowered = lower(lambda x: x.graph.add_node(("Identity",), [literal], {})[0], 17)
+    (operand,) = lowered.inputs
+    assert isinstance(operand, np.ndarray)
+    assert (operand.dtype, operand.tolist()) == (np.dtype(dtype), literal)
