@@ -304,7 +304,7 @@ class _Lowering:
         if not allowed <= _INDEX_TYPES:
             if first is not None:
                 own = [_known_dtype(first, self._op, self._type_of)]
-            else:  # Identity(2): int64, Identity(2.5): float32, as Python's type says
+            else:  # Identity(2) is of int64, Identity(2.5) of float32
                 own = {"i": [DataType.INT64], "b": [DataType.BOOL]}.get(literal.dtype.kind, [])
             candidates = [*own, DataType.FLOAT, *candidates]
         return _cast(
