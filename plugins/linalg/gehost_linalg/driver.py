@@ -148,9 +148,8 @@ class Block:
 
     def _read(self, op: Op) -> None:
         for value in (*op.operands, *op.scalars):
-            if value in self.made_by:
-                readers = self.readers[value]
-                readers[op] = readers.get(op, 0) + 1
+            readers = self.readers.setdefault(value, {})
+            readers[op] = readers.get(op, 0) + 1
 
     def _unread(self, op: Op) -> None:
         for value in (*op.operands, *op.scalars):

@@ -7,7 +7,7 @@ import pytest
 
 from gehost.testing import parse as parse_onnx
 from gehost_linalg.control import ControlError
-from gehost_linalg.driver import MOST_SCALAR_OPS, Block, fuse_all, fuse_block
+from gehost_linalg.driver import MLIR_COMPANIONS, MOST_SCALAR_OPS, Block, fuse_all, fuse_block
 from gehost_linalg.generic import INDEX, Generic, Opaque, Res
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
@@ -274,3 +274,36 @@ def test_the_parts_of_a_split_operation_are_fused() -> None:
     block = fuse_block(found.ops, outputs=found.outputs)
     fused = [payload(op) for op in block.ops if isinstance(op, Generic)]
     assert fused == [["exp", "addf"]] * 2
+
+
+REPLACED = {
+    "undone reshapes": """%r = tensor.expand_shape %x [[0, 1]] output_shape [4, 1] : tensor<4xf32> into tensor<4x1xf32>
+    %s = tensor.collapse_shape %r [[0, 1]] : tensor<4x1xf32> into tensor<4xf32>""",
+    "a copy": """%e = tensor.empty() : tensor<4xf32>
+    %s = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+    } -> tensor<4xf32>""",
+}
+
+
+@pytest.mark.parametrize("first", REPLACED)
+def test_the_readers_of_a_replaced_value_are_visited_again(first: str) -> None:
+    """What they read instead is an argument; the two splats are folded one at a time."""
+    text = f"""func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
+    {REPLACED[first]}
+    %c = arith.constant dense<2.0> : tensor<4xf32>
+    %d = arith.constant dense<3.0> : tensor<4xf32>
+    %o = tensor.empty() : tensor<4xf32>
+    %z = linalg.generic {{indexing_maps = [{", ".join(["affine_map<(d0) -> (d0)>"] * 4)}], iterator_types = ["parallel"]}} ins(%s, %c, %d : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) outs(%o : tensor<4xf32>) {{
+    ^bb0(%l: f32, %m: f32, %n: f32, %out1: f32):
+    %p = arith.mulf %l, %m : f32
+    %q = arith.addf %p, %n : f32
+    linalg.yield %q : f32
+    }} -> tensor<4xf32>
+    return %z, %s : tensor<4xf32>, tensor<4xf32>
+    }}"""
+    function = parse(text)[0]
+    block = fuse_block(function.ops, outputs=function.outputs, companions=MLIR_COMPANIONS)
+    (op,) = [each for each in block.ops if isinstance(each, Generic)]
+    assert [value.name for value in op.ins] == ["x"]
