@@ -8,7 +8,7 @@ ModelError                           3   of gehost
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gehost import ModelError
 
@@ -61,7 +61,11 @@ class UntranslatableError(ModelError):
     """
 
     def __init__(
-        self, problems: Sequence[tuple[str, str, str]], path: str = "", text: str = ""
+        self,
+        problems: Sequence[tuple[str, str, str]],
+        path: str = "",
+        text: str = "",
+        lines: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         """Say all problems at once.
 
@@ -69,11 +73,13 @@ class UntranslatableError(ModelError):
             problems: (computation, instruction, reason) of each.
             path: of the text.
             text: where the message has the lines of the instructions from.
+            lines: of the instructions, where the text is not HLO.
         """
         self.problems = tuple(problems)
         by_reason: dict[str, list[str]] = {}
         for computation, instruction, reason in self.problems:
-            line = _line_of(text, computation, instruction)
+            line = (lines or {}).get((computation, instruction), 0)
+            line = line or _line_of(text, computation, instruction)
             place = f" (line {line})" if line else ""
             by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{place}")
         reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())

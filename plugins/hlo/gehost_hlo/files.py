@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gehost import ModelError, UsageError
+from gehost_hlo import stablehlo
 from gehost_hlo.context import Settings
 from gehost_hlo.errors import HloSyntaxError, UntranslatableError
 from gehost_hlo.importer import import_module
@@ -23,7 +24,7 @@ RANDOM = "random"
 
 
 def read_module(path: str | os.PathLike[str]) -> HloModule:
-    """Read a file of HLO text.
+    """Read a file of HLO text, or of StableHLO.
 
     Raises:
         HloSyntaxError: it is not HLO; names the file, line and column.
@@ -47,7 +48,7 @@ def _text(path: str | os.PathLike[str]) -> str:
 
 def _parsed(text: str, path: str | os.PathLike[str]) -> HloModule:
     try:
-        return parse(text)
+        return stablehlo.parse(text) if stablehlo.is_stablehlo(text) else parse(text)
     except HloSyntaxError as error:
         raise error.in_file(os.fspath(path)) from None
 
@@ -94,7 +95,9 @@ def import_file(
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:
-        raise UntranslatableError(error.problems, os.fspath(path), text) from None
+        raise UntranslatableError(
+            error.problems, os.fspath(path), text, module.lines
+        ) from None
     except UsageError as error:
         raise UsageError(error.message, where=os.fspath(path), hint=error.hint) from None
 

@@ -1,0 +1,207 @@
+"""StableHLO as jax prints it, in pretty and generic form: read, converted, and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gehost_hlo import HloSyntaxError, UntranslatableError, import_file, read_module, to_text
+from gehost_hlo import parse as parse_hlo
+
+from .recorded import run
+
+X = np.array([[1.0, -2.0, 3.0], [4.0, 0.5, -6.0]], np.float32)
+
+
+def module(body: str, result: str = "tensor<2x3xf32>", extra: str = "") -> str:
+    return f"""module @jit_f attributes {{mhlo.num_partitions = 1 : i32}} {{
+  func.func public @main(%arg0: tensor<2x3xf32>) -> ({result} {{jax.result_info = "result"}}) {{
+    {body}
+    return %r : {result}
+  }}
+{extra}
+}}"""
+
+
+def results(tmp_path: Path, text: str, *inputs: object) -> list[np.ndarray]:
+    path = tmp_path / "text.mlir"
+    path.write_text(text)
+    printed = to_text(read_module(path))
+    assert to_text(parse_hlo(printed)) == printed  # what is printed is HLO
+    return run(import_file(path), [np.asarray(each) for each in inputs])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("%r = stablehlo.add %arg0, %arg0 : tensor<2x3xf32>", X + X),
+        ('%r = "stablehlo.negate"(%arg0) : (tensor<2x3xf32>) -> tensor<2x3xf32>', -X),
+        ("%r = chlo.square %arg0 : tensor<2x3xf32> -> tensor<2x3xf32>", X * X),
+        (
+            "%cst = stablehlo.constant dense<2.5> : tensor<2x3xf32>\n"
+            "%r = stablehlo.maximum %arg0, %cst : tensor<2x3xf32>",
+            np.maximum(X, 2.5),
+        ),
+        (
+            '%cst = stablehlo.constant dense<"0x0000803F0000004000004040"> : tensor<3xf32>\n'
+            "%0 = stablehlo.broadcast_in_dim %cst, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>\n"
+            "%r = stablehlo.multiply %arg0, %0 : tensor<2x3xf32>",
+            X * np.array([1, 2, 3], np.float32),
+        ),
+        (
+            "%cst = stablehlo.constant dense<[[1.0], [0x7F800000]]> : tensor<2x1xf32>\n"
+            "%0 = stablehlo.broadcast_in_dim %cst, dims = [0, 1] : "
+            "(tensor<2x1xf32>) -> tensor<2x3xf32>\n"
+            "%r = stablehlo.minimum %arg0, %0 : tensor<2x3xf32>",
+            np.minimum(X, np.array([[1], [np.inf]], np.float32)),
+        ),
+        (
+            "%0 = stablehlo.slice %arg0 [0:2, 2:3] : (tensor<2x3xf32>) -> tensor<2x1xf32>\n"
+            "%1 = stablehlo.slice %arg0 [0:2:1, 0:3:2] : (tensor<2x3xf32>) -> tensor<2x2xf32>\n"
+            "%r = stablehlo.concatenate %0, %1, dim = 1 : "
+            "(tensor<2x1xf32>, tensor<2x2xf32>) -> tensor<2x3xf32>",
+            X[:, [2, 0, 2]],
+        ),
+        (
+            "%cst = stablehlo.constant dense<0.0> : tensor<f32>\n"
+            "%0 = stablehlo.compare  GT, %arg0, %arg0,  FLOAT : "
+            "(tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>\n"
+            "%1 = stablehlo.pad %arg0, %cst, low = [0, 1], high = [0, -1], interior = [0, 0] : "
+            "(tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>\n"
+            "%r = stablehlo.select %0, %arg0, %1 : tensor<2x3xi1>, tensor<2x3xf32>",
+            np.pad(X, ((0, 0), (1, 0)))[:, :3],
+        ),
+        (
+            "%0:2 = stablehlo.optimization_barrier %arg0, %arg0 : tensor<2x3xf32>, tensor<2x3xf32>\n"
+            "%r = stablehlo.subtract %0#0, %0#1 : tensor<2x3xf32>",
+            X - X,
+        ),
+    ],
+)
+def test_operations(tmp_path: Path, body: str, expected: np.ndarray) -> None:
+    (actual,) = results(tmp_path, module(body), X)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+PRETTY_SUM = """%cst = stablehlo.constant dense<0.0> : tensor<f32>
+    %r = stablehlo.reduce(%arg0 init: %cst) across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+     reducer(%arg1: tensor<f32>, %arg2: tensor<f32>)  {
+      %9 = stablehlo.add %arg1, %arg2 : tensor<f32>
+      stablehlo.return %9 : tensor<f32>
+    }"""
+SHORT_SUM = """%cst = stablehlo.constant dense<0.0> : tensor<f32>
+    %r = stablehlo.reduce(%arg0 init: %cst) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>"""
+GENERIC_SUM = """%cst = "stablehlo.constant"() <{value = dense<0.0> : tensor<f32>}> : () -> tensor<f32>
+    %r = "stablehlo.reduce"(%arg0, %cst) <{dimensions = array<i64: 1>}> ({
+    ^bb0(%arg1: tensor<f32>, %arg2: tensor<f32>):
+      %9 = "stablehlo.add"(%arg1, %arg2) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%9) : (tensor<f32>) -> ()
+    }) : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>"""
+
+
+@pytest.mark.parametrize("body", [PRETTY_SUM, SHORT_SUM, GENERIC_SUM])
+def test_the_three_forms_of_a_reduction(tmp_path: Path, body: str) -> None:
+    (actual,) = results(tmp_path, module(body, "tensor<2xf32>"), X)
+    np.testing.assert_allclose(actual, X.sum(1), rtol=1e-6)
+
+
+WHILE = """%c = stablehlo.constant dense<0> : tensor<i32>
+    %five = stablehlo.constant dense<5> : tensor<i32>
+    %half = stablehlo.multiply %arg0, %arg0 : tensor<2x3xf32>
+    %0:2 = stablehlo.while(%iterArg = %c, %iterArg_0 = %arg0) : tensor<i32>, tensor<2x3xf32>
+     cond {
+      %1 = stablehlo.compare  LT, %iterArg, %five,  SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %2 = stablehlo.add %iterArg, %one : tensor<i32>
+      %3 = stablehlo.add %iterArg_0, %half : tensor<2x3xf32>
+      stablehlo.return %2, %3 : tensor<i32>, tensor<2x3xf32>
+    }
+    %r = stablehlo.negate %0#1 : tensor<2x3xf32>"""
+
+
+def test_regions_get_values_from_outside_as_parameters(tmp_path: Path) -> None:
+    (actual,) = results(tmp_path, module(WHILE), X)
+    np.testing.assert_allclose(actual, -(X + 5 * X * X), rtol=1e-6)
+
+
+def test_branches(tmp_path: Path) -> None:
+    body = """%c = stablehlo.constant dense<true> : tensor<i1>
+    %r = "stablehlo.if"(%c) ({
+      %0 = stablehlo.negate %arg0 : tensor<2x3xf32>
+      stablehlo.return %0 : tensor<2x3xf32>
+    }, {
+      stablehlo.return %arg0 : tensor<2x3xf32>
+    }) : (tensor<i1>) -> tensor<2x3xf32>"""
+    (actual,) = results(tmp_path, module(body), X)
+    np.testing.assert_array_equal(actual, -X)
+
+
+def test_functions_aliases_and_locations(tmp_path: Path) -> None:
+    extra = """  func.func private @g(%arg0: tensor<2x3xf32> loc("x")) -> (tensor<2x3xf32>, tensor<f32>) {
+    %cst = stablehlo.constant dense<3.0> : tensor<f32> loc(#loc1)
+    %0 = stablehlo.abs %arg0 : tensor<2x3xf32> loc(#loc1)
+    return %0, %cst : tensor<2x3xf32>, tensor<f32> loc(#loc1)
+  } loc(#loc)"""
+    body = """%0:2 = call @g(%arg0) : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<f32>) loc(#loc1)
+    %1 = stablehlo.broadcast_in_dim %0#1, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
+    %r = stablehlo.add %0#0, %1 : tensor<2x3xf32>"""
+    text = (
+        f'#loc = loc("f.py":1:2)\n{module(body, extra=extra)} loc(#loc)\n#loc1 = loc("add"(#loc))\n'
+    )
+    (actual,) = results(tmp_path, text, X)
+    np.testing.assert_array_equal(actual, np.abs(X) + 3)
+
+
+def test_a_generic_module_without_names(tmp_path: Path) -> None:
+    text = """"builtin.module"() <{sym_name = "m"}> ({
+  "func.func"() <{function_type = (tensor<2x3xf32>) -> tensor<2x3xf32>, sym_name = "main", sym_visibility = "public"}> ({
+  ^bb0(%arg0: tensor<2x3xf32>):
+    %0 = "stablehlo.tanh"(%arg0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    "func.return"(%0) : (tensor<2x3xf32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+    (actual,) = results(tmp_path, text, X)
+    np.testing.assert_allclose(actual, np.tanh(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "column", "problem"),
+    [
+        ("%r = stablehlo.abs %x : tensor<2x3xf32>", 3, 10, "%x is not defined"),
+        ("%r = stablehlo.frobnicate %arg0 : tensor<2x3xf32>", 3, 10, "is not translated"),
+        ("%r = arith.addf %arg0, %arg0 : tensor<2x3xf32>", 3, 10, "no operation of StableHLO"),
+        ("%r = stablehlo.abs %arg0 tensor<2x3xf32>", 3, 30, "expected ':'"),
+        ("%r = stablehlo.abs %arg0 : tensor<2x3xq7>", 3, 10, "no element type"),
+        ("%r = stablehlo.abs %arg0 : tensor<2x4xf32>", 3, 10, "operands make f32"),
+        ("%r = call @g(%arg0) : (tensor<2x3xf32>) -> tensor<2x3xf32>", 3, 10, "no function"),
+        ("%r = stablehlo.constant dense<[1.0, 2.0]> : tensor<2x3xf32>", 3, 10, "2 numbers"),
+        ("%r = stablehlo.transpose %arg0 : (tensor<2x3xf32>) -> tensor<2x3xf32>", 3, 10, "missing"),
+    ],
+)
+def test_errors_have_line_and_column(
+    tmp_path: Path, body: str, line: int, column: int, problem: str
+) -> None:
+    path = tmp_path / "text.mlir"
+    path.write_text(module(body))
+    with pytest.raises((HloSyntaxError, UntranslatableError), match=problem) as error:
+        import_file(path)
+    if isinstance(error.value, HloSyntaxError):
+        assert (error.value.line, error.value.column) == (line, column)
+    else:
+        assert f"line {line}" in str(error.value)
+
+
+def test_refusals_name_the_line_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "text.mlir"
+    path.write_text(
+        module("%r = stablehlo.custom_call @mine(%arg0) : (tensor<2x3xf32>) -> tensor<2x3xf32>")
+    )
+    with pytest.raises(
+        UntranslatableError, match=r"r of main \(line 3\): a custom call of \"mine\""
+    ):
+        import_file(path)
