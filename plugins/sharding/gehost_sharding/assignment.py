@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gehost_sharding.mesh import Mesh
-from gehost_sharding.model_graph import ModelGraph
+from gehost_sharding.model_graph import ModelGraph, Operator
 from gehost_sharding.propagation import OperatorStrategies
-from gehost_sharding.redistribution import Move, Redistributions
-from gehost_sharding.sharding import Shape, Sharding, replicated
+from gehost_sharding.redistribution import HALO, Move, Redistributions
+from gehost_sharding.sharding import Shape, Sharding, local_shape, replicated
 from gehost_sharding.strategies import Strategies, Strategy
 
 
@@ -131,8 +131,24 @@ def all_transfers(assignment: Assignment, redistributions: Redistributions) -> I
             target = strategy.operands[slot] if name else None
             if target is not None:
                 yield from transfers.to(name, target)
+        halo = halo_transfer(assignment, operator)
+        if halo is not None:
+            yield halo
     for name in assignment.graph.outputs:
         yield from transfers.to(name, assignment.output_sharding(name))
+
+
+def halo_transfer(assignment: Assignment, operator: Operator) -> Transfer | None:
+    """Return the exchange of edges that an operator's strategy needs, if any."""
+    strategy = assignment.strategy(operator.index)
+    exchange, sharding = strategy.exchange, strategy.operands[0]
+    if exchange is None or sharding is None:
+        return None
+    tensor = assignment.graph.tensors[operator.node.input[0]]
+    local = local_shape(assignment.mesh, tensor.shape, sharding)
+    dim = exchange.halo.dim
+    move = Move(HALO, exchange.axis, dim, dim, sharding, 0.0)
+    return Transfer(tensor.name, sharding, move, exchange.wire_bytes(local, tensor.dtype.itemsize))
 
 
 def gather_transfers(assignment: Assignment, redistributions: Redistributions) -> list[Transfer]:

@@ -17,8 +17,15 @@ from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph, Operator
 from gehost_sharding.propagation import OperatorStrategies
 from gehost_sharding.redistribution import Legality, Redistributions
-from gehost_sharding.sharding import Shape, Sharding, local_elements, replicated, shardings_of
-from gehost_sharding.strategies import NO_FACTOR, Strategies
+from gehost_sharding.sharding import (
+    Shape,
+    Sharding,
+    local_elements,
+    local_shape,
+    replicated,
+    shardings_of,
+)
+from gehost_sharding.strategies import NO_FACTOR, Strategies, Strategy
 
 Array = NDArray[np.float64]
 
@@ -187,6 +194,7 @@ class CostGraph:
         seconds: list[float] = []
         stored: list[float] = []
         memory: list[float] = []
+        wire: list[float] = []
         results = [name for name in operator.node.output if name]
         for strategy in strategies.choices:
             used = [axis for axis, factor in enumerate(strategy.factors) if factor != NO_FACTOR]
@@ -202,11 +210,23 @@ class CostGraph:
                 self._bytes(name, sharding)
                 for name, sharding in zip(results, strategy.results, strict=True)
             )
-            seconds.append(self.hardware.compute_seconds(flops, moved + written_bytes))
+            exchange = self._exchange(operator, strategy)
+            compute = self.hardware.compute_seconds(flops, moved + written_bytes)
+            seconds.append(compute + exchange[0])
+            wire.append(exchange[1])
             stored.append(weight)
             memory.append(weight + written_bytes)
-        count = len(strategies)
-        return Costs(np.array(seconds), np.array(stored), np.array(memory), self._zero(count))
+        return Costs(np.array(seconds), np.array(stored), np.array(memory), np.array(wire))
+
+    def _exchange(self, operator: Operator, strategy: Strategy) -> tuple[float, float]:
+        """Seconds and bytes on the wire of the halo that a strategy needs."""
+        exchange, sharding = strategy.exchange, strategy.operands[0] if strategy.operands else None
+        if exchange is None or sharding is None:
+            return 0.0, 0.0
+        tensor = self.graph.tensors[operator.node.input[0]]
+        local = local_shape(self.mesh, tensor.shape, sharding)
+        wire = exchange.wire_bytes(local, tensor.dtype.itemsize)
+        return self.hardware.exchange_seconds(self.mesh.axes[exchange.axis], wire), wire
 
     def _bytes(self, name: str, sharding: Sharding) -> int:
         tensor = self.graph.tensors[name]

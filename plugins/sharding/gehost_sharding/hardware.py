@@ -99,6 +99,10 @@ class Hardware:
         per_byte = sum(move.wire / self.bandwidth(mesh.axes[move.axis]) for move in moves)
         return self.latency * len(moves), per_byte
 
+    def exchange_seconds(self, axis: str, wire: int) -> float:
+        """Seconds of one collective over a mesh axis."""
+        return self.latency + wire / self.bandwidth(axis)
+
     def compute_seconds(self, flops: float, moved: float) -> float:
         """Seconds of an operator that does ``flops`` operations on ``moved`` bytes."""
         return max(flops / self.flops, moved / self.memory_bandwidth)

@@ -19,6 +19,7 @@ from onnx import external_data_helper, helper, numpy_helper
 
 import gehost
 from gehost import Host, HostOptions, ModelError, UsageError
+from gehost_sharding.contrib import contrib_shapes
 from gehost_sharding.rules.rule import Instance
 from gehost_sharding.sharding import Shape
 
@@ -160,6 +161,7 @@ class ModelGraph:
             results=tuple(self.tensors[name].shape for name in node.output if name),
             constants=constants,
             dtypes=tuple(tensor and tensor.dtype for tensor in operands),
+            present=_positions(node.output),
         )
 
     def signature(self, operator: Operator) -> tuple[Any, ...]:
@@ -171,6 +173,7 @@ class ModelGraph:
             tuple(self._operand_key(name) if name else None for name in node.input),
             repeated_operands(node),
             tuple(self.tensors[name].shape for name in node.output if name),
+            _positions(node.output),
         )
 
     def _operand_key(self, name: str) -> tuple[Any, ...]:
@@ -297,6 +300,12 @@ class ModelGraph:
                 hint="give --dim for each open dimension, and run gehost compile first, which "
                 "folds shapes",
             )
+
+
+def _positions(names: Sequence[str]) -> tuple[int, ...]:
+    """Positions of the names that are there; empty if no other comes before one of them."""
+    present = tuple(position for position, name in enumerate(names) if name)
+    return present if present != tuple(range(len(present))) else ()
 
 
 def repeated_operands(node: onnx.NodeProto) -> tuple[tuple[int, int], ...]:
@@ -435,6 +444,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
     try:
-        return onnx.shape_inference.infer_shapes(light, data_prop=True)
+        with contrib_shapes(proto.graph.node):
+            return onnx.shape_inference.infer_shapes(light, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         raise ModelError(f"shape inference fails: {error}") from error

@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from gehost import OutputError, UsageError
-from gehost_sharding.assignment import Assignment, Transfer, Transfers, gather_transfers
+from gehost_sharding.assignment import (
+    Assignment,
+    Transfer,
+    Transfers,
+    gather_transfers,
+    halo_transfer,
+)
 from gehost_sharding.collectives import Collective, Writer
 from gehost_sharding.model_graph import Operator
-from gehost_sharding.redistribution import SLICE, Redistributions
+from gehost_sharding.redistribution import ALL_GATHER, SLICE, Redistributions
 from gehost_sharding.rules.rule import LocalNode
 from gehost_sharding.rules.table import RuleTable
 from gehost_sharding.sharding import (
@@ -31,6 +37,7 @@ from gehost_sharding.sharding import (
     piece,
     replicated,
 )
+from gehost_sharding.strategies import Exchange
 
 MANIFEST = "split.json"
 _EXTERNAL = 1 << 30
@@ -212,6 +219,41 @@ class _Rank:
         )
         self.nodes.extend(self.writer.write(collective, source, result, local))
 
+    def _with_halo(self, source: str, transfer: Transfer, exchange: Exchange) -> str:
+        """Add the neighbours' edges to a piece; the first and the last piece have one each."""
+        shape = self.graph.tensors[transfer.tensor].shape
+        local = local_shape(self.mesh, shape, transfer.source)
+        halo, place, count = exchange.halo, self.position[exchange.axis], exchange.pieces
+        dim, size = halo.dim, local[halo.dim]
+        self.moves.append(transfer)
+        edges: list[str] = []
+        for rows, start in ((halo.before, size - halo.before), (halo.after, 0)):
+            if rows:
+                edges.append(self.fresh(f"{source}/edge"))
+                self._slice(source, edges[-1], {dim: (start, start + rows)})
+        sent = self._joined(edges, dim, f"{source}/edges")
+        gathered = self.fresh(f"{source}/edges_of_all")
+        collective = Collective(ALL_GATHER, self.mesh.groups(exchange.axis), concat_axis=dim)
+        edge_shape = (*local[:dim], halo.rows, *local[dim + 1 :])
+        self.nodes.extend(self.writer.write(collective, sent, gathered, edge_shape))
+        parts = [source]
+        if place > 0 and halo.before:
+            start = (place - 1) * halo.rows
+            parts.insert(0, self.fresh(f"{source}/before"))
+            self._slice(gathered, parts[0], {dim: (start, start + halo.before)})
+        if place < count - 1 and halo.after:
+            start = (place + 1) * halo.rows + halo.before
+            parts.append(self.fresh(f"{source}/behind"))
+            self._slice(gathered, parts[-1], {dim: (start, start + halo.after)})
+        return self._joined(parts, dim, f"{source}/with_halo")
+
+    def _joined(self, parts: list[str], dim: int, stem: str) -> str:
+        if len(parts) == 1:
+            return parts[0]
+        name = self.fresh(stem)
+        self.nodes.append(helper.make_node("Concat", parts, [name], axis=dim))
+        return name
+
     def _operator(self, operator: Operator) -> None:
         strategy = self.assignment.strategy(operator.index)
         strategies = self.assignment.strategies[operator]
@@ -222,6 +264,9 @@ class _Rank:
             sharding = strategy.operands[slot] if name else None
             if sharding is not None:
                 node.input[slot] = self.local(name, sharding)
+        halo = halo_transfer(self.assignment, operator)
+        if halo is not None and strategy.exchange is not None:
+            node.input[0] = self._with_halo(node.input[0], halo, strategy.exchange)
         shapes: list[tuple[int, ...]] = []
         results = [(i, name) for i, name in enumerate(operator.node.output) if name]
         for (index, name), sharding in zip(results, strategy.results, strict=True):
@@ -232,6 +277,7 @@ class _Rank:
             node.output[index] = local
             self.names[name, sharding] = local
         localize = self.table.localizer(operator.op)
+        before: list[onnx.NodeProto] = []
         after: list[onnx.NodeProto] = []
         if localize is not None:
             local_node = LocalNode(
@@ -243,10 +289,11 @@ class _Rank:
                 self.mesh,
                 self.position,
                 self.constant,
+                strategy.operands,
             )
             localize(local_node)
-            after = local_node.after
-        self.nodes.extend([node, *after])
+            before, after = local_node.before, local_node.after
+        self.nodes.extend([*before, node, *after])
 
 
 def _without_partial(sharding: Sharding) -> Sharding:

@@ -21,7 +21,7 @@ from gehost_sharding.memory import activation_bytes
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
 from gehost_sharding.propagation import OperatorStrategies, Pin, check_mesh
-from gehost_sharding.redistribution import SLICE, Redistributions
+from gehost_sharding.redistribution import HALO, SLICE, Redistributions
 from gehost_sharding.rules.table import RuleTable
 from gehost_sharding.sharding import Sharding, is_partial, replicated
 from gehost_sharding.strategies import NO_FACTOR
@@ -54,10 +54,18 @@ class Solved:
 
     @property
     def compute_seconds(self) -> float:
-        return sum(
+        """Seconds of the operators without the halos that they exchange."""
+        hardware, axes = self.cost_graph.hardware, self.assignment.mesh.axes
+        exchanges = sum(
+            hardware.exchange_seconds(axes[transfer.move.axis], transfer.bytes)
+            for transfer in self.transfers
+            if transfer.move.kind == HALO
+        )
+        operators = sum(
             float(vertex.costs.seconds[self.states[vertex.number]])
             for vertex in self.cost_graph.vertices
         )
+        return operators - exchanges
 
     @property
     def wire_bytes(self) -> int:

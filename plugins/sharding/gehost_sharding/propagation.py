@@ -226,9 +226,11 @@ class Propagation:
         for operator in self.graph.operators:
             strategies = self.strategies[operator].choices
             rows.append(
-                strategies
-                if self.keep_partial
-                else tuple(row for row in strategies if not row.is_partial)
+                tuple(
+                    row
+                    for row in strategies
+                    if row.exchange is None and (self.keep_partial or not row.is_partial)
+                )
             )
         for name, tensor in self.graph.tensors.items():
             if name in self.graph.readers or name in self.graph.producer:

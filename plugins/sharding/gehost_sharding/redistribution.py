@@ -24,6 +24,9 @@ SLICE, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = (
     "reduce_scatter",
     "all_to_all",
 )
+HALO = "halo"
+"""An all-gather of the edges that neighbours read (``strategies.Exchange``)."""
+
 COLLECTIVES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)
 
 

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gehost_sharding.mesh import Mesh
-from gehost_sharding.rules.rule import NEED, PASS, REDUCE, Layout, Rule
-from gehost_sharding.sharding import REPLICATED, Sharding, is_partial
+from gehost_sharding.mesh import SYMBOLIC, Mesh
+from gehost_sharding.redistribution import ALL_GATHER, wire_bytes
+from gehost_sharding.rules.rule import NEED, PASS, REDUCE, Halo, Layout, Rule
+from gehost_sharding.sharding import REPLICATED, Shape, Sharding, is_partial
 
 NO_FACTOR = -1
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The edges of operand 0 that devices of one mesh axis exchange under a strategy."""
+
+    halo: Halo
+    axis: int
+    pieces: int
+
+    def wire_bytes(self, local: Shape, itemsize: int) -> int:
+        """Bytes that each device sends to gather the edges of pieces of a shape."""
+        dim = self.halo.dim
+        edges = (*local[:dim], self.pieces * self.halo.rows, *local[dim + 1 :])
+        return wire_bytes(ALL_GATHER, math.prod(edges) * itemsize, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -22,6 +39,7 @@ class Strategy:
     operands: tuple[Sharding | None, ...]
     """None for an operand that is left out."""
     results: tuple[Sharding, ...]
+    exchange: Exchange | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -104,17 +122,39 @@ def strategies_of(
                 _sharding(rule, layout, factors, is_result=True) for layout in rule.results
             )
             if all(operands[a] == operands[b] for a, b in same_operands):
-                strategies.append(Strategy(factors, operands, results))
+                exchange = _exchange(rule, mesh, factors)
+                strategies.append(Strategy(factors, operands, results, exchange))
     return Strategies(rule, tuple(strategies))
 
 
 def _divides(rule: Rule, mesh: Mesh, factors: tuple[int, ...]) -> bool:
-    """Return True if the axes on each factor together divide it."""
+    """Return True if the axes on each factor together divide it, and each halo is in one piece."""
+    split = [halo for halo in rule.halos if halo.factor in factors]
+    if len(split) > 1 or any(not _is_near(rule, mesh, factors, halo) for halo in split):
+        return False
     for factor in {*factors} - {NO_FACTOR}:
         axes = [axis for axis, split in enumerate(factors) if split == factor]
         if len(axes) > 1 and not mesh.divides(axes, rule.factors[factor].size):
             return False
     return True
+
+
+def _is_near(rule: Rule, mesh: Mesh, factors: tuple[int, ...], halo: Halo) -> bool:
+    """Return True if one mesh axis splits the dimension and the next piece has all of the halo."""
+    axes = [axis for axis, split in enumerate(factors) if split == halo.factor]
+    layout = rule.operands[0]
+    if len(axes) > 1 or layout is None or mesh.sizes[axes[0]] == SYMBOLIC:
+        return False
+    size = math.prod(rule.factors[factor].size for factor in layout[halo.dim])
+    return size // mesh.sizes[axes[0]] >= max(halo.before, halo.after)
+
+
+def _exchange(rule: Rule, mesh: Mesh, factors: tuple[int, ...]) -> Exchange | None:
+    for halo in rule.halos:
+        if halo.factor in factors:
+            axis = factors.index(halo.factor)
+            return Exchange(halo, axis, mesh.sizes[axis])
+    return None
 
 
 def _sharding(rule: Rule, layout: Layout, factors: tuple[int, ...], *, is_result: bool) -> Sharding:

@@ -7,7 +7,18 @@ import math
 import numpy as np
 
 from gehost_sharding.rules.elementwise import align
-from gehost_sharding.rules.rule import REDUCE, Factors, Instance, Layout, LocalNode, Rule, replicate
+from gehost_sharding.rules.rule import (
+    NEED,
+    PASS,
+    REDUCE,
+    Dim,
+    Factors,
+    Instance,
+    Layout,
+    LocalNode,
+    Rule,
+    replicate,
+)
 
 
 def matmul(instance: Instance) -> Rule:
@@ -52,31 +63,49 @@ def add_bias_once(local: LocalNode) -> None:
 
 
 def einsum(instance: Instance) -> Rule:
-    """Letters are factors; those that the result lacks are *reduce*. No ellipsis, no diagonal."""
+    """Letters are factors; those that the result lacks are *reduce*.
+
+    The dimensions of an ellipsis broadcast as in an elementwise operator. A letter that one operand
+    has twice is a diagonal and must be whole.
+    """
     equation = instance.attribute("equation", b"")
     text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
     left, arrow, right = text.partition("->")
-    terms = left.split(",")
-    if not arrow:
-        letters = sorted({letter for letter in left if letter.isalpha()})
-        right = "".join(letter for letter in letters if left.count(letter) == 1)
-    if "..." in text or any(len({*term}) != len(term) for term in (*terms, right)):
-        return replicate(instance)
+    shapes = [operand or () for operand in instance.operands]
+    terms = [_labels(term, len(shape)) for term, shape in zip(left.split(","), shapes, strict=True)]
+    named = [label for term in terms for label in term if label.isalpha()]
+    dots = sorted(
+        {label for term in terms for label in term if not label.isalpha()}, key=int, reverse=True
+    )
+    if arrow:
+        result = [*right.partition("...")[0], *dots, *right.partition("...")[2]]
+        if dots and "..." not in right:
+            return replicate(instance)
+    else:
+        result = [*dots, *sorted(label for label in {*named} if named.count(label) == 1)]
     sizes: dict[str, int] = {}
-    for term, operand in zip(terms, instance.operands, strict=True):
-        for letter, size in zip(term, operand or (), strict=True):
-            sizes[letter] = max(size, sizes.get(letter, 1))
+    for term, shape in zip(terms, shapes, strict=True):
+        for label, size in zip(term, shape, strict=True):
+            sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
+    twice = {label for labels in (*terms, result) for label in labels if labels.count(label) > 1}
     factors = Factors()
-    dims = {
-        letter: factors.add(size, "pass" if letter in right else REDUCE)
-        for letter, size in sizes.items()
-    }
+    dims: dict[str, Dim] = {}
+    for label, size in sizes.items():
+        kind = NEED if label in twice else PASS if label in result else REDUCE
+        dims[label] = factors.add(size, kind)
     operands = [
-        tuple(
-            dims[letter] if size > 1 else ()
-            for letter, size in zip(term, operand or (), strict=True)
-        )
-        for term, operand in zip(terms, instance.operands, strict=True)
+        tuple(dims[label] if size != 1 else () for label, size in zip(term, shape, strict=True))
+        for term, shape in zip(terms, shapes, strict=True)
     ]
     flops = 2 * math.prod(sizes.values())
-    return factors.rule(operands, [tuple(dims[letter] for letter in right)], flops)
+    return factors.rule(operands, [tuple(dims[label] for label in result)], flops)
+
+
+def _labels(term: str, rank: int) -> list[str]:
+    """Name each dimension of an operand: its letter, or in an ellipsis its distance from the end.
+
+    ``a...b`` of rank 4 -> a, 2, 1, b.
+    """
+    before, ellipsis, after = term.partition("...")
+    count = rank - len(before) - len(after) if ellipsis else 0
+    return [*before, *(str(place) for place in range(count, 0, -1)), *after]

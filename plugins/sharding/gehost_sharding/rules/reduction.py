@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 
+from gehost_sharding.rules.elementwise import align
 from gehost_sharding.rules.rule import (
     NEED,
     PASS,
@@ -15,11 +16,18 @@ from gehost_sharding.rules.rule import (
     Dim,
     Factors,
     Instance,
+    Layout,
     LocalNode,
     Rule,
     replicate,
 )
-from gehost_sharding.sharding import PARTIAL_MAX, PARTIAL_MIN, PARTIAL_PROD, PARTIAL_SUM
+from gehost_sharding.sharding import (
+    PARTIAL_MAX,
+    PARTIAL_MIN,
+    PARTIAL_PROD,
+    PARTIAL_SUM,
+    Shape,
+)
 
 COMBINERS = {
     "ReduceSum": PARTIAL_SUM,
@@ -139,8 +147,19 @@ def layer_normalization(instance: Instance) -> Rule:
             tuple(() if size == 1 else data[offset + dim] for dim, size in enumerate(extra))
         )
     statistics = tuple(layout if dim < axis else () for dim, layout in enumerate(data))
-    results = [data, *[statistics] * (len(instance.results) - 1)]
-    return factors.rule(operands, results, 8 * math.prod(shape))
+    return factors.rule(operands, [data, statistics, statistics], 8 * math.prod(shape))
+
+
+def skip_normalization(instance: Instance) -> Rule:
+    """(…, h), skip, (h)… -> (…, h), statistics, the sum: h must be whole; the rest pass."""
+    shape = instance.shape(0)
+    factors = Factors()
+    data = (*(factors.add(size) for size in shape[:-1]), factors.add(shape[-1], NEED))
+    operands: list[Layout | None] = [
+        None if extra is None else align(data, shape, extra) for extra in instance.operands
+    ]
+    statistics = (*data[:-1], ())
+    return factors.rule(operands, [data, statistics, statistics, data], 8 * math.prod(shape))
 
 
 def lp_normalization(instance: Instance) -> Rule:
@@ -158,8 +177,44 @@ def instance_normalization(instance: Instance) -> Rule:
 
 
 def group_normalization(instance: Instance) -> Rule:
-    """GroupNormalization: only n passes."""
-    return _whole(lambda dim, _rank: dim > 0, instance)
+    """(n, g·c, d…) with a scale and bias of (g) or (g·c): n and the groups pass."""
+    return _grouped(instance, instance.attribute("num_groups", 1), channel=1)
+
+
+def group_norm(instance: Instance) -> Rule:
+    """GroupNorm, SkipGroupNorm of com.microsoft: as GroupNormalization; channels may be last."""
+    last = instance.attribute("channels_last", 1)
+    return _grouped(instance, instance.attribute("groups", 1), channel=-1 if last else 1)
+
+
+def _grouped(instance: Instance, groups: int, channel: int) -> Rule:
+    shape = instance.shape(0)
+    channel %= len(shape)
+    factors = Factors()
+    group = factors.add(groups)
+    channels = group + factors.add(shape[channel] // groups, NEED)
+    data = tuple(
+        channels if dim == channel else factors.add(size, NEED if dim else PASS)
+        for dim, size in enumerate(shape)
+    )
+
+    def layout(extra: Shape) -> Layout:
+        if len(extra) == 1:
+            return (group if extra[0] == groups else channels,)
+        if len(extra) == len(shape):
+            return align(data, shape, extra)
+        return (data[0], channels)
+
+    operands = [None if extra is None else layout(extra) for extra in instance.operands[1:]]
+    return factors.rule([data, *operands], [data, data], 8 * math.prod(shape))
+
+
+def divide_groups(local: LocalNode) -> None:
+    """Divide the number of groups among the pieces."""
+    name = "num_groups" if local.instance.op == "GroupNormalization" else "groups"
+    groups = local.instance.attribute(name, 1)
+    if groups > 1:  # the first factor
+        local.set_attribute(name, groups // local.pieces(0))
 
 
 def local_response(instance: Instance) -> Rule:

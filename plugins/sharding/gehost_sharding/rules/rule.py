@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from gehost_sharding.mesh import Mesh
-from gehost_sharding.sharding import PARTIAL_SUM, Shape, Sharding
+from gehost_sharding.sharding import PARTIAL_SUM, Shape, Sharding, local_shape
 
 PASS, REDUCE, NEED = "pass", "reduce", "need"
 
@@ -35,6 +35,21 @@ class Factor:
 
 
 @dataclass(frozen=True)
+class Halo:
+    """Rows that an operator reads beyond the edges of its piece of operand 0."""
+
+    factor: int
+    dim: int
+    """Of operand 0; its layout is the factor, then the stride."""
+    before: int
+    after: int
+
+    @property
+    def rows(self) -> int:
+        return self.before + self.after
+
+
+@dataclass(frozen=True)
 class Rule:
     """Factors of one operator with known shapes, and the layouts of its operands and results."""
 
@@ -46,6 +61,8 @@ class Rule:
     """Operations of the whole operator; a factor that is split divides them."""
     is_known: bool = True
     """False if no rule covers the operator, so that everything is replicated."""
+    halos: tuple[Halo, ...] = ()
+    """Edges of operand 0 that devices exchange where a factor is split; one of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,8 @@ class Instance:
     """Values of small constant operands that are integers or bool, by position."""
     dtypes: tuple[np.dtype[Any] | None, ...]
     """Element types of the operands."""
+    present: tuple[int, ...] = ()
+    """Position of each result in the operator's list, where some are left out; else empty."""
 
     def attribute(self, name: str, default: Any) -> Any:
         return self.attributes.get(name, default)
@@ -72,7 +91,7 @@ class Instance:
 
     def shape(self, index: int) -> Shape:
         """Shape of an operand that must be present."""
-        shape = self.operands[index]
+        shape = self.operand(index)
         assert shape is not None, f"{self.op}: operand {index} is left out"
         return shape
 
@@ -95,9 +114,13 @@ class Factors:
         return None if shape is None else tuple(self.add(size, NEED) for size in shape)
 
     def rule(
-        self, operands: Sequence[Layout | None], results: Sequence[Layout], flops: int
+        self,
+        operands: Sequence[Layout | None],
+        results: Sequence[Layout],
+        flops: int,
+        halos: Sequence[Halo] = (),
     ) -> Rule:
-        return Rule(tuple(self.factors), tuple(operands), tuple(results), flops)
+        return Rule(tuple(self.factors), tuple(operands), tuple(results), flops, halos=tuple(halos))
 
 
 def replicate(instance: Instance, *, is_known: bool = True) -> Rule:
@@ -125,15 +148,31 @@ class LocalNode:
     coordinates: tuple[int, ...]
     add_constant: Callable[[NDArray[Any], str], str]
     """Add an initializer with a name like the given one; returns its name."""
+    operand_shardings: tuple[Sharding | None, ...] = ()
+    before: list[onnx.NodeProto] = field(default_factory=list)
+    """Nodes to write before this one."""
     after: list[onnx.NodeProto] = field(default_factory=list)
     """Nodes to write after this one."""
-    operand_shardings: tuple[Sharding | None, ...] = ()
 
     def pieces(self, factor: int) -> int:
         """Return into how many pieces a factor is split."""
-        return self.mesh.extent(
-            axis for axis, split in enumerate(self.factor_of_axis) if split == factor
-        )
+        return self.mesh.extent(self._axes(factor))
+
+    def position(self, factor: int) -> int:
+        """Return which of the pieces of a factor this rank has."""
+        place = 0
+        for axis in self._axes(factor):
+            place = place * self.mesh.sizes[axis] + self.coordinates[axis]
+        return place
+
+    def local_operand(self, slot: int) -> Shape:
+        """Return the shape of this rank's piece of an operand."""
+        sharding = self.operand_shardings[slot]
+        assert sharding is not None, f"{self.instance.op}: operand {slot} is left out"
+        return local_shape(self.mesh, self.instance.shape(slot), sharding)
+
+    def _axes(self, factor: int) -> list[int]:
+        return [axis for axis, split in enumerate(self.factor_of_axis) if split == factor]
 
     def set_attribute(self, name: str, value: Any) -> None:
         """Set an attribute of the node, in place of one of that name."""

@@ -13,7 +13,16 @@ import onnx
 
 from gehost import ModelError, VendorError, hookimpl
 from gehost_sharding.model_graph import ModelGraph, Operator
-from gehost_sharding.rules import contraction, elementwise, indexing, reduction, shapes, windows
+from gehost_sharding.rules import (
+    attention,
+    contraction,
+    elementwise,
+    indexing,
+    recurrent,
+    reduction,
+    shapes,
+    windows,
+)
 from gehost_sharding.rules.functions import compose
 from gehost_sharding.rules.rule import Instance, Layout, Localizer, Rule, RuleFunction, replicate
 from gehost_sharding.sharding import Shape
@@ -100,8 +109,11 @@ class RuleTable:
         if entry is None:
             return replicate(instance, is_known=False)
         rule = entry.rule(instance)
-        if len(rule.results) > len(instance.results):  # the last ones are left out
-            rule = dataclasses.replace(rule, results=rule.results[: len(instance.results)])
+        present = instance.present or range(len(instance.results))
+        if instance.present and len(rule.results) <= present[-1]:
+            return replicate(instance)  # the rule does not say which results it means
+        if len(rule.results) > len(instance.results):
+            rule = dataclasses.replace(rule, results=tuple(rule.results[i] for i in present))
         _check(instance, rule)
         return rule
 
@@ -113,11 +125,10 @@ class RuleTable:
         """
         instance = graph.instance(operator)
         function = graph.functions.get(operator.op)
-        results = operator.node.output
-        if "" in results[: len(instance.results)]:  # one is left out before one that is there
-            return replicate(instance)
         if operator.op in self or function is None:
             return self.rule(instance)
+        if instance.present:
+            return replicate(instance)
         try:
             return compose(function, instance, lambda body: self._rules_of(body, graph))
         except ModelError:  # shapes inside the body are not fixed
@@ -191,7 +202,16 @@ def _built_in() -> dict[str, _Entry]:
     add("SimplifiedLayerNormalization", reduction.layer_normalization)
     add("LpNormalization", reduction.lp_normalization)
     add("InstanceNormalization", reduction.instance_normalization)
-    add("GroupNormalization", reduction.group_normalization)
+    add("GroupNormalization", reduction.group_normalization, reduction.divide_groups)
+    add(
+        "com.microsoft::GroupNorm com.microsoft::SkipGroupNorm",
+        reduction.group_norm,
+        reduction.divide_groups,
+    )
+    add(
+        "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization",
+        reduction.skip_normalization,
+    )
     add("LRN", reduction.local_response)
     add("ArgMax ArgMin", reduction.arg_reduce)
     add("TopK", reduction.top_k)
@@ -209,14 +229,30 @@ def _built_in() -> dict[str, _Entry]:
     add("ReverseSequence", shapes.reverse_sequence)
     add("Concat", shapes.concat)
     add("DepthToSpace SpaceToDepth", shapes.depth_space)
-    add("Gather", indexing.gather)
+    add("Attention", attention.attention, attention.divide_heads)
+    add("com.microsoft::MultiHeadAttention", attention.multi_head_attention, attention.divide_heads)
+    add("com.microsoft::Attention", attention.packed_attention, attention.divide_heads)
+    add(
+        "com.microsoft::GroupQueryAttention",
+        attention.group_query_attention,
+        attention.divide_heads,
+    )
+    add(
+        "RotaryEmbedding com.microsoft::RotaryEmbedding",
+        attention.rotary_embedding,
+        attention.divide_rotary_heads,
+    )
+    add("GRU LSTM RNN", recurrent.recurrent, recurrent.own_direction)
+    add("Gather", indexing.gather, indexing.look_up_own_rows)
     add("GatherElements", indexing.gather_elements)
     add("GatherND", indexing.gather_nd)
+    add("Scatter ScatterElements", indexing.scatter_elements)
+    add("ScatterND", indexing.scatter_nd)
+    add("TensorScatter", indexing.tensor_scatter)
     add("OneHot", indexing.one_hot)
     add("ConvTranspose", windows.conv_transpose, contraction.add_bias_once)
-    add("Conv", windows.conv, windows.localize_conv)
-    add(
-        "MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool",
-        windows.pool,
-    )
+    add("Conv com.microsoft::FusedConv", windows.conv, windows.localize_conv)
+    add("MaxPool AveragePool LpPool", windows.pool, windows.pad_own_edges)
+    add("GlobalMaxPool GlobalLpPool", windows.global_pool)
+    add("GlobalAveragePool", windows.global_pool, reduction.divide_mean)
     return table
