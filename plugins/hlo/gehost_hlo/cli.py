@@ -77,12 +77,23 @@ def _chosen(module: HloModule, path: str, name: str | None) -> HloComputation | 
 @_computation
 @click.option("--json", "as_json", is_flag=True, help="The parsed tree as JSON.")
 @click.option("--tree", "as_tree", is_flag=True, help="The parsed tree as indented lines.")
-def print_(file: str, computation: str | None, *, as_json: bool, as_tree: bool) -> None:
-    """Print FILE as it was read: its text, or the parsed tree."""
+@click.option("--tokens", "as_tokens", is_flag=True, help="The tokens, also of a malformed text.")
+def print_(
+    file: str, computation: str | None, *, as_json: bool, as_tree: bool, as_tokens: bool
+) -> None:
+    """Print FILE as it was read: its text, the parsed tree, or its tokens.
+
+    A text of StableHLO is printed as HLO.
+    """
     from gehost_hlo import printer
 
-    if as_json and as_tree:
-        raise click.UsageError("--json and --tree exclude each other")
+    if as_json + as_tree + as_tokens > 1:
+        raise click.UsageError("--json, --tree and --tokens exclude each other")
+    if as_tokens:
+        if computation is not None:
+            raise click.UsageError("--tokens are those of the whole text, without --computation")
+        _print_tokens(file)
+        return
     module = _read(file)
     chosen = _chosen(module, file, computation)
     if as_json:
@@ -93,6 +104,18 @@ def print_(file: str, computation: str | None, *, as_json: bool, as_tree: bool) 
     else:
         text = printer.to_text(module) if chosen is None else printer.computation_text(chosen)
     print_text(text)
+
+
+def _print_tokens(file: str) -> None:
+    from gehost_hlo.files import read_tokens
+
+    with _quoting():
+        rows = read_tokens(file)
+    places = [f"{row.line}:{row.column}" for row in rows]
+    lines = [
+        f"{place:<8} {row.kind:<11} {row.text}\n" for place, row in zip(places, rows, strict=True)
+    ]
+    print_text("".join(lines))
 
 
 @hlo.command()

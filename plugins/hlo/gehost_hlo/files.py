@@ -16,6 +16,7 @@ from gehost_hlo.importer import import_module
 from gehost_hlo.literals import Array
 from gehost_hlo.module import HloComputation, HloModule
 from gehost_hlo.reader import parse
+from gehost_hlo.tokens import Token, tokens
 
 if TYPE_CHECKING:
     import onnx
@@ -30,10 +31,24 @@ def read_module(path: str | os.PathLike[str]) -> HloModule:
         HloSyntaxError: it is not HLO; names the file, line and column.
         ModelError: it cannot be read, or is not UTF-8.
     """
-    return _parsed(_text(path), path)
+    return _parsed(read_text(path), path)
 
 
-def _text(path: str | os.PathLike[str]) -> str:
+def read_tokens(path: str | os.PathLike[str]) -> list[Token]:
+    """Return the tokens of a file of HLO text or StableHLO.
+
+    Raises:
+        HloSyntaxError: a character begins no token.
+        ModelError: it cannot be read, or is not UTF-8.
+    """
+    text = read_text(path)
+    try:
+        return list(tokens(text, is_mlir=stablehlo.is_stablehlo(text)))
+    except HloSyntaxError as error:
+        raise error.in_file(os.fspath(path)) from None
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8-sig") as file:  # editors of Windows write a mark
@@ -78,7 +93,7 @@ def import_file(
     """
     if fusions not in {"functions", "inline"}:
         raise UsageError(f"fusions: expected functions or inline, got {fusions}")
-    text = _text(path)
+    text = read_text(path)
     module = _parsed(text, path)
     entry = None
     if computation:
@@ -95,9 +110,7 @@ def import_file(
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:
-        raise UntranslatableError(
-            error.problems, os.fspath(path), text, module.lines
-        ) from None
+        raise UntranslatableError(error.problems, os.fspath(path), text, module.lines) from None
     except UsageError as error:
         raise UsageError(error.message, where=os.fspath(path), hint=error.hint) from None
 

@@ -27,6 +27,7 @@ from gehost_hlo.scanner import (
     ARRAY_SIZES,
     ARRAY_TYPE,
     BLANK,
+    BLANK_OF_VALUE,
     DEPTH,
     NAME,
     STRINGS,
@@ -46,7 +47,7 @@ _PARTS_OF_ARRAY = re.compile(
     r"([a-z][a-z0-9]*+)\[([^\]]*+)\](?:\{([0-9, ]*+)(?::(.*))?\})?", re.DOTALL
 )
 _PLAIN_LITERAL = re.compile(r'[^()"/]*+(?=\))')
-_ATTRIBUTE = re.compile(rf'{BLANK},{BLANK}({NAME})={BLANK}([^,{{}}()\[\]"\s/]*+)')
+_ATTRIBUTE = re.compile(rf'{BLANK},{BLANK}({NAME})={BLANK_OF_VALUE}([^,{{}}()\[\]"\s/]*+)')
 _FLAT_BRACES = re.compile(
     r'\{[^{}()\[\]"/]*+(?:"(?:[^"\\]++|\\.)*+"[^{}()\[\]"/]*+)*+\}', re.DOTALL
 )

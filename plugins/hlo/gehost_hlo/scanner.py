@@ -12,8 +12,11 @@ import re
 
 from gehost_hlo.errors import HloSyntaxError
 
-BLANK = r"(?:[ \t\r\n\f\v]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+|(?m:^)#[^\n]*+)*+"
+_SPACE = r"[ \t\r\n\f\v]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+"
+BLANK = rf"(?:{_SPACE}|\#[^\n]*+)*+"
 """White space and comments."""
+BLANK_OF_VALUE = rf"(?:{_SPACE})*+"
+"""The same before a value, which may begin with ``#``."""
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*+"
 ARRAY_TYPE = r"[a-z][a-z0-9]*+"
 ARRAY_SIZES = r"\[[0-9,<=? ]*+\]"

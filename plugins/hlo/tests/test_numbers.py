@@ -26,7 +26,6 @@ REFUSED = {
     "more/complex": "c64 has no ONNX type",
     "more/fft": "fft is not translated",
     "more/rbg": "rng-bit-generator is not translated",
-    "more/scatter_modes": "is none of add, subtract, multiply, maximum, minimum, replace",
     "wide/double_erf": "ONNX Runtime has no Erf for f64",
 }
 NAMES = sorted(programs())

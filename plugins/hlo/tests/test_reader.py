@@ -383,3 +383,20 @@ def test_a_literal_may_be_an_attribute(value: str) -> None:
     assert plain(attributes["literal"]) == plain(value)
     assert attributes["x"] == "1"
     assert parse(to_text(module)) == module
+
+
+def test_comments_behind_blanks_and_instructions() -> None:
+    text = """  # first
+HloModule m  # the module
+  # the entry
+ENTRY e {  # begins
+  a = f32[2]{0} parameter(0)  # an input
+    # between
+  ROOT b = f32[2]{0} add(a, # left
+    a), metadata={op_name="x#y"}, note=#sdy  # the end
+}  # last
+# all"""
+    module = parse(text)
+    root = module.entry.root
+    assert root.attributes == {"metadata": '{op_name="x#y"}', "note": "#sdy"}
+    assert [operand.name for operand in root.operands] == ["a", "a"]

@@ -113,8 +113,11 @@ class Builder:
 
     def named(self, opcode: str) -> str:
         """The name of the operation's result: ``cst_0`` of %cst_0, ``add.5`` of %5."""
-        own = self.operation.results[0].partition("#")[0] if self.operation.results else ""
-        return own if own and not own.isdigit() else f"{opcode}.{own}" if own else opcode
+        results = self.operation.results
+        own = results[0].partition("#")[0] if results else ""
+        if own and not own.isdigit() and len(results) == 1:
+            return own
+        return f"{opcode}.{own}" if own else opcode
 
     def scalar(self, number: str, shape: Shape) -> HloInstruction:
         """A constant of a shape that holds one number."""

@@ -79,6 +79,8 @@ def convert(c: Converter, b: Builder, o: Operation, name: str) -> Sequence[HloIn
     operands = [b.value(operand) for operand in o.operands]
     if name.startswith("broadcast_"):
         return [_broadcasting(b, o, name.removeprefix("broadcast_"), operands)]
+    if name == "mulhi":
+        return [b.add("mulhi", operands, b.shape(o.result_types[0]))]
     if name in _OPCODES and len(operands) == 1:
         return [b.add(name, operands, b.shape(o.result_types[0]))]
     function = _FUNCTIONS.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gehost_hlo.context import Translator
 from gehost_hlo.translate import (
+    bits,
     calls,
     contraction,
     control,
@@ -17,6 +18,7 @@ from gehost_hlo.translate import (
 
 TABLE: dict[str, Translator] = {
     **elementwise.TABLE,
+    **bits.TABLE,
     **shapes.TABLE,
     **contraction.TABLE,
     **reduction.TABLE,
@@ -29,6 +31,7 @@ TABLE: dict[str, Translator] = {
 
 SCALAR_TABLE: dict[str, Translator] = {
     **elementwise.TABLE,
+    **bits.TABLE,
     **shapes.SCALAR_TABLE,
     **{
         opcode: calls.TABLE[opcode]

@@ -344,11 +344,11 @@ def _not(c: Context, x: Tensor) -> Tensor:
     return c.apply("Not" if x.type == "pred" else "BitwiseNot", [x])
 
 
-def _unsigned(kind: str) -> str:
+def unsigned(kind: str) -> str:
     return "u" + kind[1:]
 
 
-def _shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
+def shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
     """Shift by 0 to width - 1.
 
     By more, or by a negative number, nothing is left.
@@ -356,21 +356,21 @@ def _shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
     if not is_integer(a.type):
         raise RefusalError(f"it has no meaning for {a.type}")
     width, kind = bits(a.type), a.type
-    value, count = c.cast(a, _unsigned(kind)), c.cast(b, _unsigned(kind))
+    value, count = c.cast(a, unsigned(kind)), c.cast(b, unsigned(kind))
     if b.number is not None and 0 <= int(b.number) < width:
         return c.cast(c.apply("BitShift", [value, count], direction=direction), kind)
-    inside = c.apply("Less", [count, c.number(width, _unsigned(kind))], "pred")
-    zero = c.number(0, _unsigned(kind))
+    inside = c.apply("Less", [count, c.number(width, unsigned(kind))], "pred")
+    zero = c.number(0, unsigned(kind))
     shifted = c.apply("BitShift", [value, c.where(inside, count, zero)], direction=direction)
     return c.cast(c.where(inside, shifted, zero), kind)
 
 
 def _shift_left(c: Context, a: Tensor, b: Tensor) -> Tensor:
-    return _shift(c, a, b, "LEFT")
+    return shift(c, a, b, "LEFT")
 
 
 def _shift_right_logical(c: Context, a: Tensor, b: Tensor) -> Tensor:
-    return _shift(c, a, b, "RIGHT")
+    return shift(c, a, b, "RIGHT")
 
 
 def _shift_right_arithmetic(c: Context, a: Tensor, b: Tensor) -> Tensor:
@@ -379,14 +379,14 @@ def _shift_right_arithmetic(c: Context, a: Tensor, b: Tensor) -> Tensor:
         signed = "s" + a.type[1:]
         return c.cast(_shift_right_arithmetic(c, c.cast(a, signed), c.cast(b, signed)), a.type)
     negative = c.apply("Less", [a, c.number(0, a.type)], "pred")
-    shifted = _shift(c, c.where(negative, c.apply("BitwiseNot", [a]), a), b, "RIGHT")
+    shifted = shift(c, c.where(negative, c.apply("BitwiseNot", [a]), a), b, "RIGHT")
     return c.where(negative, c.apply("BitwiseNot", [shifted]), shifted)
 
 
 def _popcnt(c: Context, x: Tensor) -> Tensor:
     """Add neighbouring bits, pairs, and so on."""
     kind = x.type
-    return c.cast(_count_ones(c, c.cast(c.cast(x, _unsigned(kind)), "u64")), kind)
+    return c.cast(_count_ones(c, c.cast(c.cast(x, unsigned(kind)), "u64")), kind)
 
 
 def _count_ones(c: Context, wide: Tensor) -> Tensor:
@@ -404,7 +404,7 @@ def _count_leading_zeros(c: Context, x: Tensor) -> Tensor:
     Then count those that are left.
     """
     kind = x.type
-    wide = c.cast(c.cast(x, _unsigned(kind)), "u64")
+    wide = c.cast(c.cast(x, unsigned(kind)), "u64")
     for step in (1, 2, 4, 8, 16, 32):
         wide = c.apply(
             "BitwiseOr",
@@ -586,146 +586,6 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
     return c.where(too_small, c.number(low, kind), c.where(too_large, c.number(high, kind), whole))
 
 
-def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    (x,) = tensors(args, 1)
-    bits = (i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits"))
-    if bits == ("8", "23") and x.type == "f32":
-        return x
-    if bits == ("8", "7") and x.type in {"f32", "bf16"}:
-        return c.cast(c.cast(x, "bf16"), x.type)
-    raise RefusalError(
-        f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {bits[0]}, {bits[1]}"
-    )
-
-
-def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    (x,) = tensors(args, 1)
-    kind = array_shape(i.shape).type
-    if is_integer(kind) and is_integer(x.type) and min(bits(kind), bits(x.type)) >= 8:
-        if bits(kind) < bits(x.type):
-            return _cut_bits(c, x, kind)
-        if bits(kind) > bits(x.type) and x.rank:
-            return _joined_bits(c, x, kind)
-    return reinterpret(c, x, kind)
-
-
-def _cut_bits(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Make integers of fewer bits, along a new last dimension; the lowest bits come first."""
-    whole, part = c.cast(x, _unsigned(x.type)), _unsigned(kind)
-    mask = c.number((1 << bits(kind)) - 1, whole.type)
-    parts = [
-        c.apply("BitwiseAnd", [_shift(c, whole, c.number(low, whole.type), "RIGHT"), mask])
-        for low in range(0, bits(x.type), bits(kind))
-    ]
-    rows = [c.reshape(c.cast(part_, part), [*x.dims, 1]) for part_ in parts]
-    return c.cast(c.concat(rows, x.rank), kind)
-
-
-def _joined_bits(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Make integers of more bits of those along the last dimension."""
-    wide = c.cast(c.cast(x, _unsigned(x.type)), _unsigned(kind))
-    rows = [(0, size, 1) for size in x.dims[:-1]]
-    whole = c.number(0, wide.type, x.dims[:-1])
-    for place in range(bits(kind) // bits(x.type)):
-        part = c.reshape(c.slice(wide, [*rows, (place, place + 1, 1)]), x.dims[:-1])
-        count = c.number(place * bits(x.type), wide.type)
-        whole = c.apply("BitwiseOr", [whole, _shift(c, part, count, "LEFT")])
-    return c.cast(whole, kind)
-
-
-def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Read a tensor's bits as another type of the same width.
-
-    Raises:
-        RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact
-            for every number.
-    """
-    if kind == x.type:
-        return x
-    if is_integer(kind) and is_integer(x.type) and bits(kind) == bits(x.type):
-        return c.cast(x, kind)
-    if kind == "f32" and x.type in {"u32", "s32"}:
-        return _float_of_bits(c, c.cast(x, "u32"))
-    if x.type == "f32" and kind in {"u32", "s32"}:
-        return c.cast(_bits_of_float(c, x), kind)
-    if x.type == "bf16" and kind in {"u16", "s16"}:  # the upper half of an f32
-        wide = _bits_of_float(c, c.cast(x, "f32"))
-        return c.cast(c.apply("BitShift", [wide, c.number(16, "u32")], direction="RIGHT"), kind)
-    if kind == "bf16" and x.type in {"u16", "s16"}:
-        wide = c.cast(c.cast(x, "u16"), "u32")
-        upper = c.apply("BitShift", [wide, c.number(16, "u32")], direction="LEFT")
-        return c.cast(_float_of_bits(c, upper), kind)
-    raise RefusalError(f"ONNX cannot read the bits of {x.type} as {kind}")
-
-
-def _bits_of_float(c: Context, x: Tensor) -> Tensor:
-    """Compute the 32 bits of an f32, exactly.
-
-    In f64 every f32 is normal, and powers of two divide it without rounding.
-
-    nan becomes 0x7fc00000; its sign and payload are lost.
-    """
-    size = c.cast(c.apply("Abs", [x]), "f64")
-    nan = c.apply("IsNaN", [size], "pred")
-    infinite = c.apply("Equal", [size, c.number(math.inf, "f64")], "pred")
-    odd = c.apply("Or", [nan, infinite])
-    tiny = c.apply("Less", [size, c.number(2.0**-126, "f64")], "pred")
-    usual = c.where(c.apply("Or", [odd, tiny]), c.number(1, "f64"), size)
-    power = c.apply(
-        "Floor", [c.apply("Mul", [c.apply("Log", [usual]), c.number(1 / math.log(2), "f64")])]
-    )
-    power = c.apply("Min", [c.apply("Max", [power, c.number(-126, "f64")]), c.number(127, "f64")])
-    scale = _power_of_two(c, power)
-    high = c.apply(
-        "GreaterOrEqual", [usual, c.apply("Add", [scale, scale])], "pred"
-    )  # the logarithm is rounded
-    low = c.apply("Less", [usual, scale], "pred")
-    power = c.apply("Sub", [c.apply("Add", [power, c.cast(high, "f64")]), c.cast(low, "f64")])
-    power = c.where(tiny, c.number(-126, "f64"), power)
-    mantissa = c.apply("Div", [c.where(odd, c.number(1, "f64"), size), _power_of_two(c, power)])
-    steps = c.apply("Add", [c.apply("Add", [power, c.number(126, "f64")]), mantissa])
-    bits = c.apply("Mul", [steps, c.number(2.0**23, "f64")])
-    bits = c.where(
-        infinite, c.number(0x7F800000, "f64"), c.where(nan, c.number(0x7FC00000, "f64"), bits)
-    )
-    sign = c.apply("Mul", [c.cast(signbit(c, x), "f64"), c.number(2.0**31, "f64")])
-    return c.cast(c.apply("Add", [bits, sign]), "u32")
-
-
-def _power_of_two(c: Context, power: Tensor) -> Tensor:
-    """Return 2^power for whole numbers from -127 to 128."""
-    table = c.body.constant(np.array([2.0**e for e in range(-127, 129)], np.float64))
-    index = c.cast(c.apply("Add", [power, c.number(127, "f64")]), "s32")
-    (element,) = c.body.op("Gather", [table, c.body.held(index)])
-    return Tensor(element, "f64", power.dims, index.stored)
-
-
-def _float_of_bits(c: Context, x: Tensor) -> Tensor:
-    """Compute the f32 that 32 bits mean, exactly.
-
-    mantissa · 2^(exponent - 150), with the hidden bit; nan loses its payload.
-    """
-    exponent = c.apply(
-        "BitwiseAnd",
-        [c.apply("BitShift", [x, c.number(23, "u32")], direction="RIGHT"), c.number(255, "u32")],
-    )
-    fraction = c.apply("BitwiseAnd", [x, c.number(0x7FFFFF, "u32")])
-    denormal = c.apply("Equal", [exponent, c.number(0, "u32")], "pred")
-    special = c.apply("Equal", [exponent, c.number(255, "u32")], "pred")
-    hidden = c.where(denormal, c.number(0, "u32"), c.number(1 << 23, "u32"))
-    mantissa = c.cast(c.apply("Add", [fraction, hidden]), "f64")
-    table = c.body.constant(
-        np.array([2.0**-149, *(2.0 ** (e - 150) for e in range(1, 255)), math.inf], np.float64)
-    )
-    index = c.cast(exponent, "s32")
-    (scale,) = c.body.op("Gather", [table, c.body.held(index)])
-    size = c.apply("Mul", [mantissa, Tensor(scale, "f64", x.dims, index.stored)])
-    payload = c.apply("And", [special, c.apply("Greater", [fraction, c.number(0, "u32")], "pred")])
-    size = c.where(payload, c.number(math.nan, "f64"), size)
-    negative = c.apply("GreaterOrEqual", [x, c.number(1 << 31, "u32")], "pred")
-    return c.cast(c.where(negative, c.apply("Neg", [size]), size), "f32")
-
-
 # Constants
 
 
@@ -826,7 +686,5 @@ TABLE: dict[str, Translator] = {
     "select": _select,
     "clamp": _clamp,
     "convert": _convert,
-    "reduce-precision": _reduce_precision,
-    "bitcast-convert": _bitcast_convert,
     "constant": _constant,
 }

@@ -14,10 +14,11 @@ import numpy as np
 
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
 from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
-from gehost_hlo.translate.elementwise import negate, tensors
+from gehost_hlo.translate.control import finish
+from gehost_hlo.translate.elementwise import negate, results, tensors
 from gehost_hlo.translate.reduction import expression
 
 
@@ -230,9 +231,15 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
     It has one spare element at the end, where updates outside the operand go.
     """
-    if len(args) != 3:
-        raise RefusalError("it has several operands")
-    operand, indices, updates = tensors(args, 3)
+    count = len(args) // 2
+    all_args = tensors(args, 2 * count + 1)
+    operands, indices, sources = all_args[:count], all_args[count], all_args[count + 1 :]
+    if not count or any(
+        source.dims != sources[0].dims or operand.dims != operands[0].dims
+        for operand, source in zip(operands, sources, strict=True)
+    ):
+        raise RefusalError("its operands or its updates have different shapes")
+    operand, updates = operands[0], sources[0]
     n = _Numbers(
         dimensions(i, "update_window_dims"),
         dimensions(i, "inserted_window_dims"),
@@ -243,7 +250,7 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     )
     if updates.type != operand.type:
         raise RefusalError(f"its updates are {updates.type}, its operand is {operand.type}")
-    opcode, reduction = _reduction(c, i)
+    opcode, reduction = _reduction(c, i) if count == 1 else ("", "")
     if opcode == "subtract":
         updates = negate(c, updates)
     result = updates.dims
@@ -264,12 +271,101 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             "Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])]
         )
     place = c.where(inside, base, c.number(operand.size, "s64", result))
+    if not reduction:
+        return results(i, _scatter_by(c, i, operands, place, sources, n.window))
     put = scatter_flat(c, operand, place, updates, reduction)
     if reduction in {"max", "min"} and is_float(operand.type):  # ONNX Runtime's reductions drop nan
         odd, odd_updates = (_isnan(c, operand_) for operand_ in (operand, updates))
         any_odd = c.cast(scatter_flat(c, odd, place, odd_updates, "max"), "pred")
         put = c.where(any_odd, c.number(math.nan, operand.type), put)
     return put
+
+
+def _scatter_by(
+    c: Context,
+    i: HloInstruction,
+    operands: list[Tensor],
+    place: Tensor,
+    updates: list[Tensor],
+    window: Sequence[int],
+) -> list[Tensor]:
+    """Combine by any computation: one window after the other in a Loop.
+
+    All at once where the text says that no two windows meet.
+    """
+    computation = c.find(i.attributes.get("to_apply", ""))
+    outer = [axis for axis in range(place.rank) if axis not in window]
+    order = [*outer, *window]
+    steps = math.prod(place.dims[axis] for axis in outer)
+    width = math.prod(place.dims[axis] for axis in window)
+    if i.attributes.get("unique_indices") == "true":
+        steps, width = 1, steps * width
+    rows = [c.reshape(c.transpose(item, order), [steps, width]) for item in (place, *updates)]
+    flats = [
+        c.concat([c.reshape(operand, [operand.size]), c.array(np.zeros(1), operand.type)], 0)
+        for operand in operands
+    ]
+    if not steps * width:
+        return operands
+    if steps == 1:
+        rows = [c.reshape(row, [width]) for row in rows]
+        flats = _combined(c, computation, flats, rows[0], rows[1:])
+    else:
+        flats = _combined_in_loop(c, computation, flats, rows)
+    return [
+        c.reshape(c.slice(flat, [(0, operand.size, 1)]), operand.dims)
+        for flat, operand in zip(flats, operands, strict=True)
+    ]
+
+
+def _combined(
+    c: Context,
+    computation: HloComputation,
+    flats: list[Tensor],
+    place: Tensor,
+    updates: list[Tensor],
+) -> list[Tensor]:
+    """Put the old elements at ``place``, combined with the updates, into flat operands."""
+    where = c.body.full(place)
+    old = [c.move("Gather", flat, [where], place.dims) for flat in flats]
+    new = leaves(c.call(c, computation, [*old, *updates], c.body.instruction, place.dims))
+    if [item.type for item in new] != [flat.type for flat in flats]:
+        raise RefusalError(f"its computation {computation.name} makes other types")
+    return [
+        c.move("ScatterElements", flat, [where, _carried(c, item)], flat.dims, axis=0)
+        for flat, item in zip(flats, new, strict=True)
+    ]
+
+
+def _carried(c: Context, x: Tensor) -> str:
+    return c.body.full(c.cast(x, c.carrier("ScatterElements", x.type)))
+
+
+def _combined_in_loop(
+    c: Context, computation: HloComputation, flats: list[Tensor], rows: list[Tensor]
+) -> list[Tensor]:
+    steps, width = rows[0].dims
+    name = c.body.instruction
+    initial = [c.body.full(flat) for flat in flats]
+    sources = [c.expanded(row) for row in rows]  # outside of the body, which reads them
+    inner = c.nested(f"{name}/step")
+    number = inner.body.names.choose(f"{name}/number", "")
+    going = inner.body.names.choose(f"{name}/going", "")
+    carried = [
+        Tensor(inner.body.names.choose(f"{name}/flat.{k}", ""), flat.type, flat.dims, flat.dims)
+        for k, flat in enumerate(flats)
+    ]
+    inputs = [Tensor(number, "s64", (), ()), Tensor(going, "pred", (), ()), *carried]
+    place, *updates = (inner.move("Gather", source, [number], [width]) for source in sources)
+    after = _combined(inner, computation, carried, place, updates)
+    again = inner.body.tensor("Identity", [going], "pred", [])
+    body = Nested(f"{name}/step", inner.body, inputs, finish(inner, [again, *after], inputs))
+    count = c.body.scalar(steps, "s64")
+    names = c.body.op("Loop", [count, "", *initial], outputs=len(flats), body=body)
+    return [
+        Tensor(result, flat.type, flat.dims, flat.dims)
+        for result, flat in zip(names, flats, strict=True)
+    ]
 
 
 def _isnan(c: Context, x: Tensor) -> Tensor:
@@ -319,16 +415,11 @@ def _reduction(c: Context, i: HloInstruction) -> tuple[str, str]:
     names = {"add": "add", "subtract": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
     if opcode in names:
         kind = i.shape.type if i.shape is not None else ""
-        if kind == "pred":
-            raise RefusalError(f"a scatter of pred by {opcode} is not translated")
-        return opcode, names[opcode]
+        return ("", "") if kind == "pred" else (opcode, names[opcode])
     parameters = computation.parameters
     if len(parameters) == 2 and computation.root.name == parameters[1].name:
         return "", "none"
-    raise RefusalError(
-        f"its computation {computation.name} is none of add, subtract, multiply, maximum, minimum, "
-        "replace"
-    )
+    return "", ""
 
 
 def _opcode(computation: HloComputation, find: Callable[[str], HloComputation]) -> str:

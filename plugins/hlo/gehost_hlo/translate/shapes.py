@@ -8,7 +8,8 @@ from gehost_hlo.attributes import dimension, dimensions, integer, padding, slice
 from gehost_hlo.context import Context, Translator, array_shape
 from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.module import HloInstruction, Shape
-from gehost_hlo.translate.elementwise import reinterpret, tensors
+from gehost_hlo.translate.bits import reinterpret
+from gehost_hlo.translate.elementwise import tensors
 
 
 def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
