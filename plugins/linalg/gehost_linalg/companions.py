@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gehost_linalg.affine import AffineMap, Dim
+from gehost_linalg.affine import AffineMap, Const, Dim
 from gehost_linalg.generic import (
     Arg,
     Generic,
@@ -32,10 +32,12 @@ class Surroundings:
     Attributes:
         producer: the operation that makes a value, None for an input or a constant.
         is_dead: whether nothing reads a value.
+        has_one_reader: whether one operation alone reads it.
     """
 
     producer: Callable[[Value], Op | None]
     is_dead: Callable[[Value], bool]
+    has_one_reader: Callable[[Value], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,19 +252,23 @@ def erase_copy(op: Generic, around: Surroundings) -> Change | None:
 def split_concat(op: Generic, around: Surroundings) -> Change | None:
     """``ew(concat(a0, a1), concat(b0, b1))`` becomes ``concat(ew(a0, b0), ew(a1, b1))``.
 
-    The segments are along one loop, of equal and known sizes; an in that does not use that loop is
-    read by each part.
+    The segments are along one loop, of equal and known sizes, and nothing else reads them joined;
+    an in that does not use that loop is read by each part.
     """
-    if op.reduces or op.payload.indices or len(op.outs) != 1 or op.reads_out(0):
+    out_maps = op.maps[len(op.ins) :]
+    if op.reduces or op.payload.indices or not all(map_.is_permutation for map_ in out_maps):
         return None
     found: dict[int, Opaque] = {}
     loops: set[int] = set()
     for index, value in enumerate(op.ins):
+        if not _picks_loops(op.maps[index]):
+            return None
         made = around.producer(value)
         if (
             isinstance(made, Opaque)
             and made.name == "tensor.concat"
             and isinstance(made.attribute, int)
+            and around.has_one_reader(value)
         ):
             result = op.maps[index].results[made.attribute]
             found[index] = made
@@ -270,31 +276,48 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
     if len(loops) != 1 or -1 in loops:
         return None
     loop = loops.pop()
-    if any(
-        loop in map_.loops
-        for index, map_ in enumerate(op.maps[: len(op.ins)])
-        if index not in found
-    ):
+    if any(loop in op.maps[index].loops for index in range(len(op.ins)) if index not in found):
         return None
     segments = {tuple(_sizes(each)) for each in found.values()}
     if len(segments) != 1 or not all(isinstance(size, int) for size in next(iter(segments))):
         return None
-    axis = op.out_map(0).results.index(Dim(loop)) if Dim(loop) in op.out_map(0).results else None
-    if axis is None or not op.out_map(0).is_permutation:
-        return None
-    parts = [_part(op, found, place, axis, size) for place, size in enumerate(segments.pop())]
-    origins = dict.fromkeys(
-        [*[node for each in found.values() for node in each.origins], *op.origins]
+    axes = [map_.results.index(Dim(loop)) for map_ in out_maps]
+    slices: list[Op] = []
+    parts: list[Generic] = []
+    begin = 0
+    for place, size in enumerate(segments.pop()):
+        ins = [
+            found[index].operands[place] if index in found else value
+            for index, value in enumerate(op.ins)
+        ]
+        parts.append(_part(op, ins, place, axes, size))
+        slices += [
+            Opaque("tensor.extract_slice", (whole,), (out,), _begins(out, axis, begin), op.label)
+            for whole, out, axis in zip(op.outs, parts[-1].outs, axes, strict=True)
+            if out.kind == "tensor"
+        ]
+        begin += size if isinstance(size, int) else 0
+    origins = tuple(
+        dict.fromkeys([*[node for each in found.values() for node in each.origins], *op.origins])
     )
-    joined = Opaque(
-        "tensor.concat",
-        tuple([part.results[0] for part in parts]),
-        op.results,
-        axis,
-        op.label,
-        tuple(origins),
-    )
-    return Change((*parts, joined), {})
+    joined = [
+        Opaque(
+            "tensor.concat",
+            tuple([part.results[place] for part in parts]),
+            (result,),
+            axis,
+            op.label,
+            origins,
+        )
+        for place, (result, axis) in enumerate(zip(op.results, axes, strict=True))
+    ]
+    return Change((*slices, *parts, *joined), {})
+
+
+def _picks_loops(map_: AffineMap) -> bool:
+    """Whether each axis is read by a loop of its own, or at 0, as MLIR asks here."""
+    loops = [each for each in map_.results if each != Const(0)]
+    return len(map_.loops) == len(loops) and all(isinstance(each, Dim) for each in loops)
 
 
 def _sizes(concat: Opaque) -> list[Size]:
@@ -303,28 +326,31 @@ def _sizes(concat: Opaque) -> list[Size]:
     return [None if each.shape is None else each.shape[axis] for each in concat.operands]
 
 
-def _part(op: Generic, found: Mapping[int, Opaque], place: int, axis: int, size: Size) -> Generic:
-    result = op.results[0]
-    shape = [size if at == axis else each for at, each in enumerate(result.shape or ())]
-    ins = tuple(
-        [
-            found[index].operands[place] if index in found else value
-            for index, value in enumerate(op.ins)
-        ]
-    )
-    out = Value(f"{result.name}_shape{place}", result.dtype, shape, kind="empty")
-    made = Value(f"{result.name}_part{place}", result.dtype, shape)
-    return replace(op, ins=ins, outs=(out,), results=(made,))
+def _part(op: Generic, ins: list[Value], place: int, axes: list[int], size: Size) -> Generic:
+    """The operation for one segment; an out that it reads is a part of the whole one."""
+    outs: list[Value] = []
+    results: list[Value] = []
+    for out, (result, axis) in enumerate(zip(op.results, axes, strict=True)):
+        shape = [size if at == axis else each for at, each in enumerate(result.shape or ())]
+        kind = "tensor" if op.reads_out(out) else "empty"
+        outs.append(Value(f"{result.name}_shape{place}", result.dtype, shape, kind=kind))
+        results.append(Value(f"{result.name}_part{place}", result.dtype, shape))
+    return replace(op, ins=tuple(ins), outs=tuple(outs), results=tuple(results))
+
+
+def _begins(part: Value, axis: int, begin: int) -> str:
+    """The offsets of a part along an axis."""
+    return ",".join([str(begin) if at == axis else "0" for at in range(part.rank or 0)])
 
 
 COMPANIONS: Mapping[str, Companion] = {
     "fold-fill": fold_fill,
     "fold-splat": fold_splat,
     "outs-dependency": remove_outs_dependency,
+    "split-concat": split_concat,
     "dedup": dedup,
     "unused-cycle": unused_cycle,
     "fold-transpose": fold_transpose,
     "erase-copy": erase_copy,
-    "split-concat": split_concat,
 }
 """By name, in the order in which they are tried."""

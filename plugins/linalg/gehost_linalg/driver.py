@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gehost_linalg.companions import COMPANIONS, Change, Surroundings
+from gehost_linalg.companions import COMPANIONS, Change, Surroundings, erase_copy
 from gehost_linalg.control import Control, MultiUse, asked, control_named, multi_use_named, unknown
 from gehost_linalg.fusability import (
     OpOperand,
@@ -82,11 +82,16 @@ class Block:
     def is_dead(self, value: Value) -> bool:
         return value not in self._kept and not self.readers.get(value)
 
+    def has_one_reader(self, value: Value) -> bool:
+        return value not in self._kept and len(self.readers.get(value, ())) == 1
+
     def operand(self, consumer: Op, index: int) -> OpOperand:
         """An operand with its producer and the uses of that."""
-        producer = self.made_by.get(consumer.operands[index])
+        value = consumer.operands[index]
+        producer = self.made_by.get(value)
         if producer is None:
-            return OpOperand(None, consumer, index)
+            count = sum(self.readers[value].values()) + (value in self._kept)
+            return OpOperand(None, consumer, index, count)
         uses, shared = 0, set[int]()
         for result, value in enumerate(producer.results):
             readers, is_kept = self.readers[value], value in self._kept
@@ -137,6 +142,19 @@ class Block:
             self._kept.remove(value)
             self._kept.add(other)
             self.outputs = [other if each is value else each for each in self.outputs]
+
+    def region(self, op: Opaque) -> list[Op]:
+        """All operations of one with regions, of which ``op`` is the first or the last."""
+        step, place, depth = (1 if op.part == "open" else -1), self.place[op], 0
+        inside: list[Op] = []
+        while not inside or depth:
+            each = self.at[place]
+            place += step
+            if each is not None:
+                inside.append(each)
+            if isinstance(each, Opaque):
+                depth += (each.part == "open") - (each.part == "close")
+        return inside[::step]
 
     def remove(self, op: Op) -> None:
         """Remove an operation that nothing reads."""
@@ -273,7 +291,7 @@ class Driver:
             raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
         self.coverage = coverage
         self.rules = Rules(block, control, multi_use, coverage, limit)
-        self.around = Surroundings(block.made_by.get, block.is_dead)
+        self.around = Surroundings(block.made_by.get, block.is_dead, block.has_one_reader)
         self._work: dict[Op, None] = {}
         """Taken from its end, as in MLIR; an operation that is added again keeps its place."""
         self._furthest = 0
@@ -308,7 +326,7 @@ class Driver:
             block.remove(op)
             return True
         source = _undone(block, op)
-        folded = folded_reshape(op, block.made_by.get) if source is None else None
+        folded = folded_reshape(op, block.operand(op, 0)) if source is None else None
         if source is not None:
             folded = Change((), {op.results[0]: source})
         if folded is not None:
@@ -331,12 +349,15 @@ class Driver:
         block = self.block
         self._changed.pop(op, None)
         self._furthest = max(self._furthest, block.place[op])
-        if _is_pure(op) and all(map(block.is_dead, op.results)):
-            block.remove(op)
-            self._released((*op.operands, *op.scalars))
+        dead = self._dead(op)
+        for each in reversed(dead):
+            block.remove(each)
+            self._released((*each.operands, *each.scalars))
+        if dead:
+            pass
         elif isinstance(op, Opaque):
             self._visit_opaque(op)
-        elif op.named is None and (self._fuse_first(op) or self._change(op)):
+        elif (op.named is None and self._fuse_first(op)) or self._change(op):
             pass
         elif self.expands:
             moved = expanded_consumer(op, block.operand)
@@ -344,6 +365,14 @@ class Driver:
                 for value in op.results:  # other operations make them now
                     self._note_readers(value)
                 self._swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
+
+    def _dead(self, op: Op) -> list[Op]:
+        """The operation with all in its regions, if it only makes results that nothing reads."""
+        block = self.block
+        part = op.part if isinstance(op, Opaque) else ""
+        ops = block.region(op) if isinstance(op, Opaque) and part in {"open", "close"} else [op]
+        is_dead = all(map(block.is_dead, ops[-1].results)) and all(map(_is_pure, ops))
+        return ops if is_dead and part != "next" and (part or op.results) else []
 
     def _visit_opaque(self, op: Opaque) -> None:
         """Fold a reshape, or compute its operand over the axes behind it."""
@@ -353,11 +382,11 @@ class Driver:
             self._swap(op, Change((), {op.results[0]: source}))
             return
         if self.expands and op.name in {EXPAND, COLLAPSE}:
-            folded = folded_reshape(op, block.made_by.get)
+            operand = block.operand(op, 0)
+            folded = folded_reshape(op, operand)
             if folded is not None:
                 self._swap(op, folded)
                 return
-            operand = block.operand(op, 0)
             moved = expanded_producer(op, operand)
             if moved is not None and isinstance(operand.producer, Generic):
                 producer = operand.producer
@@ -373,6 +402,8 @@ class Driver:
     def _change(self, op: Generic) -> bool:
         """Apply the first companion that changes ``op``; returns whether one does."""
         for companion in self.companions:
+            if op.named is not None and not (companion is erase_copy and _is_transpose(op)):
+                continue  # MLIR folds a transposition that changes nothing, and no other name
             made = companion(op, self.around)
             if made is not None:
                 if isinstance(made, Change):
@@ -414,6 +445,8 @@ class Driver:
         for value in dict.fromkeys(values):
             maker = self.block.made_by.get(value)
             if maker is None:
+                if value.kind == "fill":  # a reshape may be its only reader now
+                    self._note_readers(value)
                 continue
             if value not in read:
                 self._changed[maker] = None
@@ -499,11 +532,17 @@ class Driver:
                 self._note_readers(result)
 
 
+_PURE = ("arith.", "complex.", "linalg.", "math.", "scf.", "tensor.")
+"""Dialects of operations on values that have no other effects."""
+
+
 def _is_pure(op: Op) -> bool:
-    """Whether nothing happens but its results."""
-    if isinstance(op, Generic):
-        return True
-    return op.name.startswith("tensor.") and not op.part and bool(op.results)
+    """Whether nothing happens but its results, and those of the operations in its regions."""
+    return isinstance(op, Generic) or op.name.startswith(_PURE)
+
+
+def _is_transpose(op: Generic) -> bool:
+    return op.named is not None and op.named.name == "linalg.transpose"
 
 
 def _undone(block: Block, op: Opaque) -> Value | None:

@@ -195,14 +195,13 @@ def _spelled_again(named: Named | None, moved: Generic) -> Named | None:
     return named._replace(after=f" permutation = {permutation}")
 
 
-def folded_reshape(op: Opaque, producer: Callable[[Value], Op | None]) -> Change | None:
-    """A reshape of a constant or a fill, or two reshapes in a row, as one."""
-    source, result = op.operands[0], op.results[0]
-    if (source.constant is not None or source.kind == "fill") and all(
-        map(is_known, result.shape or ())
-    ):
+def folded_reshape(op: Opaque, operand: OpOperand) -> Change | None:
+    """A reshape of a constant, a split of a fill that it alone reads, or two reshapes, as one."""
+    source, result = operand.value, op.results[0]
+    is_fill = source.kind == "fill" and op.name == EXPAND and operand.uses == 1
+    if (source.constant is not None or is_fill) and all(map(is_known, result.shape or ())):
         return Change((), {result: _other(source, result.shape or ())})
-    first = producer(source)
+    first = operand.producer
     if not isinstance(first, Opaque) or first.name not in {EXPAND, COLLAPSE}:
         return None
     if not (axes_of(first) and axes_of(op)):  # of rank 0

@@ -22,6 +22,7 @@ from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import NAME
 
 from .dags import function_with_reshapes, random_function
+from .mixed import mixed_function
 from .models import run_runtime
 from .onnx_graphs import random_graph
 from .oracle import Iree, signatures
@@ -194,6 +195,12 @@ def main() -> int:
             "DAGs with reshapes against MLIR",
             lambda: compare_with_mlir(
                 _seeds(options.first, options.dags), Iree(), options.show, function_with_reshapes
+            ),
+        ),
+        (
+            "modules with named operations and regions against MLIR",
+            lambda: compare_with_mlir(
+                _seeds(options.first, options.dags), Iree(), options.show, mixed_function
             ),
         ),
         (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from gehost_linalg.affine import Binary, Const, Dim, Expr, binary, substitute
 from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Payload, Ref, Res, ScalarOp, expr_of
 from gehost_linalg.mlir import Function, parse
@@ -100,7 +102,7 @@ def _payload(payload: Payload, units: set[int], loops: int) -> tuple[Any, ...]:
             if op.name == INDEX:
                 return f"index {_distributed(_without_units(expr_of(op), units, loops))}"
             return f"r{places[ref.index]}"
-        return f"literal {float(ref.value)}" if isinstance(ref, Literal) else "outside"
+        return f"literal {float(ref.value):.5g}" if isinstance(ref, Literal) else "outside"
 
     listed: list[tuple[Any, ...]] = []
     for place, op in enumerate(payload.ops):
@@ -130,8 +132,10 @@ def _simplified(op: ScalarOp, operands: list[Ref]) -> Ref | None:
     """What MLIR's driver makes of an operation of constants, or with a neutral one."""
     literals = [ref for ref in operands if isinstance(ref, Literal)]
     if len(literals) == len(operands) and op.name in OPERATIONS and op.dtype in NUMPY:
-        values = [NUMPY[ref.dtype](ref.value) for ref in literals]
-        return Literal(compute(op.name.strip('"'), values, op.dtype, op.attribute).item(), op.dtype)
+        with np.errstate(all="ignore"):
+            values = [NUMPY[ref.dtype](ref.value) for ref in literals]
+            made = compute(op.name.strip('"'), values, op.dtype, op.attribute)
+        return Literal(made.item(), op.dtype)
     if op.name == "arith.select" and isinstance(operands[0], Literal):
         return operands[1] if operands[0].value else operands[2]
     if op.name == "arith.mulf" and isinstance(operands[0], Literal):
