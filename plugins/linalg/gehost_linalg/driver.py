@@ -193,6 +193,11 @@ class Block:
                     stack.append(reader)
         return None
 
+    def is_region_between(self, producer: Op, consumer: Op) -> bool:
+        """Whether other readers of the one may stand in a region that does not have the other."""
+        between = self.at[self.place[producer] : self.place[consumer]]
+        return any(isinstance(op, Opaque) and op.part for op in between)
+
     def move_readers_behind(self, producer: Op, consumer: Op) -> None:
         """Move the operations between the two that depend on ``producer`` behind ``consumer``."""
         first, last = self.place[producer], self.place[consumer]
@@ -254,6 +259,8 @@ class Rules:
                 if index != operand.index
             ):
                 return Refusal("cycle", f"another operand of {consumer.name} reads the producer")
+            if self.block.is_region_between(producer, consumer):
+                return Refusal("region", "a region begins or ends between the two")
             path = self.block.path_back(producer, consumer)
             if path is not None:
                 return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")

@@ -145,3 +145,17 @@ def test_concatenations_are_split_where_mlir_splits_them(body: str, generics: in
     assert len(payloads(made)) == generics
     pytest.importorskip("iree.compiler")
     assert signatures(made) == signatures(Iree().fused_functions(text)[0])
+
+
+@pytest.mark.parametrize("region", [LOOP, CONDITION, WHILE])
+def test_a_reader_in_a_region_does_not_share(region: str) -> None:
+    """Its results would have to be computed behind the region."""
+    inside = region.replace("ins(%v :", "ins(%p :").replace("ins(%w :", "ins(%p :")
+    inside = inside.replace("ins(%a :", "ins(%p :")
+    text = text_of(
+        along("p", "math.exp", "a") + inside + along("c", "math.erf", "p"), ("l", T), ("c", T)
+    )
+    made = fused(text, "always", "share")
+    assert payloads(made) == [["exp"], ["exp"], ["erf"]]
+    near = text_of(along("p", "math.exp", "a") + along("c", "math.erf", "p"), ("p", T), ("c", T))
+    assert payloads(fused(near, "always", "share")) == [["exp", "erf"]]
