@@ -1,16 +1,16 @@
-"""The depth-first search for shardings without communication: a second, named implementation.
+"""The depth-first search for shardings without communication, for study: no command uses it.
 
 It walks the graph of strategies (``strategy_graph``) and collects, for a start (tensor, dimension),
 the dimensions that other tensors may have. A result of None means "nothing new below", not
-"impossible". On its own it is not sound, and its results depend on the order of the edges.
-``enumerate_solutions`` wraps it in an enumeration over the inputs that intersects the results,
-which gives the same solutions as arc consistency (``propagation``).
+"impossible". It is neither sound nor complete: a walk joins pairs of tensors without one strategy
+that has them all, and the memo of visited states cuts walks that lead on. What it collects depends
+on the order of the edges. ``propagation`` has the exact method.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,36 +96,3 @@ class DepthFirstSearch:
                 for name, dims in below.items():
                     fixed[name] = fixed.get(name, frozenset()) | dims
         return None if succeeded is False else fixed
-
-
-def enumerate_solutions(
-    search: DepthFirstSearch, inputs: Iterable[str], dims: Mapping[str, Iterable[int]]
-) -> Iterator[dict[str, int]]:
-    """Yield every sharding of the inputs, deciding one after the other.
-
-    Args:
-        search: the search; its results are intersected along each branch.
-        inputs: tensors to decide, in order.
-        dims: dimensions that each input has in the graph.
-    """
-    names = list(inputs)
-
-    def decide(number: int, allowed: Mapping[str, frozenset[int]]) -> Iterator[dict[str, int]]:
-        if number == len(names):
-            yield {name: next(iter(allowed[name])) for name in names}
-            return
-        name = names[number]
-        for dim in sorted(allowed[name]):
-            solution = search.search((name, dim), {**allowed, name: frozenset((dim,))})
-            if solution is None:
-                continue
-            narrowed = {
-                key: allowed.get(key, solution.get(key, frozenset())) & solution[key]
-                if key in solution
-                else allowed[key]
-                for key in {**allowed, **solution}
-            }
-            if all(narrowed[key] for key in names):
-                yield from decide(number + 1, narrowed)
-
-    yield from decide(0, {name: frozenset(dims[name]) for name in names})

@@ -436,9 +436,28 @@ def strategy_graph(
     if len(mesh.axes) != 1:
         raise UsageError("the graph of strategies is drawn for one axis", subject=f"mesh {mesh}")
     picture: nx.MultiGraph[Any] = nx.MultiGraph()
+    for index, rows in enumerate(strategy_rows(graph, strategies)):
+        for number, row in rows.items():
+            nodes = list(row.items())
+            picture.add_nodes_from(nodes)
+            for position, node in enumerate(nodes):
+                for other in nodes[position + 1 :]:
+                    _add_edge(picture, node, other, (index, number))
+    return picture
+
+
+def strategy_rows(
+    graph: ModelGraph, strategies: OperatorStrategies
+) -> list[dict[int, dict[str, int]]]:
+    """For each operator its strategies without communication: the dimension of each tensor.
+
+    One mesh axis; -1 is replicated. Constants that hold shapes are left out.
+    """
+    every: list[dict[int, dict[str, int]]] = []
     for operator in graph.operators:
+        rows: dict[int, dict[str, int]] = {}
         for number, row in enumerate(strategies[operator].choices):
-            if row.is_partial:
+            if row.is_partial or row.exchange is not None:
                 continue
             placed = {
                 name: row.operands[slot]
@@ -447,12 +466,11 @@ def strategy_graph(
             }
             results = [name for name in operator.node.output if name]
             placed |= dict(zip(results, row.results, strict=True))
-            nodes = [(name, (sharding or (REPLICATED,))[0]) for name, sharding in placed.items()]
-            picture.add_nodes_from(nodes)
-            for position, node in enumerate(nodes):
-                for other in nodes[position + 1 :]:
-                    _add_edge(picture, node, other, (operator.index, number))
-    return picture
+            rows[number] = {
+                name: (sharding or (REPLICATED,))[0] for name, sharding in placed.items()
+            }
+        every.append(rows)
+    return every
 
 
 def _is_shape_operand(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -10,7 +11,13 @@ from gehost import UsageError
 from gehost.testing import parse
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
-from gehost_sharding.propagation import ConflictError, Pin, Propagation, check_mesh
+from gehost_sharding.propagation import (
+    ConflictError,
+    Pin,
+    Propagation,
+    check_mesh,
+    strategy_rows,
+)
 from gehost_sharding.rules.table import RuleTable
 from gehost_sharding.sharding import Sharding, shardings_of
 
@@ -179,3 +186,37 @@ def test_a_pin_without_a_mesh_axis_is_refused_where_there_are_several() -> None:
 def test_a_mesh_that_divides_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="axis y of size 3 divides no dimension"):
         check_mesh(graph_of(SMALL), Mesh.parse("x=2,y=3"))
+
+
+NODES = (
+    "{z} = Add ({x}, {y})", "{z} = MatMul ({x}, {y})", "{z} = Softmax <axis = 1> ({x})",
+    "{z} = Transpose <perm = [1, 0]> ({x})", "{z} = Exp ({x})", "{z} = Softmax <axis = 0> ({x})",
+)  # fmt: skip
+"""On matrices of 4 by 4."""
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_random_graphs_have_the_solutions_of_brute_force(seed: int) -> None:
+    rng = random.Random(seed)
+    names, lines = ["a", "b", "c"], list[str]()
+    for number in range(rng.randint(2, 5)):
+        x, y = rng.choice(names), rng.choice(names)
+        lines.append(rng.choice(NODES).format(x=x, y=y, z=f"t{number}"))
+        names.append(f"t{number}")
+    read = [
+        name for name in "abc" if any(f"({name}" in line or f" {name})" in line for line in lines)
+    ]
+    inputs = ", ".join(f"float[4,4] {name}" for name in read)
+    graph = graph_of(f"({inputs}) => (float[4,4] {names[-1]}) {{ {' '.join(lines)} }}")
+    mesh = Mesh.symbolic()
+    strategies = Propagation(graph, mesh, RuleTable()).strategies
+    expected: set[tuple[int, ...]] = set()
+    for rows in itertools.product(*(rows.values() for rows in strategy_rows(graph, strategies))):
+        dims: dict[str, set[int]] = {}
+        for row in rows:
+            for name, dim in row.items():
+                dims.setdefault(name, set()).add(dim)
+        if all(len(values) == 1 for values in dims.values()):
+            expected.add(tuple(next(iter(dims[name])) for name in graph.inputs))
+    actual = solutions(graph, mesh)
+    assert {tuple(sharding[0] for sharding in found.values()) for found in actual} == expected
