@@ -90,6 +90,7 @@ def gehost_register_importers(registry: Any) -> None:
         PassOption(
             "assume_reductions", bool, default=False, help="take a missing to_apply from op_type"
         ),
+        PassOption("unroll", int, 0, "unroll loops of at most so many iterations"),
         PassOption("computation", str, "", "import this computation in place of the entry"),
     )
     for suffix in SUFFIXES:

@@ -156,6 +156,13 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
     metavar="NAME",
     help="Import this computation in place of the entry.",
 )
+@click.option(
+    "--unroll",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Unroll loops of at most N iterations, where the text tells their number.",
+)
 def import_(file: str, output: str, **options: Any) -> None:
     """Import FILE as an ONNX model."""
     from gehost import Model, OutputError

@@ -29,12 +29,14 @@ class Settings:
         constants: values of elided constants by instruction; None without them.
         random_constants: draw elided constants.
         assume_reductions: take a missing ``to_apply`` from ``op_type``.
+        unroll: loops of at most so many iterations, as far as the text tells, are unrolled.
     """
 
     fusions: str = "functions"
     constants: Mapping[str, Array] | None = None
     random_constants: bool = False
     assume_reductions: bool = False
+    unroll: int = 0
 
 
 @dataclass(eq=False)

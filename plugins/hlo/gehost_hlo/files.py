@@ -75,6 +75,7 @@ def import_file(
     constants: str = "",
     assume_reductions: bool = False,
     computation: str = "",
+    unroll: int = 0,
 ) -> onnx.ModelProto:
     """Import a file of HLO text as an ONNX model.
 
@@ -85,6 +86,7 @@ def import_file(
             ``random``.
         assume_reductions: take a ``to_apply`` that is not in the text from ``op_type``.
         computation: the one to import in place of the entry.
+        unroll: unroll loops of at most so many iterations, where the text tells their number.
 
     Raises:
         UsageError: ``fusions`` is neither of the two; an array of ``constants`` has the name of no
@@ -106,7 +108,7 @@ def import_file(
     arrays = None if constants in {"", RANDOM} else _arrays(constants)
     if arrays is not None:
         _check_names(arrays, module, constants)
-    settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions)
+    settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions, unroll)
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:

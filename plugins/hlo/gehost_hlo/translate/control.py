@@ -12,6 +12,7 @@ from gehost_hlo.context import Context, Translator, array_shape
 from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction, Shape
+from gehost_hlo.translate.trips import trip_count
 
 
 def packed(shape: Shape, tensors: Sequence[Tensor]) -> Value:
@@ -56,6 +57,10 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         raise RefusalError(f"it has {len(args)} operands, expected 1")
     state = check_value(args[0], shapes, "its operand")
     name = c.body.instruction
+    if c.settings.unroll:
+        count = trip_count(c, condition, body, args[0], c.settings.unroll)
+        if count is not None:
+            return _unrolled(c, body, args[0], shapes, count)
     first = _condition(c, condition, args[0], f"{name}/condition")
     names = [c.body.full(tensor) for tensor in state]
     initial = c.body.full(first)
@@ -84,6 +89,17 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         for result, s in zip(values, shapes, strict=False)
     ]
     return packed(i.shape, results)
+
+
+def _unrolled(
+    c: Context, body: HloComputation, value: Value, shapes: Sequence[Shape], count: int
+) -> Value:
+    """The iterations of a loop one behind the other."""
+    name = c.body.instruction
+    for number in range(count):
+        value = c.call(c, body, [value], f"{name}/{number}", None)
+        check_value(value, shapes, f"body {body.name}")
+    return value
 
 
 def _condition(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:

@@ -109,7 +109,7 @@ def _binary(op: str, logical: str = "", bitwise: str = "") -> Translator:
 
 # Folding: numbers that jax computes from shapes, as the count of a variance.
 
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
     "subtract": np.subtract,
     "multiply": np.multiply,
@@ -118,7 +118,7 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
 }
-_COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "EQ": ("Equal", np.equal),
     "NE": ("Equal", np.not_equal),
     "LT": ("Less", np.less),
@@ -134,10 +134,10 @@ def _folded(opcode: str, a: Tensor, b: Tensor) -> Tensor | None:
     if x is None or y is None or a.type not in NUMPY:
         return None
     with np.errstate(all="ignore"):
-        if opcode in _FOLD and a.type != "pred":
+        if opcode in FOLD and a.type != "pred":
             if opcode in {"and", "or"} and is_float(a.type):
                 return None
-            value = _FOLD[opcode](x, y)
+            value = FOLD[opcode](x, y)
         elif opcode == "divide" and is_float(a.type):
             value = np.divide(x, y)
         else:
@@ -419,7 +419,7 @@ def _count_leading_zeros(c: Context, x: Tensor) -> Tensor:
 def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     a, b = tensors(args, 2)
     direction = i.attributes.get("direction", "")
-    if direction not in _COMPARE:
+    if direction not in COMPARE:
         raise RefusalError(f'direction="{direction}" is not known')
     total = is_float(a.type) and i.attributes.get("type") == "TOTALORDER"
     if a.dims != b.dims or a.type != b.type:
@@ -429,7 +429,7 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if total:
         signed = not all(_is_canonical(c, operand.name) for operand in i.operands)
         return _total_order(c, a, b, direction, signed=signed)
-    op, function = _COMPARE[direction]
+    op, function = COMPARE[direction]
     if a.number is not None and b.number is not None:
         return Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_))
     if a.type == "pred" and op != "Equal":  # false < true
