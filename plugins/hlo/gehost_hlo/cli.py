@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +165,13 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
     help="Unroll loops of at most N iterations, where the text tells their number.",
 )
 def import_(file: str, output: str, **options: Any) -> None:
-    """Import FILE as an ONNX model."""
-    from gehost import Model, OutputError
-    from gehost_hlo.emit import DOMAIN
-    from gehost_hlo.files import import_file
+    """Import FILE as an ONNX model.
+
+    FILE is HLO text or StableHLO. Of a directory, as --xla_dump_to writes it, each text of a
+    module becomes a model in the directory --output.
+    """
+    from gehost import OutputError
+    from gehost_hlo.files import texts_in
     from gehost_hlo.suffixes import SUFFIXES
 
     if output.endswith(SUFFIXES):
@@ -175,8 +179,31 @@ def import_(file: str, output: str, **options: Any) -> None:
             f"cannot write {output!r}: its name is that of HLO text, the model is ONNX",
             hint="name it .onnx",
         )
-    with _quoting():
-        proto = import_file(file, **options)
+    if not os.path.isdir(file):
+        with _quoting():
+            _import_one(file, output, options)
+        return
+    texts = texts_in(file)
+    if not texts:
+        raise ModelError("no file of the directory is a text of a module", where=file)
+    os.makedirs(output, exist_ok=True)
+    failed = 0
+    for path, name in texts:
+        try:
+            _import_one(path, os.path.join(output, f"{name}.onnx"), options)
+        except ModelError as error:
+            failed += 1
+            print_line(f"not imported: {str(error).partition(chr(10))[0]}", err=True)
+    if failed:
+        raise ModelError(f"{failed} of {len(texts)} texts are not imported", where=file)
+
+
+def _import_one(file: str, output: str, options: Mapping[str, Any]) -> None:
+    from gehost import Model
+    from gehost_hlo.emit import DOMAIN
+    from gehost_hlo.files import import_file
+
+    proto = import_file(file, **options)
     model = Model(proto)
     model.save(output)
     counts = {

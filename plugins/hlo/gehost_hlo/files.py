@@ -68,6 +68,24 @@ def _parsed(text: str, path: str | os.PathLike[str]) -> HloModule:
         raise error.in_file(os.fspath(path)) from None
 
 
+def texts_in(directory: str) -> list[tuple[str, str]]:
+    """Return the paths of the modules of a directory, and names for their models.
+
+    XLA's dumps have other texts beside them, as buffer assignments.
+    """
+    found: list[tuple[str, str]] = []
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        stem, suffix = os.path.splitext(name)
+        if suffix not in {".txt", ".hlo", ".mlir"} or not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            text = file.read()
+        if text.lstrip().startswith("HloModule ") or stablehlo.is_stablehlo(text):
+            found.append((path, stem))
+    return found
+
+
 def import_file(
     path: str | os.PathLike[str],
     *,

@@ -258,3 +258,47 @@ def test_refused_instructions_have_their_lines(
     )
     assert run(["hlo", "import", "two.hlo", "-o", "m.onnx"]) == 3
     assert "d.1 of e (line 9): domain is not translated" in capsys.readouterr().err
+
+
+def test_a_directory_of_dumps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As --xla_dump_hlo_as_text writes it: texts of modules, and others beside them."""
+    dumps = here / "dumps"
+    dumps.mkdir()
+    text = f"HloModule jit_f\n\n{TEXT}"
+    (dumps / "module_0001.jit_f.before_optimizations.txt").write_text(text)
+    (dumps / "module_0001.jit_f.cpu_after_optimizations.txt").write_text(text)
+    (dumps / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt").write_text(
+        "BufferAssignment:\nallocation 0: size 8\n"
+    )
+    (dumps / "module_0001.jit_f.debug_options").write_text("xla_dump_to: 1\n")
+    assert run(["hlo", "import", "dumps", "-o", "models"]) == 0
+    assert sorted(path.name for path in (here / "models").iterdir()) == [
+        "module_0001.jit_f.before_optimizations.onnx",
+        "module_0001.jit_f.cpu_after_optimizations.onnx",
+    ]
+    (dumps / "module_0002.jit_g.before_optimizations.txt").write_text("HloModule g\nENTRY e { x }")
+    capsys.readouterr()
+    assert run(["hlo", "import", "dumps", "-o", "models"]) == 3
+    error = capsys.readouterr().err
+    assert "module_0002.jit_g.before_optimizations.txt:2:13: expected" in error
+    assert "1 of 3 texts are not imported" in error
+    (here / "empty").mkdir()
+    assert run(["hlo", "import", "empty", "-o", "models"]) == 3
+
+
+def test_tokens(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hlo", "print", "bad.hlo", "--tokens"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:4]] == [
+        ["1:1", "name", "ENTRY"],
+        ["1:7", "name", "e"],
+        ["1:9", "punctuation", "{"],
+        ["2:3", "name", "x"],
+    ]
+    (here / "m.mlir").write_text('module @m {\n  func.func @main(%arg0: tensor<2xf32>) // "\n}\n')
+    assert run(["hlo", "print", "m.mlir", "--tokens"]) == 0
+    assert "@main" in capsys.readouterr().out
+    (here / "bad.hlo").write_text('ENTRY e {\n  "x\n')
+    assert run(["hlo", "print", "bad.hlo", "--tokens"]) == 3
+    assert "bad.hlo:2:3" in capsys.readouterr().err
+    assert run(["hlo", "print", "m.hlo", "--tokens", "--computation", "e"]) == 2

@@ -59,9 +59,7 @@ def _result(c: Context, i: HloInstruction, values: Mapping[str, Scalar]) -> Scal
         return tuple(operands)
     if i.opcode == "get-tuple-element":
         (whole,) = operands
-        parts: tuple[Scalar, ...] = whole if isinstance(whole, tuple) else ()
-        index = integer(i, "index")
-        return parts[index] if index < len(parts) else None
+        return None if whole is None else whole[integer(i, "index")]
     if i.opcode in {"call", "fusion"}:
         name = i.attributes.get("calls", i.attributes.get("to_apply", ""))
         return _evaluate(c, c.find(name), operands)
