@@ -44,11 +44,52 @@ def read_annotations(graph: ModelGraph, table: RuleTable | None = None) -> Annot
     return _Reader(graph, table or RuleTable.with_plugins()).read()
 
 
+@dataclass
+class Partial:
+    """The annotations of a model that has some, and all their faults."""
+
+    mesh: Mesh | None
+    """None if the model has no configuration, or one whose mesh no spec shows."""
+    findings: list[str]
+    specs: dict[int, dict[str, Sharding]]
+    """By operator and tensor."""
+
+
+def read_partial(graph: ModelGraph, mesh: Mesh | None = None) -> Partial:
+    """Read the annotations that a model has; nodes and tensors may lack one.
+
+    Args:
+        graph: the model.
+        mesh: its devices, if they are declared elsewhere; else those of its configuration.
+    """
+    return _Reader(graph, RuleTable(), is_partial=True).read_partial(mesh)
+
+
 class _Reader:
-    def __init__(self, graph: ModelGraph, table: RuleTable) -> None:
+    def __init__(self, graph: ModelGraph, table: RuleTable, *, is_partial: bool = False) -> None:
         self.graph = graph
         self.table = table
+        self.is_partial = is_partial
         self.findings: list[str] = []
+
+    def read_partial(self, mesh: Mesh | None) -> Partial:
+        model = self.graph.proto
+        specs = self._specs(self._entries())
+        if model.configuration:
+            configuration = model.configuration[0]
+            if len(model.configuration) > 1:
+                self.findings.append(f"{len(model.configuration)} configurations; wanted one")
+            elif mesh is not None and mesh.devices != configuration.num_devices:
+                self.findings.append(
+                    f"mesh {mesh} has {mesh.devices} devices, configuration"
+                    f' "{configuration.name}" has {configuration.num_devices}'
+                )
+            elif mesh is None and not device_problem(configuration):
+                flat = [spec for by_name in specs.values() for spec in by_name.values()]
+                mesh = mesh_to_check(configuration, flat)
+        if mesh is None or self.findings:
+            return Partial(mesh, self.findings, {})
+        return Partial(mesh, self.findings, self._shardings(mesh, specs))
 
     def read(self) -> Annotated:
         model = self.graph.proto
@@ -96,7 +137,9 @@ class _Reader:
         if any(map(device_problem, model.configuration)):
             return by_number
         operators = self.graph.operators
-        if operators and not any(item.node.device_configurations for item in operators):
+        if self.is_partial:
+            pass
+        elif operators and not any(item.node.device_configurations for item in operators):
             self.findings.append("no node has an annotation; gehost shard plan writes them")
             return by_number
         for operator in operators:
@@ -112,7 +155,8 @@ class _Reader:
             if len(entries) > 1:
                 self.findings.append(f"{where}: {len(entries)} device configurations; wanted one")
             if not entries:
-                self.findings.append(f"{where}: no annotation")
+                if not self.is_partial:
+                    self.findings.append(f"{where}: no annotation")
             elif entries[0].configuration_id in numbers:
                 by_number[operator.index] = entries[0]
         return by_number
@@ -144,7 +188,8 @@ class _Reader:
                         f'{where}, "{name}": {finding}' for finding in error.findings
                     )
             for name in sorted(own - specs.keys()):
-                if not any(spec.tensor_name == name for spec in entry.sharding_spec):
+                has_spec = any(spec.tensor_name == name for spec in entry.sharding_spec)
+                if not has_spec and not self.is_partial:
                     self.findings.append(f'{where}: no spec of "{name}"')
         return by_operator
 

@@ -1,4 +1,4 @@
-"""The commands ``gehost shard propagate|plan|check|split|run``."""
+"""The commands ``gehost shard propagate|plan|complete|check|split|run``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gehost_sharding.hardware import Hardware
     from gehost_sharding.mesh import Mesh
     from gehost_sharding.model_graph import ModelGraph
+    from gehost_sharding.plan import Plan
     from gehost_sharding.propagation import Pin
     from gehost_sharding.rules.table import RuleTable
 
@@ -158,7 +159,6 @@ def _counts(propagation: Any) -> str:
 def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     """Find the cheapest sharding of MODEL on a mesh and write it as annotations."""
     from gehost_sharding import report
-    from gehost_sharding.annotations import annotate
     from gehost_sharding.cost_graph import Objective
     from gehost_sharding.hardware import parse_bytes
     from gehost_sharding.mesh import Mesh
@@ -181,16 +181,7 @@ def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     planner = Planner(graph, mesh, hardware, _table(options["vendors"]))
     result = planner.plan(objective=objective, memory=memory, pins=pins)
     planner.compare(result, compared)
-    if os.path.exists(output) and os.path.samefile(output, model):
-        raise UsageError("the output is the model itself", where=output, hint="name another file")
-    from gehost import Model
-
-    annotated = annotate(result.assignment)
-    Model(annotated, path=model).save(output)
-    for line in report.lines(result, verbose=options["verbose"]):
-        print_line(line)
-    if annotated.ir_version != graph.proto.ir_version:
-        print_line(f"IR version raised from {graph.proto.ir_version} to {annotated.ir_version}")
+    _save_plan(model, output, result, verbose=options["verbose"])
     if options["report_path"]:
         data = report.as_dict(result, alpha=alpha, beta=beta)
         _write(options["report_path"], json.dumps(data, indent=1).encode())
@@ -205,6 +196,23 @@ def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     print_line(f"wrote {output}")
 
 
+def _save_plan(model: str, output: str, result: Plan, *, verbose: bool = False) -> None:
+    """Write the annotated model and print the plan."""
+    from gehost import Model
+    from gehost_sharding import report
+    from gehost_sharding.annotations import annotate
+
+    if os.path.exists(output) and os.path.samefile(output, model):
+        raise UsageError("the output is the model itself", where=output, hint="name another file")
+    annotated = annotate(result.assignment)
+    Model(annotated, path=model).save(output)
+    for line in report.lines(result, verbose=verbose):
+        print_line(line)
+    before = result.assignment.graph.proto.ir_version
+    if annotated.ir_version != before:
+        print_line(f"IR version raised from {before} to {annotated.ir_version}")
+
+
 def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, Sequence[Pin]]:
     from gehost_sharding.propagation import Pin
 
@@ -215,6 +223,47 @@ def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, 
             raise UsageError("wanted LABEL=PIN,PIN…", subject=f'--compare "{text}"')
         plans[label] = [Pin.parse(pin, graph, mesh) for pin in pins.split(",")]
     return plans
+
+
+@shard.command()
+@click.argument("model", type=click.Path())
+@click.option("--mesh", "mesh_text", metavar="AXIS=SIZE,…", help="Else the model's configuration.")
+@click.option("--hardware", "hardware_path", type=click.Path(), metavar="FILE.toml")
+@click.option("--memory", metavar="SIZE", help="Bytes per device, such as 16GiB.")
+@click.option("-o", "--output", required=True, type=click.Path(), help="The annotated model.")
+@click.option("--pin", "pins", multiple=True, metavar="TENSOR=AXIS:MESHAXIS")
+@_dim_option
+@_vendors_option
+def complete(model: str, mesh_text: str | None, output: str, **options: Any) -> None:
+    """Complete the annotations that MODEL has, and pins, to the cheapest plan that has them."""
+    from gehost_sharding.check import read_partial
+    from gehost_sharding.hardware import parse_bytes
+    from gehost_sharding.mesh import Mesh
+    from gehost_sharding.plan import Planner
+    from gehost_sharding.propagation import Pin
+
+    graph = _read(model, options["dims"])
+    partial = read_partial(graph, None if mesh_text is None else Mesh.parse(mesh_text))
+    for finding in partial.findings:
+        print_line(finding)
+    if partial.findings:
+        raise ModelError(f"{_plural(len(partial.findings), 'finding')}, listed above", where=model)
+    mesh = partial.mesh
+    if mesh is None:
+        raise UsageError("the model has no configuration of devices: give --mesh", where=model)
+    pins = [Pin.parse(text, graph, mesh) for text in options["pins"]]
+    count = sum(len(own) for own in partial.specs.values())
+    if not count and not pins:
+        raise UsageError("nothing to complete: annotate a tensor or give --pin", where=model)
+    hardware = _hardware(options["hardware_path"])
+    memory = hardware.memory if options["memory"] is None else parse_bytes(options["memory"])
+    planner = Planner(graph, mesh, hardware, _table(options["vendors"]))
+    result = planner.plan(memory=memory, pins=pins, specs=partial.specs)
+    _save_plan(model, output, result)
+    print_line(
+        f"wrote {output}: {_plural(count, 'annotation')} and {_plural(len(pins), 'pin')}"
+        f" completed to {_plural(len(graph.operators), 'operator')}"
+    )
 
 
 @shard.command()

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from gehost import GehostError, ModelError, UsageError
 from gehost_sharding.assignment import Assignment, Transfer, all_transfers, gather_transfers
 from gehost_sharding.cost_graph import CostGraph, Objective
+from gehost_sharding.demands import Mask, Specs, masks_of, pin_demands, spec_demands
 from gehost_sharding.elimination import MOST_CELLS, Minimum, evaluate, minimise
 from gehost_sharding.hardware import Hardware
 from gehost_sharding.memory import activation_bytes
@@ -25,8 +25,6 @@ from gehost_sharding.redistribution import HALO, SLICE, Redistributions
 from gehost_sharding.rules.table import RuleTable
 from gehost_sharding.sharding import Sharding, is_partial, replicated
 from gehost_sharding.strategies import NO_FACTOR
-
-Mask = NDArray[np.bool_]
 
 _PRICE_STEPS = 40
 """Halvings of the price of memory under a capacity."""
@@ -184,6 +182,7 @@ class Planner:
         objective: Objective | None = None,
         memory: int | None = None,
         pins: Sequence[Pin] = (),
+        specs: Specs | None = None,
     ) -> Plan:
         """Find the plan with the least objective.
 
@@ -191,16 +190,19 @@ class Planner:
             objective: what to minimise; time by default.
             memory: bytes of weights and live tensors that a device may hold; least time under it.
             pins: placements that the plan must have.
+            specs: annotations that the plan must have.
 
         Raises:
             ModelError: no plan was found that fits ``memory``; gives the least that was found and
                 a bound below which no plan is.
-            UsageError: pins that contradict each other.
+            UsageError: pins or annotations that contradict each other; names both.
         """
         objective = objective or Objective()
         prices = memory is not None or objective.weights > 0
-        cost_graph = self.cost_graph(pins, prices_weights=prices)
-        masks = self.pin_masks(cost_graph, pins)
+        specs = specs or {}
+        cost_graph = self.cost_graph(pins, prices_weights=prices, specs=specs)
+        demands = [*pin_demands(cost_graph, pins), *spec_demands(cost_graph, specs)]
+        masks = masks_of(cost_graph, demands)
         solved = self.solve(cost_graph, objective, masks)
         proven = solved.minimum.is_proven
         if memory is None or solved.memory_bytes <= memory:
@@ -218,7 +220,7 @@ class Planner:
         for label, pins in pinned.items():
             cost_graph = self.cost_graph(pins, prices_weights=prices)
             try:
-                masks = self.pin_masks(cost_graph, pins)
+                masks = masks_of(cost_graph, list(pin_demands(cost_graph, pins)))
             except UsageError as error:
                 plan.compared[label] = str(error)
                 continue
@@ -226,9 +228,18 @@ class Planner:
 
     # -- searches -----------------------------------------------------------------------------
 
-    def cost_graph(self, pins: Iterable[Pin] = (), *, prices_weights: bool = False) -> CostGraph:
-        """Build the cost graph; pinned results are vertices of it."""
-        pinned = frozenset(pin.tensor for pin in pins if pin.tensor in self.graph.producer)
+    def cost_graph(
+        self, pins: Iterable[Pin] = (), *, prices_weights: bool = False, specs: Specs | None = None
+    ) -> CostGraph:
+        """Build the cost graph; pinned and annotated results are vertices of it."""
+        annotated = {
+            name
+            for index, own in (specs or {}).items()
+            for name in own
+            if name in self.graph.operators[index].node.output
+        }
+        results = {pin.tensor for pin in pins if pin.tensor in self.graph.producer}
+        pinned = frozenset(results | annotated)
         key = (prices_weights, pinned)
         if key not in self._graphs:
             self._graphs[key] = CostGraph(
@@ -349,44 +360,6 @@ class Planner:
                 f" no plan holds less than {bound} bytes"
             )
         raise ModelError(f"no plan on mesh {self.mesh} {reason}", where=str(self.graph))
-
-    # -- pins ---------------------------------------------------------------------------------
-
-    def pin_masks(self, cost_graph: CostGraph, pins: Sequence[Pin]) -> dict[int, Mask]:
-        """States that pins allow. A pinned constant or input is read as pinned by all readers.
-
-        Raises:
-            UsageError: pins that leave an operator or tensor no state; names both.
-        """
-        masks: dict[int, Mask] = {}
-        by_vertex: dict[int, list[str]] = {}
-
-        def restrict(number: int, allowed: Mask, pin: Pin) -> None:
-            previous = masks.get(number)
-            masks[number] = allowed if previous is None else previous & allowed
-            others = by_vertex.setdefault(number, [])
-            if not masks[number].any():
-                label = cost_graph.label(number)
-                both = f" and {' and '.join(others)} contradict each other" if others else ""
-                raise UsageError(
-                    f'pin "{pin.text}"{both or " cannot hold"}: no strategy of {label} is left',
-                    where=str(self.graph),
-                )
-            others.append(f'"{pin.text}"')
-
-        for pin in pins:
-            vertex = cost_graph.vertex_of.get(pin.tensor)
-            if vertex is not None:
-                shardings = cost_graph.vertices[vertex].shardings
-                restrict(vertex, np.array([pin.allows(sharding) for sharding in shardings]), pin)
-            if pin.tensor in self.graph.producer:
-                continue
-            for reader, slot in self.graph.readers.get(pin.tensor, ()):
-                targets = self.strategies[reader].operands[slot]
-                if targets is not None:
-                    allowed = np.array([pin.allows(sharding) for sharding in targets])
-                    restrict(cost_graph.vertex_of[reader], allowed, pin)
-        return masks
 
     def _data_axes(self) -> list[tuple[int, ...]]:
         active = self.mesh.active_axes

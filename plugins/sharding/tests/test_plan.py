@@ -270,7 +270,7 @@ def test_pins_that_contradict_each_other_are_both_named() -> None:
     graph = block()
     mesh = Mesh.parse("x=2")
     pins = [Pin.parse(text, graph, mesh) for text in ("w1=1:x", "w1=0:x")]
-    with pytest.raises(UsageError, match='"w1=0:x" and "w1=1:x" contradict each other'):
+    with pytest.raises(UsageError, match='pin "w1=1:x" and pin "w1=0:x" contradict each other'):
         planner(graph, mesh).plan(pins=pins)
 
 
