@@ -68,7 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not is_everyday:
             item.add_marker(pytest.mark.nightly)
         cases[item.nodeid.partition("[")[0]] += 1
-        if reason := PINNED.get(file, {}).get(test):
+        reasons = PINNED.get(file, {})
+        if reason := reasons.get(test) or reasons.get(f"{test}[{case}]"):
             item.add_marker(pytest.mark.skipif(older, reason=reason))
 
 

@@ -422,6 +422,10 @@ class _BodyWriter:
         node = self._function.node.add(op_type=spelling.op_type, domain=spelling.domain)
         if spelling.overload:
             node.overload = spelling.overload
+        if op != "Constant":
+            # inlined twice without names, two Slices of one tensor get equal names: ONNX Runtime
+            # before 1.22 then does not load the file
+            node.name = next(filter(None, outputs), "")
         node.input.extend(inputs)
         node.output.extend(outputs)
         node.attribute.extend(encode_attribute(name, value) for name, value in attributes.items())

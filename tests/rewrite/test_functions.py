@@ -81,6 +81,23 @@ def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
     assert all("gehost.op" not in node.metadata for node in work.model.graph.nodes)
 
 
+def test_nodes_of_a_body_have_names_of_their_own(rewriting):
+    """Before 1.22 ONNX Runtime splits two unnamed Slices of each call into nodes of one name."""
+
+    def body(a, b, c):
+        product = es.MatMul(a, b)
+        left, right = (es.Slice(product, [at], [at + 2], [1]) for at in (0, 2))
+        return es.Concat(left, right, axis=1) + c
+
+    work = rewriting(LINEAR, 17, ir=8, **WEIGHTS).replace(
+        matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=registry(body)
+    )
+    (function,) = work.assert_equal().functions
+    names = [node.name for node in function.node if node.op_type != "Constant"]
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
 def declared(function: onnx.FunctionProto) -> dict[str, object]:
     """The attributes of a function with their defaults; None for one without."""
     types = {item.name: onnx.helper.get_attribute_value(item) for item in function.attribute_proto}
