@@ -72,7 +72,9 @@ class IntegersOfModel:
             shape = _numbers(value.shape)
             if shape is not None and math.prod(shape) <= _MOST:
                 array = np.full(shape, None, object)
-        is_known = array is not None and any(element is not None for element in _listed(array))
+            self._unknown[value] = array
+            return array
+        is_known = any(element is not None for element in _listed(array))
         (self._known if is_known else self._unknown)[value] = array
         return array
 
@@ -363,7 +365,7 @@ def _constant(value: Value, kinds: str) -> Integers | None:
         return None
     if kinds == "f" and not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
         return None
-    return _array(list(map(int, array.ravel().tolist())), array.shape)
+    return array.astype(np.int64).astype(object)
 
 
 def _whole(number: int) -> Dim:

@@ -79,7 +79,7 @@ def _equal(a: Any, b: Any, random_numbers: bool) -> bool:
         return False
     if random_numbers or a.dtype == object or a.dtype.kind not in "fc":
         return random_numbers or np.array_equal(a, b)
-    return np.array_equal(a, b, equal_nan=True)
+    return np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)  # folded windows are rounded
 
 
 def build(case: Case, rng: random.Random) -> onnx.ModelProto | None:

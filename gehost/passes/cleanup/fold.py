@@ -87,7 +87,7 @@ class Folder:
 
     def fold(self, node: Node) -> Sequence[Value]:
         """Replace a node by its results, returned (empty if it stays)."""
-        results = _results_of(node)
+        results = _results_of(node) if node in self._held else []
         arrays = self._held_arrays(node, results)
         if arrays is None:
             known = _from_dimensions(node, self._version)
@@ -95,6 +95,7 @@ class Folder:
             if operands is None or not self._state.purity.is_builtin(node.op):
                 return ()
             self._let_go(node)
+            results = _results_of(node)
             arrays = self._results(node, results, operands, known)
             if arrays is None:
                 return ()
@@ -254,6 +255,9 @@ class Folder:
         if external > self._external_left:
             return None
         movable = all(map(state.may_leave, results))
+        bodies = [graph for graph in state.model.graphs if graph is not node.graph]
+        if any(value.name in body.values for value in results for body in bodies):
+            return None  # results go first, where a later body must not use their names
         room = self._freed_with(node) + self._held_left
         try:
             if sum(map(_declared_bytes, results)) > room:
@@ -295,7 +299,7 @@ class Folder:
                 else None
             )
         for value in node.inputs:
-            if value is not None and not self._is_known(value):
+            if value is not None and not value.is_constant and value not in self._arrays:
                 return None
         operands = _inputs(node)
         if not operands or not (

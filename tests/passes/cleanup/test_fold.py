@@ -147,6 +147,16 @@ def test_a_name_that_hides_an_outer_one_is_not_given_again(clean: Any) -> None:
     assert cleaned.result.total == 0
 
 
+@pytest.mark.parametrize("result", ["t", "u"])
+def test_a_name_that_an_earlier_body_uses_does_not_go_before_it(clean: Any, result: str) -> None:
+    # what clean checks: the cleaned model is valid; a body must not use a name from before it
+    clean(
+        f"g (float[2, 3] x, bool c, int64[2] n) => (float[2, 3] y, int64[2] {result}) {{ y = If (c) <"
+        "then_branch = a () => (float[2, 3] t) { t = Abs(x) }, "
+        "else_branch = b () => (float[2, 3] v) { v = Neg(x) }> t = Shape(y) u = Add(t, n) }"
+    )
+
+
 # -- from types -----------------------------------------------------------------------------------------------------
 
 
