@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,8 @@ class Checker:
     results: dict[str, Verification] = field(default_factory=dict[str, Verification])
     _there: list[tuple[Feeds, Feeds]] | None = None
     """Inputs and the original's outputs on the target's own runtime."""
+    _failure_there: str = ""
+    """What that runtime raised for the original, the first time."""
 
     def problem(self, candidate: Candidate) -> str:
         """Return why a file is no replacement for the original, or ""."""
@@ -38,6 +39,13 @@ class Checker:
             self.results[candidate.path] = self.baseline.against(self._model_of(candidate))
         found = self.results[candidate.path]
         return self._problem_there(candidate) if found.equal else found.summary()
+
+    def uncompared(self) -> str:
+        """Return why no numbers were compared on the target's own runtime, or ""."""
+        if self._expected_there() or not self._failure_there:
+            return ""
+        title = self.target.title()
+        return f"the original runs on none of the inputs in {title}: {self._failure_there}"
 
     def _model_of(self, candidate: Candidate) -> str | Runner:
         """Return the file, with its own library where it has one."""
@@ -68,10 +76,11 @@ class Checker:
         if self._there is None:
             self._there = []
             run = self.target.loaded(self.original.path)
-            for feeds, _ in self.baseline.runs:
-                if run is not None:
-                    with suppress(Exception):  # it does not run there on these inputs
-                        self._there.append((feeds, run(feeds)))
+            for feeds, _ in self.baseline.runs if run is not None else ():
+                try:
+                    self._there.append((feeds, run(feeds)))
+                except Exception as error:  # noqa: BLE001 - of many types, as above
+                    self._failure_there = self._failure_there or one_line(str(error))
         return self._there
 
 

@@ -358,6 +358,16 @@ class _Run:
     ) -> tuple[Candidate, Switch | None]:
         """Leave out what does not pay; compare the rest with the original."""
         original = self._builder.original
+        failure = self._failure(original, inputs)
+        if failure:
+            report.unmeasured = f"the original {failure}"
+            return best, None
+
+        def problem(candidate: Candidate) -> str:
+            return checker.problem(candidate) or self._failure(candidate, inputs)
+
+        best, dropped = right_candidate(self._builder, best.passes, problem, self._show)
+        report.dropped |= dropped
         run = self._run_once(original, inputs)
         if run > self._options.budget * _LONG or self._left() < 4 * run:
             seconds = _whole(max(run * 60, self._options.budget * 2))
@@ -373,7 +383,7 @@ class _Run:
 
         def rebuild(passes: frozenset[str]) -> Candidate | None:
             candidate = self._builder.build(passes)
-            return None if checker.problem(candidate) else candidate
+            return None if problem(candidate) else candidate
 
         compare = partial(self._compare, inputs)
         best, report.trials = leave_out(
@@ -470,6 +480,15 @@ class _Run:
     def _libraries_of(self, candidate: Candidate) -> tuple[str, ...]:
         return (*self._libraries, candidate.library) if candidate.library else self._libraries
 
+    def _failure(self, candidate: Candidate, inputs: Inputs) -> str:
+        """Return what the target raises at a size to measure with, or ""."""
+        try:
+            for feeds in inputs.feeds:
+                self._runner(candidate, feeds)()()
+        except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
+            return f"does not run in {self._target.title()}: {one_line(str(error))}"
+        return ""
+
     def _run_once(self, candidate: Candidate, inputs: Inputs) -> float:
         """Return the seconds of a run."""
         began = time.perf_counter()
@@ -487,7 +506,7 @@ class _Run:
     ) -> Candidate:
         """Return a file with generated kernels where it is faster, else the best before."""
         found = self._with_kernels(report, checker, best)
-        if found is None:
+        if found is None or self._failure(found, inputs):
             return best
         gain = self._compare(inputs, best, found, "generated kernels")
         pays = gain.verdict(self._dead_zone) == "pays"
@@ -551,6 +570,8 @@ class _Run:
         found = checker.results.get(best.path)
         worst = max((each.max_abs for each in found.outputs), default=0.0) if found else 0.0
         report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
+        if checker.uncompared():
+            report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
         if self._options.half and best.report is not None:
             report.numbers += ", beside the original in float16"
             report.notes += self._builder.half_notes

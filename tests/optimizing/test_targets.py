@@ -18,11 +18,17 @@ from gehost import UsageError, VendorError
 from gehost.optimizing import Target, find_target, kernels, run, target, targets
 from gehost.testing import parse
 from gehost.tune import Comparison
+from gehost_shipped.targets import openvino
 
 MODELS = Path(__file__).parents[1] / "models"
 needs_openvino = pytest.mark.skipif(
     importlib.util.find_spec("openvino") is None, reason="OpenVINO is not installed"
 )
+
+
+TWICE = """<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] y)
+{ z = Identity(x)
+  y = Relu(z) }"""
 
 
 class Entry:
@@ -141,10 +147,7 @@ def test_openvino_checks_and_measures_there(
 
     monkeypatch.setattr(run, "measure_pairs", measure)
     path = tmp_path / "m.onnx"
-    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] y)
-    { z = Identity(x)
-      y = Relu(z) }"""
-    onnx.save(parse(text), path)
+    onnx.save(parse(TWICE), path)
     found = gehost.optimize(path, "openvino")
     assert found.report.title.startswith("OpenVINO ")
     assert found.report.gain is not None
@@ -169,7 +172,7 @@ def test_openvino_gets_the_attention_that_its_importer_takes(tmp_path: Path) -> 
     written = onnx.load(result)
     assert [node.op_type for node in written.graph.node if node.domain] == ["Attention"] * 2
     assert not written.functions
-    assert found.report.lines()[-1].endswith("any plain session of OpenVINO runs it")
+    assert "any plain session of OpenVINO runs it" in " ".join(map(str.strip, found.report.lines()))
     feeds = gehost.verify.make_feeds(onnx.load(path))
     expected, actual = (runs_there(each)(feeds) for each in (path, result))
     for output, array in expected.items():
@@ -202,3 +205,58 @@ def test_kernels_need_a_package_and_a_session_that_takes_them(
     monkeypatch.setattr(kernels, "entry_points", lambda group: [])
     with pytest.raises(UsageError, match="--kernels: nothing here writes any; .*gehost-linalg"):
         gehost.optimize(path, "cpu", kernels=True)
+
+
+class Compiled:
+    """Stands for a compiled file of OpenVINO that raises where ``fails`` says so."""
+
+    def __init__(self, model: Any, fails: Any) -> None:
+        self._model, self._fails, self.outputs = model, fails, model.outputs
+
+    def __call__(self, feeds: Any) -> Any:
+        if self._fails(feeds):
+            raise RuntimeError("Check 'axis < rank' failed\nat x.cpp:7")
+        return self._model(feeds)
+
+    def create_infer_request(self) -> Any:
+        return self
+
+    def infer(self, feeds: Any, **_options: Any) -> Any:
+        return self(feeds)
+
+
+@needs_openvino
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_model_that_does_not_run_there_is_not_called_equal_there(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = openvino._compiled
+    monkeypatch.setattr(openvino, "_compiled", lambda *a: Compiled(compiled(*a), lambda _: True))
+    path = tmp_path / "m.onnx"
+    onnx.save(parse(TWICE), path)
+    report = gehost.optimize(path, "openvino", measured=measured).report
+    assert "in ONNX Runtime alone: the original runs on none of the inputs" in report.numbers
+    assert report.numbers.endswith("Check 'axis < rank' failed at x.cpp:7")
+    assert not measured or "the original does not run in OpenVINO" in report.unmeasured
+
+
+@needs_openvino
+def test_a_fusion_that_fails_at_the_size_to_measure_with_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = openvino._compiled
+
+    def fused_fails(path: str, threads: int) -> Any:
+        has_fusion = any(node.op_type == "Attention" for node in onnx.load(path).graph.node)
+        return Compiled(
+            compiled(path, threads),
+            lambda feeds: has_fusion and max(each.shape[1] for each in feeds.values()) > 20,
+        )
+
+    monkeypatch.setattr(openvino, "_compiled", fused_fails)
+    monkeypatch.setattr(run, "measure_pairs", lambda *_args, **_options: Comparison((1.0,) * 3))
+    report = gehost.optimize(
+        MODELS / "bert.ts17.onnx", "openvino", output=tmp_path / "r.onnx"
+    ).report
+    assert "does not run in OpenVINO" in report.dropped["OrtPackedAttentionPass"]
+    assert "Attention" not in {op.rpartition("::")[2] for op in report.fused}
