@@ -5,8 +5,11 @@ The attributes themselves stay as written.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
+
+import numpy as np
 
 from gehost_hlo.module import HloInstruction
 
@@ -331,3 +334,51 @@ def parse_sharding(text: str) -> Sharding:
         return Sharding("other", text)
     tiles = tuple(int(size) for size in tiled[1].split(","))
     return Sharding("tiled", text, tiles, tiled[2], "last_tile_dim_replicate" in inside)
+
+
+_IOTA = re.compile(r"\[([0-9,]+)\]<=\[([0-9,]+)\](?:T\(([0-9,]+)\))?")
+_MESH_GROUPS = re.compile(r"mesh\[([^\]]*)\]\s*\{([^}]*)\}")
+
+
+def replica_groups(instruction: HloInstruction, count: int) -> list[list[int]]:
+    """Read ``{{0,1},{2,3}}``, ``[2,2]<=[2,2]T(1,0)`` or ``mesh['x'=2,'y'=2] {'x'}``.
+
+    Without groups, all of ``count`` devices are one.
+
+    Raises:
+        AttributeFormError: it is written in another way, or names another device.
+    """
+    text = re.sub(r"/\*.*?\*/", "", instruction.attributes.get("replica_groups", "{}")).strip()
+    iota, mesh = _IOTA.fullmatch(text), _MESH_GROUPS.fullmatch(text)
+    if iota is not None:
+        shape, sizes = ([int(size) for size in part.split(",")] for part in iota.groups()[:2])
+        order = [int(axis) for axis in iota[3].split(",")] if iota[3] else list(range(len(sizes)))
+        if math.prod(shape) != math.prod(sizes) or sorted(order) != list(range(len(sizes))):
+            raise AttributeFormError(f"replica_groups: cannot read {text}")
+        groups = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).reshape(shape[0], -1)
+        rows = [[int(device) for device in row] for row in groups]
+    elif mesh is not None:
+        axes = {name: int(size) for name, size in re.findall(r"'([^']+)'=([0-9]+)", mesh[1])}
+        own = re.findall(r"'([^']+)'", mesh[2])
+        if not set(own) <= axes.keys() or ":" in mesh[2]:
+            raise AttributeFormError(f"replica_groups: cannot read {text}")
+        names = list(axes)
+        order = [names.index(name) for name in names if name not in own]
+        order += [names.index(name) for name in own]
+        width = math.prod(axes[name] for name in own)
+        groups = np.arange(math.prod(axes.values())).reshape(*axes.values()).transpose(order)
+        rows = [[int(device) for device in row] for row in groups.reshape(-1, width)]
+    else:
+        if re.fullmatch(r"\{(?:\s*\{[0-9,\s]*\}\s*,?)*\}", text) is None:
+            raise AttributeFormError(f"replica_groups: cannot read {text}")
+        found = re.findall(r"\{([0-9,\s]+)\}", text)
+        rows = [[int(device) for device in row.split(",")] for row in found]
+    if any(not 0 <= device < count for row in rows for device in row):
+        raise AttributeFormError(f"replica_groups: {text} has other devices than 0 … {count - 1}")
+    return rows or [list(range(count))]
+
+
+def source_target_pairs(instruction: HloInstruction) -> list[tuple[int, int]]:
+    """Read ``{{0,1},{1,2}}``."""
+    text = instruction.attributes.get("source_target_pairs", "{}")
+    return [(int(a), int(b)) for a, b in re.findall(r"\{\s*([0-9]+)\s*,\s*([0-9]+)\s*\}", text)]

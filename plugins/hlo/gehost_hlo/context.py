@@ -50,6 +50,9 @@ class Context:
         call: translates another computation into the same body.
         function: makes the model-local function of a fusion's computation, which has its name.
         find: returns a computation by name.
+        instruction: translates one instruction on its operands.
+        call_on_all: translates a computation for the operands of several devices.
+        devices: how many devices the computation is translated for; 0 outside of a shard_map.
     """
 
     module: HloModule
@@ -60,11 +63,16 @@ class Context:
     call: Callable[[Context, HloComputation, Sequence[Value], str, tuple[int, ...] | None], Value]
     function: Callable[[Context, HloComputation, Sequence[Value]], None]
     find: Callable[[str], HloComputation]
+    instruction: Callable[[Context, HloInstruction, list[Value]], Value]
+    call_on_all: Callable[[Context, HloComputation, list[list[Value]], str], list[Value]]
     batch: tuple[int, ...] | None = None
     active: tuple[str, ...] = ()
     """Computations that are being translated, outermost first."""
     defined: Mapping[str, HloInstruction] = field(default_factory=dict[str, HloInstruction])
     """The instructions of the computation by name."""
+    devices: int = 0
+    shards: dict[str, list[Value]] = field(default_factory=dict[str, "list[Value]"])
+    """The values of instructions on each device, where they differ."""
 
     def nested(self, scope: str) -> Context:
         """Return a context for a body of Loop or If.

@@ -19,6 +19,7 @@ from gehost_hlo.emit import DOMAIN, Body, Names, RefusalError, Tensor, Value, le
 from gehost_hlo.errors import UntranslatableError
 from gehost_hlo.literals import ONNX
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand, Shape
+from gehost_hlo.translate import devices
 from gehost_hlo.translate.control import finish, packed
 
 OPSET = 21
@@ -170,6 +171,8 @@ class _Importer:
             call=self._call,
             function=self._function,
             find=self._find,
+            instruction=self._instruction,
+            call_on_all=self._call_on_all,
             active=(*active, computation.name),
         )
 
@@ -206,7 +209,29 @@ class _Importer:
         c.body.resume(position)
         return value
 
-    def _translate(self, c: Context, args: Sequence[Value]) -> Value:
+    def _call_on_all(
+        self, c: Context, computation: HloComputation, rows: list[list[Value]], scope: str
+    ) -> list[Value]:
+        """Translate a computation for the operands of each device; returns their results."""
+        for args in rows:
+            _check_call(c, computation, args, None)
+        position = c.body.position()
+        inner = replace(
+            c,
+            computation=computation,
+            scope=scope,
+            devices=len(rows),
+            active=(*c.active, computation.name),
+        )
+        shards = [list(column) for column in zip(*rows, strict=True)]
+        value = self._translate(inner, rows[0], shards)
+        c.body.resume(position)
+        return inner.shards.get(computation.root.name, [value] * len(rows))
+
+    def _translate(
+        self, c: Context, args: Sequence[Value], shards: Sequence[list[Value]] = ()
+    ) -> Value:
+        """Translate the instructions; ``shards`` are the arguments on each device."""
         self._translated += len(c.computation.instructions)
         if self._translated > self._most:
             raise UsageError(
@@ -215,18 +240,21 @@ class _Importer:
                 hint="import a smaller part with --computation",
             )
         c.defined = {instruction.name: instruction for instruction in c.computation.instructions}
+        c.shards = {}
         values: dict[str, Value] = {}
         root: Value = ()
         for instruction in c.computation.instructions:
             if instruction.opcode == "parameter":
                 value = args[int(instruction.literal)]
+                if shards:
+                    c.shards[instruction.name] = shards[int(instruction.literal)]
             else:
                 operands = [
                     self._operand(c, operand, values)
                     for operand in instruction.operands
                     if operand.literal is None
                 ]
-                value = self._instruction(c, instruction, operands)
+                value = self._on_devices(c, instruction, operands)
             values[instruction.name] = value
             if instruction.is_root:
                 root = value
@@ -240,6 +268,20 @@ class _Importer:
             self._operand(c, item, values) for item in inner.operands if item.literal is None
         ]
         return self._instruction(c, inner, operands)
+
+    def _on_devices(self, c: Context, instruction: HloInstruction, args: list[Value]) -> Value:
+        """Translate an instruction, inside of a shard_map for each device."""
+        if instruction.attributes.get("custom_call_target") == f'"{devices.LEAVE}"' or not (
+            (c.devices and instruction.opcode in devices.COLLECTIVES)
+            or any(operand.name in c.shards for operand in instruction.operands)
+        ):
+            return self._instruction(c, instruction, args)
+        try:
+            c.shards[instruction.name] = devices.on_all_devices(c, instruction, args)
+        except (RefusalError, AttributeFormError) as refusal:
+            self._refuse(c.computation, instruction, str(refusal))
+            return _placeholder(c, instruction)
+        return c.shards[instruction.name][0]
 
     def _instruction(self, c: Context, instruction: HloInstruction, args: list[Value]) -> Value:
         name = c.body.names.choose(instruction.name or instruction.opcode, c.scope)

@@ -193,6 +193,7 @@ class Converter(Protocol):
     """What the operations need of the module around them."""
 
     reader: OperationReader
+    meshes: dict[str, str]
 
     def function(self, name: str, position: int) -> HloComputation:
         """The computation of a function."""

@@ -48,7 +48,8 @@ class ModuleConverter:
                     )
                 self._functions[symbol] = operation
             elif operation.name == "sdy.mesh":
-                self.meshes[symbol] = operation.attributes.get("mesh", "")
+                mesh = operation.attributes.get("mesh", "")
+                self.meshes[symbol] = mesh.removeprefix("#sdy.mesh<").removesuffix(">")
             elif operation.name not in {"func.func", "module", "builtin.module"}:
                 raise self.reader.error(
                     f"{operation.name} outside of a function", operation.position
@@ -63,7 +64,11 @@ class ModuleConverter:
         computations = tuple(self.computations)
         for computation in computations:
             computation.is_entry = computation.name == entry
-        return HloModule(name or entry, computations)
+        rows = [f"{mesh} = #sdy.mesh<{axes}>" for mesh, axes in self.meshes.items()]
+        meshes = (
+            {"frontend_attributes": f"{{xla.sdy.meshes={{{', '.join(rows)}}}}}"} if rows else {}
+        )
+        return HloModule(name or entry, computations, meshes)
 
     def _entry(self) -> str:
         if "main" in self._functions:

@@ -162,8 +162,19 @@ def _channel(o: Operation) -> str:
     return field(handle, "handle") if "handle" in handle else str(*integers(handle)[:1])
 
 
-def _replica_groups(o: Operation) -> str:
+def _replica_groups(c: Converter, o: Operation) -> str:
+    """``{{0,1},{2,3}}`` of a dense constant, ``mesh['x'=2,'y'=2] {'x'}`` of axes of a mesh."""
     text = o.attributes.get("replica_groups", "")
+    if "mesh_axes" in text:
+        mesh = re.search(r"@([\w.$-]+)", text)
+        axes = re.findall(r'(?:name = |axis_ref<)"([^"]+)"', text)
+        sizes = re.findall(r'"([^"]+)"=([0-9]+)', c.meshes.get(mesh[1], "") if mesh else "")
+        if not sizes or "sub_axis" in text:
+            raise ValueError(
+                "the mesh of its replica_groups is not in the text, or an axis is split"
+            )
+        named = ",".join(f"'{name}'={size}" for name, size in sizes)
+        return f"mesh[{named}] {{{','.join(repr(axis) for axis in axes)}}}"
     if not text.startswith("dense"):
         return text
     rows = re.search(r"tensor<([0-9]+)x([0-9]+)x", text)
@@ -178,7 +189,7 @@ def _replica_groups(o: Operation) -> str:
 
 def _collective(opcode: str, dimension: str = "") -> _Converts:
     def run(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
-        attributes = {"channel_id": _channel(o), "replica_groups": _replica_groups(o)}
+        attributes = {"channel_id": _channel(o), "replica_groups": _replica_groups(c, o)}
         if dimension:
             attributes["dimensions"] = braces(integers(attribute(o, dimension)))
         if "use_global_device_ids" in o.attributes:
@@ -190,7 +201,7 @@ def _collective(opcode: str, dimension: str = "") -> _Converts:
     return run
 
 
-def _all_to_all(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
+def _all_to_all(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
     """HLO splits along one dimension; the parts are then put along another."""
     split, along = (
         integers(attribute(o, name))[0] for name in ("split_dimension", "concat_dimension")
@@ -198,7 +209,7 @@ def _all_to_all(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruct
     count = integers(attribute(o, "split_count"))[0]
     attributes = {
         "channel_id": _channel(o),
-        "replica_groups": _replica_groups(o),
+        "replica_groups": _replica_groups(c, o),
         "dimensions": braces([split]),
     }
     x = b.value(o.operands[0])
@@ -231,7 +242,56 @@ def _permute(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction
     return _packed(b, o, "collective-permute", attributes)
 
 
+def _manual_computation(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
+    """A call between two custom calls that split and join arrays, as in HLO."""
+    title = b.named("shard_map")
+    body = c.region(b, o.regions[0], f"{b.name}.{title}.body", (), packed=False)
+    b.operation = o
+    local = [b.shape(kind) for _, kind in o.regions[0].arguments]
+    operands = [b.value(name) for name in o.operands]
+    into = _boundary(b, o, "GlobalToLocalShape", operands, local, f"{title}.local")
+    assert body.root.shape is not None
+    called = b.add("call", into, body.root.shape, {"to_apply": body.name}, f"{title}.call")
+    results = [called]
+    if body.root.shape.elements is not None:
+        results = [b.element(called, index) for index in range(len(body.root.shape.elements))]
+    return _boundary(b, o, "LocalToGlobalShape", results, list(map(b.shape, o.result_types)), title)
+
+
+def _boundary(
+    b: Builder,
+    o: Operation,
+    target: str,
+    operands: list[HloInstruction],
+    shapes: list[Shape],
+    name: str,
+) -> list[HloInstruction]:
+    kind = "in_shardings" if target == "GlobalToLocalShape" else "out_shardings"
+    axes = re.findall(r'"[^"]+"', attribute(o, "manual_axes"))
+    sharding = attribute(o, kind)
+    if not sharding.startswith("#"):
+        sharding = f"#sdy.sharding_per_value<{sharding}>"
+    texts = {
+        kind: sharding,
+        "manual_axes": f"#sdy<manual_axes{{{', '.join(axes)}}}>",
+    }
+    rows = [f'xla.sdy.{key}="{_quoted(text)}"' for key, text in texts.items()]
+    attributes = {
+        "custom_call_target": f'"xla.sdy.{target}"',
+        "frontend_attributes": f"{{{','.join(rows)}}}",
+    }
+    if len(shapes) == 1:
+        return [b.add("custom-call", operands, shapes[0], attributes, name)]
+    whole = b.add("custom-call", operands, Shape("tuple", elements=tuple(shapes)), attributes, name)
+    return [b.element(whole, index) for index in range(len(shapes))]
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', '\\"')
+
+
 TABLE: dict[str, _Converts] = {
+    "sdy.manual_computation": _manual_computation,
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.select_and_scatter": _select_and_scatter,

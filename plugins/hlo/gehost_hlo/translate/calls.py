@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+from msgspec import structs
+
 from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import DOMAIN, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.control import packed, results_of
+from gehost_hlo.translate.devices import ENTER, LEAVE, enter, leave
 from gehost_hlo.translate.elementwise import tensors
 from gehost_hlo.translate.sorting import top
 
@@ -27,6 +32,8 @@ _COLLECTIVES = {
     "partition-id": "PartitionId",
     "replica-id": "ReplicaId",
 }
+_ALONE = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
+"""Collectives that do nothing in groups of one device."""
 _KEPT = (
     "replica_groups",
     "source_target_pairs",
@@ -108,10 +115,11 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         shapes = results_of(i)
         k = shapes[0].dimensions[-1] if shapes and shapes[0].dimensions else -1
         return top(c, x, k, largest=True)
-    hint = ""
-    if target in {"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}:
-        hint = " (shard_map); the text after XLA's passes is the program of one device"
-    raise RefusalError(f'a custom call of "{target}"{hint}')
+    if target == ENTER:
+        return enter(c, i, args)
+    if target == LEAVE:
+        return leave(c, i, args)
+    raise RefusalError(f'a custom call of "{target}"')
 
 
 def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -119,8 +127,56 @@ def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
     It stands for the program of one rank.
     """
+    groups = re.fullmatch(r"\{(\{[0-9]+\},?)+\}", i.attributes.get("replica_groups", ""))
+    if groups is not None and i.opcode in _ALONE:  # each device by itself
+        return args[0] if len(args) == 1 else tuple(args)
     attributes = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
     return _kept(c, _COLLECTIVES[i.opcode], i, args, **attributes)
+
+
+_PLACE_OF_RESULT = {
+    "all-reduce": None,
+    "all-gather": 1,
+    "collective-permute": 1,
+    "copy": 0,
+    "async": 1,
+}
+"""Where the result of a -start instruction stands in its tuple; None where it is all of it."""
+
+
+def _start(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """The first half of a pair does all the work; its contexts are zeros."""
+    opcode = i.opcode.removesuffix("-start")
+    place, shape = _PLACE_OF_RESULT[opcode], i.shape
+    if shape is None:
+        raise RefusalError("its shape is not written")
+    if place is not None and (shape.elements is None or len(shape.elements) < 2):
+        raise RefusalError(f"{shape} holds no operand and result")
+    if opcode == "async":
+        made = c.call(c, c.find(i.attributes.get("calls", "")), args, c.body.instruction, c.batch)
+    elif opcode == "copy":
+        made = _same(c, i, args)
+    else:
+        own = shape if place is None or shape.elements is None else shape.elements[place]
+        made = _collective(c, structs.replace(i, opcode=opcode, shape=own), args)
+    if place is None:
+        return made
+    assert shape.elements is not None
+    operands = tuple(args) if shape.elements[1 - place].elements is not None else args[0]
+    pair = (operands, made) if place else (made, operands)
+    contexts = [
+        packed(part, [c.number(0, leaf.type, leaf.dimensions) for leaf in part.leaves()])
+        for part in shape.elements[2:]
+    ]
+    return (*pair, *contexts)
+
+
+def _done(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    opcode = i.opcode.removesuffix("-done")
+    place = _PLACE_OF_RESULT[opcode]
+    if len(args) != 1 or (place is not None and isinstance(args[0], Tensor)):
+        raise RefusalError("its operand is no result of a -start instruction")
+    return args[0] if place is None or isinstance(args[0], Tensor) else args[0][place]
 
 
 def _dimension_size(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -139,4 +195,7 @@ TABLE: dict[str, Translator] = {
     "custom-call": _custom_call,
     "get-dimension-size": _dimension_size,
     **dict.fromkeys(_COLLECTIVES, _collective),
+    **dict.fromkeys([f"{opcode}-start" for opcode in _PLACE_OF_RESULT], _start),
+    **dict.fromkeys([f"{opcode}-done" for opcode in _PLACE_OF_RESULT], _done),
+    "async-update": _same,
 }

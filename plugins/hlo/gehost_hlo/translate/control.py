@@ -61,7 +61,7 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         count = trip_count(c, condition, body, args[0], c.settings.unroll)
         if count is not None:
             return _unrolled(c, body, args[0], shapes, count)
-    first = _condition(c, condition, args[0], f"{name}/condition")
+    first = condition_of(c, condition, args[0], f"{name}/condition")
     names = [c.body.full(tensor) for tensor in state]
     initial = c.body.full(first)
     inner = c.nested(f"{name}/body")
@@ -80,7 +80,7 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     assert i.shape is not None
     after = c.call(inner, body, [packed(i.shape, carried)], f"{name}/body", None)
     new = check_value(after, shapes, f"body {body.name}")
-    again = _condition(inner, condition, after, f"{name}/again")
+    again = condition_of(inner, condition, after, f"{name}/again")
     outputs = finish(inner, [again, *new], [*inputs, *carried])
     loop = Nested(f"{name}/body", inner.body, [*inputs, *carried], outputs)
     values = c.body.op("Loop", ["", initial, *names], outputs=max(1, len(shapes)), body=loop)
@@ -102,7 +102,7 @@ def _unrolled(
     return value
 
 
-def _condition(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:
+def condition_of(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:
     (flag,) = leaves(c.call(c, computation, [value], scope, None)) or [None]
     if flag is None or flag.type != "pred" or flag.dims != ():
         raise RefusalError(f"its condition {computation.name} does not make a pred[]")
