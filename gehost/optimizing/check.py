@@ -76,7 +76,9 @@ class Checker:
         if self._there is None:
             self._there = []
             run = self.target.loaded(self.original.path)
-            for feeds, _ in self.baseline.runs if run is not None else ():
+            if run is None:
+                return self._there
+            for feeds, _ in self.baseline.runs:
                 try:
                     self._there.append((feeds, run(feeds)))
                 except Exception as error:  # noqa: BLE001 - of many types, as above

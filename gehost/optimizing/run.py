@@ -180,7 +180,7 @@ def optimize(
 
 def default_output(path: str) -> str:
     """Return the path of the result: ``bert.opt.onnx`` of ``bert.onnx``."""
-    return str(Path(path).with_suffix(".opt.onnx"))
+    return f"{os.path.splitext(path)[0]}.opt.onnx"
 
 
 def optimize_file(

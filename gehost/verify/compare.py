@@ -238,7 +238,7 @@ class Baseline:
         if random is not None:
             raise UsageError(
                 f"{random}; a rewrite elsewhere changes the numbers drawn, so they cannot be "
-                "compared: give it a seed attribute",
+                "compared: give it a seed attribute, or use gehost compile without --verify",
                 where=runner.name,
             )
         if feeds is not None and not feeds:

@@ -266,6 +266,14 @@ def test_wrong_usage_has_one_line(
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_is_no_model(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    assert command(["optimize", "."]) == 3
+    assert capsys.readouterr().err == "gehost: .: cannot read the model: Is a directory\n"
+
+
 def test_a_model_that_does_not_load_there_is_at_fault(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
