@@ -197,7 +197,7 @@ class _Signature:
 
 
 def _role(symbol: str, name: str, axis: int, dims: Dims) -> str:
-    text = symbol.lower() if not symbol.startswith(f"{name}:") else ""
+    text = "" if symbol == f"{name}:{axis}" else symbol.lower()
     for role, pattern in _NAMES:
         if text and re.search(pattern, text):
             return role

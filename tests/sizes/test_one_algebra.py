@@ -17,7 +17,6 @@ _METHODS = {
 }  # fmt: skip
 _MODULES = {"ast", "re"}
 OTHERS = {
-    "gehost/tune/inputs.py": "INPUT:AXIS, as --dim has it",
     "plugins/hlo/gehost_hlo/reader.py": "the syntax of HLO",
     "plugins/linalg/gehost_linalg/groups/lowered.py": "linalg's own names of sizes",
 }

@@ -96,7 +96,7 @@ def boundary(c: Context, i: HloInstruction, kind: str) -> tuple[Mesh, list[Layou
     if ":(" in part[0] if part is not None else False:
         raise RefusalError("a dimension is split along a part of an axis")
     return mesh, [
-        [re.findall(r'"([^"]+)"', dims) for dims in re.findall(r"\{([^}]*)\}", row)]
+        [re.findall(r'"([^"]+)"', axes) for axes in re.findall(r"\{([^}]*)\}", row)]
         for _, row in rows
     ]
 
