@@ -29,8 +29,9 @@ def test_help_names_the_options() -> None:
 def test_small_models_on_the_cpu_give_a_table(tmp_path: Path) -> None:
     """Each row has the columns that a CPU can measure, of equal numbers."""
     command = [sys.executable, str(SCRIPT), "--small", "--seconds", "0.2"]
+    places = ["--work", str(tmp_path), "--json", str(tmp_path / "rows.json")]
     run = subprocess.run(
-        [*command, "--json", str(tmp_path / "rows.json")],
+        [*command, *places],
         capture_output=True,
         text=True,
         check=False,
@@ -42,3 +43,9 @@ def test_small_models_on_the_cpu_give_a_table(tmp_path: Path) -> None:
         assert row["gehost"]["diff"] < 0.01, row
         assert {"ENABLE_ALL", "ort_fusions"} <= set(row), row
     assert "| one token 2 × past 16 |" in run.stdout
+    profile = [sys.executable, str(SCRIPT.with_name("cuda_profile.py")), "--small", "--all"]
+    profile += ["--work", str(tmp_path), "--rows", str(tmp_path / "rows.json")]
+    run = subprocess.run(profile, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "4 of 4 rows profiled" in run.stdout
+    assert "one token 2 × past 16 gehost" in run.stdout

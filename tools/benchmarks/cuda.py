@@ -1,13 +1,17 @@
 """Latency of half-precision models on a GPU: ENABLE_ALL, gehost, its peers, torch.compile.
 
     python tools/benchmarks/cuda.py [--ort WHEEL] [--graphs DIRECTORY] [--only bert,decode] [--small]
+    python tools/benchmarks/cuda_profile.py --work DIRECTORY --rows ROWS.json
 
 Needs torch, onnx, transformers, onnxscript and an ONNX Runtime with CUDA (`--ort` unpacks a wheel
 and puts it first on the path). Models come from `cuda_models.py`, or are read from `--graphs`.
 Each row holds one session of every column at once and times them in turn, with inputs and outputs
 bound on the device, so that a row is a set of pairs; `x` is the median of the ratios of
-ENABLE_ALL to the column. `diff` is the largest difference to ENABLE_ALL's first output, by the
-largest value there. `--small` runs tiny models on the CPU and shows only that the script works.
+ENABLE_ALL to the column, `by` that of the ratios of ort_fusions to it. `diff` is the largest
+difference to ENABLE_ALL's first output, by the largest value there. torch.compile is measured last,
+in pairs of its own. Files in `--work` are used again; `--until` ends the rows after that many
+seconds. `cuda_profile.py` names the kernels of the rows where ort_fusions is ahead. `--small` runs
+tiny models on the CPU and shows only that the script works.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import tempfile
 import time
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,18 +156,39 @@ class Column:
     times: list[float] = field(default_factory=list)
 
 
-def session_column(
-    name: str, path: Path, feeds: dict[str, np.ndarray], small: bool, graph: bool, shared: bool
-) -> Column:
-    """Bind one session's inputs and outputs on the device; `shared`: presents over pasts."""
+def open_session(path: Path, small: bool, graph: bool = False, profile: str = "") -> Any:
+    """Open a file on the device; `profile`: a prefix of ONNX Runtime's profiles."""
     import onnxruntime as ort
 
-    device = "cpu" if small else "cuda"
     options = ort.SessionOptions()
     options.log_severity_level = 3
+    if profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
     cuda = ("CUDAExecutionProvider", {"enable_cuda_graph": "1"} if graph else {})
     providers = ["CPUExecutionProvider"] if small else [cuda, "CPUExecutionProvider"]
     session = ort.InferenceSession(path, options, providers=providers)
+    if not small and "CUDAExecutionProvider" not in session.get_providers():
+        raise RuntimeError("CUDA does not start: ONNX Runtime left it out")
+    return session
+
+
+def session_column(
+    name: str, session: Any, feeds: dict[str, np.ndarray], small: bool, shared: bool, first_at: Any
+) -> Column:
+    """Bind one session's inputs and outputs on the device.
+
+    Args:
+        name: of the column.
+        session: of ONNX Runtime.
+        feeds: its inputs.
+        small: on the CPU.
+        shared: presents are written over pasts.
+        first_at: where the first output goes, None: the session chooses.
+    """
+    import onnxruntime as ort
+
+    device = "cpu" if small else "cuda"
     binding = session.io_binding()
     wanted = {one.name for one in session.get_inputs()}
     values = {
@@ -175,13 +200,10 @@ def session_column(
         binding.bind_ortvalue_input(key, value)
     first, *others = [one.name for one in session.get_outputs()]
     rows = feeds.get("input_ids")
-    if graph:
-        # a captured graph writes to the addresses of its first run
-        plain = session_column(name, path, feeds, small, graph=False, shared=shared)
-        result = ort.OrtValue.ortvalue_from_numpy(plain.output(), device, 0)
-        binding.bind_ortvalue_output(first, result)
-    else:
+    if first_at is None:
         binding.bind_output(first, device)
+    else:
+        binding.bind_ortvalue_output(first, first_at)
     for other in others:
         past = other.replace("present", "past_key_values")
         if shared and rows is not None and past in values:
@@ -242,64 +264,96 @@ def measure(columns: list[Column], seconds: float) -> None:
         rounds += 1
 
 
-def row_columns(row: Row, directory: Path, options: argparse.Namespace) -> list[Column]:
-    """Open every column of a row that there is a file for; a failure is printed."""
+def row_feeds(row: Row, name: str, small: bool) -> dict[str, np.ndarray]:
+    """Inputs of a row for a column: the builder's loop keeps one buffer for past and present."""
     import cuda_models
 
-    shape = cuda_models.shape_of(row.family, options.small)
+    shape = cuda_models.shape_of(row.family, small)
     feeds = cuda_models.inputs(row.family, shape, row.batch, row.length, row.past)
-    files: list[tuple[str, Path, bool, bool]] = [
-        ("ENABLE_ALL", directory / f"{row.family}.onnx", False, False),
-        ("gehost", directory / f"{row.family}.gehost.onnx", False, False),
-        ("ort_fusions", directory / f"{row.family}.peer.onnx", False, False),
-    ]
-    if row.family == "decode":
-        files.append(("genai", directory / "genai.onnx", False, True))
-    if row.graph:
-        path = directory / f"{row.family}.{row.stem}.onnx"
-        files.append(("gehost graph", path, True, False))
-    columns = []
-    for name, path, graph, shared in files:
-        if name not in options.columns or not path.exists():
+    if name == "genai":
+        mask = feeds["attention_mask"]
+        feeds = cuda_models.inputs(row.family, shape, row.batch, row.length, row.past + 1)
+        feeds["attention_mask"] = mask
+    return feeds
+
+
+def file_of(row: Row, name: str, directory: Path) -> Path:
+    """The file of a column."""
+    return (
+        directory
+        / {
+            "ENABLE_ALL": f"{row.family}.onnx",
+            "gehost": f"{row.family}.gehost.onnx",
+            "ort_fusions": f"{row.family}.peer.onnx",
+            "genai": "genai.onnx" if row.family == "decode" else "none",
+            "gehost graph": f"{row.family}.{row.stem}.onnx",
+            "torch.compile": "none",
+        }[name]
+    )
+
+
+def row_columns(row: Row, names: Sequence[str], directory: Path, small: bool) -> list[Column]:
+    """Open the columns of a row that there is a file for; a failure is printed."""
+    import onnxruntime as ort
+
+    columns: list[Column] = []
+    for name in names:
+        path = file_of(row, name, directory)
+        compiles = name == "torch.compile" and not small
+        if not compiles and not path.exists():
             continue
-        given = feeds
-        if shared:  # the builder's loop keeps one buffer for past and present
-            given = cuda_models.inputs(row.family, shape, row.batch, row.length, row.past + 1)
-            given["attention_mask"] = feeds["attention_mask"]
         try:
-            column = session_column(name, path, given, options.small, graph, shared)
+            feeds = row_feeds(row, name, small)
+            if compiles:
+                column = torch_column(row, feeds)
+            else:
+                place = None
+                if (
+                    name == "gehost graph"
+                ):  # a captured graph writes to the addresses of its first run
+                    plain = session_column(
+                        name, open_session(path, small), feeds, small, False, None
+                    )
+                    device = "cpu" if small else "cuda"
+                    place = ort.OrtValue.ortvalue_from_numpy(plain.output(), device, 0)
+                session = open_session(path, small, graph=name == "gehost graph")
+                column = session_column(name, session, feeds, small, name == "genai", place)
             column.run()
             columns.append(column)
         except Exception as error:  # noqa: BLE001 - a column that fails leaves the others
             print(f"{row.label}: {name}: {str(error)[:300]}", flush=True)
-    if "torch.compile" in options.columns and not options.small:
-        try:
-            column = torch_column(row, feeds)
-            column.run()
-            columns.append(column)
-        except Exception as error:  # noqa: BLE001 - a column that fails leaves the others
-            print(f"{row.label}: torch.compile: {str(error)[:300]}", flush=True)
     return columns
 
 
-def run_row(row: Row, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    columns = row_columns(row, directory, options)
+def run_row(
+    row: Row, names: Sequence[str], directory: Path, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Measure columns of a row in turn; return milliseconds, ratios and differences."""
+    columns = row_columns(row, names, directory, options.small)
     if not columns:
         return {"row": row.label}
     measure(columns, options.seconds)
     base = columns[0]
+    peer = next((each for each in columns if each.name == "ort_fusions"), None)
     expected = base.output().astype(np.float32)
     scale = float(np.abs(expected).max()) or 1.0
     result: dict[str, Any] = {"row": row.label}
     for column in columns:
-        ratios = [mine / other for mine, other in zip(base.times, column.times, strict=True)]
-        entry = {"ms": round(median(column.times), 3), "x": round(median(ratios), 3)}
+        entry = {"ms": round(median(column.times), 3), "x": ratio(base, column)}
+        if peer is not None:
+            entry["by"] = ratio(peer, column)
         if column.name not in {"torch.compile", "genai"}:  # other weights
             difference = np.abs(column.output().astype(np.float32) - expected).max()
             entry["diff"] = float(f"{difference / scale:.1e}")
         result[column.name] = entry
     print(json.dumps(result), flush=True)
     return result
+
+
+def ratio(base: Column, column: Column) -> float:
+    """How many times as fast as `base` a column is: the median of pairs."""
+    pairs = zip(base.times, column.times, strict=True)
+    return round(median(mine / other for mine, other in pairs), 3)
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -317,9 +371,11 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def prepare(families: list[str], rows: list[Row], directory: Path, options: Any) -> None:
-    """Write all files, a process each."""
+    """Write all files, a process each; none where the originals are there."""
     small = options.small
     names = [*families, *(["genai"] if "decode" in families else [])]
+    if all((directory / f"{name}.onnx").exists() for name in names):
+        return
     with ProcessPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         jobs = {
             name: pool.submit(write_original, name, options.graphs, directory, small)
@@ -365,6 +421,36 @@ def versions(small: bool) -> str:
     )
 
 
+def use_runtime(wheel: Path | None, scratch: Path) -> None:
+    """Put ONNX Runtime first on the path: a wheel, which is unpacked, or a folder."""
+    if wheel and wheel.suffix == ".whl":
+        zipfile.ZipFile(wheel).extractall(scratch / "ort")
+        wheel = scratch / "ort"
+    if wheel:
+        sys.path.insert(0, str(wheel))
+
+
+def run_rows(
+    rows: list[Row], directory: Path, options: argparse.Namespace, start: float
+) -> list[dict[str, Any]]:
+    """Measure all rows, torch.compile after all others; the results are written after each."""
+    results: dict[str, dict[str, Any]] = {}
+    sessions = [name for name in options.columns if name != "torch.compile"]
+    rounds = [sessions] if len(sessions) > 1 else []
+    if "torch.compile" in options.columns and not options.small:
+        rounds.append(["ENABLE_ALL", "torch.compile"])
+    for names in rounds:
+        for row in rows:
+            if time.perf_counter() - start > options.until:
+                print(f"{row.label}: {names[-1]} not measured, no time left", flush=True)
+                continue
+            measured = run_row(row, names, directory, options)
+            results[row.label] = measured | results.get(row.label, {})
+            if options.json:
+                options.json.write_text(json.dumps(list(results.values()), indent=1))
+    return list(results.values())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ort", type=Path, help="wheel or folder of ONNX Runtime with CUDA")
@@ -373,26 +459,21 @@ def main() -> int:
     parser.add_argument("--columns", default=",".join(COLUMNS), help="columns, by comma")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each row")
     parser.add_argument("--json", type=Path, help="write the results here, too")
-    parser.add_argument("--work", type=Path, help="folder for the models; kept")
+    parser.add_argument("--work", type=Path, help="folder for the models; kept and used again")
+    parser.add_argument("--until", type=float, default=480.0, help="seconds: no row begins later")
     parser.add_argument("--small", action="store_true", help="tiny models on the CPU")
     options = parser.parse_args()
+    start = time.perf_counter()
     options.columns = options.columns.split(",")
     families = options.only.split(",")
     rows = [row for row in (SMALL_ROWS if options.small else ROWS) if row.family in families]
     with tempfile.TemporaryDirectory() as scratch:
-        if options.ort and options.ort.suffix == ".whl":
-            zipfile.ZipFile(options.ort).extractall(Path(scratch, "ort"))
-            options.ort = Path(scratch, "ort")
-        if options.ort:
-            sys.path.insert(0, str(options.ort))
+        use_runtime(options.ort, Path(scratch))
         directory = options.work or Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
         prepare(families, rows, directory, options)
         print(versions(options.small), flush=True)
-        results = [run_row(row, directory, options) for row in rows]
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1))
-        print(table(results))
+        print(table(run_rows(rows, directory, options, start)))
     return 0
 
 

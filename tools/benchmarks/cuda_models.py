@@ -126,6 +126,9 @@ def module(name: str, shape: Shape) -> Any:
 
     torch.manual_seed(0)
     model = FAMILIES[name](shape).half().eval()
+    for key, parameter in model.named_parameters():
+        if key.endswith("bias"):  # zeros, which a clean-up removes
+            torch.nn.init.normal_(parameter, std=0.02)
 
     class Plain(torch.nn.Module):
         def __init__(self) -> None:

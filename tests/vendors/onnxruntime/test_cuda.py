@@ -1,0 +1,134 @@
+"""Kernels that no CPU has, and half precision, on a GPU; skipped where CUDA does not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+from gehost.testing import parse
+from gehost.verify import compare
+from gehost_shipped.targets._onnxruntime import starts
+from tests.vendors.onnxruntime.conftest import OWN
+
+pytestmark = pytest.mark.skipif(
+    "CUDAExecutionProvider" not in pytest.importorskip("onnxruntime").get_available_providers()
+    or not starts("cuda"),
+    reason="needs ONNX Runtime with CUDA, and a GPU",
+)
+TYPES = {"float": np.float32, "float16": np.float16}
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """A host for CUDA with this vendor alone, all of its passes on."""
+    root = tmp_path_factory.mktemp("vendors")
+    (root / OWN.name).symlink_to(OWN)
+    names = [spec.name for spec in Host(HostOptions(vendors=[root], plugins=False)).passes]
+    return Host(
+        HostOptions(
+            vendors=[root],
+            plugins=False,
+            target="cuda",
+            enable=names,
+            assume=["no-empty-inputs"],
+        )
+    )
+
+
+def same_on_the_device(host: Host, given: onnx.ModelProto, *expected: str) -> None:
+    """Compile a model; it has the operators, which the device runs, with the same numbers."""
+    made, _ = host.run(given)
+    operators = {node.op_type for node in made.graph.node}
+    assert set(expected) <= operators, operators
+    result = compare(given, made, provider="cuda")
+    assert result.equal, result.summary()
+    assert not result.unjudged, result.summary()
+    assert not set(expected) & set(result.elsewhere), result.summary()
+
+
+def constants(model: onnx.ModelProto, dtype: str, **shapes: tuple[int, ...]) -> onnx.ModelProto:
+    """Draw constants of a type into a model."""
+    draw = np.random.default_rng(0)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(draw.standard_normal(shape).astype(TYPES[dtype]), name)
+        for name, shape in shapes.items()
+    )
+    return model
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("silu", [False, True])
+@pytest.mark.parametrize("addend", ["", "[N, C, H, W]", "[N, C, 1, 1]"])
+@pytest.mark.parametrize(("channels", "groups"), [(8, 2), (320, 32), (512, 32), (48, 3)])
+def test_group_norm(
+    host: Host, channels: int, groups: int, addend: str, silu: bool, dtype: str
+) -> None:
+    image = f"[N, {channels}, 6, 5]"
+    other = addend.replace("C", str(channels)).replace("H, W", "6, 5") or image
+    first = "s = Add (x, z)" if addend else "s = Relu (x)"
+    last = "g = Sigmoid (n) y = Mul (n, g)" if silu else "y = Neg (n)"
+    model = parse(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g ({dtype}{image} x, {dtype}{other} z) => ({dtype}{image} y, {dtype}{image} t) {{
+          {first} t = Neg (s)
+          n = GroupNormalization <num_groups = {groups}, epsilon = 1e-5> (s, gamma, beta) {last} }}"""
+    )
+    constants(model, dtype, gamma=(channels,), beta=(channels,))
+    same_on_the_device(host, model, "SkipGroupNorm" if addend else "GroupNorm")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["BiasGelu", "QuickGelu", "SkipLayerNormalization"])
+def test_activations_and_norms(host: Host, name: str, dtype: str) -> None:
+    body = {
+        "BiasGelu": "b = Add (x, c) y = Gelu (b)",
+        "QuickGelu": "s = Mul (x, k) g = Sigmoid (s) y = Mul (x, g)",
+        "SkipLayerNormalization": "s = Add (x, z) n = LayerNormalization (s, c, d) y = Relu (n)",
+    }[name]
+    model = parse(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        g ({dtype}[B, S, 64] x, {dtype}[B, S, 64] z) => ({dtype}[B, S, 64] y)
+        <{dtype} k = {{1.702}}> {{ {body} }}"""
+    )
+    same_on_the_device(host, constants(model, dtype, c=(64,), d=(64,)), name)
+
+
+MODELS = Path(__file__).parents[2] / "models"
+CASES = Path(__file__).parents[4] / "shared" / "cases" / "half"
+
+
+@pytest.mark.parametrize(
+    "name", ["bert.ts17", "bert.dyn20", "vit.dyn20", "gpt2.ts17", "llama.ts17"]
+)
+def test_float32_models(host: Host, name: str) -> None:
+    same_on_the_device(host, onnx.load(MODELS / f"{name}.onnx"))
+
+
+CASE_NAMES = (
+    "bert_autof16",
+    "bert_autof16ts",
+    "bert_dynq",
+    "bert_f16dyn",
+    "bert_occ_keep",
+    "bert_qdq",
+    "bert_ts_ortc_keep",
+    "gpt2_past_f16dyn",
+    "llama_bf16dyn",
+    "llama_eager_f16dyn",
+    "llama_eager_f16ts",
+    "llama_eager_int4f16",
+    "llama_int4",
+    "llama_ortc_keep",
+    "vit_f16dyn",
+    "vit_occ_nokeep",
+)
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="needs ../shared/cases/half")
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_half_models(host: Host, name: str) -> None:
+    same_on_the_device(host, onnx.load(CASES / f"{name}.onnx"))
