@@ -34,10 +34,10 @@ def line(capsys: pytest.CaptureFixture[str], command: str, provider: str) -> tup
 def test_a_provider_that_is_not_installed_is_one_line(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    code, told = line(capsys, command, "cuda")
+    code, told = line(capsys, command, "dml")
     assert code == 2
-    assert "provider 'cuda': ONNX Runtime" in told
-    assert "install the package onnxruntime-gpu in place of onnxruntime" in told
+    assert "provider 'dml': ONNX Runtime" in told
+    assert "install the package onnxruntime-directml in place of onnxruntime" in told
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -22,11 +22,11 @@ HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 
 def test_a_provider_that_is_not_there_is_named_with_its_package() -> None:
     with pytest.raises(UsageError) as missing:
-        check_provider("tensorrt")
+        check_provider("dml")
     told = str(missing.value)
-    assert told.startswith(f"provider 'tensorrt': ONNX Runtime {onnxruntime.__version__} here has ")
+    assert told.startswith(f"provider 'dml': ONNX Runtime {onnxruntime.__version__} here has ")
     assert "cpu" in told
-    assert "onnxruntime-gpu in place of onnxruntime" in told
+    assert "onnxruntime-directml in place of onnxruntime" in told
     assert check_provider("cpu") == check_provider("CPUExecutionProvider")
 
 
