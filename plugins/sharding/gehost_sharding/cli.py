@@ -153,6 +153,7 @@ def _counts(propagation: Any) -> str:
     metavar="LABEL=PIN,PIN…",
     help="Also report the best plan under these pins; repeatable.",
 )
+@click.option("--draw", is_flag=True, help="Draw the plan; equal layers are drawn once.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every operator and redistribution.")
 @_dim_option
 @_vendors_option
@@ -181,7 +182,7 @@ def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     planner = Planner(graph, mesh, hardware, _table(options["vendors"]))
     result = planner.plan(objective=objective, memory=memory, pins=pins)
     planner.compare(result, compared)
-    _save_plan(model, output, result, verbose=options["verbose"])
+    _save_plan(model, output, result, verbose=options["verbose"], draw=options["draw"])
     if options["report_path"]:
         data = report.as_dict(result, alpha=alpha, beta=beta)
         _write(options["report_path"], json.dumps(data, indent=1).encode())
@@ -196,7 +197,9 @@ def plan(model: str, mesh_text: str, output: str, **options: Any) -> None:
     print_line(f"wrote {output}")
 
 
-def _save_plan(model: str, output: str, result: Plan, *, verbose: bool = False) -> None:
+def _save_plan(
+    model: str, output: str, result: Plan, *, verbose: bool = False, draw: bool = False
+) -> None:
     """Write the annotated model and print the plan."""
     from gehost import Model
     from gehost_sharding import report
@@ -206,7 +209,7 @@ def _save_plan(model: str, output: str, result: Plan, *, verbose: bool = False) 
         raise UsageError("the output is the model itself", where=output, hint="name another file")
     annotated = annotate(result.assignment)
     Model(annotated, path=model).save(output)
-    for line in report.lines(result, verbose=verbose):
+    for line in report.lines(result, verbose=verbose, draw=draw):
         print_line(line)
     before = result.assignment.graph.proto.ir_version
     if annotated.ir_version != before:

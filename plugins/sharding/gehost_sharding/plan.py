@@ -27,7 +27,7 @@ from gehost_sharding.sharding import Sharding, is_partial, replicated
 from gehost_sharding.strategies import NO_FACTOR
 
 _PRICE_STEPS = 40
-"""Halvings of the price of memory under a capacity."""
+"""Prices of memory that are tried under a capacity."""
 
 
 MOST_AXES = 4
@@ -311,16 +311,16 @@ class Planner:
         The price is on weights, whose sum is a lower bound of a device's memory (Lagrange), then
         also on results. The plan is proven optimal only if it meets the bound.
         """
-        weights = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)
-        results = self.solve(cost_graph, Objective(seconds=0.0, memory=1.0), masks)
+        # a second more is worth less than a byte, but of equal bytes the fastest plan is chosen
+        weights = self.solve(cost_graph, Objective(seconds=1.0, weights=1.0), masks)
+        results = self.solve(cost_graph, Objective(seconds=1.0, memory=1.0), masks)
         least = min(weights, results, key=lambda result: result.memory_bytes)
         best, best_price = least, math.inf
         bound = objective_value(objective, free)
         for name, cheapest in (("weights", weights), ("memory", results)):
-            low, high = 0.0, _price_scale(objective, name, free, cheapest)
-            fits_below = False
+            above, fitting = free, None
+            price = _price_scale(objective, name, free, cheapest)
             for _ in range(_PRICE_STEPS):
-                price = (low + high) / 2 if fits_below else high
                 priced = replace(objective, **{name: getattr(objective, name) + price})
                 result = self.solve(cost_graph, priced, masks)
                 if name == "weights" and result.minimum.is_proven:
@@ -328,19 +328,24 @@ class Planner:
                     bound = max(bound, result.minimum.cost - price * most)
                 if result.memory_bytes < least.memory_bytes:
                     least = result
+                value = objective_value(objective, result)
                 if result.memory_bytes <= memory:
-                    fits_below, high = True, price
-                    value = objective_value(objective, result)
+                    fitting = result
                     if best.memory_bytes > memory or value <= objective_value(objective, best):
                         best, best_price = result, price
-                elif fits_below:
-                    low = price
-                elif result.totals[name] <= cheapest.totals[name]:
+                elif result.totals[name] <= cheapest.totals[name] * (1 + 1e-9):
                     break
                 else:
-                    high *= 16
-                if fits_below and high - low <= 1e-9 * high:
+                    above = result
+                if fitting is None:
+                    price *= 16
+                    continue
+                # the price at which the two plans cost the same: a plan between them is cheaper
+                saved = above.totals[name] - fitting.totals[name]
+                lost = objective_value(objective, fitting) - objective_value(objective, above)
+                if saved <= 0 or lost <= 0 or abs(lost / saved - price) <= 1e-9 * price:
                     break
+                price = lost / saved
         if least.memory_bytes > memory:
             self._refuse_capacity(memory, least, cost_graph.least_bytes(masks))
         if best.memory_bytes > memory:

@@ -10,6 +10,7 @@ from tabulate import tabulate
 from gehost_sharding.annotations import LEAST_IR_VERSION
 from gehost_sharding.cost_graph import CostGraph, Objective
 from gehost_sharding.elimination import Component
+from gehost_sharding.picture import picture
 from gehost_sharding.plan import Plan, Solved, objective_value
 from gehost_sharding.redistribution import SLICE
 from gehost_sharding.sharding import describe
@@ -55,6 +56,7 @@ def as_dict(plan: Plan, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, A
             label: result if isinstance(result, str) else _figures(result, alpha, beta)
             for label, result in plan.compared.items()
         },
+        "picture": list(picture(solved.assignment)),
         "operators": list(_operators(solved)),
         "redistributions": [
             {
@@ -179,7 +181,7 @@ def _state(cost_graph: CostGraph, number: int, state: int) -> str:
     return f"{operands} -> {', '.join(describe(mesh, sharding) for sharding in strategy.results)}"
 
 
-def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
+def lines(plan: Plan, *, verbose: bool = False, draw: bool = False) -> Iterator[str]:
     """Write a plan for a terminal."""
     solved = plan.solved
     cost_graph = solved.cost_graph
@@ -206,6 +208,8 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
         yield f"width above the limit: held replicated: {', '.join(labels)}"
     if verbose:
         yield from _verbose_lines(solved)
+    if draw:
+        yield from picture(solved.assignment)
     rows = [_row("this plan", solved)]
     rows += [
         _row(label, entry) for label, entry in plan.compared.items() if isinstance(entry, Solved)
