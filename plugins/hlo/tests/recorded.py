@@ -82,7 +82,7 @@ def run(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
             )
         else:
             feeds[entry.name] = onnxruntime.OrtValue.ortvalue_from_numpy(
-                np.ascontiguousarray(array)
+                np.ascontiguousarray(array).reshape(array.shape)  # else a scalar gets a dimension
             )
     return [value.numpy() for value in session.run_with_ort_values(None, feeds)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -205,3 +207,79 @@ def test_refusals_name_the_line_of_the_text(tmp_path: Path) -> None:
         UntranslatableError, match=r"r of main \(line 3\): a custom call of \"mine\""
     ):
         import_file(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "inputs"),
+    [
+        ("lgamma", math.lgamma, [0.1, 0.7, 1.0, 2.5, 9.0, -0.5, -2.3]),
+        ("erfc", math.erfc, [-3.0, -0.5, 0.0, 0.4, 1.5, 2.5, 5.0]),
+        ("digamma", lambda x: (math.lgamma(x + 1e-5) - math.lgamma(x - 1e-5)) / 2e-5, [0.2, 0.9, 3.0, 20.0, -0.5, -1.7, 1.5]),
+        ("asinh", math.asinh, [-3.0, -0.5, 0.0, 0.4, 1.5, 2.5, 5.0]),
+        ("atan", math.atan, [-3.0, -0.5, 0.0, 0.4, 1.5, 2.5, 5.0]),
+    ],
+)  # fmt: skip
+def test_functions_of_chlo(
+    tmp_path: Path, name: str, function: Callable[[float], float], inputs: list[float]
+) -> None:
+    text = f"""func.func @main(%arg0: tensor<7xf32>) -> tensor<7xf32> {{
+  %0 = chlo.{name} %arg0 : tensor<7xf32> -> tensor<7xf32>
+  return %0 : tensor<7xf32>
+}}"""
+    (actual,) = results(tmp_path, text, np.array(inputs, np.float32))
+    np.testing.assert_allclose(actual, [function(x) for x in inputs], rtol=1e-4, atol=1e-6)
+
+
+def test_erf_inv_undoes_erf(tmp_path: Path) -> None:
+    text = """func.func @main(%arg0: tensor<7xf32>) -> tensor<7xf32> {
+  %0 = chlo.erf %arg0 : tensor<7xf32> -> tensor<7xf32>
+  %1 = chlo.erf_inv %0 : tensor<7xf32> -> tensor<7xf32>
+  return %1 : tensor<7xf32>
+}"""
+    x = np.array([-2.0, -1.0, -0.1, 0.0, 0.3, 1.0, 2.0], np.float32)
+    np.testing.assert_allclose(results(tmp_path, text, x)[0], x, rtol=1e-3, atol=1e-6)
+
+
+def test_next_after(tmp_path: Path) -> None:
+    text = """func.func @main(%arg0: tensor<7xf32>, %arg1: tensor<7xf32>) -> tensor<7xf32> {
+  %0 = chlo.next_after %arg0, %arg1 : tensor<7xf32>, tensor<7xf32> -> tensor<7xf32>
+  return %0 : tensor<7xf32>
+}"""
+    x = np.array([1.0, 1.0, -1.0, -1.0, 2.0, 3.4e38, -2.0], np.float32)
+    y = np.array([2.0, 0.0, 0.0, -2.0, 2.0, np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(results(tmp_path, text, x, y)[0], np.nextafter(x, y))
+
+
+def test_sorts_of_two_keys_and_the_largest(tmp_path: Path) -> None:
+    """A float comparator, as jax writes it: -0 is 0, all nans are one."""
+    text = """module @m {
+  func.func private @gt(%arg0: tensor<f32>, %arg1: tensor<f32>, %arg2: tensor<i32>, %arg3: tensor<i32>) -> tensor<i1> {
+    %0 = stablehlo.compare GT, %arg0, %arg1 : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %0 : tensor<i1>
+  }
+  func.func public @main(%arg0: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x2xi32>) {
+    %i = stablehlo.iota dim = 1 : tensor<2x3xi32>
+    %s = "stablehlo.sort"(%arg0) <{dimension = 1 : i64, is_stable = true}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+      %nan = stablehlo.constant dense<0x7FC00000> : tensor<f32>
+      %1 = stablehlo.compare EQ, %a, %cst, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %2 = stablehlo.select %1, %cst, %a : tensor<i1>, tensor<f32>
+      %3 = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %4 = stablehlo.select %3, %nan, %2 : tensor<i1>, tensor<f32>
+      %5 = stablehlo.compare EQ, %b, %cst, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %6 = stablehlo.select %5, %cst, %b : tensor<i1>, tensor<f32>
+      %7 = stablehlo.compare NE, %b, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %8 = stablehlo.select %7, %nan, %6 : tensor<i1>, tensor<f32>
+      %9 = stablehlo.compare LT, %4, %8, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %9 : tensor<i1>
+    }) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %c = stablehlo.constant dense<-1> : tensor<i32>
+    %cst = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %t:2 = stablehlo.custom_call @ApproxTopK(%arg0, %i, %cst, %c) {called_computations = [@gt], mhlo.backend_config = {reduction_dim = 1 : i64, top_k = 2 : i64}} : (tensor<2x3xf32>, tensor<2x3xi32>, tensor<f32>, tensor<i32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+    return %s, %t#1 : tensor<2x3xf32>, tensor<2x2xi32>
+  }
+}"""
+    ordered, places = results(tmp_path, text, X)
+    np.testing.assert_array_equal(ordered, np.sort(X, 1))
+    np.testing.assert_array_equal(places, np.argsort(-X, 1)[:, :2])

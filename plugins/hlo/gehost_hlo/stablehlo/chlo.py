@@ -26,12 +26,14 @@ class Expression:
         assert self.value.shape is not None
         return self.value.shape
 
-    def _other(self, other: Expression | float) -> HloInstruction:
+    def _other(self, other: Expression | float | str) -> HloInstruction:
         return (
             other.value if isinstance(other, Expression) else self.b.scalar(str(other), self.shape)
         )
 
-    def apply(self, opcode: str, *others: Expression | float, **attributes: str) -> Expression:
+    def apply(
+        self, opcode: str, *others: Expression | float | str, **attributes: str
+    ) -> Expression:
         operands = [self.value, *map(self._other, others)]
         shape = self.shape
         if opcode in {"compare", "is-finite"}:
@@ -39,29 +41,35 @@ class Expression:
         name = f"{self.b.named('chlo')}.{opcode}"
         return Expression(self.b, self.b.add(opcode, operands, shape, attributes, name))
 
-    def __add__(self, other: Expression | float) -> Expression:
+    def __add__(self, other: Expression | float | str) -> Expression:
         return self.apply("add", other)
 
-    def __sub__(self, other: Expression | float) -> Expression:
+    def __sub__(self, other: Expression | float | str) -> Expression:
         return self.apply("subtract", other)
 
-    def __mul__(self, other: Expression | float) -> Expression:
+    def __mul__(self, other: Expression | float | str) -> Expression:
         return self.apply("multiply", other)
 
-    def __truediv__(self, other: Expression | float) -> Expression:
+    def __truediv__(self, other: Expression | float | str) -> Expression:
         return self.apply("divide", other)
 
     def __neg__(self) -> Expression:
         return self.apply("negate")
 
-    def compare(self, direction: str, other: Expression | float) -> Expression:
+    def compare(self, direction: str, other: Expression | float | str) -> Expression:
         return self.apply("compare", other, direction=direction)
 
-    def choose(self, yes: Expression | float, no: Expression) -> Expression:
+    def choose(self, yes: Expression | float | str, no: Expression) -> Expression:
         """Where this predicate is true, ``yes``."""
         first = yes.value if isinstance(yes, Expression) else self.b.scalar(str(yes), no.shape)
         name = f"{self.b.named('chlo')}.select"
         made = self.b.add("select", [self.value, first, no.value], no.shape, name=name)
+        return Expression(self.b, made)
+
+    def bits(self, kind: str) -> Expression:
+        shape = Shape(kind, self.shape.dimensions)
+        name = f"{self.b.named('chlo')}.bits"
+        made = self.b.add("bitcast-convert", [self.value], shape, name=name)
         return Expression(self.b, made)
 
     def to(self, kind: str) -> Expression:
@@ -83,6 +91,8 @@ def convert(c: Converter, b: Builder, o: Operation, name: str) -> Sequence[HloIn
         return [b.add("mulhi", operands, b.shape(o.result_types[0]))]
     if name in _OPCODES and len(operands) == 1:
         return [b.add(name, operands, b.shape(o.result_types[0]))]
+    if name == "next_after" and [operand.shape for operand in operands] == [operands[0].shape] * 2:
+        return [_next_after(*(Expression(b, operand) for operand in operands)).value]
     function = _FUNCTIONS.get(name)
     if function is None or len(operands) != 1:
         raise c.reader.error(f"{o.name} is not translated", o.position)
@@ -236,6 +246,20 @@ _GILES_FAR = (
     1.00167406,
     2.83297682,
 )
+
+
+def _next_after(x: Expression, y: Expression) -> Expression:
+    """The next f32 towards y: one more or one less in the bits."""
+    if x.shape.type != "f32":
+        raise ValueError(f"of {x.shape.type} it is not translated")
+    away = x.compare("LT", y).compare("EQ", x.compare("GT", 0))
+    whole = x.bits("s32")
+    moved = away.choose(whole + 1, whole - 1).bits("f32")
+    tiny = y.compare("GT", 0).choose("1e-45", y * 0.0 + "-1e-45")
+    moved = x.compare("EQ", 0).choose(tiny, moved)
+    moved = x.compare("EQ", y).choose(y, moved)
+    odd = x.compare("NE", x).apply("or", y.compare("NE", y))
+    return odd.choose(math.nan, moved)
 
 
 def _is_inf(x: Expression) -> Expression:

@@ -263,6 +263,8 @@ def _custom_call(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruct
     target = attribute(o, "call_target_name").strip('"@')
     if target.startswith(("mhlo.", "chlo.")):
         return chlo.convert(c, b, o, target.partition(".")[2])
+    if target == "ApproxTopK":
+        return _approximate_top_k(c, b, o)
     attributes = {"custom_call_target": f'"{target}"'}
     sharding = o.attributes.get("mhlo.sharding", "").strip('"')
     if sharding.startswith("{"):
@@ -275,6 +277,31 @@ def _custom_call(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruct
     operands = [b.value(name) for name in o.operands]
     whole = b.add("custom-call", operands, shape, attributes, b.named("custom-call"))
     return unpacked(b, whole, len(shapes))
+
+
+def _approximate_top_k(c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
+    """A sort by its comparator, cut: exact, as XLA's fallback is."""
+    comparator = re.search(r"@([\w.$-]+)", attribute(o, "called_computations"))
+    config = attribute(o, "mhlo.backend_config", "backend_config")
+    (axis,) = integers(field(config, "reduction_dim"))[:1] or [-1]
+    if comparator is None or axis < 0:
+        raise ValueError("it names no comparator or dimension")
+    operands = [b.value(name) for name in o.operands[: len(o.operands) // 2]]
+    shapes = tuple(operand.shape for operand in operands if operand.shape is not None)
+    attributes = {
+        "dimensions": braces([axis]),
+        "is_stable": "true",
+        "to_apply": c.function(comparator[1], o.position).name,
+    }
+    title = b.named("top-k")
+    whole = b.add("sort", operands, Shape("tuple", elements=shapes), attributes, f"{title}.sort")
+    made: list[HloInstruction] = []
+    for index, kind in enumerate(o.result_types):
+        shape = b.shape(kind)
+        cut = ", ".join(f"[0:{size}]" for size in shape.dimensions)
+        element = b.element(whole, index)
+        made.append(b.add("slice", [element], shape, {"slice": f"{{{cut}}}"}))
+    return made
 
 
 def _rng_bits(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:

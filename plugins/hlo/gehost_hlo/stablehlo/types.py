@@ -106,9 +106,17 @@ def elements_of(text: str, resources: Mapping[str, bytes]) -> tuple[Shape, list[
         words = re.sub(r"[\[\],]", " ", inside).split()
     if "0x" in inside:
         words = [_from_bits(word, shape) for word in words]
+    if len(words) == 1 and shape.type.startswith(("f", "bf")):
+        words = [_short(words[0])]
     if len(words) not in {1, shape.size}:
         raise TypeTextError(f"{len(words)} numbers do not fill {kind.strip()}")
     return shape, words if shape.size else []
+
+
+def _short(word: str) -> str:
+    """``0.000000e+00`` as HLO writes it: comparators are known by their constants."""
+    text = repr(float(word))
+    return text.removesuffix(".0")
 
 
 def _from_bits(word: str, shape: Shape) -> str:
