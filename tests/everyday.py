@@ -81,6 +81,9 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_columns": 5,
         "test_special_values_of_rows": 5,
     },
+    "plugins/sharding/tests/test_padding.py": {
+        "test_random_chains_are_equal_with_padding": 7,
+    },
     "plugins/sharding/tests/test_propagation.py": {
         "test_random_graphs_have_the_solutions_of_brute_force": 7,
     },

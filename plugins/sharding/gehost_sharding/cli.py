@@ -1,4 +1,4 @@
-"""The commands ``gehost shard propagate|plan|complete|check|split|run``."""
+"""The commands ``gehost shard propagate|plan|complete|pad|check|split|run``."""
 
 from __future__ import annotations
 
@@ -267,6 +267,34 @@ def complete(model: str, mesh_text: str | None, output: str, **options: Any) -> 
         f"wrote {output}: {_plural(count, 'annotation')} and {_plural(len(pins), 'pin')}"
         f" completed to {_plural(len(graph.operators), 'operator')}"
     )
+
+
+@shard.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The padded model.")
+@click.option(
+    "--pad",
+    "texts",
+    multiple=True,
+    required=True,
+    metavar="TENSOR=AXIS:MULTIPLE",
+    help="Make a dimension of a weight or input a multiple of a number; repeatable.",
+)
+@_dim_option
+@_vendors_option
+def pad(
+    model: str, output: str, texts: tuple[str, ...], dims: tuple[str, ...], vendors: tuple[str, ...]
+) -> None:
+    """Pad dimensions of MODEL that a mesh does not divide; inputs and outputs stay as they are."""
+    from gehost import Model
+    from gehost_sharding.padding import Request, pad_model
+
+    graph = _read(model, dims)
+    if os.path.exists(output) and os.path.samefile(output, model):
+        raise UsageError("the output is the model itself", where=output, hint="name another file")
+    padded = pad_model(graph, [Request.parse(text, graph) for text in texts], _table(vendors))
+    Model(padded, path=model).save(output)
+    print_line(f"wrote {output}")
 
 
 @shard.command()
