@@ -86,7 +86,7 @@ def test_random_chains_are_equal_with_padding(seed: int) -> None:
     feeds = feeds_of(graph, seed)
     larger = padded(graph, *texts)
     is_whole = names[0] in {"lstm", "gru", "scatter_nd"}  # dimension 0 is time, or is indexed
-    assert is_whole != any(name.startswith("x/padded") for name in larger.tensors)
+    assert is_whole or any(name.startswith("x/padded") for name in larger.tensors)
     assert_equal(whole_run(graph, feeds), whole_run(larger, feeds))
 
 
