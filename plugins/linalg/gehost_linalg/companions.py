@@ -243,7 +243,9 @@ def erase_copy(op: Generic, around: Surroundings) -> Change | None:
     replaced: dict[Value, Value] = {}
     for result, ref in zip(op.results, op.payload.yields, strict=True):
         source = op.operands[ref.index] if isinstance(ref, Arg) else None
-        if source is None or source.kind != "tensor" or source.type_text != result.type_text:
+        if source is None or source.kind not in {"tensor", "fill"}:
+            return None
+        if source.type_text != result.type_text:
             return None
         replaced[result] = source
     return Change((), replaced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gehost_linalg.companions import COMPANIONS, Change, Surroundings, erase_copy
+from gehost_linalg.companions import COMPANIONS, Change, Surroundings, erase_copy, split_concat
 from gehost_linalg.control import Control, MultiUse, asked, control_named, multi_use_named, unknown
 from gehost_linalg.fusability import (
     OpOperand,
@@ -20,18 +20,20 @@ from gehost_linalg.reshape import (
     COLLAPSE,
     EXPAND,
     EXPANSION,
+    MERGING,
     RESHAPE,
     UNITS,
-    expanded_consumer,
-    expanded_producer,
     folded_reshape,
+    moved_consumer,
+    moved_producer,
+    read_as_ins,
     through_reshape,
     undoes,
     without_units,
 )
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
-ALL_COMPANIONS = (*COMPANIONS, RESHAPE, EXPANSION, UNITS)
+ALL_COMPANIONS = (*COMPANIONS, RESHAPE, EXPANSION, MERGING, UNITS)
 MLIR_COMPANIONS = (*COMPANIONS, EXPANSION)
 """Those of MLIR's ``linalg-fuse-elementwise-ops``."""
 MOST_SCALAR_OPS = 1024
@@ -292,7 +294,10 @@ class Driver:
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
         self.reshapes = RESHAPE in companions
-        self.expands = EXPANSION in companions
+        self.splits = EXPANSION in companions
+        self.moves = self.splits or MERGING in companions
+        if self.splits and MERGING in companions:
+            raise ValueError(f"companions {EXPANSION} and {MERGING} undo each other: choose one")
         self.drops_units = UNITS in companions
         if coverage not in {"preserved", "upstream"}:
             raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
@@ -318,9 +323,15 @@ class Driver:
     def _drop_units(self) -> None:
         """Drop loops of size 1, and the reshapes that cancel each other afterwards."""
         for op in self.block.ops:
-            moved = without_units(op) if isinstance(op, Generic) else None
+            if not isinstance(op, Generic):
+                continue
+            read = read_as_ins(op)
+            moved = without_units(read)
             if moved is not None:
-                self._swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
+                parts = (*moved.before, read_as_ins(moved.generic), *moved.after)
+                self._swap(op, Change(parts, {}))
+            elif read is not op:
+                self._swap(op, Change((read,), {}))
         while sum(map(self._fold_reshape, self.block.ops)):
             pass
 
@@ -366,8 +377,8 @@ class Driver:
             self._visit_opaque(op)
         elif (op.named is None and self._fuse_first(op)) or self._change(op):
             pass
-        elif self.expands:
-            moved = expanded_consumer(op, block.operand)
+        elif self.moves:
+            moved = moved_consumer(op, block.operand, splits=self.splits)
             if moved is not None:
                 for value in op.results:  # other operations make them now
                     self._note_readers(value)
@@ -384,17 +395,29 @@ class Driver:
     def _visit_opaque(self, op: Opaque) -> None:
         """Fold a reshape, or compute its operand over the axes behind it."""
         block = self.block
-        source = _undone(block, op) if self.reshapes or self.expands else None
+        source = _undone(block, op) if self.reshapes or self.moves else None
+        if source is None and _is_whole(op):
+            source = op.operands[0]
         if source is not None:
             self._swap(op, Change((), {op.results[0]: source}))
             return
-        if self.expands and op.name in {EXPAND, COLLAPSE}:
+        if op.name == "tensor.concat" and split_concat in self.companions:
+            readers = list(
+                block.readers[op.results[0]]
+            )  # MLIR splits it before its reader is fused
+            reader = readers[0] if len(readers) == 1 else None
+            if isinstance(reader, Generic) and reader.named is None:
+                made = split_concat(reader, self.around)
+                if made is not None:
+                    self._swap(reader, made)
+                    return
+        if self.moves and op.name in {EXPAND, COLLAPSE}:
             operand = block.operand(op, 0)
-            folded = folded_reshape(op, operand)
+            folded = folded_reshape(op, operand, splits=self.splits)
             if folded is not None:
                 self._swap(op, folded)
                 return
-            moved = expanded_producer(op, operand)
+            moved = moved_producer(op, operand, splits=self.splits)
             if moved is not None and isinstance(operand.producer, Generic):
                 producer = operand.producer
                 readers = list(block.readers[op.results[0]])
@@ -435,10 +458,13 @@ class Driver:
     def _visit_next(self, old: Op, ops: tuple[Op, ...], *, readers: bool = True) -> None:
         """Visit the readers of ``old`` and then ``ops``, which replace it, unless they are due."""
         self._work.update(dict.fromkeys(reversed(ops)))
-        if readers and self.block.place[old] < self._furthest:
-            for value in old.results:
-                for reader in reversed(self.block.readers[value]):
-                    self._work.setdefault(reader)
+        is_passed = self.block.place[old] < self._furthest
+        for value in old.results if readers else ():
+            if not is_passed:
+                self._note_readers(value)  # a later round may have no other reason to visit them
+                continue
+            for reader in reversed(self.block.readers[value]):
+                self._work.setdefault(reader)
 
     def _note_readers(self, value: Value) -> None:
         self._changed.update(dict.fromkeys(self.block.readers.get(value, ())))
@@ -550,6 +576,13 @@ def _is_pure(op: Op) -> bool:
 
 def _is_transpose(op: Generic) -> bool:
     return op.named is not None and op.named.name == "linalg.transpose"
+
+
+def _is_whole(op: Opaque) -> bool:
+    """Whether it is a slice of the whole tensor, or a concatenation of one."""
+    if op.name not in {"tensor.extract_slice", "tensor.concat"} or len(op.operands) != 1:
+        return False
+    return op.operands[0].shape == op.results[0].shape and None not in (op.results[0].shape or ())
 
 
 def _undone(block: Block, op: Opaque) -> Value | None:

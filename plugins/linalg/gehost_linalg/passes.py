@@ -51,7 +51,7 @@ from gehost_linalg.groups.lowered import PARAMETERS, Lowered, splat_of
 from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.inline import inline_calls
 from gehost_linalg.lower.nodes import NotLowered
-from gehost_linalg.reshape import RESHAPE
+from gehost_linalg.reshape import EXPANSION, MERGING, RESHAPE
 from gehost_linalg.splits import state_splits
 
 NAME = "FuseElementwisePass"
@@ -169,8 +169,10 @@ def gc_disabled() -> Generator[None]:
 def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tuple[str, ...]:
     """The companions of a comma-separated list; ``-name`` takes one from the default.
 
+    ``collapse-reshapes`` takes the place of ``expand-reshapes``, its reverse.
+
     Raises:
-        ControlError: one is unknown.
+        ControlError: one is unknown, or both of these are named.
     """
     given = [each.strip() for each in text.split(",") if each.strip()]
     for name in given:
@@ -178,6 +180,10 @@ def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tu
             raise ControlError(unknown("companion", name.removeprefix("-"), ALL_COMPANIONS))
     added = [name for name in given if not name.startswith("-")]
     dropped = {name[1:] for name in given if name.startswith("-")}
+    if MERGING in added and EXPANSION in added:
+        raise ControlError(f"companions {EXPANSION} and {MERGING} undo each other: name one")
+    if MERGING in added:
+        dropped.add(EXPANSION)
     return tuple([name for name in (*default, *added) if name not in dropped])
 
 

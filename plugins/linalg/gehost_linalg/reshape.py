@@ -16,6 +16,7 @@ from gehost_linalg.companions import Change
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import (
     INDEX,
+    Arg,
     Generic,
     Literal,
     Named,
@@ -36,6 +37,8 @@ RESHAPE = "reshape"
 """The name of this companion; off by default."""
 EXPANSION = "expand-reshapes"
 """The companion of MLIR's pass: split axes move up, merged ones down."""
+MERGING = "collapse-reshapes"
+"""MLIR's other way, off by default: merged axes move up, split ones down."""
 UNITS = "fold-unit-dims"
 """The companion of MLIR's ``linalg-fold-unit-extent-dims``, after all fusions; off by default."""
 
@@ -143,45 +146,97 @@ def _bare(result: Expr) -> int:
     return result.index
 
 
-def expanded_consumer(op: Generic, operand_of: Callable[[Op, int], OpOperand]) -> Moved | None:
-    """The operation over the axes before a merge that it alone reads, as MLIR moves it down."""
+def moved_consumer(
+    op: Generic, operand_of: Callable[[Op, int], OpOperand], *, splits: bool
+) -> Moved | None:
+    """The operation over the axes before a reshape that it alone reads, as MLIR moves that down.
+
+    With ``splits`` its loops are split, and the reshape is a merge; else the reverse.
+    """
     for index in range(len(op.ins)):
         operand = operand_of(op, index)
-        merge = operand.producer
-        if isinstance(merge, Opaque) and merge.name == COLLAPSE and operand.uses == 1:
-            source, result = merge.operands[0], merge.results[0]
-            moved = _expanded(op, index, axes_of(merge), result, source)
+        reshape = operand.producer
+        if isinstance(reshape, Opaque) and reshape.name == (COLLAPSE if splits else EXPAND):
+            before, after = reshape.operands[0], reshape.results[0]
+            moved = _moved(op, index, reshape, (after, before)) if operand.uses == 1 else None
             if moved is not None:
                 return moved
     return None
 
 
-def expanded_producer(split: Opaque, operand: OpOperand) -> Moved | None:
-    """The operation over the axes behind a split, its only reader, as MLIR moves it up."""
+def moved_producer(reshape: Opaque, operand: OpOperand, *, splits: bool) -> Moved | None:
+    """The operation over the axes behind a reshape, its only reader, as MLIR moves that up."""
     producer = operand.producer
-    if split.name != EXPAND or not isinstance(producer, Generic) or operand.uses != 1:
+    if reshape.name != (EXPAND if splits else COLLAPSE):
+        return None
+    if not isinstance(producer, Generic) or operand.uses != 1:
         return None
     position = len(producer.ins) + operand.result
-    return _expanded(producer, position, axes_of(split), operand.value, split.results[0])
+    return _moved(producer, position, reshape, (operand.value, reshape.results[0]))
 
 
-def _expanded(
-    op: Generic, position: int, groups: Sequence[Sequence[int]], few: Value, many: Value
-) -> Moved | None:
-    """MLIR asks that all maps are projected permutations, and that the tensor is no scalar."""
-    if not groups or any(
-        not all(isinstance(each, Dim) for each in map_.results)
-        or len(map_.loops) < len(map_.results)
-        for map_ in op.maps
-    ):
+def _moved(op: Generic, position: int, reshape: Opaque, sides: tuple[Value, Value]) -> Moved | None:
+    """The operation with the axes of the second of two tensors in place of those of the first.
+
+    MLIR asks that all maps are projected permutations, and that the tensor is no scalar.
+    """
+    groups = axes_of(reshape)
+    old, new = sides
+    few, many = sorted(sides, key=lambda side: side.rank or 0)
+    if not groups or not all(map_.is_projected_permutation for map_ in op.maps):
         return None
+    if old is not few:
+        return _merged_in_part(op, position, reshape, few, many)
     try:
         axes = _axes(op, position, groups, few, many, splits=True)
-        moved = axes.moved({few: many}, op.origins)
+        moved = axes.moved({old: new}, op.origins)
     except _Kept:
         return None
     spelling = _spelled_again(op.named, moved.generic)
     return replace(moved, generic=replace(moved.generic, named=spelling))
+
+
+def _merged_in_part(
+    op: Generic, position: int, reshape: Opaque, few: Value, many: Value
+) -> Moved | None:
+    """A Generic over the merged axes whose loops are neighbours everywhere; a reshape has the rest.
+
+    MLIR merges loops of a Generic alone.
+    """
+    results, few_sizes, many_sizes = op.maps[position].results, few.shape or (), many.shape or ()
+    merged: dict[tuple[int, ...], Size] = {}
+    rest: list[list[int]] = []
+    shape: list[Size] = []
+    for axis, group in enumerate(axes_of(reshape)):
+        loops = tuple([_bare(results[each]) for each in group])
+        is_merged = len(group) > 1 and _can_merge(op, loops, few_sizes[axis])
+        if is_merged:
+            merged[loops] = few_sizes[axis]
+        sizes = [few_sizes[axis]] if is_merged else [many_sizes[each] for each in group]
+        rest.append(list(range(len(shape), len(shape) + len(sizes))))
+        shape += sizes
+    if not merged or op.named is not None:
+        return None
+    if len(shape) == len(few_sizes):
+        return _Merge(op, merged).moved({many: few}, op.origins)
+    middle = Value(f"{many.name}_reshaped", many.dtype, shape)
+    moved = _Merge(op, merged).moved({many: middle}, op.origins)
+    sides = (few, middle) if reshape.name == EXPAND else (middle, few)
+    other = Opaque(reshape.name, sides[:1], sides[1:], json.dumps(rest), reshape.label)
+    if reshape.name == EXPAND:
+        return replace(moved, before=(other, *moved.before))
+    return replace(moved, after=(*moved.after, other))
+
+
+def _can_merge(op: Generic, loops: tuple[int, ...], size: Size) -> bool:
+    """Whether loops are neighbours in each map, in this order, and of one kind."""
+    try:
+        merge = _Merge(op, {loops: size})
+        for position in range(len(op.operands)):
+            merge.axes(position)
+    except _Kept:
+        return False
+    return True
 
 
 def _spelled_again(named: Named | None, moved: Generic) -> Named | None:
@@ -195,8 +250,11 @@ def _spelled_again(named: Named | None, moved: Generic) -> Named | None:
     return named._replace(after=f" permutation = {permutation}")
 
 
-def folded_reshape(op: Opaque, operand: OpOperand) -> Change | None:
-    """A reshape of a constant, a split of a fill that it alone reads, or two reshapes, as one."""
+def folded_reshape(op: Opaque, operand: OpOperand, *, splits: bool = True) -> Change | None:
+    """A reshape of a constant, a split of a fill that it alone reads, or two reshapes, as one.
+
+    ``splits``: whether a split moves before a merge where the two are not one reshape.
+    """
     source, result = operand.value, op.results[0]
     is_fill = source.kind == "fill" and op.name == EXPAND and operand.uses == 1
     if (source.constant is not None or is_fill) and all(map(is_known, result.shape or ())):
@@ -208,7 +266,7 @@ def folded_reshape(op: Opaque, operand: OpOperand) -> Change | None:
         return None
     joined = _joined(first, op)
     if joined is None:
-        return _exchanged(first, op) if op.name == EXPAND else None
+        return _exchanged(first, op) if splits and op.name == EXPAND else None
     name, groups = joined
     made = Opaque(name, first.operands, op.results, json.dumps(groups), op.label, op.origins)
     return Change((made,), {})
@@ -416,9 +474,35 @@ class _Units(_Axes):
         return shape, groups, read, set()
 
 
+def read_as_ins(op: Generic) -> Generic:
+    """Outs that a payload without reductions reads as ins, as MLIR has them before units go."""
+    count = len(op.ins)
+    moved = [place for place in range(len(op.outs)) if op.reads_out(place)]
+    if op.named is not None or op.reduces or op.maybe_broadcast or not moved:
+        return op
+    args: dict[int, Ref] = {count + place: Arg(count + new) for new, place in enumerate(moved)}
+    outs = [
+        Value(f"{out.name}_shape", out.dtype, out.shape, kind="empty") if place in moved else out
+        for place, out in enumerate(op.outs)
+    ]
+    return replace(
+        op,
+        ins=(*op.ins, *[op.outs[place] for place in moved]),
+        outs=tuple(outs),
+        maps=(*op.maps[:count], *map(op.out_map, moved), *op.maps[count:]),
+        payload=op.payload.renumbered(args),
+    )
+
+
 def without_units(op: Generic) -> Moved | None:
-    """The operation without its loops of size 1; None if it has none."""
-    if op.named is not None or op.maybe_broadcast or 1 not in op.extents():
+    """The operation without loops and axes of size 1; None if it has none, or no loops."""
+    if op.named is not None or op.maybe_broadcast or not op.loops:
+        return None
+    is_unit = any(
+        isinstance(each, Const) and value.shape is not None and value.shape[axis] == 1
+        for _, value, axis, each, _ in op.axes()
+    )
+    if not is_unit and 1 not in op.extents():
         return None
     try:
         return _Units(op).moved({}, op.origins)

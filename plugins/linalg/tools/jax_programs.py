@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax, nn
+from jax_kinds import KINDS
 
 F32, F16, BF16 = jnp.float32, jnp.float16, jnp.bfloat16
 I32, I8, BOOL = jnp.int32, jnp.int8, jnp.bool_
@@ -267,6 +268,7 @@ PROGRAMS: Mapping[str, Program] = {
     "distances": (lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1), (of(4, 8), of(5, 8))),
     "squeeze_excite": (lambda x, a, b: x * nn.sigmoid(nn.relu(x.mean((1, 2)) @ a) @ b)[:, None, None], (of(2, 8, 8, 4), of(4, 2), of(2, 4))),
     "two_results": (lambda x: (x + 1, (x + 1) * 2), (of(4),)),
+    **KINDS,
 }  # fmt: skip
 
 
