@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from gehost import PassRegistry
     from gehost_linalg.affine import AffineMap
+    from gehost_linalg.block import Block
     from gehost_linalg.control import ControlError
-    from gehost_linalg.driver import Block, Driver, fuse_all
+    from gehost_linalg.driver import Driver, fuse_all
     from gehost_linalg.fusability import (
         OpOperand,
         Refusal,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "control": ("ControlError",),
-    "driver": ("Block", "Driver", "fuse_all"),
+    "block": ("Block",),
+    "driver": ("Driver", "fuse_all"),
     "fusability": (
         "OpOperand",
         "Refusal",

@@ -20,8 +20,9 @@ from gehost import (
     printable,
     quoting,
 )
+from gehost_linalg.block import Block
 from gehost_linalg.control import ControlError, control_named, multi_use_named
-from gehost_linalg.driver import DEFAULT_COMPANIONS, MLIR_COMPANIONS, Block, fuse_block
+from gehost_linalg.driver import DEFAULT_COMPANIONS, MLIR_COMPANIONS, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.groups.grouping import Group
 from gehost_linalg.groups.lowered import Lowered

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
+from gehost_linalg.block import Block
 from gehost_linalg.companions import COMPANIONS, Change, Surroundings, erase_copy, split_concat
 from gehost_linalg.control import Control, MultiUse, asked, control_named, multi_use_named, unknown
 from gehost_linalg.fusability import (
@@ -15,22 +16,21 @@ from gehost_linalg.fusability import (
     results_are_complete,
 )
 from gehost_linalg.fuse import Fused, fuse_checked
-from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of
+from gehost_linalg.generic import Generic, Op, Opaque, Value
 from gehost_linalg.reshape import (
     COLLAPSE,
     EXPAND,
     EXPANSION,
     MERGING,
     RESHAPE,
-    UNITS,
     folded_reshape,
     moved_consumer,
     moved_producer,
-    read_as_ins,
     through_reshape,
-    undoes,
-    without_units,
+    undone,
 )
+from gehost_linalg.units import UNITS, drop_units
+from gehost_linalg.worklist import Worklist
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
 ALL_COMPANIONS = (*COMPANIONS, RESHAPE, EXPANSION, MERGING, UNITS)
@@ -38,186 +38,6 @@ MLIR_COMPANIONS = (*COMPANIONS, EXPANSION)
 """Those of MLIR's ``linalg-fuse-elementwise-ops``."""
 MOST_SCALAR_OPS = 1024
 """Largest payload made by duplicating producers; each layer of a graph may double it."""
-
-
-class Block:
-    """Operations in topological order, with the readers of every value.
-
-    Attributes:
-        outputs: values that are read outside, in order.
-        refusals: for each operation that was visited, the operands that were not fused and why.
-    """
-
-    def __init__(self, ops: Iterable[Op], outputs: Iterable[Value] | None = None) -> None:
-        """Without ``outputs``, every result that nothing reads is one.
-
-        Raises:
-            ValueError: an operation reads a result of a later one, or a value is made twice.
-        """
-        self.at: list[Op | None] = list(ops)
-        self.place: dict[Op, int] = {
-            op: place for place, op in enumerate(self.at) if op is not None
-        }
-        self.made_by: dict[Value, Op] = {}
-        self.readers: dict[Value, dict[Op, int]] = {}
-        """How often an operation reads a value; a scalar also as a size, a fill or in a payload."""
-        self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
-        read: set[Value] = set()
-        for op in self.place:
-            read.update(op.operands, op.scalars)
-            for result in op.results:
-                if result in self.made_by or result in read:
-                    raise ValueError(f"%{result.name} is made twice, or read before it is made")
-                self.made_by[result] = op
-                self.readers[result] = {}
-        for op in self.place:
-            self._read(op)
-        if outputs is None:
-            outputs = [result for result, readers in self.readers.items() if not readers]
-        self.outputs = list(outputs)
-        self._kept = {*self.outputs, *scalars_of(self.outputs)}
-
-    @property
-    def ops(self) -> list[Op]:
-        return [op for op in self.at if op is not None]
-
-    def is_dead(self, value: Value) -> bool:
-        return value not in self._kept and not self.readers.get(value)
-
-    def has_one_reader(self, value: Value) -> bool:
-        return value not in self._kept and len(self.readers.get(value, ())) == 1
-
-    def operand(self, consumer: Op, index: int) -> OpOperand:
-        """An operand with its producer and the uses of that."""
-        value = consumer.operands[index]
-        producer = self.made_by.get(value)
-        if producer is None:
-            count = sum(self.readers[value].values()) + (value in self._kept)
-            return OpOperand(None, consumer, index, count)
-        uses, shared = 0, set[int]()
-        for result, value in enumerate(producer.results):
-            readers, is_kept = self.readers[value], value in self._kept
-            uses += sum(readers.values()) + is_kept
-            if is_kept or len(readers) > (consumer in readers):
-                shared.add(result)
-        return OpOperand(producer, consumer, index, uses, frozenset(shared))
-
-    def replace(self, old: Op, new: tuple[Op, ...], replaced: Mapping[Value, Value]) -> None:
-        """Put operations in the place of one.
-
-        Readers of its results read ``replaced``.
-        """
-        place = self.place.pop(old)
-        self._unread(old)
-        self.refusals.pop(old, None)
-        for result in old.results:
-            if self.made_by.get(result) is old:
-                del self.made_by[result]
-        self.at[place] = new[0] if new else None
-        if len(new) > 1:  # rare: an operation was split
-            self.at[place : place + 1] = new
-            self.place = {op: at for at, op in enumerate(self.at) if op is not None}
-        for op in new:
-            if len(new) == 1:
-                self.place[op] = place
-            for result in op.results:
-                self.made_by[result] = op
-                self.readers.setdefault(result, {})
-            self._read(op)
-        for value, other in replaced.items():
-            if value is not other:
-                self.redirect(value, other)
-
-    def redirect(self, value: Value, other: Value) -> None:
-        """Make every reader of ``value`` read ``other``."""
-        for reader in list(self.readers.get(value, ())):
-            operands = [other if each is value else each for each in reader.operands]
-            if isinstance(reader, Generic):
-                count = len(reader.ins)
-                moved: Op = replace(
-                    reader, ins=tuple(operands[:count]), outs=tuple(operands[count:])
-                )
-            else:
-                moved = replace(reader, operands=tuple(operands))
-            self.replace(reader, (moved,), {})
-        if value in self._kept:
-            self._kept.remove(value)
-            self._kept.add(other)
-            self.outputs = [other if each is value else each for each in self.outputs]
-
-    def region(self, op: Opaque) -> list[Op]:
-        """All operations of one with regions, of which ``op`` is the first or the last."""
-        step, place, depth = (1 if op.part == "open" else -1), self.place[op], 0
-        inside: list[Op] = []
-        while not inside or depth:
-            each = self.at[place]
-            place += step
-            if each is not None:
-                inside.append(each)
-            if isinstance(each, Opaque):
-                depth += (each.part == "open") - (each.part == "close")
-        return inside[::step]
-
-    def remove(self, op: Op) -> None:
-        """Remove an operation that nothing reads."""
-        self.at[self.place.pop(op)] = None
-        self._unread(op)
-        self.refusals.pop(op, None)
-        for result in op.results:
-            del self.made_by[result]
-
-    def _read(self, op: Op) -> None:
-        for value in (*op.operands, *op.scalars):
-            readers = self.readers.setdefault(value, {})
-            readers[op] = readers.get(op, 0) + 1
-
-    def _unread(self, op: Op) -> None:
-        for value in (*op.operands, *op.scalars):
-            self.readers.get(value, {}).pop(op, None)
-
-    def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
-        """The operations on a path from ``producer`` to ``consumer``, without the two."""
-        last = self.place[consumer]
-        came: dict[Op, Op] = {}
-        stack = [producer]
-        while stack:
-            op = stack.pop()
-            for reader in dict.fromkeys(
-                each for value in op.results for each in self.readers[value]
-            ):
-                if reader is consumer and op is not producer:
-                    path = [op]
-                    while (before := came[path[-1]]) is not producer:
-                        path.append(before)
-                    return path[::-1]
-                if reader is not consumer and reader not in came and self.place[reader] < last:
-                    came[reader] = op
-                    stack.append(reader)
-        return None
-
-    def is_region_between(self, producer: Op, consumer: Op) -> bool:
-        """Whether other readers of the one may stand in a region that does not have the other."""
-        between = self.at[self.place[producer] : self.place[consumer]]
-        return any(isinstance(op, Opaque) and op.part for op in between)
-
-    def move_readers_behind(self, producer: Op, consumer: Op) -> None:
-        """Move the operations between the two that depend on ``producer`` behind ``consumer``."""
-        first, last = self.place[producer], self.place[consumer]
-        behind: set[Op] = set()
-        for place in range(first + 1, last):
-            op = self.at[place]
-            if op is not None and any(
-                (made := self.made_by.get(each)) is producer or made in behind
-                for each in (*op.operands, *op.scalars)
-            ):
-                behind.add(op)
-        if behind:
-            window = [op for op in self.at[first : last + 1] if op not in behind]
-            window += [op for op in self.at[first : last + 1] if op in behind]
-            self.at[first : last + 1] = window
-            self.place.update(
-                {op: first + offset for offset, op in enumerate(window) if op is not None}
-            )
 
 
 @dataclass(frozen=True)
@@ -304,73 +124,28 @@ class Driver:
         self.coverage = coverage
         self.rules = Rules(block, control, multi_use, coverage, limit)
         self.around = Surroundings(block.made_by.get, block.is_dead, block.has_one_reader)
-        self._work: dict[Op, None] = {}
-        """Taken from its end, as in MLIR; an operation that is added again keeps its place."""
-        self._furthest = 0
-        """The last place that was visited in this round; the readers of what is there are due."""
-        self._changed: dict[Op, None] = {}
-        """What has changed since its last visit, for the next round."""
+        self.worklist = Worklist(block)
 
     def run(self) -> None:
         """Fuse until nothing qualifies; then through reshapes and without unit loops, if on."""
-        self._changed = dict.fromkeys(self.block.ops)
         self._settle()
         while self.reshapes and any(map(self._fuse_through_reshape, self.block.ops)):
             self._settle()
         if self.drops_units:
-            self._drop_units()
-
-    def _drop_units(self) -> None:
-        """Drop loops of size 1, and the reshapes that cancel each other afterwards."""
-        for op in self.block.ops:
-            if not isinstance(op, Generic):
-                continue
-            read = read_as_ins(op)
-            moved = without_units(read)
-            if moved is not None:
-                parts = (*moved.before, read_as_ins(moved.generic), *moved.after)
-                self._swap(op, Change(parts, {}))
-            elif read is not op:
-                self._swap(op, Change((read,), {}))
-        while sum(map(self._fold_reshape, self.block.ops)):
-            pass
-
-    def _fold_reshape(self, op: Op) -> bool:
-        """Fold a reshape with its operand, or remove it where nothing reads it."""
-        block = self.block
-        if not isinstance(op, Opaque) or op.name not in {EXPAND, COLLAPSE} or op.part:
-            return False
-        if all(map(block.is_dead, op.results)):
-            block.remove(op)
-            return True
-        source = _undone(block, op)
-        folded = folded_reshape(op, block.operand(op, 0)) if source is None else None
-        if source is not None:
-            folded = Change((), {op.results[0]: source})
-        if folded is not None:
-            block.replace(op, folded.ops, folded.replaced)
-        return folded is not None
+            drop_units(self.block)
 
     def _settle(self) -> None:
-        """Visit what has changed from inputs to outputs, round after round."""
-        block = self.block
-        while present := [op for op in self._changed if op in block.place]:
-            ordered = sorted(present, key=block.place.__getitem__, reverse=True)
-            self._work, self._changed, self._furthest = dict.fromkeys(ordered), {}, 0
-            while self._work:
-                op, _ = self._work.popitem()
-                if op in block.place:
-                    self._visit(op)
+        """Visit operations until none changes."""
+        for op in self.worklist.operations():
+            self._visit(op)
 
     def _visit(self, op: Op) -> None:
         """Remove, fuse or change an operation."""
         block = self.block
-        self._changed.pop(op, None)
-        self._furthest = max(self._furthest, block.place[op])
         dead = self._dead(op)
         for each in reversed(dead):
             block.remove(each)
-            self._released((*each.operands, *each.scalars))
+            self.worklist.release((*each.operands, *each.scalars))
         if dead:
             pass
         elif isinstance(op, Opaque):
@@ -381,8 +156,8 @@ class Driver:
             moved = moved_consumer(op, block.operand, splits=self.splits)
             if moved is not None:
                 for value in op.results:  # other operations make them now
-                    self._note_readers(value)
-                self._swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
+                    self.worklist.note_readers(value)
+                self.worklist.swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
 
     def _dead(self, op: Op) -> list[Op]:
         """The operation with all in its regions, if it only makes results that nothing reads."""
@@ -393,41 +168,47 @@ class Driver:
         return ops if is_dead and part != "next" and (part or op.results) else []
 
     def _visit_opaque(self, op: Opaque) -> None:
-        """Fold a reshape, or compute its operand over the axes behind it."""
+        """Fold an operation, or move it over what it reads or what reads it."""
         block = self.block
-        source = _undone(block, op) if self.reshapes or self.moves else None
-        if source is None and _is_whole(op):
-            source = op.operands[0]
+        reshapes = op.name in {EXPAND, COLLAPSE}
+        operand = block.operand(op, 0) if op.operands else None
+        source = operand.value if operand is not None and _is_whole(op) else None
+        if operand is not None and reshapes and (self.reshapes or self.moves):
+            source = undone(op, operand)
         if source is not None:
-            self._swap(op, Change((), {op.results[0]: source}))
-            return
-        if op.name == "tensor.concat" and split_concat in self.companions:
-            readers = list(
-                block.readers[op.results[0]]
-            )  # MLIR splits it before its reader is fused
-            reader = readers[0] if len(readers) == 1 else None
-            if isinstance(reader, Generic) and reader.named is None:
-                made = split_concat(reader, self.around)
-                if made is not None:
-                    self._swap(reader, made)
-                    return
-        if self.moves and op.name in {EXPAND, COLLAPSE}:
-            operand = block.operand(op, 0)
-            folded = folded_reshape(op, operand, splits=self.splits)
-            if folded is not None:
-                self._swap(op, folded)
-                return
-            moved = moved_producer(op, operand, splits=self.splits)
-            if moved is not None and isinstance(operand.producer, Generic):
-                producer = operand.producer
-                readers = list(block.readers[op.results[0]])
-                self._changed.update(dict.fromkeys(readers))
-                for reader in reversed(readers):  # what they read is made by another operation
-                    self._work.setdefault(reader)
-                block.remove(op)
-                self._swap(producer, Change((*moved.before, moved.generic, *moved.after), {}))
-                return
-        _note_boundary(block, op)
+            self.worklist.swap(op, Change((), {op.results[0]: source}))
+        elif op.name == "tensor.concat" and self._split_reader(op):
+            pass
+        elif operand is None or not (self.moves and reshapes and self._move(op, operand)):
+            _note_boundary(block, op)
+
+    def _split_reader(self, concat: Opaque) -> bool:
+        """Split the one reader of a concatenation, which MLIR does before it fuses it."""
+        readers = list(self.block.readers[concat.results[0]])
+        reader = readers[0] if len(readers) == 1 else None
+        if split_concat not in self.companions or not isinstance(reader, Generic):
+            return False
+        made = split_concat(reader, self.around) if reader.named is None else None
+        if made is not None:
+            self.worklist.swap(reader, made)
+        return made is not None
+
+    def _move(self, op: Opaque, operand: OpOperand) -> bool:
+        """Fold a reshape, or compute its operand over the axes behind it."""
+        folded = folded_reshape(op, operand, splits=self.splits)
+        if folded is not None:
+            self.worklist.swap(op, folded)
+            return True
+        moved, producer = moved_producer(op, operand, splits=self.splits), operand.producer
+        if moved is None or producer is None:
+            return False
+        readers = list(self.block.readers[op.results[0]])
+        self.worklist.changed.update(dict.fromkeys(readers))
+        for reader in reversed(readers):  # what they read is made by another operation
+            self.worklist.due.setdefault(reader)
+        self.block.remove(op)
+        self.worklist.swap(producer, Change((*moved.before, moved.generic, *moved.after), {}))
+        return True
 
     def _change(self, op: Generic) -> bool:
         """Apply the first companion that changes ``op``; returns whether one does."""
@@ -437,56 +218,11 @@ class Driver:
             made = companion(op, self.around)
             if made is not None:
                 if isinstance(made, Change):
-                    self._swap(op, made)
+                    self.worklist.swap(op, made)
                 else:  # MLIR changes it in place, and does not visit its readers
-                    self._swap(op, Change((made,), {}), readers=False)
+                    self.worklist.swap(op, Change((made,), {}), readers=False)
                 return True
         return False
-
-    def _swap(self, op: Op, change: Change, *, readers: bool = True) -> None:
-        """Do a change; the producers that it releases are visited next."""
-        block = self.block
-        for value in change.replaced:
-            self._note_readers(value)
-        self._visit_next(op, change.ops, readers=readers)
-        block.replace(op, change.ops, change.replaced)
-        for value in change.replaced.values():
-            self._note_readers(value)
-        read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
-        self._released((*op.operands, *op.scalars), read)
-
-    def _visit_next(self, old: Op, ops: tuple[Op, ...], *, readers: bool = True) -> None:
-        """Visit the readers of ``old`` and then ``ops``, which replace it, unless they are due."""
-        self._work.update(dict.fromkeys(reversed(ops)))
-        is_passed = self.block.place[old] < self._furthest
-        for value in old.results if readers else ():
-            if not is_passed:
-                self._note_readers(value)  # a later round may have no other reason to visit them
-                continue
-            for reader in reversed(self.block.readers[value]):
-                self._work.setdefault(reader)
-
-    def _note_readers(self, value: Value) -> None:
-        self._changed.update(dict.fromkeys(self.block.readers.get(value, ())))
-
-    def _released(self, values: Iterable[Value], read: Container[Value] = ()) -> None:
-        """Note the producers of values that an operation reads no longer, unless in ``read``.
-
-        A producer may be dead, or have one use now. As in MLIR, one that has changed and has at
-        most one reader left is visited next.
-        """
-        for value in dict.fromkeys(values):
-            maker = self.block.made_by.get(value)
-            if maker is None:
-                if value.kind == "fill":  # a reshape may be its only reader now
-                    self._note_readers(value)
-                continue
-            if value not in read:
-                self._changed[maker] = None
-                for result in maker.results:
-                    self._note_readers(result)
-            if maker in self._changed and len(self.block.readers[value]) < 2:
-                self._work.setdefault(maker)
 
     def _fuse_first(self, consumer: Generic) -> bool:
         """Fuse the first operand that qualifies; returns whether one does."""
@@ -533,8 +269,8 @@ class Driver:
                     fused = self.rules.fused(operand)
                     if not isinstance(fused, Refusal):
                         ops = (*moved.before, fused.generic, *moved.after)
-                        self._swap(consumer, Change(ops, {}))
-                        self._changed.update(self._work)
+                        self.worklist.swap(consumer, Change(ops, {}))
+                        self.worklist.changed.update(self.worklist.due)
                         return True
                     reasons.append(Refusal(RESHAPE, str(fused)))
             noted = block.refusals.setdefault(consumer, [])
@@ -548,21 +284,21 @@ class Driver:
         share = self.multi_use == "share" and bool(operand.shared)
         if share:
             block.move_readers_behind(producer, consumer)
-        self._visit_next(consumer, (fused,))
+        self.worklist.visit_next(consumer, (fused,))
         block.replace(consumer, (fused,), {})
         if share:
             moved = {old: new for old, new in replaced.items() if old is not new}
             for value in moved:
-                self._note_readers(value)
+                self.worklist.note_readers(value)
             for old, new in moved.items():
                 block.redirect(old, new)
-                self._note_readers(new)
-        if producer not in self._work and all(map(block.is_dead, producer.results)):
+                self.worklist.note_readers(new)
+        if producer not in self.worklist.due and all(map(block.is_dead, producer.results)):
             block.remove(producer)
-            self._released((*producer.ins, *producer.scalars), fused.ins)
+            self.worklist.release((*producer.ins, *producer.scalars), fused.ins)
         else:
             for result in producer.results:
-                self._note_readers(result)
+                self.worklist.note_readers(result)
 
 
 _PURE = ("arith.", "complex.", "linalg.", "math.", "scf.", "tensor.")
@@ -583,12 +319,6 @@ def _is_whole(op: Opaque) -> bool:
     if op.name not in {"tensor.extract_slice", "tensor.concat"} or len(op.operands) != 1:
         return False
     return op.operands[0].shape == op.results[0].shape and None not in (op.results[0].shape or ())
-
-
-def _undone(block: Block, op: Opaque) -> Value | None:
-    """The source of a reshape that undoes the one before it, as fusion leaves them."""
-    first = block.made_by.get(op.operands[0]) if op.operands else None
-    return first.operands[0] if isinstance(first, Opaque) and undoes(op, first) else None
 
 
 def _note_boundary(block: Block, op: Op) -> None:

@@ -16,7 +16,6 @@ from gehost_linalg.companions import Change
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import (
     INDEX,
-    Arg,
     Generic,
     Literal,
     Named,
@@ -39,11 +38,9 @@ EXPANSION = "expand-reshapes"
 """The companion of MLIR's pass: split axes move up, merged ones down."""
 MERGING = "collapse-reshapes"
 """MLIR's other way, off by default: merged axes move up, split ones down."""
-UNITS = "fold-unit-dims"
-"""The companion of MLIR's ``linalg-fold-unit-extent-dims``, after all fusions; off by default."""
 
 
-class _Kept(Exception):  # noqa: N818 - it ends an attempt and is no error
+class KeepsLoops(Exception):  # noqa: N818 - it ends an attempt and is no error
     """Why an operation keeps its loops."""
 
 
@@ -65,6 +62,12 @@ def undoes(second: Opaque, first: Opaque) -> bool:
     if source is None or None in source or source != result:
         return False
     return all(map(is_known, source)) or axes_of(first) == axes_of(second)
+
+
+def undone(second: Opaque, operand: OpOperand) -> Value | None:
+    """The source of a reshape that undoes the one before it, as fusion leaves them."""
+    first = operand.producer
+    return first.operands[0] if isinstance(first, Opaque) and undoes(second, first) else None
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,13 @@ def through_reshape(
         axes = _axes(producer, len(producer.ins), groups, few, many, splits=splits)
         moved = axes.moved({before: after}, (*producer.origins, *origins))
         yield OpOperand(moved.generic, consumer, index), moved
-    except _Kept as kept:
+    except KeepsLoops as kept:
         yield Refusal(RESHAPE, f"the producer stays: {kept}")
     try:
         axes = _axes(consumer, index, groups, few, many, splits=not splits)
         moved = axes.moved({after: before}, (*origins, *consumer.origins))
         yield OpOperand(producer, moved.generic, index), moved
-    except _Kept as kept:
+    except KeepsLoops as kept:
         yield Refusal(RESHAPE, f"the consumer stays: {kept}")
 
 
@@ -120,7 +123,7 @@ def _axes(
     many: Value,
     *,
     splits: bool,
-) -> _Axes:
+) -> Axes:
     """The loops along an operand's axes, split or merged as ``groups``.
 
     ``few`` and ``many`` are the sides of the reshape with fewer and with more axes.
@@ -142,7 +145,7 @@ def _axes(
 
 def _bare(result: Expr) -> int:
     if not isinstance(result, Dim):
-        raise _Kept(f"the axis is read at {result}, not by a loop")
+        raise KeepsLoops(f"the axis is read at {result}, not by a loop")
     return result.index
 
 
@@ -190,7 +193,7 @@ def _moved(op: Generic, position: int, reshape: Opaque, sides: tuple[Value, Valu
     try:
         axes = _axes(op, position, groups, few, many, splits=True)
         moved = axes.moved({old: new}, op.origins)
-    except _Kept:
+    except KeepsLoops:
         return None
     spelling = _spelled_again(op.named, moved.generic)
     return replace(moved, generic=replace(moved.generic, named=spelling))
@@ -234,7 +237,7 @@ def _can_merge(op: Generic, loops: tuple[int, ...], size: Size) -> bool:
         merge = _Merge(op, {loops: size})
         for position in range(len(op.operands)):
             merge.axes(position)
-    except _Kept:
+    except KeepsLoops:
         return False
     return True
 
@@ -361,7 +364,7 @@ def _merged(many: Sequence[Size], few: Sequence[Size]) -> list[list[int]] | None
     return groups
 
 
-class _Axes:
+class Axes:
     """Loops of an operation that are split or merged."""
 
     reshaping = ""
@@ -388,7 +391,7 @@ class _Axes:
         ``others`` are tensors that have the new axes.
 
         Raises:
-            _Kept: a map does not allow it.
+            KeepsLoops: a map does not allow it.
         """
         op, before, after = self.op, list[Opaque](), list[Opaque]()
         operands: list[Value] = []
@@ -442,75 +445,7 @@ class _Axes:
         return payload.renumbered({}, constant).live() if constant else payload
 
 
-class _Units(_Axes):
-    """The loops without those of size 1, and operands without the axes that only they walk."""
-
-    reshaping, undoing = COLLAPSE, EXPAND
-
-    def __init__(self, op: Generic) -> None:
-        super().__init__(op)
-        for kind, size in zip(op.iterators, op.extents(), strict=True):
-            self.values.append(Const(0) if size == 1 else Dim(len(self.iterators)))
-            self.iterators += [] if size == 1 else [kind]
-
-    def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
-        op = self.op
-        old = op.operands[position].shape
-        if old is None:
-            raise _Kept("an operand has no rank")
-        shape: list[Size] = []
-        groups: list[list[int]] = []
-        read: list[Expr] = []
-        units: list[int] = []
-        for axis, each in enumerate(op.maps[position].results):
-            expr = substitute(each, self.values)
-            if old[axis] == 1 and expr == Const(0):
-                (groups[-1] if groups else units).append(axis)
-                continue
-            groups.append([*units, axis])
-            units = []
-            shape.append(old[axis])
-            read.append(expr)
-        return shape, groups, read, set()
-
-
-def read_as_ins(op: Generic) -> Generic:
-    """Outs that a payload without reductions reads as ins, as MLIR has them before units go."""
-    count = len(op.ins)
-    moved = [place for place in range(len(op.outs)) if op.reads_out(place)]
-    if op.named is not None or op.reduces or op.maybe_broadcast or not moved:
-        return op
-    args: dict[int, Ref] = {count + place: Arg(count + new) for new, place in enumerate(moved)}
-    outs = [
-        Value(f"{out.name}_shape", out.dtype, out.shape, kind="empty") if place in moved else out
-        for place, out in enumerate(op.outs)
-    ]
-    return replace(
-        op,
-        ins=(*op.ins, *[op.outs[place] for place in moved]),
-        outs=tuple(outs),
-        maps=(*op.maps[:count], *map(op.out_map, moved), *op.maps[count:]),
-        payload=op.payload.renumbered(args),
-    )
-
-
-def without_units(op: Generic) -> Moved | None:
-    """The operation without loops and axes of size 1; None if it has none, or no loops."""
-    if op.named is not None or op.maybe_broadcast or not op.loops:
-        return None
-    is_unit = any(
-        isinstance(each, Const) and value.shape is not None and value.shape[axis] == 1
-        for _, value, axis, each, _ in op.axes()
-    )
-    if not is_unit and 1 not in op.extents():
-        return None
-    try:
-        return _Units(op).moved({}, op.origins)
-    except _Kept:
-        return None
-
-
-class _Split(_Axes):
+class _Split(Axes):
     """Some loops become several, the last of them the innermost."""
 
     reshaping, undoing = EXPAND, COLLAPSE
@@ -527,7 +462,7 @@ class _Split(_Axes):
             expr: Expr = Dim(first)
             for place, size in enumerate(parts.get(loop, ())[1:], 1):
                 if loop in needed and not is_known(size):
-                    raise _Kept(f"index d{loop} needs a size that is not known")
+                    raise KeepsLoops(f"index d{loop} needs a size that is not known")
                 expr = binary("+", binary("*", expr, Const(_number(size))), Dim(first + place))
             self.values.append(expr)
 
@@ -535,18 +470,20 @@ class _Split(_Axes):
         op, map_ = self.op, self.op.maps[position]
         old = op.operands[position].shape or (None,) * len(map_.results)
         if len(map_.loops) < sum(isinstance(each, Dim) for each in map_.results):
-            raise _Kept(f"{map_.body()} is no projected permutation")
+            raise KeepsLoops(f"{map_.body()} is no projected permutation")
         shape: list[Size] = []
         groups: list[list[int]] = []
         read: list[Expr] = []
         unsure: set[int] = set()
         for axis, each in enumerate(map_.results):
             if not isinstance(each, Dim | Const):
-                raise _Kept(f"{map_.body()} is no projected permutation")
+                raise KeepsLoops(f"{map_.body()} is no projected permutation")
             parts = self.parts.get(each.index, ()) if isinstance(each, Dim) else ()
             is_unsure = axis in op.maybe_broadcast_axes[position]
             if parts and is_unsure:
-                raise _Kept(f"the size of axis {axis} of {op.operands[position].name} may be 1")
+                raise KeepsLoops(
+                    f"the size of axis {axis} of {op.operands[position].name} may be 1"
+                )
             if is_unsure:
                 unsure.add(len(shape))
             groups.append(list(range(len(shape), len(shape) + max(1, len(parts)))))
@@ -558,7 +495,7 @@ class _Split(_Axes):
         return shape, groups, read, unsure
 
 
-class _Merge(_Axes):
+class _Merge(Axes):
     """Some neighbouring loops become one."""
 
     reshaping, undoing = COLLAPSE, EXPAND
@@ -570,9 +507,9 @@ class _Merge(_Axes):
         self.new: dict[int, int] = {}
         for group in merged:
             if group != tuple(range(group[0], group[0] + len(group))):
-                raise _Kept(f"{_named(group)} are not neighbouring loops")
+                raise KeepsLoops(f"{_named(group)} are not neighbouring loops")
             if len({op.iterators[loop] for loop in group}) > 1:
-                raise _Kept(f"{_named(group)} are parallel and reduction")
+                raise KeepsLoops(f"{_named(group)} are parallel and reduction")
         sizes = op.extents()
         needed = {dim for expr in op.payload.indices for dim in dims_of(expr)}
         inside = {loop for group in merged for loop in group[1:]}
@@ -585,7 +522,7 @@ class _Merge(_Axes):
             for place, each in enumerate(group):
                 own, inner = sizes[each], [sizes[other] for other in group[place + 1 :]]
                 if each in needed and not all(map(is_known, (*inner, own) if place else inner)):
-                    raise _Kept(f"index d{each} needs a size that is not known")
+                    raise KeepsLoops(f"index d{each} needs a size that is not known")
                 steps = prod([max(1, _number(size)) for size in inner])
                 expr = binary("floordiv", Dim(self.new[loop]), Const(steps))
                 if place:
@@ -608,13 +545,13 @@ class _Merge(_Axes):
             if group is not None:
                 found = list(map_.results[axis : axis + len(group)])
                 if found != [Dim(loop) for loop in group]:
-                    raise _Kept(f"{_named(group)} are not neighbours in {map_.body()}")
+                    raise KeepsLoops(f"{_named(group)} are not neighbours in {map_.body()}")
                 if op.maybe_broadcast_axes[position] & set(axes):
-                    raise _Kept(f"a size of {op.operands[position].name} may be 1")
+                    raise KeepsLoops(f"a size of {op.operands[position].name} may be 1")
                 shape.append(_product([old[each] for each in axes], self.size[group[0]]))
                 read.append(Dim(self.new[group[0]]))
             elif dims_of(each) & inside:
-                raise _Kept(f"{each} of {map_.body()} uses a merged loop")
+                raise KeepsLoops(f"{each} of {map_.body()} uses a merged loop")
             else:
                 if axis in op.maybe_broadcast_axes[position]:
                     unsure.add(len(shape))

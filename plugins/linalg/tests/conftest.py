@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gehost_linalg.block import Block
 from gehost_linalg.control import control_named, multi_use_named
-from gehost_linalg.driver import Block, Driver, fuse_all, fuse_block
+from gehost_linalg.driver import Driver, fuse_all, fuse_block
 from gehost_linalg.generic import Generic, verify
 from gehost_linalg.mlir import Function, parse
 

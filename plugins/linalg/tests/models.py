@@ -11,7 +11,8 @@ import onnxruntime
 
 from gehost import Model
 from gehost.testing import parse
-from gehost_linalg.driver import Block, fuse_block
+from gehost_linalg.block import Block
+from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, Opaque, verify
 from gehost_linalg.groups.body import Body, Signature
 from gehost_linalg.groups.derive import derive

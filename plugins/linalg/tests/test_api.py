@@ -19,13 +19,13 @@ from gehost_linalg import (
     preserved_producer_results,
     producer_map_in_fused_coordinates,
 )
-from gehost_linalg.driver import Block
+from gehost_linalg.block import Block
 from gehost_linalg.fusability import OpOperand
 
 from .conftest import Case
 
 PACKAGE = Path(gehost_linalg.__file__).parent
-CORE = ("affine", "generic", "fusability", "fuse", "operations", "reshape", "companions", "control", "driver", "interpret")  # fmt: skip
+CORE = ("block", "units", "worklist", "affine", "generic", "fusability", "fuse", "operations", "reshape", "companions", "control", "driver", "interpret")  # fmt: skip
 GRAPHS = {"inline.py", "passes.py", "splits.py", "commands.py"}
 """What knows graphs, beside ``lower``, ``groups`` and ``kernels``."""
 

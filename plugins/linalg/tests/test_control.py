@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gehost_linalg import control
+from gehost_linalg.block import Block
 from gehost_linalg.control import ControlError, asked, control_named
-from gehost_linalg.driver import Block, fuse_all
+from gehost_linalg.driver import fuse_all
 from gehost_linalg.fusability import OpOperand
 from gehost_linalg.operations import OPERATIONS
 

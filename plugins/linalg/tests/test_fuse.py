@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gehost_linalg import AffineMap, are_elementwise_ops_fusable, fuse_elementwise_ops
-from gehost_linalg.driver import Block
+from gehost_linalg.block import Block
 from gehost_linalg.fuse import Fused
 from gehost_linalg.generic import Arg, Literal, Res
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gehost_linalg.affine import AffineMap
-from gehost_linalg.driver import Block
+from gehost_linalg.block import Block
 from gehost_linalg.fuse import Fused, fuse_elementwise_ops
 from gehost_linalg.generic import Arg, Generic, Payload, Res, ScalarOp, Value
 from gehost_linalg.interpret import interpret, run_generic

@@ -15,7 +15,8 @@ from gehost_linalg.generic import Generic, verify
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
 from gehost_linalg.passes import companions_named
-from gehost_linalg.reshape import MERGING, UNITS
+from gehost_linalg.reshape import MERGING
+from gehost_linalg.units import UNITS
 
 from . import dags
 from .dags import function_with_reshapes, random_function

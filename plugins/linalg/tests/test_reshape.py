@@ -13,7 +13,8 @@ from gehost import Host, HostOptions
 from gehost.testing import parse as parse_onnx
 from gehost_linalg import AffineMap, Generic, MlirError
 from gehost_linalg.affine import Dim
-from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
+from gehost_linalg.block import Block
+from gehost_linalg.driver import DEFAULT_COMPANIONS, fuse_block
 from gehost_linalg.generic import (
     INDEX,
     PARALLEL,

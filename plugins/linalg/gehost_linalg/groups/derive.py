@@ -11,8 +11,9 @@ import numpy as np
 import onnx
 
 from gehost import DataType
+from gehost_linalg.block import Block
 from gehost_linalg.control import one_use
-from gehost_linalg.driver import Block, Driver
+from gehost_linalg.driver import Driver
 from gehost_linalg.generic import Op, Opaque, Value
 from gehost_linalg.groups.body import Body, Signature
 from gehost_linalg.groups.grouping import GROUP_COMPANIONS

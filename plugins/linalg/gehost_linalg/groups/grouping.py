@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from gehost import Node
 from gehost_linalg.affine import dims_of
+from gehost_linalg.block import Block
 from gehost_linalg.control import TRANSCENDENTAL, Control, MultiUse
-from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
+from gehost_linalg.driver import DEFAULT_COMPANIONS, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import REDUCTION, Generic, Op, Opaque
 from gehost_linalg.groups.lowered import MOVEMENT, Lowered
