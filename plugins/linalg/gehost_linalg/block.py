@@ -8,6 +8,14 @@ from dataclasses import replace
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import Generic, Op, Opaque, Value, scalars_of
 
+_PURE = ("arith.", "complex.", "linalg.", "math.", "scf.", "tensor.")
+"""Dialects of operations on values that have no other effects."""
+
+
+def _is_pure(op: Op) -> bool:
+    """Whether nothing happens but its results, and those of the operations in its regions."""
+    return isinstance(op, Generic) or op.name.startswith(_PURE)
+
 
 class Block:
     """Operations in topological order, with the readers of every value.
@@ -126,6 +134,13 @@ class Block:
             if isinstance(each, Opaque):
                 depth += (each.part == "open") - (each.part == "close")
         return inside[::step]
+
+    def dead(self, op: Op) -> list[Op]:
+        """The operation with all in its regions, if it only makes results that nothing reads."""
+        part = op.part if isinstance(op, Opaque) else ""
+        ops = self.region(op) if isinstance(op, Opaque) and part in {"open", "close"} else [op]
+        is_dead = all(map(self.is_dead, ops[-1].results)) and all(map(_is_pure, ops))
+        return ops if is_dead and part != "next" and (part or op.results) else []
 
     def remove(self, op: Op) -> None:
         """Remove an operation that nothing reads."""

@@ -20,6 +20,7 @@ from gehost_linalg.generic import (
     Payload,
     Ref,
     Res,
+    ScalarOp,
     Size,
     Value,
 )
@@ -213,6 +214,31 @@ def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
     return None
 
 
+_PARTS = {"complex.re": 0, "complex.im": 1}
+
+
+def fold_complex(op: Generic, around: Surroundings) -> Generic | None:
+    """Use the parts of a complex number that the payload has, and the number of its parts."""
+    del around
+
+    def maker(ref: Ref) -> ScalarOp | None:
+        return op.payload.ops[ref.index] if isinstance(ref, Res) else None
+
+    for place, each in enumerate(op.payload.ops):
+        made = [maker(ref) for ref in each.operands]
+        names = [source.name.strip('"') if source is not None else "" for source in made]
+        name, value = each.name.strip('"'), None
+        first = made[0] if made else None
+        if first is not None and name in _PARTS and names[0] == "complex.create":
+            value = first.operands[_PARTS[name]]
+        elif first is not None and name == "complex.create" and names == [*_PARTS]:
+            parts = {ref for source in made if source is not None for ref in source.operands}
+            value = first.operands[0] if len(parts) == 1 else None
+        if value is not None:
+            return replace(op, payload=op.payload.renumbered({}, {place: value}).live())
+    return None
+
+
 def fold_transpose(op: Generic, around: Surroundings) -> Change | None:
     """Transpose a constant now."""
     del around
@@ -352,6 +378,7 @@ COMPANIONS: Mapping[str, Companion] = {
     "split-concat": split_concat,
     "dedup": dedup,
     "unused-cycle": unused_cycle,
+    "fold-complex": fold_complex,
     "fold-transpose": fold_transpose,
     "erase-copy": erase_copy,
 }

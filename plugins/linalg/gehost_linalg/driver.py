@@ -128,21 +128,18 @@ class Driver:
 
     def run(self) -> None:
         """Fuse until nothing qualifies; then through reshapes and without unit loops, if on."""
-        self._settle()
-        while self.reshapes and any(map(self._fuse_through_reshape, self.block.ops)):
-            self._settle()
+        while True:
+            for op in self.worklist.operations():
+                self._visit(op)
+            if not (self.reshapes and any(map(self._fuse_through_reshape, self.block.ops))):
+                break
         if self.drops_units:
             drop_units(self.block)
-
-    def _settle(self) -> None:
-        """Visit operations until none changes."""
-        for op in self.worklist.operations():
-            self._visit(op)
 
     def _visit(self, op: Op) -> None:
         """Remove, fuse or change an operation."""
         block = self.block
-        dead = self._dead(op)
+        dead = block.dead(op)
         for each in reversed(dead):
             block.remove(each)
             self.worklist.release((*each.operands, *each.scalars))
@@ -158,14 +155,6 @@ class Driver:
                 for value in op.results:  # other operations make them now
                     self.worklist.note_readers(value)
                 self.worklist.swap(op, Change((*moved.before, moved.generic, *moved.after), {}))
-
-    def _dead(self, op: Op) -> list[Op]:
-        """The operation with all in its regions, if it only makes results that nothing reads."""
-        block = self.block
-        part = op.part if isinstance(op, Opaque) else ""
-        ops = block.region(op) if isinstance(op, Opaque) and part in {"open", "close"} else [op]
-        is_dead = all(map(block.is_dead, ops[-1].results)) and all(map(_is_pure, ops))
-        return ops if is_dead and part != "next" and (part or op.results) else []
 
     def _visit_opaque(self, op: Opaque) -> None:
         """Fold an operation, or move it over what it reads or what reads it."""
@@ -299,15 +288,6 @@ class Driver:
         else:
             for result in producer.results:
                 self.worklist.note_readers(result)
-
-
-_PURE = ("arith.", "complex.", "linalg.", "math.", "scf.", "tensor.")
-"""Dialects of operations on values that have no other effects."""
-
-
-def _is_pure(op: Op) -> bool:
-    """Whether nothing happens but its results, and those of the operations in its regions."""
-    return isinstance(op, Generic) or op.name.startswith(_PURE)
 
 
 def _is_transpose(op: Generic) -> bool:

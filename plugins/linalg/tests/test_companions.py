@@ -7,7 +7,7 @@ import pytest
 
 from gehost_linalg.companions import COMPANIONS
 from gehost_linalg.driver import fuse_all
-from gehost_linalg.generic import Generic, Opaque
+from gehost_linalg.generic import Arg, Generic, Opaque
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse
 
@@ -253,3 +253,32 @@ def test_each_can_be_left_out(name: str) -> None:
     function, ops = tidied(CONCAT, *rest)
     assert ops
     assert function.outputs
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (
+            "%c = complex.create %x, %y : complex<f32>\n%r = complex.re %c : complex<f32>\n%i = complex.im %c : complex<f32>\n%s = arith.subf %i, %r : f32",
+            ["arith.subf"],
+        ),
+        ("%c = complex.create %x, %y : complex<f32>\n%s = complex.abs %c : complex<f32>", None),
+    ],
+)
+def test_parts_of_a_complex_number_are_folded(body: str, names: list[str] | None) -> None:
+    text = one(
+        "parallel",
+        f"%a: {V}, %b: {V}, %e: {V}",
+        f"ins(%a, %b : {V}, {V})",
+        f"{I1}, {I1}, {I1}",
+        f"%e : {V}",
+        f"^bb0(%x: f32, %y: f32, %o: f32):\n{body}\nlinalg.yield %s : f32",
+        V,
+    )
+    function = parse(text)[0]
+    (op,) = fuse_all(function.ops, outputs=function.outputs, companions=("fold-complex",))
+    assert isinstance(op, Generic)
+    found = [each.name for each in op.payload.ops]
+    assert found == (names or ["complex.create", "complex.abs"])
+    if names:
+        assert [ref.index for ref in op.payload.ops[0].operands if isinstance(ref, Arg)] == [1, 0]

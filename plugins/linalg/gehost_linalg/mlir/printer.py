@@ -136,7 +136,7 @@ class Printer:
     def _part(self, op: Opaque, place: int) -> None:
         if op.part == "open":
             operands = [self.value(value) for value in op.operands]
-            close = self._close_of(place)
+            close = _close_of(self.function.ops[place:])
             names = self.results(close.results)
             name = quoting.mlir_string(op.name)
             attribute = f" {close.attribute}" if close.attribute else ""
@@ -163,15 +163,6 @@ class Printer:
         scope = self._scopes[-1]
         self.names, self._constants = dict(scope.names), dict(scope.constants)
         self.sizes.known = dict(scope.sizes)
-
-    def _close_of(self, place: int) -> Opaque:
-        depth = 0
-        for op in self.function.ops[place:]:
-            if isinstance(op, Opaque):
-                depth += (op.part == "open") - (op.part == "close")
-                if depth == 0:
-                    return op
-        raise GenericError(f"{self.function.ops[place]} has no end")
 
     def fresh(self, stem: str) -> str:
         stem = (
@@ -374,3 +365,14 @@ def _symbol(name: str) -> str:
 
 Print: TypeAlias = Callable[[Printer, Any], None]
 """Writes the lines of an operation."""
+
+
+def _close_of(ops: Sequence[Op]) -> Opaque:
+    """The last part of the operation with regions that begins ``ops``."""
+    depth = 0
+    for op in ops:
+        if isinstance(op, Opaque):
+            depth += (op.part == "open") - (op.part == "close")
+            if depth == 0:
+                return op
+    raise GenericError(f"{ops[0]} has no end")
