@@ -61,8 +61,8 @@ class Block:
     def is_dead(self, value: Value) -> bool:
         return value not in self._kept and not self.readers.get(value)
 
-    def has_one_reader(self, value: Value) -> bool:
-        return value not in self._kept and len(self.readers.get(value, ())) == 1
+    def has_one_use(self, value: Value) -> bool:
+        return value not in self._kept and sum(self.readers.get(value, {}).values()) == 1
 
     def operand(self, consumer: Op, index: int) -> OpOperand:
         """An operand with its producer and the uses of that."""

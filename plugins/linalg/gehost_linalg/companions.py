@@ -33,12 +33,12 @@ class Surroundings:
     Attributes:
         producer: the operation that makes a value, None for an input or a constant.
         is_dead: whether nothing reads a value.
-        has_one_reader: whether one operation alone reads it.
+        has_one_use: whether one operand alone reads it.
     """
 
     producer: Callable[[Value], Op | None]
     is_dead: Callable[[Value], bool]
-    has_one_reader: Callable[[Value], bool]
+    has_one_use: Callable[[Value], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +225,8 @@ def fold_complex(op: Generic, around: Surroundings) -> Generic | None:
         return op.payload.ops[ref.index] if isinstance(ref, Res) else None
 
     for place, each in enumerate(op.payload.ops):
+        if "complex." not in each.name:
+            continue
         made = [maker(ref) for ref in each.operands]
         names = [source.name.strip('"') if source is not None else "" for source in made]
         name, value = each.name.strip('"'), None
@@ -296,7 +298,7 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
             isinstance(made, Opaque)
             and made.name == "tensor.concat"
             and isinstance(made.attribute, int)
-            and around.has_one_reader(value)
+            and around.has_one_use(value)
         ):
             result = op.maps[index].results[made.attribute]
             found[index] = made

@@ -123,7 +123,7 @@ class Driver:
             raise ValueError(f"coverage {coverage!r}: wanted preserved or upstream")
         self.coverage = coverage
         self.rules = Rules(block, control, multi_use, coverage, limit)
-        self.around = Surroundings(block.made_by.get, block.is_dead, block.has_one_reader)
+        self.around = Surroundings(block.made_by.get, block.is_dead, block.has_one_use)
         self.worklist = Worklist(block)
 
     def run(self) -> None:
