@@ -25,7 +25,7 @@ class ModuleReader(Reader):
         """What closes the open modules."""
 
     def functions(self) -> list[Function]:
-        self._collect_aliases()
+        _collect_aliases(self)
         found: list[Function] = []
         while not self.at_end():
             start = self.skip()
@@ -51,7 +51,7 @@ class ModuleReader(Reader):
         if self._ends and self.accept("}"):
             if self._ends.pop() == "})":
                 self.expect(")")
-                self._skip_attributes()
+                _skip_attributes(self)
                 self._expect_nothing()
             return None
         quoted = self.match(STRING)
@@ -78,7 +78,7 @@ class ModuleReader(Reader):
             return False
         self.match(SYMBOL)
         if self.accept("attributes"):
-            self._skip_attributes()
+            _skip_attributes(self)
         self.expect("{")
         self._ends.append("}")
         return True
@@ -97,22 +97,6 @@ class ModuleReader(Reader):
     def _expect_nothing(self) -> None:
         for literal in (":", "(", ")", "->", "(", ")"):
             self.expect(literal)
-
-    def _collect_aliases(self) -> None:
-        """Read the aliases of the whole text first; a printer may put them behind their uses."""
-        for found in re.finditer(r"^[ ]*([#!][A-Za-z_][\w$.-]*)[ ]*=", self.text, re.MULTILINE):
-            alias = found[1]
-            self.position = found.end()
-            begin = self.skip()
-            if alias in self.aliases or alias in self.types:
-                raise self.error(f"{alias} is defined twice", found.start(1))
-            if self.peek("affine_map"):
-                self.maps[alias] = self.any_map()
-                self.aliases[alias] = self.text[begin : self.position]
-                continue
-            end = balanced(self.text, begin, "\n")
-            (self.aliases if alias[0] == "#" else self.types)[alias] = self.text[begin:end].strip()
-        self.position = 0
 
     def _function(self, kind: str) -> Function:
         self.values, self.ops = {}, []
@@ -174,11 +158,6 @@ class ModuleReader(Reader):
         if self.peek("{"):
             attributes[len(results) - 1] = shown(self.dictionary())
 
-    def _skip_attributes(self) -> None:
-        """Those of modules mean nothing to fusion."""
-        if self.peek("{"):
-            self.dictionary()
-
     def _generic_function(self, kind: str) -> Function:
         start = self.skip()
         self.values, self.ops = {}, []
@@ -191,7 +170,7 @@ class ModuleReader(Reader):
             given.pop("tied_operands", None)  # no result of a util.func is an operand
         attributes: dict[Value | int | str, str] = {}
         arguments_of, results_of = (
-            self._dictionaries(given.pop(f"{each}_attrs", "")) for each in ("arg", "res")
+            _dictionaries(self, given.pop(f"{each}_attrs", "")) for each in ("arg", "res")
         )
         self.expect("(")
         self.expect("{")
@@ -233,9 +212,35 @@ class ModuleReader(Reader):
             self._check_returned(name, outputs, [each.type_text for each in declared], start)
         return made
 
-    def _dictionaries(self, text: str) -> list[str]:
-        """``[{a}, {}]``."""
-        if not text:
-            return []
-        reader = self.part(text, self.position)
-        return reader.listed("[", "]", lambda: value(reader, self.aliases))
+
+def _collect_aliases(reader: Reader) -> None:
+    """Read the aliases of the whole text first; a printer may put them behind their uses."""
+    for found in re.finditer(r"^[ ]*([#!][A-Za-z_][\w$.-]*)[ ]*=", reader.text, re.MULTILINE):
+        alias = found[1]
+        reader.position = found.end()
+        begin = reader.skip()
+        if alias in reader.aliases or alias in reader.types:
+            raise reader.error(f"{alias} is defined twice", found.start(1))
+        if reader.peek("affine_map"):
+            reader.maps[alias] = reader.any_map()
+            reader.aliases[alias] = reader.text[begin : reader.position]
+            continue
+        end = balanced(reader.text, begin, "\n")
+        (reader.aliases if alias[0] == "#" else reader.types)[alias] = reader.text[
+            begin:end
+        ].strip()
+    reader.position = 0
+
+
+def _skip_attributes(reader: Reader) -> None:
+    """Those of modules mean nothing to fusion."""
+    if reader.peek("{"):
+        reader.dictionary()
+
+
+def _dictionaries(whole: Reader, text: str) -> list[str]:
+    """``[{a}, {}]``."""
+    if not text:
+        return []
+    reader = whole.part(text, whole.position)
+    return reader.listed("[", "]", lambda: value(reader, whole.aliases))

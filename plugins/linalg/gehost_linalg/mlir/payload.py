@@ -27,7 +27,42 @@ from gehost_mlir.source import NAME, OPERATION, SSA, STRING
 _LABEL = re.compile(rf"\^{NAME}(?![A-Za-z0-9_$.-])")
 
 
-class PayloadReader:
+class _Names:
+    """The values that a payload names: its arguments and results, and those outside."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._outside = reader.values
+        self._refs: dict[str, Ref] = {}
+        self._dtypes: dict[str, str] = {}
+
+    def _set(self, ssa: str, ref: Ref, dtype: str, start: int) -> None:
+        if ssa in self._refs or ssa in self._outside:
+            raise self._reader.error(f"{ssa} is defined twice", start)
+        self._refs[ssa], self._dtypes[ssa] = ref, dtype
+
+    def _ref(self) -> tuple[Ref, str]:
+        reader = self._reader
+        start = reader.skip()
+        ssa = reader.take(SSA, "a value")
+        if ssa in self._refs:
+            return self._refs[ssa], self._dtypes[ssa]
+        outside = self._outside.get(ssa)
+        if outside is None:
+            raise reader.error(f"{ssa} is not defined above", start)
+        if not outside.is_scalar:
+            raise reader.error(f"{ssa} is a tensor; a payload computes with scalars", start)
+        return outside.splat or outside, outside.dtype
+
+    def _known(self, ssa: str) -> Ref | None:
+        found = self._refs.get(ssa)
+        if found is None and ssa in self._outside:
+            outside = self._outside[ssa]
+            return (outside.splat if outside.is_scalar else None) or outside
+        return found
+
+
+class PayloadReader(_Names):
     """The block of a ``linalg.generic``."""
 
     def __init__(
@@ -36,11 +71,8 @@ class PayloadReader:
         ins: Sequence[Value],
         outs: Sequence[Value],
     ) -> None:
-        self._reader = reader
-        self._outside = reader.values
+        super().__init__(reader)
         self._types = [value.dtype for value in (*ins, *outs)]
-        self._refs: dict[str, Ref] = {}
-        self._dtypes: dict[str, str] = {}
         self._ops: list[ScalarOp] = []
         self._guessed: dict[str, int] = {}
         """Results of unknown operations, by the number of the operation."""
@@ -109,24 +141,6 @@ class PayloadReader:
                 f"argument {count} of the payload is {dtype}, its operand has {wanted}", start
             )
         self._set(ssa, Arg(count), dtype, start)
-
-    def _set(self, ssa: str, ref: Ref, dtype: str, start: int) -> None:
-        if ssa in self._refs or ssa in self._outside:
-            raise self._reader.error(f"{ssa} is defined twice", start)
-        self._refs[ssa], self._dtypes[ssa] = ref, dtype
-
-    def _ref(self) -> tuple[Ref, str]:
-        reader = self._reader
-        start = reader.skip()
-        ssa = reader.take(SSA, "a value")
-        if ssa in self._refs:
-            return self._refs[ssa], self._dtypes[ssa]
-        outside = self._outside.get(ssa)
-        if outside is None:
-            raise reader.error(f"{ssa} is not defined above", start)
-        if not outside.is_scalar:
-            raise reader.error(f"{ssa} is a tensor; a payload computes with scalars", start)
-        return outside.splat or outside, outside.dtype
 
     def _operation(self) -> None:
         reader = self._reader
@@ -203,7 +217,9 @@ class PayloadReader:
         if name in OPERATIONS:
             return _results(name, scalar_of_parts(reader, name, at, operands, attributes, results))
         map_, _ = reader.part(attributes.get("map", ""), at).any_map()
-        return [self._applied(map_, [self._expr_of(ref, at) for ref, _ in operands], at)]
+        return [
+            self._applied(map_, [_expr_of(ref, self._ops, reader, at) for ref, _ in operands], at)
+        ]
 
     def _as_text(self, name: str, names: list[str]) -> ScalarOp:
         """An operation that is carried through."""
@@ -221,13 +237,6 @@ class PayloadReader:
             self._guessed[names[0]] = len(self._ops)
         reader.position = end
         return ScalarOp(name, tuple(refs), dtype, template)
-
-    def _known(self, ssa: str) -> Ref | None:
-        found = self._refs.get(ssa)
-        if found is None and ssa in self._outside:
-            outside = self._outside[ssa]
-            return (outside.splat if outside.is_scalar else None) or outside
-        return found
 
     def _typed(self, dtype: str) -> None:
         self._reader.expect(":")
@@ -253,15 +262,17 @@ class PayloadReader:
 
     def _expr(self) -> Expr:
         at = self._reader.skip()
-        return self._expr_of(self._ref()[0], at)
+        return _expr_of(self._ref()[0], self._ops, self._reader, at)
 
-    def _expr_of(self, ref: Ref, at: int) -> Expr:
-        op = self._ops[ref.index] if isinstance(ref, Res) else None
-        if isinstance(ref, Literal):
-            return Const(int(ref.value))
-        if op is not None and isinstance(op.attribute, Dim | Const | Binary):
-            return op.attribute
-        raise self._reader.error("affine.apply takes indices of loops", at)
+
+def _expr_of(ref: Ref, ops: Sequence[ScalarOp], reader: Reader, at: int) -> Expr:
+    """The expression over loops that an index is."""
+    op = ops[ref.index] if isinstance(ref, Res) else None
+    if isinstance(ref, Literal):
+        return Const(int(ref.value))
+    if op is not None and isinstance(op.attribute, Dim | Const | Binary):
+        return op.attribute
+    raise reader.error("affine.apply takes indices of loops", at)
 
 
 def _results(name: str, scalar: Scalar[Ref]) -> list[ScalarOp]:
