@@ -612,3 +612,30 @@ def test_a_set_bound_of_an_array_has_the_sizes_of_its_operand() -> None:
     assert np.array_equal(result, array)
     with pytest.raises(UntranslatableError, match=r"its result is f32\[<=3\]"):
         imported(entry(parameters, f"ROOT c = f32[<=3] {call}"))
+
+
+def test_comparators_as_xla_of_2023_writes_them() -> None:
+    """A fusion inside of the comparator; the bits turned round are subtracted as u32."""
+    key = """c{0} = s32[] bitcast-convert(p{0}) z{0} = s32[] constant(0) l{0} = pred[] compare(c{0}, z{0}), direction=LT
+  m{0} = u32[] constant(2147483647) u{0} = u32[] bitcast-convert(k{0}) d{0} = u32[] subtract(m{0}, u{0})
+  b{0} = s32[] bitcast-convert(d{0}) s{0} = s32[] select(l{0}, b{0}, c{0})
+"""
+    canonical = """n{0} = pred[] compare(q{0}, q{0}), direction=NE nan{0} = f32[] constant(nan) o{0} = f32[] constant(0)
+  e{0} = pred[] compare(q{0}, o{0}), direction=EQ t{0} = f32[] select(e{0}, o{0}, q{0}) k{0} = f32[] select(n{0}, nan{0}, t{0})
+"""
+    sides = "".join(
+        f"q{k} = f32[] parameter({1 - k})\n{canonical.format(k)}{key.format(k).replace(f'(p{k})', f'(k{k})')}" for k in (0, 1)
+    )
+    text = f"""inner {{ {sides} ROOT r = pred[] compare(s0, s1), direction=LT }}
+comparator {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT f = pred[] fusion(b, a), kind=kLoop, calls=inner }}
+ENTRY e {{ x = f32[5] parameter(0) ROOT s = f32[5] sort(x), dimensions={{0}}, to_apply=comparator }}"""
+    x = np.array([3.0, -1.0, np.nan, -np.inf, 0.0], np.float32)
+    np.testing.assert_array_equal(run(imported(text), [x])[0], np.sort(x))
+
+
+def test_a_fusion_inside_of_a_scalar_computation() -> None:
+    text = """inner { a = f32[] parameter(0) b = f32[] parameter(1) m = f32[] multiply(a, b) ROOT s = f32[] add(m, b) }
+body { a = f32[] parameter(0) b = f32[] parameter(1) ROOT f = f32[] fusion(a, b), kind=kLoop, calls=inner }
+ENTRY e { x = f32[2,3] parameter(0) ROOT r = f32[2,3] map(x, x), dimensions={0,1}, to_apply=body }"""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(imported(text), [x])[0], x * x + x)

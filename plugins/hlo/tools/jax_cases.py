@@ -6,8 +6,6 @@ Each is a function of arrays and a list of inputs, as in ``jax_programs``.
 from __future__ import annotations
 
 # fmt: off
-
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

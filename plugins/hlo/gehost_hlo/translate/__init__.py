@@ -35,7 +35,7 @@ SCALAR_TABLE: dict[str, Translator] = {
     **shapes.SCALAR_TABLE,
     **{
         opcode: calls.TABLE[opcode]
-        for opcode in ("tuple", "get-tuple-element", "call", "copy", "opt-barrier")
+        for opcode in ("tuple", "get-tuple-element", "call", "fusion", "copy", "opt-barrier")
     },
 }
 """Opcodes of computations that are applied to single elements."""

@@ -58,8 +58,8 @@ def _map(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 def _fusion(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     computation = c.find(i.attributes.get("calls", ""))
-    if c.settings.fusions == "inline":
-        return c.call(c, computation, args, c.body.instruction, None)
+    if c.settings.fusions == "inline" or c.batch is not None:
+        return c.call(c, computation, args, c.body.instruction, c.batch)
     c.function(c, computation, args)
     return _kept(c, computation.name, computation.root, args)
 

@@ -29,7 +29,8 @@ _KEY = (
 _LARGEST = "(?:32767|2147483647|9223372036854775807)"
 _INTEGER_KEY = re.compile(
     r"select\(LT\((bitcast(?:-convert)?)\((.{1,90}?)\),0\),"
-    rf"(?:xor|subtract)\((?:{_LARGEST},\1\(\2\)|\1\(\2\),{_LARGEST})\),\1\(\2\)\)"
+    rf"(?:\1\()?(?:xor|subtract)\((?:{_LARGEST},\1\(\2\)|\1\(\2\),{_LARGEST})\)\)?,"
+    r"\1\(\2\)\)"
 )
 """XLA's form of a total order of floats: their bits as integers, those of negative numbers turned
 round.
