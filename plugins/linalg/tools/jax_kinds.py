@@ -190,7 +190,6 @@ KINDS: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "argsort": (lambda x: (jnp.argsort(x), jnp.argmin(x)), (of(8),)),
     "pairs": (lambda x, y: lax.reduce((x, y), (0.0, -jnp.inf), lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (1,)), (of(4, 8), of(4, 8))),
     "fourier": (lambda x: jnp.abs(jnp.fft.rfft(x)), (of(8),)),
-    "cholesky": (lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), (of(4, 4),)),
     "spectrum": (lambda x, y: (lax.complex(x, y) * lax.complex(y, -x)).imag + jnp.angle(lax.complex(x, y)), (of(4), of(4))),
     "roots": (lambda x: jnp.sqrt(lax.complex(x, x)).real + jnp.exp(lax.complex(x, -x)).imag, (of(4),)),
     "two_dtypes": (lambda x, y: (x.astype(F16) * y).astype(F32) + (x > 0), (of(4, 8), of(8, dtype=F16))),
