@@ -9,6 +9,7 @@ from typing import Any
 
 from gehost.ir.graph import Value
 from gehost.ir.types import Dim, is_invented
+from gehost.sizes import Size
 
 __all__ = ["broadcasts_into", "filled", "is_invented", "is_static", "same_dim", "same_shape"]
 
@@ -19,9 +20,8 @@ def filled(value: Value, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
     A Reshape's computed entry copies another size where it is 0. So ``either(seq, 64)`` is ``seq``.
     """
     scope = value.graph.model.sizes
-    return tuple(
-        [str(scope.filled(scope.parse(dim))) if isinstance(dim, str) else dim for dim in dims]
-    )
+    sizes = [scope.filled(scope.parse(dim)) if isinstance(dim, str) else dim for dim in dims]
+    return tuple([str(size) if isinstance(size, Size) else size for size in sizes])
 
 
 # Any: numpy's integers are accepted, too, also by machine code

@@ -74,6 +74,21 @@ def test_heads_are_put_together(host: Host) -> None:
     assert (counts["Gemm"], counts["MatMul"], counts["Reshape"]) == (0, 1, 1)
 
 
+def test_a_width_that_is_a_number_where_no_tensor_is_empty(host: Host) -> None:
+    """x is [B, either(S, 2), 8 * S // either(S, 2)], since a 0 in the shape of a Reshape copies a size."""
+    given = parse(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        main (float[B, 2, S, 4] q) => (float[B, S, 6] y)
+        <int64[2] rows = {0, 2}, int64[1] zero = {0}, int64[1] two = {2}, int64[1] six = {6}, int64[1] rest = {-1}> {
+            qs = Shape (q) bs = Gather (qs, rows) j = Concat <axis = 0> (bs, rest) r = Relu (q) x = Reshape (r, j)
+            s = Shape (x) e = Slice (s, zero, two) t = Concat <axis = 0> (e, six)
+            f = Reshape (x, flat) g = Gemm (f, w, b) y = Reshape (g, t) }""",
+        {name: WEIGHTS[name] for name in ("w", "b", "flat")},
+    )
+    counts, rejected = found(host, given)
+    assert (counts["Gemm"], counts["MatMul"], rejected) == (0, 1, [])
+
+
 def test_a_flattened_tensor_that_others_read_stays(host: Host) -> None:
     counts, _ = found(host, model(outputs="float[B, S, 6] y, float[R, 8] f"))
     assert (counts["Gemm"], counts["MatMul"], counts["Reshape"]) == (0, 1, 1)
