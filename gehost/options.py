@@ -252,7 +252,7 @@ def from_environment(
         chosen["vendors"] = listed or here or shipped_vendors(DEFAULT_GROUP)
         if not listed and not here and chosen["vendors"]:
             tell(f"no vendors given: using {', '.join(chosen['vendors'])}")
-    paths = [part for part in env.get(_PATHS_OF_PASSES, "").split(os.pathsep) if part.strip()]
+    paths = paths_of_passes(env)
     if paths and not chosen.get("pass_paths"):
         chosen["pass_paths"] = paths
         tell(f"{_PATHS_OF_PASSES}: loading passes of {', '.join(paths)}")
@@ -261,26 +261,31 @@ def from_environment(
     if chosen.pop("export_compile_stat", 0):
         work = env.get("ASCEND_WORK_PATH")
         chosen["compile_stat"] = f"{work}/FE/{os.getpid()}" if work else "."
-    dumps = _dumps(env, tell)
-    for name, option in _DUMP_OPTIONS.items():
-        if dumps and env.get(name) and chosen.get(option):
-            tell(f"{name} has no effect beside --{option.replace('_', '-')}")
+    dumps = _dumps(env, chosen.get("dump") is not None, tell)
+    if dumps and chosen.get("dump_level"):
+        tell("the level of DUMP_GE_GRAPH has no effect beside --dump-level")
+    if dumps and env.get("DUMP_GRAPH_FORMAT") and chosen.get("dump_format"):
+        tell("DUMP_GRAPH_FORMAT has no effect beside --dump-format")
     return HostOptions(**{**dumps, **chosen})
 
 
 _PATHS_OF_PASSES = "ASCEND_GE_PY_PASS_PATH"
-_DUMP_PATHS = ("ASCEND_DUMP_PATH", "NPU_COLLECT_PATH", "DUMP_GRAPH_PATH", "ASCEND_WORK_PATH")
+_ONLY_FOR_DUMPS = ("ASCEND_DUMP_PATH", "NPU_COLLECT_PATH", "DUMP_GRAPH_PATH")
+_DUMP_PATHS = (*_ONLY_FOR_DUMPS, "ASCEND_WORK_PATH")
 """GE's variables for the directory of dumps, the first that is set wins."""
-_DUMP_OPTIONS: Mapping[str, str] = {
-    "DUMP_GRAPH_PATH": "dump",
-    "DUMP_GRAPH_FORMAT": "dump_format",
-}
-"""Options that win over a variable."""
 _DUMP_FORMATS: Mapping[str, DumpFormat] = {"onnx": "pbtxt", "readable": "readable"}
 
 
-def _dumps(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, Any]:
-    """Return the options of dumps by GE's variables.
+def paths_of_passes(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the files and directories of passes that ``ASCEND_GE_PY_PASS_PATH`` names."""
+    env = os.environ if environ is None else environ
+    return [part for part in env.get(_PATHS_OF_PASSES, "").split(os.pathsep) if part.strip()]
+
+
+def _dumps(
+    env: Mapping[str, str], has_place: bool, tell: Callable[[str], object]
+) -> dict[str, Any]:
+    """Return the options of dumps by GE's variables; an option may give the place.
 
     ``DUMP_GE_GRAPH`` (1, 2, 3: the level of detail) turns dumps on. Then ``ASCEND_DUMP_PATH``,
     ``NPU_COLLECT_PATH``, ``DUMP_GRAPH_PATH``, ``ASCEND_WORK_PATH`` or the working directory is the
@@ -294,14 +299,16 @@ def _dumps(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, A
             "only) or 0 (no dumps)"
         )
     if detail not in _LEVELS:
-        for name in ("DUMP_GRAPH_PATH", "DUMP_GRAPH_LEVEL", "DUMP_GRAPH_FORMAT"):
+        for name in (*_ONLY_FOR_DUMPS, "DUMP_GRAPH_LEVEL", "DUMP_GRAPH_FORMAT"):
             if env.get(name):
                 tell(f"{name} has no effect without DUMP_GE_GRAPH=1, 2 or 3")
         return {}
     options: dict[str, Any] = {"dump_level": int(detail)}
     named = next((name for name in _DUMP_PATHS if env.get(name)), None)
-    if env.get("DUMP_GRAPH_PATH") and named != "DUMP_GRAPH_PATH":
-        tell(f"DUMP_GRAPH_PATH has no effect beside {named}")
+    winner = "--dump" if has_place else named
+    for name in _ONLY_FOR_DUMPS:
+        if env.get(name) and name != winner:
+            tell(f"{name} has no effect beside {winner}")
     options["dump"] = f"{env[named]}/pid_{os.getpid()}_deviceid_0" if named is not None else "."
     return options | _stages_of(env.get("DUMP_GRAPH_LEVEL", "")) | _formats_of(env, tell)
 

@@ -204,7 +204,16 @@ def test_ges_variables_choose_stages_and_formats(environ: Any, expected: Any) ->
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", ["DUMP_GRAPH_PATH", "DUMP_GRAPH_LEVEL", "DUMP_GRAPH_FORMAT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ASCEND_DUMP_PATH",
+        "NPU_COLLECT_PATH",
+        "DUMP_GRAPH_PATH",
+        "DUMP_GRAPH_LEVEL",
+        "DUMP_GRAPH_FORMAT",
+    ],
+)
 def test_a_variable_without_effect_is_noted(name: str) -> None:
     notes: list[str] = []
     from_environment({"vendors": ["v"]}, {name: "1"}, note=notes.append)
@@ -225,7 +234,10 @@ def test_a_wrong_value_of_a_variable_of_dumps_is_an_error(name: str, value: str)
     ("chosen", "environ", "note"),
     [
         ({}, {"ASCEND_DUMP_PATH": "a", "DUMP_GRAPH_PATH": "b"}, "PATH has no effect beside ASCEND"),
+        ({}, {"ASCEND_DUMP_PATH": "a", "NPU_COLLECT_PATH": "b"}, "NPU_COLLECT_PATH has no effect"),
         ({"dump": "own"}, {"DUMP_GRAPH_PATH": "b"}, "DUMP_GRAPH_PATH has no effect beside --dump"),
+        ({"dump": "own"}, {"ASCEND_DUMP_PATH": "b"}, "ASCEND_DUMP_PATH has no effect beside --"),
+        ({"dump_level": 3}, {}, "the level of DUMP_GE_GRAPH has no effect beside --dump-level"),
         (
             {"dump_format": ["readable"]},
             {"DUMP_GRAPH_FORMAT": "onnx"},

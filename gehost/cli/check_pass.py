@@ -78,7 +78,7 @@ def check_pass(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Check each pass of a vendor FILE, or of a directory.
+    """Check each pass of a vendor FILE, or of a directory; also of one in ASCEND_GE_PY_PASS_PATH.
 
     Runs it on random instances of its own pattern and on mutations of them; no model is needed.
 
@@ -92,13 +92,14 @@ def check_pass(
     from gehost.diagnose.check_pass.trial import Comparing
     from gehost.diagnose.check_pass.verdict import Wrong, save_findings
     from gehost.host.containment import output_on_stderr
+    from gehost.options import paths_of_passes
     from gehost.verify.device import check_provider
 
     if provider != "cpu":
         check_provider(provider)
     with output_on_stderr():
         unregistered, trials = read_pass_file(
-            file, vendors, name, settings, Comparing(rtol, atol, provider)
+            file, vendors, name, settings, Comparing(rtol, atol, provider), paths_of_passes()
         )
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 @click.option(
     "--dump-format",
     type=click.Choice(get_args(DumpFormat)),
-    help=f"{HostOptions.dump_format} unless given, which Netron opens, as it does onnx.",
+    help=f"{HostOptions.dump_format} unless given, which Netron opens, as it does onnx; "
+    "it does not open readable.",
 )
 @click.option(
     "--dump-passes", is_flag=True, help="Also dump the graph after each pass that changed it."

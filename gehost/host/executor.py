@@ -178,12 +178,14 @@ class Executor:
             method_names=spec.method_names,
             target=Target.of(self._context.options.target),
         )
+        context.author = spec.author
         with running(context):
             with author_errors(context, "__init__"):
                 instance: Any = self._reusable.pop(spec.name, None)
                 if instance is None or not spec.trusted:
                     before_author_code()
                 instance = instance or spec.factory()
+                context.author = spec.author or type(instance)
                 context.shape_proven = bool(getattr(instance, "shape_proven", False))
                 if spec.options and isinstance(instance, FusionBasePass):
                     instance.options = context.options

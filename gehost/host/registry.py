@@ -70,6 +70,8 @@ class PassSpec:
     """The author's names of ``Run``, ``Patterns``, ``MeetRequirements`` and ``Replacement``, for
     messages, where this style has others.
     """
+    author: type | None = None
+    """The class that the author wrote, where ``factory`` returns an object of another one."""
 
     def __post_init__(self) -> None:
         """Convert numpy's integers to Python's."""

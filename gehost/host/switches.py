@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -127,9 +127,10 @@ def read_switch_file(path: str) -> SwitchFile:
     Raises:
         UsageError: the file cannot be read, has an unknown key, or a value of the wrong type.
     """
+    text = ""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        content: Any = json.loads(text) if text.lstrip().startswith("{") else _of_lines(text)
+        content: Any = json.loads(text) if text.lstrip().startswith("{") else _of_lines(text, path)
         sections = content["Switch"]
         ge_only: dict[str, str] | None = {} if "UBFusion" in sections else None
         entries = sections.get("GraphFusion", ge_only)  # None: AttributeError
@@ -141,48 +142,90 @@ def read_switch_file(path: str) -> SwitchFile:
             f"cannot read the fusion-switch file: {error.strerror}", where=path
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            "not a fusion-switch file",
-            where=path,
-            hint=f"wanted {_EXAMPLE}, or lines PassName:off",
-        ) from error
-    _check_keys(content, ("Switch", "Evidence"), path)
-    _check_keys(content["Switch"], ("GraphFusion", "UBFusion", "Runtime"), f"{path}: Switch")
-    _check_keys(runtime, tuple(_RUNTIME), f"{path}: Runtime")
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
+        where = f"{path}:{line}" if line else _place(path, text, "Switch", "GraphFusion")
+        raise _no_switch_file(where) from error
+
+    def at(*keys: str) -> str:
+        return _place(path, text, *keys)
+
+    _check_keys(content, ("Switch", "Evidence"), at)
+    _check_keys(content["Switch"], ("GraphFusion", "UBFusion", "Runtime"), at, "Switch")
+    _check_keys(runtime, tuple(_RUNTIME), at, "Switch", "Runtime")
     for name, state in found.items():
         if state not in ("on", "off"):
-            raise UsageError(f'switch "{name}" is "{state}"', where=path, hint="wanted on or off")
+            where = at("Switch", "GraphFusion", name)
+            raise UsageError(f'switch "{name}" is "{state}"', where=where, hint="wanted on or off")
     for name, given in runtime.items():
         texts = cast("list[Any]", given) if _RUNTIME[name] is list else [given]
         if not isinstance(given, _RUNTIME[name]) or not all(isinstance(t, str) for t in texts):
             wanted = "a list of texts" if _RUNTIME[name] is list else "a text"
-            raise UsageError(f"Runtime: {name} is {given!r}", where=path, hint=f"wanted {wanted}")
+            where = at("Switch", "Runtime", name)
+            raise UsageError(f"Runtime: {name} is {given!r}", where=where, hint=f"wanted {wanted}")
     if not isinstance(evidence.get("versions", {}), dict):
-        raise UsageError("Evidence: versions must be versions by package", where=path)
+        where = at("Evidence", "versions")
+        raise UsageError("Evidence: versions must be versions by package", where=where)
     if not isinstance(evidence.get("kinds", {}), dict):
-        raise UsageError("Evidence: kinds must be measurements by name", where=path)
+        where = at("Evidence", "kinds")
+        raise UsageError("Evidence: kinds must be measurements by name", where=where)
     return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
 
 
-def _of_lines(text: str) -> dict[str, Any]:
-    """Return lines ``PassName:off`` as the content of a file; raises ``ValueError`` for others."""
+def _of_lines(text: str, path: str) -> dict[str, Any]:
+    """Return lines ``PassName:off`` as the content of a file.
+
+    Raises:
+        ValueError: the file is empty.
+        UsageError: a line is another one.
+    """
     switches: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
         name, colon, state = line.rpartition(":")
         if not colon or not name.strip():
-            raise ValueError(line)
+            raise _no_switch_file(f"{path}:{number}")
         switches[name.strip()] = state.strip()
     if not switches:
         raise ValueError("empty")
     return {"Switch": {"GraphFusion": switches}}
 
 
-def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> None:
+def _no_switch_file(where: str) -> UsageError:
+    hint = f"wanted {_EXAMPLE}, or lines PassName:off"
+    return UsageError("not a fusion-switch file", where=where, hint=hint)
+
+
+def _place(path: str, text: str, *keys: str) -> str:
+    """Return the file and the line of a key in its text.
+
+    ``keys`` are those that hold it, then itself; lines ``PassName:off`` have the last one alone.
+    The line is that of the last one that is there.
+    """
+    start, line = 0, 1
+    for key in keys:
+        quoted = re.escape(json.dumps(key, ensure_ascii=False))
+        found = re.compile(rf"{quoted}\s*:|^[ \t]*{re.escape(key)}[ \t]*:", re.MULTILINE).search(
+            text, start
+        )
+        if found is not None:
+            start, line = found.end(), text.count("\n", 0, found.start()) + 1
+    return f"{path}:{line}" if text.strip() else path
+
+
+def _check_keys(
+    given: Mapping[str, Any], known: Sequence[str], at: Callable[..., str], *holders: str
+) -> None:
     for name in given:
         if name not in known:
             near = nearest(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise UsageError(f'there is no key "{name}"', where=source, hint=hint)
+            raise UsageError(
+                f'there is no key "{name}"',
+                where=at(*holders, name),
+                subject=holders[-1] if holders else None,
+                hint=hint,
+            )
 
 
 def check_names(

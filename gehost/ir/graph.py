@@ -180,6 +180,10 @@ class Graph:
         """
         return Nodes(self)
 
+    def GetDirectNode(self) -> list[Node]:
+        """Return the nodes of this graph, not of bodies, in topological order."""
+        return list(self.nodes)
+
     def __len__(self) -> int:
         return sum(map(len, self.by_op.values()))
 

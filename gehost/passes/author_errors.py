@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
-from gehost.errors import PassError, deepest_line, described
+from gehost.errors import GehostError, PassError, deepest_line, described
 from gehost.ir.graph import Node
 from gehost.location import SourceLocation
 from gehost.passes.context import CustomPassContext
@@ -43,7 +44,8 @@ def blamed_on(
 ) -> BaseException:
     """Return the ``PassError`` for an exception of a pass's method.
 
-    It names the pass, the file with the line, the method and the node.
+    It names the pass, the file with the line, the method and the node. The line is that of the
+    author's code that failed, else that of the method's definition, else that of the registration.
 
     Interrupts and errors that name the pass are returned unchanged.
     """
@@ -51,11 +53,35 @@ def blamed_on(
         return error
     at = f' at node "{node.label}" ({node.op})' if node is not None else ""
     record = context.record
-    where = deepest_line(error, SourceLocation.parse(record.origin).path) or record.origin
-    name, _, inside = method.partition(" ")
-    named = f"{context.method_names.get(name, name)}{f' {inside}' if inside else ''}"
-    message = f"{named}{at}: {described(error, known=where)}"
+    file = SourceLocation.parse(record.origin).path
+    host_name, _, inside = method.partition(" ")
+    name = context.method_names.get(host_name, host_name)
+    where = (
+        deepest_line(error, file)
+        or _line_of(error, file)
+        or _definition(context.author, name, file)
+        or record.origin
+    )
+    message = f"{name}{f' {inside}' if inside else ''}{at}: {described(error, known=where)}"
     failure = PassError(message, where=where, subject=record.name)
     failure.named = True
     failure.__cause__ = error  # machine code ignores "raise … from"
     return failure
+
+
+def _line_of(error: BaseException, file: str) -> SourceLocation | None:
+    """Return the line that an error of gehost names, if it is in ``file``."""
+    if not isinstance(error, GehostError) or error.where is None:
+        return None
+    line = SourceLocation.parse(str(error.where))
+    return line if line.path == file and line.line else None
+
+
+def _definition(author: type | None, method: str, file: str) -> SourceLocation | None:
+    """Return the line at which a class defines a method, if it is in ``file``."""
+    code: Any = getattr(getattr(author, method, None), "__code__", None)
+    return (
+        None
+        if code is None or code.co_filename != file
+        else SourceLocation(file, code.co_firstlineno)
+    )

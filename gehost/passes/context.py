@@ -141,6 +141,8 @@ class CustomPassContext:
         """The pass's options by name, each of its declared type."""
         self.method_names = method_names
         """The author's names of the host's methods, for messages, where they differ."""
+        self.author: type | None = None
+        """The class that the pass's author wrote, for lines in messages."""
         self._settings = settings
         self._name = record.name
         self._reported = model.mark()

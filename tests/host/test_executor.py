@@ -148,7 +148,7 @@ def test_whether_something_changed_is_seen_and_not_believed(
     ],
 )
 def test_failed_and_nonsense_fail_the_compile(vendors: Any, value: str, message: str) -> None:
-    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): Run: {message}") as caught:
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:5\): Run: {message}") as caught:
         run_code(vendors, fusion(f"return {value}"))
     assert caught.value.exit_code == 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,42 @@ def test_enabled_and_disabled_at_once_is_an_error() -> None:
 )
 def test_a_file_that_is_no_switch_file(switch_file: Any, text: str) -> None:
     path = switch_file(text)
-    with pytest.raises(UsageError, match=f"^{path}: not a fusion-switch file; wanted"):
+    line = ":1" if text else ""
+    with pytest.raises(UsageError, match=f"^{path}{line}: not a fusion-switch file; wanted"):
+        read_switch_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('{"Switch":\n {"GraphFusion":\n  {"A": "off",,}}}', 3, "not a fusion-switch file"),
+        ('{"Switch":\n {"GraphFusion": 3}}', 2, "not a fusion-switch file"),
+        ("A:off\n\nB off\n", 3, "not a fusion-switch file"),
+        ("A:off\n\n B : of\n", 3, 'switch "B" is "of"'),
+        (
+            '{"Switch": {"UBFusion": {\n"A": "of"},\n"GraphFusion": {"B": "on",\n"A": "of"}}}',
+            4,
+            'switch "A" is "of"',
+        ),
+        ('{"Switch": {"GraphFusion": {"\\u0041":\n"of"}}}', 1, 'switch "A" is "of"'),
+        ('{"Switch": {"GraphFusion": {},\n\n"Runtim": {}}}', 3, 'Switch: there is no key "Runtim"'),
+        (
+            '{"Switch": {"GraphFusion": {},\n"Runtime": {\n"level": 3}}}',
+            3,
+            "Runtime: level is 3; wanted a text",
+        ),
+        (
+            '{"Switch": {"GraphFusion": {}},\n"Evidence": {\n"versions": 3}}',
+            3,
+            "Evidence: versions must be versions by package",
+        ),
+    ],
+)
+def test_an_error_of_a_switch_file_has_its_line(
+    switch_file: Any, text: str, line: int, message: str
+) -> None:
+    path = switch_file(text)
+    with pytest.raises(UsageError, match=f"^{path}:{line}: {re.escape(message)}"):
         read_switch_file(path)
 
 

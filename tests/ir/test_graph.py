@@ -169,6 +169,7 @@ def test_looking_around():
         "last",
     ]
     assert graph.nodes_of("Conv") == []
+    assert graph.GetDirectNode() == list(graph.nodes)
     assert bool(load("g () => () { }").graph)
 
 

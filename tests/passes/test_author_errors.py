@@ -53,6 +53,10 @@ def failing(method: str, error: Any) -> type[FusionBasePass]:
     return type("Failing", (Relus,), {method: fail})
 
 
+def line_of(method: Any) -> int:
+    return method.__code__.co_firstlineno
+
+
 def told(pass_: type[FusionBasePass], model: str = CHAIN) -> str:
     with pytest.raises(PassError) as caught:
         run_pass(model, pass_)
@@ -97,7 +101,8 @@ def test_patterns_that_are_none(patterns: Any) -> None:
             return patterns
 
     assert re.match(
-        rf"Odd \({__file__}:1\): Patterns: it must return a list of Pattern, got ", told(Odd)
+        rf"Odd \({__file__}:{line_of(Odd.Patterns)}\): Patterns: it must return a list of Pattern, got ",
+        told(Odd),
     )
 
 
@@ -108,8 +113,8 @@ def test_an_answer_of_meet_requirements_that_is_none(answer: Any) -> None:
             return answer
 
     assert (
-        'MeetRequirements at node "the_node" (Relu): it must return True, False or match.reject(reason), got'
-        in told(Odd)
+        f'Odd ({__file__}:{line_of(Odd.MeetRequirements)}): MeetRequirements at node "the_node" (Relu): '
+        "it must return True, False or match.reject(reason), got" in told(Odd)
     )
 
 
@@ -119,8 +124,8 @@ def test_a_replacement_that_is_none() -> None:
             return None
 
     assert (
-        'Replacement at node "the_node" (Relu): it must return the result of BuildAndReset, or tensors'
-        in told(Odd)
+        f'Odd ({__file__}:{line_of(Odd.Replacement)}): Replacement at node "the_node" (Relu): '
+        "it must return the result of BuildAndReset, or tensors" in told(Odd)
     )
 
 
@@ -220,7 +225,7 @@ def test_a_rewrite_that_feeds_itself_is_stopped_by_its_depth() -> None:
 
     text = told(Grow)
     assert re.match(
-        rf"Grow \({__file__}:1\): Replacement at node \"Grow_Relu_\d+\" \(Relu\): rewrites feed each other",
+        rf"Grow \({__file__}:{line_of(Grow.Replacement)}\): Replacement at node \"Grow_Relu_\d+\" \(Relu\): rewrites feed each other",
         text,
     )
     assert "101 generations deep" in text

@@ -102,7 +102,8 @@ def test_run_is_given_the_pass_and_says_why_it_failed() -> None:
             context.SetErrorMessage("the tiles do not fit")
             return FAILED
 
-    with pytest.raises(PassError, match=r"^Failing \(.*:1\): Run: the tiles do not fit$"):
+    line = Failing.Run.__code__.co_firstlineno
+    with pytest.raises(PassError, match=rf"^Failing \(.*:{line}\): Run: the tiles do not fit$"):
         run_pass(CHAIN, Failing)
     (context,) = contexts
     assert context.GetPassName() == context.pass_name == "Failing"

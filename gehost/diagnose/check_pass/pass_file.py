@@ -37,6 +37,7 @@ def read_pass_file(
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     comparing: Comparing = BY_RULE,
+    paths: Sequence[str] = (),
 ) -> PassFile:
     """Return a trial for each pass of a vendor file or directory.
 
@@ -47,6 +48,8 @@ def read_pass_file(
         name: only this pass.
         settings: options of the passes, by ``PASS.option``.
         comparing: how numbers are compared.
+        paths: files and directories of passes that belong to no vendor; where ``file`` is among
+            them, the host loads them.
 
     Raises:
         UsageError: the file or pass does not exist, or the host does not load the file.
@@ -56,8 +59,9 @@ def read_pass_file(
     if not path.exists():
         beside = os.listdir(path.parent) if path.parent.is_dir() else []
         raise UsageError(f"no such file{_meant(path.name, beside)}", where=file)
-    options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
-    host = Host(options)
+    loaded = [given for given in paths if path.is_relative_to(os.path.abspath(given))]
+    roots = list(vendors) if vendors or loaded else [_directory_of_vendors(path)]
+    host = Host(HostOptions(vendors=roots, pass_paths=loaded, settings=settings))
     # the __init__.py of a package stands for the whole package
     folder = os.path.realpath(path.parent if path.name == "__init__.py" else path)
 
@@ -98,7 +102,7 @@ def _directory_of_vendors(path: Path) -> Path:
     raise UsageError(
         f"the host loads files below VENDOR/{PASSES_DIR} only",
         where=path,
-        hint="move it there, as `gehost new` does",
+        hint="move it there, as `gehost new` does, or name it in ASCEND_GE_PY_PASS_PATH",
     )
 
 

@@ -87,7 +87,11 @@ class PatternAdapter(gehost.PatternFusionPass):
 
     def __init__(self, cls: type[passes.PatternFusionPass]) -> None:
         self._author = _Author(cls)
-        config = getattr(self._author.owner, "matcher_config", None) or PatternMatcherConfig()
+        config = getattr(self._author.owner, "matcher_config", None)
+        if not isinstance(config, PatternMatcherConfig):
+            raise PatternError(
+                "it does not call super().__init__(), with or without a PatternMatcherConfig"
+            )
         super().__init__(config.host_config)
         self._by_pattern: dict[gehost.Pattern, tuple[Pattern, list[int]]] = {}
 
@@ -133,12 +137,12 @@ class PatternAdapter(gehost.PatternFusionPass):
             return _built(author.call(method, result))
         if not author.owner.pattern_methods:
             raise PatternError("replacement(self, inputs) goes with @pattern methods")
-        with es.written_at(origin_of(method.__func__)):
+        with es.written_at(origin_of(method)):
             builder = GraphBuilder("replacement")
         count = len(match.inputs)
         inputs = PassInputs(builder, count)
         returned = author.call(method, inputs, *([result] if len(names) > 1 else []))
-        outputs = _tensors(returned, "replacement")
+        outputs = _tensors(returned, method)
         for index in range(count):
             _ = inputs[index]  # the host counts a replacement's inputs without a gap
         return builder.build_and_reset(outputs).built
@@ -150,11 +154,11 @@ class PatternAdapter(gehost.PatternFusionPass):
     def _traced(self, name: str) -> Pattern:
         owner = self._author.owner
         method = getattr(owner, name)
-        where = origin_of(method.__func__)
+        where = origin_of(method)
         with es.written_at(where):
             builder = GraphBuilder(f"{type(owner).__name__}_{name}_pattern")
         inputs = PassInputs(builder)
-        outputs = _tensors(method(inputs), name)
+        outputs = _tensors(method(inputs), method)
         with es.written_at(where):
             pattern = Pattern(builder.build_and_reset(outputs))
         for index in sorted(inputs.made):
@@ -243,10 +247,13 @@ def _as_patterns(returned: Any) -> list[Pattern]:
     return [pattern if isinstance(pattern, Pattern) else Pattern(pattern) for pattern in listed]
 
 
-def _tensors(returned: Any, method: str) -> list[TensorHolder]:
+def _tensors(returned: Any, method: Callable[..., Any]) -> list[TensorHolder]:
     listed = [returned] if isinstance(returned, TensorHolder) else items_of(returned)
     if not listed or not all(isinstance(tensor, TensorHolder) for tensor in listed):
-        raise PatternError(f"{method} must return a tensor or a list of tensors, got {returned!r}")
+        raise PatternError(
+            f"{method.__name__} must return a tensor or a list of tensors, got {returned!r}",
+            where=origin_of(method),
+        )
     return listed
 
 
@@ -282,4 +289,5 @@ def spec_of(descriptor: PassDescriptor) -> PassSpec:
         trusted=issubclass(cls, passes.PatternFusionPass | passes.DecomposePass),
         any_option=True,
         method_names=names,
+        author=cls,
     )

@@ -185,6 +185,10 @@ MISTAKES = {
         ),
         "TypeError: expected the result of build(), got",
     ),
+    "no call of the base class": (
+        of("def __init__(self):\n    self.config = 3", PATTERN, REPLACEMENT),
+        "__init__: it does not call super().__init__(), with or without a PatternMatcherConfig",
+    ),
     "no operators to replace": (
         of(NO_REPLACEMENT, mark=DECOMPOSE.format("[]"), base="DecomposePass"),
         "ValueError: D: op_types names no operator",
@@ -271,6 +275,13 @@ def test_a_mistake_is_one_line_with_its_file_and_line(mistake: str, tmp_path: Pa
     assert lines
     assert all(line > IMPORTS.count("\n") for line in lines)
     assert not HOST_NAMES.search(text), text
+    if method := re.search(r"(\w+) must return|(__init__): it does not", text):
+        name = method[1] or method[2]
+        code = (IMPORTS + source).splitlines()
+        (line,) = [n for n, each in enumerate(code, 1) if f"def {name}(" in each]
+        if code[line - 2].strip() == "@pattern":
+            line -= 1
+        assert lines == [line], text
 
 
 HOST_NAMES = re.compile(r"MeetRequirements|Replacement|Patterns|\bRun\b|BuildAndReset|EsGraph")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -683,6 +685,16 @@ def test_a_file_that_is_right(check, vendors):
     assert line.startswith(
         f"Double ({file}:3): ok: 2 instances (1 of 1 patterns, opsets 13 to 17), 8 mutations: "
     )
+
+
+@pytest.mark.parametrize("named", ["stray.py", "."])
+def test_a_file_that_only_the_variable_names(check, vendors, monkeypatch, named):
+    text = "from gehost import *\n" + dedent(DOUBLE.format(name="Double", factor=2))
+    file = vendors.write_raw("stray.py", text)
+    monkeypatch.setenv("ASCEND_GE_PY_PASS_PATH", f"other.py{os.pathsep}{vendors.root / named}")
+    code, (line,), err = check(file)
+    assert (code, err) == (0, "")
+    assert line.startswith(f"Double ({file}:3): ok: 2 instances")
 
 
 def test_a_directory_stands_for_the_files_below_it(check, vendors):
