@@ -211,7 +211,7 @@ class GraphAdapter(gehost.FusionBasePass):
         author = self._author
         author.context = PassContext(context)
         answer = author.owner.run(Graph(graph), author.context)
-        context.SetErrorMessage(author.context.get_error_message())
+        context.SetErrorMessage(author.context.get_error_message() or f"it returned {answer!r}")
         return answer is None or bool(answer)
 
 

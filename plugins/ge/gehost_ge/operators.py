@@ -69,6 +69,9 @@ class Operator:
         return Outputs({name: self._holder(builder, tensor) for name, tensor in result.items()})
 
     def _holder(self, builder: GraphBuilder, tensor: EsTensor) -> TensorHolder:
+        for name, value in getattr(tensor.producer, "params", {}).items():
+            if isinstance(value, EsTensor):
+                raise TypeError(f"{self.__name__}: {name} is an attribute and takes no tensor")
         builder.types[tensor.producer] = self.__name__
         return builder.holder(tensor)
 
@@ -120,7 +123,14 @@ def operator(name: str) -> Operator:
         return Operator(name, _FORMS[name])
     if name not in es.operator_names(""):
         raise AttributeError(f"no operator {name}: ONNX has no such operator")
-    return Operator(name, _onnx_form(getattr(es, name)))
+    return Operator(name, _onnx_form(es.op(name)))
+
+
+def exported(name: str) -> Any:
+    """Return the operator of a name, or all names for ``from ge.es.math import *``."""
+    if name == "__all__":
+        return sorted({*_FORMS, *es.operator_names("")})
+    return operator(name)
 
 
 @cache

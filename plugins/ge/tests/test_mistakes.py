@@ -120,6 +120,10 @@ MISTAKES = {
     ),
     "inputs with a gap": (traced("return inputs[0] + inputs[2]"), "leave a gap"),
     "an unknown attribute": (traced("return Relu(inputs[0], axis=1)"), "TypeError: Relu: got an"),
+    "an input too many of an operator": (
+        traced("return Relu(inputs[0], inputs[1])"),
+        "TypeError: Relu: consumed_inputs is an attribute and takes no tensor",
+    ),
     "an operator of numbers": (
         traced("return Relu(3)"),
         "TypeError: an operator needs a tensor among its inputs",
@@ -209,6 +213,7 @@ MISTAKES = {
         walking("context.set_error_message('no luck'); return 0"),
         ": run: no luck",
     ),
+    "a run that returns False": (walking("return False"), ": run: it returned False"),
     "a node that does not exist": (
         walking("graph.find_node_by_name('absent')"),
         'GeError: graph "g" has no node "absent"',

@@ -114,6 +114,14 @@ def importable() -> Iterator[None]:
             del sys.modules[name]
 
 
+def test_a_star_imports_the_operators() -> None:
+    names: dict[str, Any] = {}
+    with importable():
+        exec("from ge.es.math import *\nfrom ge.es.custom import *", names)
+    assert "__getattr__" not in names
+    assert {"Add", "GEMM", "MatMul", "TopKV2"} <= set(names)
+
+
 def test_each_published_name_is_there() -> None:
     with importable():
         missing = [

@@ -1,5 +1,6 @@
 """``ge.es.custom``: operators that vendor files register."""
 
-from gehost_ge.operators import custom_operator as __getattr__
+from gehost_ge import operators
 
-__all__ = ["__getattr__"]
+__all__: list[str] = []
+__getattr__ = operators.custom_operator

@@ -1,5 +1,5 @@
 """``ge.es.math``: operators by name."""
 
-from gehost_ge.operators import operator as __getattr__
+from gehost_ge import operators
 
-__all__ = ["__getattr__"]
+__getattr__ = operators.exported
