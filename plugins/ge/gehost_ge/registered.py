@@ -78,8 +78,10 @@ def register(descriptor: PassDescriptor) -> None:
 
 def registered_in(module: ModuleType) -> list[PassDescriptor]:
     """Return the descriptors of a module or package, in order of registration."""
-    inside = f"{module.__name__}."
-    parts = [part for name, part in sys.modules.items() if f"{name}.".startswith(inside)]
+    parts = [module]
+    if hasattr(module, "__path__"):  # a package
+        inside = f"{module.__name__}."
+        parts += [part for name, part in sys.modules.items() if name.startswith(inside)]
     return [found for part in parts for found in vars(part).get(REGISTERED, ())]
 
 
