@@ -95,7 +95,10 @@ def test_the_text_is_not_overwritten(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["print", "m.hlo", "--json", "--tree"], "--json, --tree and --tokens exclude each other. See"),
+        (
+            ["print", "m.hlo", "--json", "--tree"],
+            "--json, --tree and --tokens exclude each other. See",
+        ),
         (["fusions", "m.hlo", "--vendors", "."], "--vendors needs --before"),
         (["fusions", "m.hlo", "--constants", "random"], "--constants needs --before"),
         ([], "Missing command. See `gehost hlo --help`."),

@@ -624,7 +624,8 @@ def test_comparators_as_xla_of_2023_writes_them() -> None:
   e{0} = pred[] compare(q{0}, o{0}), direction=EQ t{0} = f32[] select(e{0}, o{0}, q{0}) k{0} = f32[] select(n{0}, nan{0}, t{0})
 """
     sides = "".join(
-        f"q{k} = f32[] parameter({1 - k})\n{canonical.format(k)}{key.format(k).replace(f'(p{k})', f'(k{k})')}" for k in (0, 1)
+        f"q{k} = f32[] parameter({1 - k})\n{canonical.format(k)}{key.format(k).replace(f'(p{k})', f'(k{k})')}"
+        for k in (0, 1)
     )
     text = f"""inner {{ {sides} ROOT r = pred[] compare(s0, s1), direction=LT }}
 comparator {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT f = pred[] fusion(b, a), kind=kLoop, calls=inner }}
