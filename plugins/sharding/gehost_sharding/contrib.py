@@ -18,7 +18,15 @@ ShapeFunction = Callable[[Shapes, Callable[[str, Any], Any]], Shapes]
 
 
 def _same(operands: Shapes, _attribute: Callable[[str, Any], Any]) -> Shapes:
-    return [operands[0], None, None, operands[0]]
+    return [operands[0]]
+
+
+def _skip(operands: Shapes, _attribute: Callable[[str, Any], Any]) -> Shapes:
+    """The norm, mean and deviation of each row, and the sum."""
+    x = operands[0]
+    if x is None:
+        return []
+    return [x, (*x[:-1], 1), (*x[:-1], 1), x]
 
 
 def _same_twice(operands: Shapes, _attribute: Callable[[str, Any], Any]) -> Shapes:
@@ -73,8 +81,8 @@ RESULTS: dict[str, ShapeFunction] = {
     "QuickGelu": _same,
     "RotaryEmbedding": _same,
     "SkipGroupNorm": _same_twice,
-    "SkipLayerNormalization": _same,
-    "SkipSimplifiedLayerNormalization": _same,
+    "SkipLayerNormalization": _skip,
+    "SkipSimplifiedLayerNormalization": _skip,
 }
 
 

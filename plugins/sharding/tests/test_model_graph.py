@@ -179,3 +179,17 @@ def test_small_weights_of_ir_version_3_have_shapes() -> None:
     plan = Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan()
     feeds = feeds_of(graph)
     assert_equal(whole_run(graph, feeds), split_run(reread(plan.assignment), feeds)[0])
+
+
+def test_results_of_onnx_runtimes_operators_have_shapes() -> None:
+    """Also the statistics of a norm, which gehost names though nothing reads them."""
+    text = """(float[2,4,8] x, float[8] s, float[8,24] w) => (float[2,4,8] y) {
+        a = com.microsoft.Attention <num_heads = 2> (x, w)
+        z, m, v, t = com.microsoft.SkipLayerNormalization (x, a, s)
+        q = com.microsoft.MultiHeadAttention <num_heads = 2> (z, t, t)
+        y = Relu (q)
+    }"""
+    graph = graph_of(text)
+    shapes = {name: graph.tensors[name].shape for name in ("a", "z", "m", "v", "t", "q")}
+    assert shapes == dict.fromkeys("aztq", (2, 4, 8)) | dict.fromkeys("mv", (2, 4, 1))
+    assert not onnx.defs.has("SkipLayerNormalization", "com.microsoft")
