@@ -24,7 +24,7 @@ from gehost.ir.model import Model
 from gehost.kernels import release
 from gehost.testing import parse
 from tests.everyday import SHARES
-from tests.pinned import PINNED
+from tests.pinned import NEWER, PINNED
 
 PACKAGE = Path(gehost.__file__).parent
 _OPSET_IS_TOO_NEW = re.compile(
@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases that only ``make nightly`` runs, and those of the pinned versions."""
     cases: Counter[str] = Counter()
     older = release(onnx.__version__) < release("1.23.2") or is_older("1.31.1")
+    newer = not is_older("1.31.2")
     for item in items:
         file, _, rest = item.nodeid.partition("::")
         test, _, case = rest.removesuffix("]").partition("[")
@@ -68,9 +69,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not is_everyday:
             item.add_marker(pytest.mark.nightly)
         cases[item.nodeid.partition("[")[0]] += 1
-        reasons = PINNED.get(file, {})
-        if reason := reasons.get(test) or reasons.get(f"{test}[{case}]"):
-            item.add_marker(pytest.mark.skipif(older, reason=reason))
+        for skipped, reasons in ((older, PINNED.get(file, {})), (newer, NEWER.get(file, {}))):
+            if reason := reasons.get(test) or reasons.get(f"{test}[{case}]"):
+                item.add_marker(pytest.mark.skipif(skipped, reason=reason))
 
 
 @pytest.hookimpl(wrapper=True)
