@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -75,6 +76,8 @@ class MaskMeaning:
     """Index comparisons that hold for every kept position."""
     rest: tuple[tuple[str, frozenset[Role]], ...] = ()
     """Other masks (``keep``) and addends (``bias``), with the axes that they depend on."""
+    fill: float = -math.inf
+    """The highest score of a position that masks exclude."""
 
     @property
     def causal(self) -> Extent | None:

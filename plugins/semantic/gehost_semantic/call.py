@@ -27,6 +27,7 @@ FEATURES: Mapping[str, str] = {
     "empty rows": "a row that the mask leaves empty gives 0, not NaN",
     "groups": "k and v have fewer heads than q",
     "mask": "one addend of the scores, which broadcasts to [b, h, s, t] (`attention.mask`)",
+    "window": "with `causal`: each query sees `attention.window` keys at most, without a mask",
     "softcap": "scores become `attention.softcap * tanh(scores)` before the mask",
 }
 """What a kernel may take beyond q, k, v and scale."""
@@ -35,6 +36,8 @@ _ALLOWZERO = 14
 """The first opset whose Reshape need not copy a size for 0."""
 _LOWEST = -1e30
 """A score that is replaced by at most this has no weight, and absorbs what is added to it."""
+_LOWEST_OF_HALF = -6e4
+"""The same in float16, whose lowest number is -65504."""
 HALVES = frozenset((DataType.FLOAT16, DataType.BFLOAT16))
 
 
@@ -107,9 +110,19 @@ class AttentionCall(KernelCall):
 
     @property
     def is_causal(self) -> bool:
-        """Whether the mask is replaced by ``t <= s``: always False unless the pass takes it."""
+        """Whether the mask is replaced by ``t <= s`` and ``window``: False unless it is taken."""
         mask = self.description.mask
-        return "causal" in self.takes and not mask.rest and mask.causal == 0 and mask.window is None
+        most = _LOWEST_OF_HALF if self.dtype is DataType.FLOAT16 else _LOWEST
+        if "causal" not in self.takes or mask.rest or mask.causal != 0 or mask.fill > most:
+            return False
+        return len(mask.limits) == 1 or (len(mask.limits) == 2 and self.window is not None)
+
+    @property
+    def window(self) -> int | None:
+        """How many keys a query sees, up to its own place; None for all, or if none is taken."""
+        most = self.description.mask.window
+        is_taken = "window" in self.takes and isinstance(most, int) and most >= 0
+        return most + 1 if is_taken and isinstance(most, int) else None
 
     @property
     def has_mask(self) -> bool:
@@ -153,6 +166,10 @@ class AttentionCall(KernelCall):
     @property
     def v(self) -> EsTensor:
         return self._tensor("v")
+
+    def input(self, value: Value) -> EsTensor:
+        """Return a tensor of the graph, before q, k and v, as an input of the replacement."""
+        return self._input(value)
 
     def value(self, name: str, layout: str) -> Value | None:
         """Return the tensor of the graph that is q, k or v in a layout, as ``b t (h d)``."""
@@ -198,6 +215,11 @@ class AttentionCall(KernelCall):
                 if atoms and atoms <= stored and size == total(term.size for term in terms):
                     return True
         return not atoms
+
+    def length(self, letter: str) -> EsTensor:
+        """Return the size of an axis as a vector: ``b``, ``s`` or ``t``."""
+        found = self._length(self.description.atoms(Role(letter)))
+        return found if isinstance(found, EsTensor) else self._builder.CreateConst(np.array(found))
 
     def _length(self, atoms: Sequence[Atom]) -> EsTensor | list[int]:
         """Return a size as a vector: from an input of the graph, or from q or k."""
@@ -354,7 +376,10 @@ class AttentionCall(KernelCall):
         if description.softcap is not None and "softcap" not in self.takes:
             return "softcap: the kernel takes none"
         if self.has_mask and "mask" not in self.takes:
-            return "mask: the kernel takes none"
+            is_taken = "causal" in self.takes
+            return (
+                f"mask: {'not proven to be causal alone' if is_taken else 'the kernel takes none'}"
+            )
         if description.probability_readers:
             return f"probabilities: {description.probability_readers[0]} reads them"
         for operand, _ in description.scales:
@@ -375,6 +400,8 @@ class AttentionCall(KernelCall):
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
         description = self.description
         result = self._result(made)
+        if self.has_mask and "mask" not in self._tensors:
+            raise Refused("mask: Replacement does not use it")
         graph = result.graph
         self._define(graph, known)
         sources = self._sources
@@ -432,8 +459,10 @@ class AttentionCall(KernelCall):
             scores = es.Add(scores, of["mask"])
         if self.is_causal:
             low = es.CastLike(np.float32(-np.inf), scores)
-            above = es.Trilu(es.Expand(low, es.Shape(scores)), np.int64(1), upper=1)
-            scores = es.Add(scores, above)
+            lows = es.Expand(low, es.Shape(scores))
+            scores = es.Add(scores, es.Trilu(lows, np.int64(1), upper=1))
+            if self.window is not None:
+                scores = es.Add(scores, es.Trilu(lows, np.int64(-self.window), upper=0))
         return self.as_result(es.MatMul(es.Softmax(scores, axis=-1), v))
 
 

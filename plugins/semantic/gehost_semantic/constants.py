@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Protocol
 
@@ -104,7 +104,7 @@ class Numbers:
             numbers = [self.fill(v, views, depth - 1) for v in node.inputs if v is not None]
             if not numbers or None in numbers or len(numbers) > 2:
                 return None
-            return _computed(node, numbers)
+            return computed(node, numbers)
         return None
 
 
@@ -152,7 +152,7 @@ def _in_type(number: float, value: Value) -> float | None:
         return _item(np.asarray(np.asarray(number).astype(value.dtype.numpy)))
 
 
-def _computed(node: Node, numbers: list[Any]) -> float | None:
+def computed(node: Node, numbers: Sequence[Any]) -> float | None:
     """Compute in the type of the operands."""
     given = node.input(0)
     if given is None or given.dtype is None:

@@ -6,6 +6,7 @@ and comparisons keep them linear; all else is opaque.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gehost import DataType, Node, Value
+from gehost_semantic.constants import computed
 from gehost_semantic.extents import Extent, total
 from gehost_semantic.view import View
 from gehost_semantic.views import Views
@@ -88,6 +90,8 @@ _COMPARISONS = {
     "GreaterOrEqual": (-1, 0),
     "Greater": (-1, 1),
 }
+_COUNTING = frozenset((DataType.INT32, DataType.INT64, DataType.FLOAT, DataType.DOUBLE))
+"""Types that hold the positions of a tensor."""
 _DEPTH = 40
 
 
@@ -112,7 +116,7 @@ class Elements:
         base = self.through(view, place)
         if base is None:
             return _opaque(value, place)
-        return self.of_base(view.base, base, depth)
+        return scaled(self.of_base(view.base, base, depth), view.factor)
 
     # indices
 
@@ -226,7 +230,7 @@ class Elements:
                 if start and step == [1] and start[0] is not None:
                     return place[0].plus(Linear(start[0]))
             case "LessOrEqual" | "Less" | "GreaterOrEqual" | "Greater" | "Equal":
-                return _compared(node.op, operand(0), operand(1))
+                return _compared(node, operand(0), operand(1))
             case "And" | "Or":
                 return Apply(node.op, (operand(0), operand(1)))
             case "Not":
@@ -235,20 +239,16 @@ class Elements:
                     return Number(not inner.number)
                 return Apply("Not", (inner,))
             case "Cast":
-                return operand(0)
+                return _cast(operand(0), node.outputs[0])
             case "CumSum":
                 return Number(0) if operand(0) == Number(0) else None
             case "Where":
-                return Apply("Where", (operand(0), operand(1), operand(2)))
-            case "Add" | "Sub":
-                left, right = operand(0), operand(1)
-                joined = _sum(left, right, 1 if node.op == "Add" else -1)
-                return joined or Apply(node.op, (left, right))
-            case "Mul":
-                left, right = operand(0), operand(1)
-                if isinstance(left, Number):
-                    left, right = right, left
-                return Apply("Mul", (left, right))
+                condition = operand(0)
+                if isinstance(condition, Number):
+                    return operand(1 if condition.number else 2)
+                return Apply("Where", (condition, operand(1), operand(2)))
+            case "Add" | "Sub" | "Mul":
+                return _arithmetic(node, operand(0), operand(1))
             case "Max":
                 left, right = (operand(slot) for slot in (0, 1))
                 if len(node.inputs) == 2 and right == Number(0) and self._is_natural(left):
@@ -377,14 +377,96 @@ class Elements:
         return whole
 
 
-def _compared(op: str, left: Element, right: Element) -> Element | None:
+def _compared(node: Node, left: Element, right: Element) -> Element | None:
     difference = _sum(left, right, -1)
     if difference is None:
-        return None
-    if op == "Equal":
+        return _chosen(node, left, right)
+    if node.op == "Equal":
         return None if difference.number is None else Number(difference.number == 0)
-    sign, strict = _COMPARISONS[op]
+    sign, strict = _COMPARISONS[node.op]
     return NotAbove(difference.times(sign).plus(Linear(strict)))
+
+
+def _arithmetic(node: Node, left: Element, right: Element) -> Element:
+    found = _chosen(node, left, right)
+    if found is None and node.op != "Mul":
+        found = _sum(left, right, 1 if node.op == "Add" else -1)
+    if isinstance(left, Number) and node.op == "Mul":
+        left, right = right, left
+    return found or Apply(node.op, (left, right))
+
+
+def scaled(element: Element, factor: float) -> Element:
+    """Return an element times a number."""
+    if factor == 1:
+        return element
+    choice = _choice(element)
+    if choice is not None:
+        condition, numbers = choice
+        with np.errstate(all="ignore"):
+            return _either(condition, [float(np.float64(each) * factor) for each in numbers])
+    if isinstance(element, Apply) and element.op in ("Add", "Where"):
+        first = 1 if element.op == "Where" else 0
+        args = [scaled(arg, factor) for arg in element.args[first:]]
+        return Apply(element.op, (*element.args[:first], *args))
+    return Apply("Mul", (element, Number(factor)))
+
+
+def _choice(element: Element) -> tuple[Element | None, list[float]] | None:
+    """Return the numbers of an element where a condition holds, and elsewhere."""
+    if isinstance(element, Number):
+        return None, [element.number] * 2
+    if isinstance(element, Apply) and element.op == "Where":
+        condition, *rest = element.args
+        numbers = [each.number for each in rest if isinstance(each, Number)]
+        return (condition, numbers) if len(numbers) == 2 else None
+    is_truth = isinstance(element, NotAbove) or (
+        isinstance(element, Apply) and element.op in ("And", "Not", "Or")
+    )
+    if is_truth or (isinstance(element, Opaque) and element.value.dtype is DataType.BOOL):
+        return element, [1, 0]
+    return None
+
+
+def _either(condition: Element | None, numbers: Sequence[float]) -> Element:
+    first, second = numbers
+    if condition is None or first == second:
+        return Number(first)
+    return Apply("Where", (condition, Number(first), Number(second)))
+
+
+def _chosen(node: Node, left: Element, right: Element) -> Element | None:
+    """Compute with numbers that one condition chooses, in the type of the operator."""
+    first, second = _choice(left), _choice(right)
+    if first is None or second is None:
+        return None
+    conditions = [each for each in (first[0], second[0]) if each is not None]
+    if len(conditions) == 2 and conditions[0] != conditions[1]:
+        return None
+    numbers = [computed(node, pair) for pair in zip(first[1], second[1], strict=True)]
+    if any(number is None or math.isnan(number) for number in numbers):
+        return None
+    condition = conditions[0] if conditions else None
+    return _either(condition, [number for number in numbers if number is not None])
+
+
+def _cast(element: Element, result: Value | None) -> Element | None:
+    """Return an element in another type, None where that may change it otherwise."""
+    dtype = None if result is None else result.dtype
+    if dtype is None:
+        return None
+    if isinstance(element, Linear):
+        return element if dtype in _COUNTING else None
+    if dtype.is_float or isinstance(element, Opaque):
+        return element
+    choice = _choice(element)
+    if choice is None:
+        return None
+    if dtype is DataType.BOOL:
+        return _either(choice[0], [float(number != 0) for number in choice[1]])
+    most = 1 if dtype not in _COUNTING else 2**31
+    is_kept = all(abs(number) <= most and number == int(number) for number in choice[1])
+    return element if is_kept else None
 
 
 def _opaque(value: Value, place: Place) -> Opaque:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterator
 
 from gehost_semantic.atoms import Operand
 from gehost_semantic.attention import Add, Attention, Floor, Limit, MaskMeaning, Role
@@ -15,6 +16,7 @@ from gehost_semantic.elements import (
     NotAbove,
     Number,
     Opaque,
+    scaled,
 )
 from gehost_semantic.extents import Extent
 from gehost_semantic.views import Views
@@ -63,6 +65,7 @@ def _meaning(views: Views, attention: Attention) -> MaskMeaning:
     query, key = attention.atoms(Role.QUERY), attention.atoms(Role.KEY)
     limits: list[Limit] = []
     rest: list[tuple[str, frozenset[Role]]] = []
+    fill = -math.inf
 
     def note(kind: str, element: Element) -> None:
         roles = [attention.roles.get(_atom(digit)) for digit in _digits(element)]
@@ -74,23 +77,26 @@ def _meaning(views: Views, attention: Attention) -> MaskMeaning:
         element = elements.of_base(step.operand.base, _place(step.operand))
         conditions: list[Element] = []
         if isinstance(step, Add):
+            element = scaled(element, step.factor * step.operand.factor)
             for part in _addends(element):
                 kept = _kept(part)
                 if kept is None:
                     note("bias", part)
                 else:
                     conditions += kept
+                    fill = max(fill, *_lows(part), -math.inf)
         elif step.fill > MOST_OF_A_MASK:
             note("bias", element)
         else:
             conditions = _conditions(element if step.keeps else Apply("Not", (element,)))
+            fill = max(fill, step.fill)
         for condition in conditions:
             limit = _limit(condition, query, key)
             if limit is None:
                 note("keep", condition)
             else:
                 limits.append(limit)
-    return MaskMeaning(tuple(dict.fromkeys(limits)), tuple(dict.fromkeys(rest)))
+    return MaskMeaning(tuple(dict.fromkeys(limits)), tuple(dict.fromkeys(rest)), fill)
 
 
 def _place(operand: Operand) -> list[Linear]:
@@ -120,6 +126,15 @@ def _addends(element: Element) -> list[Element]:
     if isinstance(element, Apply) and element.op == "Add":
         return [part for arg in element.args for part in _addends(arg)]
     return [element]
+
+
+def _lows(element: Element) -> Iterator[float]:
+    """Yield the numbers in an addend that exclude a position."""
+    if isinstance(element, Number) and _is_low(element):
+        yield element.number
+    if isinstance(element, Apply):
+        for arg in element.args:
+            yield from _lows(arg)
 
 
 def _is_low(element: Element) -> bool:

@@ -77,7 +77,8 @@ def model(
     main (float[B, S, {2 * size}] q, float[B, {length}, {2 * size}] k, float[B, {length}, {2 * size}] v,
           bool[B, 1, S, {length}] keep, float z) => (float[B, S, {2 * size}] out)
     <int64[4] heads = {{0, 0, 2, {size}}}, int64[3] joined = {{0, 0, {2 * size}}}, int64[4] as_rows = {{1, 1, -1, 1}},
-     int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}}, int64 j2 = {{2}},
+     int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}}, int64 j2 = {{2}}, int64 j3 = {{3}}, int64 jm2 = {{-2}},
+     float minus = {{-1}}, float tiny = {{1e-38}}, float half = {{0.5}},
      float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float small = {{-10000}}, float one = {{1}},
      uint8 one8 = {{1}}, float large = {{1e30}}> {{
         shape = Shape (q) vec = Slice (shape, i1, i2) length = Squeeze (vec) length1 = Add (length, j1)
@@ -114,12 +115,7 @@ def test_causal_masks(host: Host, run: Any, mask: str, biases: bool) -> None:
     (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
     assert all(kernel.output)  # with fewer outputs the runtime computes all scores at once
     assert len(kernel.output) == 3
-    for batch, rows in ((2, 5), (1, 70), (2, 1)):
-        inputs = feeds(batch, rows)
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
-                assert one.equal, one
+    assert_equal_runs(given, compiled, run)
 
 
 REPEATED = "ku = Unsqueeze (kt0, i2) ke = Expand (ku, times) kt = Reshape (ke, spread)"
@@ -187,5 +183,67 @@ def test_what_the_kernel_does_not_take(host: Host) -> None:
 
 def test_cross_attention_is_refused(host: Host) -> None:
     """T ≠ S: causal from which position on is not the kernel's to choose."""
-    mask = "mask = Where (keep, nothing, lowest)"
+    mask = """shape_k = Shape (k) vec_k = Slice (shape_k, i1, i2) length_k = Squeeze (vec_k)
+        cols_k = Range (j0, length_k, j1) le = LessOrEqual (cols_k, flat_rows)
+        mask = Where (le, nothing, lowest)"""
     assert refusals(host, model(mask, length="T")) == ["length"]
+
+
+WINDOWS = {
+    "s - t < 3": "d = Sub (flat_rows, cols) near = Less (d, j3)",
+    "s - 3 < t": "first = Sub (flat_rows, j3) near = Greater (cols, first)",
+    "Trilu of a band": "band = Trilu <upper = 1> (ones, jm2) near = Cast <to = 9> (band)",
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("is_one", [True, False], ids=["And", "two addends"])
+def test_windows(host: Host, run: Any, window: str, is_one: bool) -> None:
+    """Each position sees itself and the two before it."""
+    causal = f"le = LessOrEqual (cols, flat_rows) {window} "
+    if is_one:
+        causal += "a_ = And (le, near) mask = Where (a_, nothing, lowest)"
+    else:
+        causal += "m0 = Where (le, nothing, lowest) m1 = Where (near, nothing, lowest) mask = Add (m0, m1)"
+    given = model(causal)
+    compiled, _ = host.run(given)
+    (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
+    assert {entry.name: entry.i for entry in kernel.attribute}["local_window_size"] == 3
+    assert_equal_runs(given, compiled, run)
+
+
+FOLLOWED_WRONGLY = {
+    "the other half, by a negative factor": (
+        "le = LessOrEqual (cols, flat_rows) w_ = Where (le, lowest, nothing) mask = Mul (w_, minus)"
+    ),
+    "a mask that is scaled to a bias": (
+        "le = LessOrEqual (cols, flat_rows) w_ = Where (le, nothing, lowest) mask = Mul (w_, tiny)"
+    ),
+    "half of a truth, rounded to 0": """le = LessOrEqual (cols, flat_rows) f = Cast <to = 1> (le)
+        h = Mul (f, half) w = Cast <to = 7> (h) b = Cast <to = 9> (w) mask = Where (b, nothing, lowest)""",
+    "positions that wrap at 256": """c8 = Cast <to = 2> (cols) r8 = Cast <to = 2> (flat_rows)
+        c = Cast <to = 7> (c8) r = Cast <to = 7> (r8) le = LessOrEqual (c, r) mask = Where (le, nothing, lowest)""",
+    "a window of no width": """le = LessOrEqual (cols, flat_rows) ge = Greater (cols, flat_rows)
+        a_ = And (le, ge) mask = Where (a_, nothing, lowest)""",
+    "a window of an input": """le = LessOrEqual (cols, flat_rows) w = Cast <to = 7> (z) d = Sub (flat_rows, cols)
+        near = Less (d, w) a_ = And (le, near) mask = Where (a_, nothing, lowest)""",
+}
+
+
+@pytest.mark.parametrize("mask", FOLLOWED_WRONGLY.values(), ids=FOLLOWED_WRONGLY)
+def test_masks_that_look_causal(host: Host, run: Any, mask: str) -> None:
+    given = model(mask)
+    compiled, _ = host.run(given)
+    assert not any(node.op_type == "GroupQueryAttention" for node in compiled.graph.node)
+    assert_equal_runs(given, compiled, run, ((2, 5), (1, 1)))
+
+
+def assert_equal_runs(
+    given: Any, compiled: Any, run: Any, sizes: Any = ((2, 13), (3, 1), (1, 70))
+) -> None:
+    for batch, rows in sizes:
+        inputs = feeds(batch, rows)
+        expected = Runner(given).run(inputs)
+        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+                assert one.equal, one

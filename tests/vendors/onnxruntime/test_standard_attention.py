@@ -125,15 +125,6 @@ def test_a_mask_that_may_hold_minus_infinity_is_refused(
     assert refusal(standard, model(opset=23, **changes)) == "mask"  # pyright: ignore[reportArgumentType]
 
 
-def test_an_empty_sequence_of_keys_is_refused(standard: Host) -> None:
-    """MultiHeadAttention takes it, Attention does not."""
-    given = parse("""<ir_version: 8, opset_import: ["" : 23, "com.microsoft" : 1]>
-    main (float[B, S, 8] q, float[B, 0, 8] k, float[B, 0, 8] v) => (float[B, S, 8] y) {
-        y = com.microsoft.MultiHeadAttention <num_heads = 2, scale = 0.5> (q, k, v)
-    }""")
-    assert refusal(standard, given) == "length"
-
-
 def test_no_empty_rows_may_be_assumed(assuming: Host, run: Any) -> None:
     given = model(opset=23, fill="far")
     fused(assuming, run, given, empty=False)

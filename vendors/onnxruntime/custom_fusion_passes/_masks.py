@@ -44,6 +44,9 @@ def mask_problem(attention: AttentionCall) -> str:
 
     Notes whether a row may be without positions.
     """
+    if not attention.has_mask:
+        attention.may_have_empty_rows = False
+        return ""
     steps = attention.description.after
     addends = [step.operand.value for step in steps if isinstance(step, Add)]
     fills = [step.fill for step in steps if isinstance(step, Select)]
@@ -57,7 +60,7 @@ def mask_problem(attention: AttentionCall) -> str:
     if len(addends) > 1 and not _agree(addends):
         return "mask: the sum of its addends differs in another order"
     held = held_by(attention)
-    if attention.has_mask and attention.score_type != attention.dtype:
+    if attention.score_type != attention.dtype:
         dtype = attention.dtype
         if held is None or dtype is None or held.between:
             return f"mask: not proven to hold numbers of {dtype_name(dtype)} alone"

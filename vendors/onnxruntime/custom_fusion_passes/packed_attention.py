@@ -1,8 +1,8 @@
 """Attention together with its three projections, as one kernel with packed weights.
 
-``x, wq → MatMul → q;  x, wk → MatMul → k;  x, wv → MatMul → v;``
-``q, k, v, bias, (mask) → MultiHeadAttention``, or
-``x, [wq wk wv] → MatMul → (Add bias) → Split → q, k, v → MultiHeadAttention``
+``x, wq → MatMul → (Add bias) → q`` and the same for k and v, or
+``x, [wq wk wv] → MatMul → (Add bias) → Split → q, k, v``;
+``q, k, v, (mask) → attention``
 ``==>   x, [wq wk wv], bias, (mask) → com.microsoft::Attention``
 
 The weights are put side by side when the model is compiled, so that the kernel reads x once.
@@ -14,7 +14,7 @@ one thread, 5 session pairs, 95 % intervals).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,29 +22,26 @@ import numpy as np
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
-    EsGraphBuilder,
-    FusionBasePass,
-    Refusal,
-    Region,
+    Node,
     TensorType,
     es,
     ops,
 )
 
 from ._attention import added_constant
-from ._instances import KEEP, instance
-from ._instances import KERNEL as CALL
-from ._types import no_kernel
-from .attention import multi_head_attention, unlike_ours
+from ._instances import ATTENTION, CONSTANTS, KEEP, instance
+from ._kernel_pass import ROWS, KernelPass, empty_problem
+from .unpacked_attention import multi_head_attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import onnx
 
-    from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+    from gehost import EsTensor, Refusal, Value
+    from gehost_semantic import AttentionCall
 
-KERNEL, PACKED = "com.microsoft::MultiHeadAttention", "com.microsoft::Attention"
+KERNEL = "com.microsoft::Attention"
 
 
 def _shape(
@@ -57,7 +54,7 @@ def _shape(
     return [TensorType(given.dtype, (*given.shape[:2], int(sizes[2])))]
 
 
-@ops.register(PACKED, shape=_shape, provided_by="onnxruntime>=1.21.1")
+@ops.register(KERNEL, shape=_shape, provided_by="onnxruntime>=1.21.1")
 def packed_attention(
     input: EsTensor,  # noqa: A002 - the kernel's signature
     weights: EsTensor,
@@ -69,6 +66,7 @@ def packed_attention(
     num_heads: int,
     scale: float,
     qkv_hidden_sizes: Sequence[int],
+    unidirectional: int = 0,
 ) -> EsTensor:
     """Attention of a tensor to itself, with its projections; mask_index and past are not used here.
 
@@ -82,7 +80,15 @@ def packed_attention(
         for place in range(3)
     )
     return multi_head_attention(
-        q, k, v, None, None, attention_bias, num_heads=num_heads, scale=scale
+        q,
+        k,
+        v,
+        None,
+        None,
+        attention_bias,
+        num_heads=num_heads,
+        scale=scale,
+        unidirectional=unidirectional,
     )
 
 
@@ -95,132 +101,136 @@ class _Projections:
     """[D, 2·N·H + N·V]."""
     bias: np.ndarray
     widths: tuple[int, int, int]
-    nodes: list[Node]
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
-class OrtPackedAttentionPass(FusionBasePass):
+class OrtPackedAttentionPass(KernelPass):
     """Fuse attention with the projections of its input.
 
-    Forms: three products of one tensor, with their biases in the kernel or none; one product,
-    with or without bias, split into q, k and v.
+    Forms: those of ``OrtAttentionPass``, over three products of one tensor with or without bias, or
+    over one product, with or without bias, that is split into q, k and v.
     Shapes: x [B, S, D], weights [D, N·H] for q and k, [D, N·V] for v.
     Keeps: the numbers but for rounding.
-    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes, or
-    the target has none of the type;
-    ``layout``: k or v is no projection (rotary, repeated heads, past); ``input``: they are
-    projections of different tensors; ``weights``: not constant matrices; ``shared``: a projection
-    is read by others, too.
+    Refuses: what ``OrtAttentionPass`` refuses; ``layout``: q, k or v is no projection (rotary,
+    repeated heads, past), or q is scaled by a tensor; ``input``: they are projections of different
+    tensors; ``weights``: not constant matrices; ``shared``: a projection is read by others, too.
     Source: com.microsoft.Attention-1 of ONNX Runtime.
     """
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        for kernel in graph.nodes_of(KERNEL):
-            found = (
-                unlike_ours(kernel)
-                or no_kernel(context, PACKED, kernel.inputs[0])
-                or _projections(kernel)
-            )
-            if isinstance(found, str):
-                context.refuse(kernel, found)
-                continue
-            region = Region.of_nodes([*found.nodes, kernel])
-            if not region:
-                context.refuse(kernel, region.reason)
-                continue
-            assert not isinstance(region, Refusal)
-            builder = EsGraphBuilder("packed_attention")
-            inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-            mask = kernel.input(5)
-            made = es.op(PACKED)(
-                inputs[found.x],
-                found.weights,
-                found.bias,
-                None,
-                None,
-                None if mask is None else inputs[mask],
-                num_heads=kernel.attrs["num_heads"],
-                scale=kernel.attrs["scale"],
-                qkv_hidden_sizes=list(found.widths),
-            )
-            context.replace(region, builder.BuildAndReset([made]))
+    takes = frozenset({"causal", "mask"})
+    kernel = KERNEL
+
+    def problem(self, attention: AttentionCall) -> str:
+        return empty_problem(attention)
+
+    def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
+        found = _projections(attention)
+        if isinstance(found, str):
+            return attention.reject(found)
+        return es.op(KERNEL)(
+            attention.input(found.x),
+            found.weights,
+            found.bias,
+            None,
+            None,
+            attention.full_mask,
+            num_heads=attention.heads,
+            scale=attention.scale,
+            qkv_hidden_sizes=list(found.widths),
+            **({"unidirectional": 1} if attention.is_causal else {}),
+        )
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield models of three products with a bias in the kernel and a mask, and of one."""
-        three = " ".join(f"{name} = MatMul (x, w{name})" for name in "qkv")
+        """Yield models of three products with biases and a mask, and of one."""
+        three = " ".join(
+            f"{each}p = MatMul (x, w{each}) {each} = Add ({each}p, b)" for each in "qkv"
+        )
+        mask = "mask = Where (keep, zero, low) a = Add (s, mask)"
         yield instance(
             f"float[B, S, 8] x, {KEEP}",
-            f"{three} mask = Where (keep, zero, low) {CALL} (q, k, v, bias, , mask)",
+            f"{three} {ATTENTION.format(masked=mask)}",
             **dict.fromkeys(("wq", "wk", "wv"), (8, 8)),
-            bias=(24,),
+            b=(8,),
         )
+        plain = ATTENTION.format(masked="").replace("(a)", "(s)")
         yield instance(
             "float[B, S, 8] x",
-            f"""p = MatMul (x, w) r = Add (p, b) q, k, v = Split <axis = 2> (r, parts)
-            {CALL} (q, k, v)""",
-            constants="int64[3] parts = {8, 8, 8}",
+            f"t = MatMul (x, w) r = Add (t, b) q, k, v = Split <axis = 2> (r, parts) {plain}",
+            constants=f"int64[3] parts = {{8, 8, 8}}, {CONSTANTS}",
             w=(8, 24),
             b=(24,),
         )
 
 
-def _projections(kernel: Node) -> _Projections | str:
-    """The projections of an attention, or why they cannot be packed."""
-    given = kernel.inputs[:3]
-    producers = [None if value is None else value.producer for value in given]
-    if producers[0] is not None and all(one is producers[0] for one in producers):
-        return _one_product(kernel, producers[0])
-    products = [one for one in producers if one is not None and one.op == "MatMul"]
-    if len(products) != 3:
+def _projections(attention: AttentionCall) -> _Projections | str:
+    """Return the projections of an attention, or why they cannot be packed."""
+    values = [attention.value(name, ROWS[name]) for name in "qkv"]
+    own = [value for value in values if value is not None and value.producer is not None]
+    if len(own) != 3 or attention.description.scales:
         return "layout: q, k and v are not all projections"
-    x = products[0].inputs[0]
-    if x is None or any(one.inputs[0] is not x for one in products):
-        return "input: q, k and v are projections of different tensors"
-    if any(_is_shared(value) for value in given):
-        return "shared: a projection is read by others, too"
-    arrays = [None if one.inputs[1] is None else one.inputs[1].array for one in products]
-    known = [one for one in arrays if one is not None and one.ndim == 2]
+    split = own[0].producer
+    if split is not None and all(value.producer is split for value in own[1:]):
+        return _one_product(attention, split, own)
+    products = [_product(value) for value in own]
+    known = [each for each in products if not isinstance(each, str)]
     if len(known) != 3:
-        return "weights: not constant matrices"
-    q, k, v = (one.shape[1] for one in known)
-    bias = kernel.input(3)
-    packed = np.zeros(q + k + v, known[0].dtype) if bias is None else bias.array
-    if packed is None:
-        return "weights: the bias is not constant"
-    return _Projections(x, np.concatenate(known, axis=1), packed, (q, k, v), products)
+        return next(each for each in products if isinstance(each, str))
+    if any(each.x is not known[0].x for each in known):
+        return "input: q, k and v are projections of different tensors"
+    q, k, v = (each.weights.shape[1] for each in known)
+    return _Projections(
+        known[0].x,
+        np.concatenate([each.weights for each in known], axis=1),
+        np.concatenate([each.bias for each in known]),
+        (q, k, v),
+    )
 
 
-def _one_product(kernel: Node, split: Node) -> _Projections | str:
-    """The same where one product is split into q, k and v."""
-    if split.op != "Split" or split.outputs != kernel.inputs[:3]:
+def _one_product(attention: AttentionCall, split: Node, parts: list[Value]) -> _Projections | str:
+    """Return the same where one product is split into q, k and v."""
+    if (
+        split.op != "Split"
+        or list(split.outputs) != parts
+        or split.attrs.get("axis", 0) not in (-1, 2)
+    ):
         return "layout: q, k and v are not all projections"
-    if split.attrs.get("axis", 0) not in (-1, 2) or kernel.input(3) is not None:
-        return "layout: not split on the last axis, or with a further bias"
     whole = split.inputs[0]
-    assert whole is not None
-    nodes = [split]
-    widths = [None if one is None or one.shape is None else one.shape[-1] for one in split.outputs]
-    q, k, v = (width if isinstance(width, int) else 0 for width in widths)
-    bias: np.ndarray | None = None
-    values = [*split.outputs, whole]
-    product = whole.producer
-    found = None if product is None else added_constant(product, q + k + v)
-    if product is not None and found is not None:
-        nodes.append(product)
-        whole, bias = found
-        values.append(whole)
-        product = whole.producer
-    if product is None or product.op != "MatMul":
-        return "layout: q, k and v are not all projections"
-    x, weight = product.inputs
-    array = None if weight is None else weight.array
-    if x is None or array is None or array.ndim != 2 or array.shape[1] != q + k + v:
-        return "weights: no constant matrix as wide as q, k and v"
-    if any(_is_shared(value) for value in values):
+    if whole is None or any(map(_is_shared, parts)):
         return "shared: a projection is read by others, too"
-    packed = np.zeros(q + k + v, array.dtype) if bias is None else bias
-    return _Projections(x, array, packed, (q, k, v), [*nodes, product])
+    found = _product(whole)
+    if isinstance(found, str):
+        return found
+    size = attention.heads * attention.head_size
+    widths = size, size, attention.heads * attention.value_size
+    if sum(widths) != found.weights.shape[1]:
+        return "layout: q, k and v are parts of the product"
+    return replace(found, widths=widths)
 
 
-def _is_shared(value: Value | None) -> bool:
-    return value is None or value.is_graph_output or len(value.consumers()) != 1
+def _product(value: Value) -> _Projections | str:
+    """Return a product with a constant matrix, and with a bias, as one projection."""
+    if _is_shared(value):
+        return "shared: a projection is read by others, too"
+    width = value.shape[-1] if value.shape else None
+    node = value.producer
+    added = added_constant(node, width) if node is not None and isinstance(width, int) else None
+    product = value if added is None else added[0]
+    node = product.producer
+    if node is None or node.op != "MatMul":
+        return "layout: q, k and v are not all projections"
+    if _is_shared(product):
+        return "shared: a projection is read by others, too"
+    x, weight = node.inputs
+    array = None if weight is None else weight.array
+    if x is None or array is None or array.ndim != 2:
+        return "weights: not constant matrices"
+    bias = np.zeros(array.shape[1], array.dtype) if added is None else added[1]
+    if x.rank != 3 or bias.shape != array.shape[1:]:
+        return "layout: q, k and v are not all projections"
+    return _Projections(x, array, bias, (array.shape[1], 0, 0))
+
+
+def _is_shared(value: Value) -> bool:
+    """Whether others read a projection; its sizes alone are read for the attention's reshapes."""
+    readers = [reader for reader, _ in value.consumers() if reader.op != "Shape"]
+    return value.is_graph_output or len(readers) != 1

@@ -1,10 +1,8 @@
 """Attention of opset 23 in the place of ONNX Runtime's MultiHeadAttention.
 
-``q, k, v, (bias), (mask) → com.microsoft::MultiHeadAttention → (Where rows, ·, 0)``
-``==>   q, k, v, (mask') → Attention``
+``q, k, v, (mask) → attention → (Where rows, ·, 0)   ==>   q, k, v, (mask') → Attention``
 
-``k → Unsqueeze → Expand → Reshape → k'`` and the same for v, which repeat heads, are absorbed: the
-kernel reads each head of k and v for several of q.
+Heads of k and v that are repeated are read once, each for several heads of q.
 
 Scores that are capped (Gemma 2), for which MultiHeadAttention has no input:
 
@@ -30,36 +28,29 @@ from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
     DataType,
-    EsGraphBuilder,
     PassOption,
     Refusal,
-    Region,
-    TensorType,
     es,
     hookimpl,
 )
-from gehost_semantic import PLAIN, AttentionFusionPass
+from gehost_semantic import PLAIN
 
 from ._attention import HEADS_SECOND
-from ._heads import keys_and_values
-from ._instances import CONSTANTS, KEEP, QKV, instance
-from ._instances import KERNEL as CALL
+from ._instances import ATTENTION, CONSTANTS, KEEP, QKV, instance
+from ._kernel_pass import ROWS, KernelPass
 from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
-from ._masks import held_by, mask_problem, problem_of_types
-from ._numbers import numbers
-from ._shapes import remove_dead, shape_of
+from ._masks import held_by
+from ._shapes import shape_of
 from ._types import dtype_name
-from .attention import ROWS, unlike_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import onnx
 
-    from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+    from gehost import CustomPassContext, EsTensor, Graph, Value
     from gehost_semantic import AttentionCall
 
-KERNEL = "com.microsoft::MultiHeadAttention"
 LOWEST = np.finfo(np.float32).min
 _NO_PROOF = (
     "mask: a row may hold -inf throughout, which gives NaN and here 0; "
@@ -87,77 +78,49 @@ _SIZES = str.maketrans("BST", "253")
         NO_EMPTY_INPUTS,
     ],
 )
-class OrtStandardAttentionPass(AttentionFusionPass):
+class OrtStandardAttentionPass(KernelPass):
     """Fuse attention into ``Attention`` of opset 23.
 
     Forms: all that ``OrtAttentionPass`` fuses, and what it leaves, as scores capped by Tanh; heads
     of k and v that are repeated are read by several heads of q.
-    Shapes: q, k and v [B, S, N·H], or k and v [B, N, T, H].
     Keeps: the numbers. A mask that may hold the lowest float32 gets the next larger number there.
-    Refuses: ``kernel``: a MultiHeadAttention of the model's own with other inputs or attributes;
-    ``empty``: a batch or length may be 0, which the kernel refuses: ``--assume no-empty-inputs``
-    takes it for granted that none is; ``batch``, ``rows``, ``length``: it is 0; ``rank``,
-    ``value``: of q, k or v, or the width of v, is unknown; ``mask``: not proven to hold no -inf,
-    where no guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted;
-    of other attention as ``OrtAttentionPass``.
+    Refuses: what ``OrtAttentionPass`` refuses; ``dtype``: not float32; ``empty``: a batch or length
+    may be 0, which the kernel refuses: ``--assume no-empty-inputs`` takes it for granted that none
+    is; ``batch``, ``rows``, ``length``: it is 0; ``mask``: not proven to hold no -inf, where no
+    guard makes rows without positions 0: ``--assume no-empty-rows`` takes it for granted.
     Source: Attention-23 of ONNX; the kernel of ONNX Runtime.
     """
 
     takes = frozenset({"empty rows", "groups", "mask", "softcap"})
-    layouts = ROWS
+    kernel = "Attention"
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any:
         if graph.depth:
             return NOT_CHANGED
-        self._context = context
-        raised: dict[str, Value] = {}
-        for kernel in graph.nodes_of(KERNEL):
-            problem = unlike_ours(kernel) or _not_float32(kernel.inputs[0])
-            if problem:
-                context.refuse(kernel, problem)
-                continue
-            problem = self._problem(kernel, context)
-            if problem:
-                context.refuse(kernel, problem)
-                continue
-            guard = _guard(kernel)
-            mask = kernel.input(5)
-            if mask is not None:
-                exact = self._exact_mask(graph, context, kernel, mask, raised, zero=bool(guard))
-                if exact is None:
-                    continue
-                if exact is not mask:
-                    _replace_input(kernel, mask, exact)
-            _fuse(context, kernel, guard)
         own = set(graph.nodes_of("Attention"))
         status = super().Run(graph, context)
         for kernel in graph.nodes_of("Attention"):
             if kernel not in own:
-                _note_release(kernel)
-        remove_dead(graph)
+                # others may do otherwise with rows without positions
+                graph.set_metadata(kernel, "gehost.provided_by", "onnxruntime>=1.28.0")
         return status
 
     def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
-        found = attention.description
-        problem = (
-            _not_float32(found.q.value)
-            or problem_of_types(attention)
-            or mask_problem(attention)
-            or empty_sizes(
-                {
-                    "batch": dim_of(found.batch),
-                    "rows": dim_of(found.queries),
-                    "length": dim_of(found.keys),
-                },
-                assumed=self._context.options["no_empty_inputs"],
-            )
-            or self._rows_problem(attention)
-        )
-        return attention.reject(problem) if problem else True
-
-    def _rows_problem(self, attention: AttentionCall) -> str:
+        answer = super().MeetRequirements(attention)
         is_zero = attention.description.zero_empty_rows or self._context.options["no_empty_rows"]
-        return _NO_PROOF if attention.may_have_empty_rows and not is_zero else ""
+        if answer is True and attention.may_have_empty_rows and not is_zero:
+            return attention.reject(_NO_PROOF)
+        return answer
+
+    def problem(self, attention: AttentionCall) -> str:
+        found = attention.description
+        if attention.dtype != DataType.FLOAT:  # how it treats masks of others is not known
+            return f"dtype: {dtype_name(attention.dtype)}, wanted float32"
+        sizes = {"batch": found.batch, "rows": found.queries, "length": found.keys}
+        return empty_sizes(
+            {name: dim_of(size) for name, size in sizes.items()},
+            assumed=self._context.options["no_empty_inputs"],
+        )
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         mask = attention.full_mask
@@ -184,156 +147,31 @@ class OrtStandardAttentionPass(AttentionFusionPass):
         )
         return es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
 
-    def _problem(self, kernel: Node, context: CustomPassContext) -> str:
-        """Return why ``Attention`` does not take what a MultiHeadAttention takes, or ""."""
-        q, k, v = (shape_of(one) for one in kernel.inputs[:3])
-        if q is None or k is None or v is None:
-            return "rank: of q, k or v is unknown"
-        if not isinstance(v[-1], int):
-            return "value: its last size is unknown"
-        return empty_sizes(
-            {"batch": q[0], "rows": q[1], "length": k[-2 if len(k) == 4 else 1]},
-            assumed=context.options["no_empty_inputs"],
-        )
-
-    def _exact_mask(
-        self,
-        graph: Graph,
-        context: CustomPassContext,
-        node: Node,
-        mask: Value,
-        raised: dict[str, Value],
-        *,
-        zero: bool,
-    ) -> Value | None:
-        """Return the mask without the lowest number, None where it is refused.
-
-        ``zero``: a row without positions is 0, as the kernel makes it.
-        """
-        held = numbers(mask)
-        never_infinite = held is not None and not held.may_be(-np.inf)
-        if not (zero or never_infinite or context.options["no_empty_rows"]):
-            context.refuse(node, _NO_PROOF)
-            return None
-        if held is not None and not held.may_be(float(LOWEST)):
-            return mask
-        if mask.name not in raised:
-            raised[mask.name] = _raised(graph, mask)
-        return raised[mask.name]
-
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield models with a bias and a mask, and with repeated heads, at opset 23."""
+        """Yield models with a mask, and with repeated heads, at opset 23."""
+        mask = "mask = Where (keep, zero, low) a = Add (s, mask)"
         yield instance(
             f"{QKV}, {KEEP}".translate(_SIZES),
-            f"mask = Where (keep, zero, low) {CALL} (q, k, v, bias, , mask)",
+            ATTENTION.format(masked=mask),
+            result="float[2, 5, 8] y",
             opset=23,
-            bias=(24,),
         )
         repeated = " ".join(
-            f"{name}u = Unsqueeze ({name}, two) {name}e = Expand ({name}u, times) "
-            f"{name}r = Reshape ({name}e, spread)"
+            f"{name}u = Unsqueeze ({name}1, two) {name}e = Expand ({name}u, times) "
+            f"{name} = Reshape ({name}e, spread)"
             for name in "kv"
         )
         yield instance(
-            "float[B, S, 8] q, float[B, 1, T, 4] k, float[B, 1, T, 4] v".translate(_SIZES),
-            f"{repeated} {CALL} (q, kr, vr)",
+            "float[B, S, 8] q, float[B, 1, T, 4] k1, float[B, 1, T, 4] v1".translate(_SIZES),
+            f"""{repeated} qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+            kt = Transpose <perm = [0, 1, 3, 2]> (k) m = MatMul (qt, kt) s = Mul (m, scale)
+            p = Softmax <axis = -1> (s) mixed = MatMul (p, v)
+            turned = Transpose <perm = [0, 2, 1, 3]> (mixed) y = Reshape (turned, joined)""",
+            result="float[2, 5, 8] y",
             constants=f"""{CONSTANTS}, int64[1] two = {{2}}, int64[5] times = {{1, 1, 2, 1, 1}},
             int64[4] spread = {{0, 2, -1, 4}}""",
             opset=23,
         )
-
-
-def _not_float32(value: Value | None) -> str:
-    """Return why the kernel's treatment of masks is not known for a type, or ""."""
-    dtype = None if value is None else value.dtype
-    return "" if dtype == DataType.FLOAT else f"dtype: {dtype_name(dtype)}, wanted float32"
-
-
-def _guard(kernel: Node) -> Node | None:
-    """Return the Where of ``OrtAttentionPass`` that zeroes rows without positions."""
-    made, mask = kernel.outputs[0], kernel.input(5)
-    if made is None or mask is None or made.is_graph_output or len(made.consumers()) != 1:
-        return None
-    ((where, slot),) = made.consumers()
-    if where.op != "Where" or slot != 1 or not _is(where.inputs[2], 0.0):
-        return None
-    test = where.inputs[0] and where.inputs[0].producer
-    if test is None or test.op != "Greater" or not _is(test.inputs[1], -np.inf):
-        return None
-    top = test.inputs[0] and test.inputs[0].producer
-    if top is not None and top.op == "Squeeze":
-        top = top.inputs[0] and top.inputs[0].producer
-    if top is None or top.op != "ReduceMax":
-        return None
-    expand = mask.producer
-    whole = expand.inputs[0] if expand is not None and expand.op == "Expand" else mask
-    return where if top.inputs[0] in (mask, whole) else None
-
-
-def _is(value: Value | None, number: float) -> bool:
-    array = None if value is None else value.array
-    return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == number
-
-
-def _raised(graph: Graph, mask: Value) -> Value:
-    """Return the mask with the lowest number raised to the next one.
-
-    -inf stays.
-    """
-
-    def added(op: str, inputs: list[Value], dtype: DataType) -> Value:
-        name = graph.model.fresh_name(f"OrtStandardAttentionPass_{op}")
-        producers = [value.producer for value in inputs if value.producer is not None]
-        after = max(producers, key=lambda node: node.order, default=None)
-        made = graph.add_node(op, inputs, [name], {}, name=name, after=after).outputs[0]
-        assert made is not None
-        graph.set_type(made, TensorType(dtype, mask.shape))
-        return made
-
-    def constant(number: np.float32) -> Value:
-        name = graph.model.fresh_name("OrtStandardAttentionPass_c")
-        return graph.add_initializer(np.array(number, np.float32), name)
-
-    lowest = added("Equal", [mask, constant(LOWEST)], DataType.BOOL)
-    return added("Where", [lowest, constant(NEXT), mask], DataType.FLOAT)
-
-
-def _replace_input(kernel: Node, old: Value, new: Value) -> None:
-    for slot in kernel.slots_of(old):
-        kernel.graph.set_input(kernel, slot, new)
-
-
-def _fuse(context: CustomPassContext, kernel: Node, guard: Node | None) -> None:
-    heads = int(kernel.attrs["num_heads"])
-    keys, values = keys_and_values(kernel)
-    nodes = [*keys.nodes, *values.nodes, kernel, *([guard] if guard is not None else [])]
-    region = Region.of_nodes(dict.fromkeys(nodes))
-    if not region:
-        context.refuse(kernel, region.reason)
-        return
-    assert not isinstance(region, Refusal)
-    builder = EsGraphBuilder("standard_attention")
-    inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-    query = kernel.inputs[0]
-    assert query is not None
-    parts = [
-        inputs[query],
-        inputs[keys.value],
-        _of_stated_width(values.value, inputs[values.value]),
-    ]
-    bias = kernel.input(3)
-    if bias is not None and bias.array is not None:
-        added = _split(bias.array, query)
-        parts = [one + part for one, part in zip(parts, added, strict=True)]
-    mask = kernel.input(5)
-    made = _kernel(
-        parts,
-        None if mask is None else inputs[mask],
-        heads=heads,
-        apart=keys.apart,
-        scale=kernel.attrs["scale"],
-    )
-    _replace(context, region, builder.BuildAndReset([made]))
 
 
 def _of_stated_width(value: Value, tensor: EsTensor) -> EsTensor:
@@ -359,49 +197,6 @@ def _width_is_inferred(value: Value) -> bool:
         return weight is not None and weight.array is not None and weight.array.ndim == 2
     parts = weight is not None and weight.array is not None
     return node.op == "Split" and parts and node.attrs.get("axis", 0) in (-1, 2)
-
-
-def _kernel(
-    parts: Sequence[EsTensor],
-    mask: EsTensor | None,
-    *,
-    heads: int,
-    apart: bool,
-    scale: float,
-) -> EsTensor:
-    """Attention [B, S, N·V] of q [B, S, N·H], k and v; ``apart``: these are [B, M, T, H]."""
-    query, key, value = parts
-    if apart:
-        split = np.array([0, 0, heads, -1])
-        query = es.Transpose(es.Reshape(query, split), perm=HEADS_SECOND)
-    attributes: dict[str, Any] = {} if apart else {"q_num_heads": heads, "kv_num_heads": heads}
-    made = es.op("Attention")(query, key, value, mask, scale=scale, **attributes)
-    if apart:
-        made = es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
-    return made
-
-
-def _replace(context: CustomPassContext, region: Region, replacement: Any) -> None:
-    new = context.replace(region, replacement, keep_shared=True)
-    for node in () if isinstance(new, Refusal) else new:
-        if node.op == "Attention":
-            _note_release(node)
-
-
-def _note_release(node: Node) -> None:
-    """Name the runtime: others may do otherwise with rows without positions."""
-    node.graph.set_metadata(node, "gehost.provided_by", "onnxruntime>=1.28.0")
-
-
-def _split(bias: np.ndarray, query: Value) -> list[np.ndarray]:
-    """Return the biases of q, k and v, which the kernel takes in one.
-
-    k is as wide as q.
-    """
-    dims = shape_of(query)
-    width = None if dims is None else dims[-1]
-    assert isinstance(width, int)
-    return [bias[:width], bias[width : 2 * width], bias[2 * width :]]
 
 
 @hookimpl

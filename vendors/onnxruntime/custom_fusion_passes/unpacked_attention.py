@@ -16,7 +16,6 @@ intervals).
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,20 +23,17 @@ import numpy as np
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
-    Refusal,
     TensorType,
     es,
     hookimpl,
     ops,
 )
-from gehost_semantic import AttentionFusionPass
 
 from ._attention import added_constant
 from ._instances import ATTENTION, KEEP, QKV, instance
+from ._kernel_pass import KernelPass, empty_problem
 from ._kernels import NO_EMPTY_INPUTS
-from ._masks import mask_problem, problem_of_types
-from ._shapes import remove_dead, shape_of
-from ._types import no_kernel
+from ._shapes import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
     import onnx
 
     from gehost import CustomPassContext, EsTensor, Graph, Node, Value
-    from gehost_semantic import Attention, AttentionCall
+    from gehost_semantic import AttentionCall
 
 
 def _shape(
@@ -66,10 +62,6 @@ def _shape(
 
 
 KERNEL = "com.microsoft::MultiHeadAttention"
-ROWS = MappingProxyType(
-    {"q": "b s (h d)", "k": "b t (h d)", "v": "b t (h v)", "result": "b s (h v)"}
-)
-"""The layouts of kernels that read heads side by side."""
 
 
 @ops.register(KERNEL, shape=_shape, provided_by="onnxruntime>=1.21.1")
@@ -83,6 +75,7 @@ def multi_head_attention(
     *,
     num_heads: int,
     scale: float,
+    unidirectional: int = 0,
 ) -> EsTensor:
     """Attention over heads; key_padding_mask is not used here.
 
@@ -124,30 +117,16 @@ def multi_head_attention(
     scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2])) * scale
     if attention_bias is not None:
         scores = scores + attention_bias
+    if unidirectional:
+        scores = scores + below(scores)
     mixed = es.MatMul(es.Softmax(scores, axis=-1), v)
     return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), np.array([0, 0, -1]))
 
 
-def unlike_ours(kernel: Node) -> str:
-    """Return why a MultiHeadAttention is none that ``OrtAttentionPass`` makes, or "".
-
-    A model may hold others, of other tools: with a padding mask, a past, packed q, k and v.
-    """
-    if None in (kernel.input(0), kernel.input(1), kernel.input(2)):
-        return "kernel: q, k and v in one input"
-    for place, value in enumerate(kernel.inputs):
-        if value is not None and place not in _OURS:
-            return f"kernel: it reads input {place}"
-    if set(kernel.attrs) != {"num_heads", "scale"}:
-        return f"kernel: attributes {', '.join(sorted(kernel.attrs))}; wanted num_heads and scale"
-    if any(value is not None for value in kernel.outputs[1:]):
-        return "kernel: it gives keys and values, too"
-    bias = kernel.input(3)
-    return "kernel: its bias is not constant" if bias is not None and bias.array is None else ""
-
-
-_OURS = {0, 1, 2, 3, 5}
-"""q, k, v, bias, attention_bias."""
+def below(scores: EsTensor) -> EsTensor:
+    """Return -inf where the key is after the query, else 0."""
+    low = es.CastLike(np.float32(-np.inf), scores)
+    return es.Trilu(es.Expand(low, es.Shape(scores)), np.int64(1), upper=1)
 
 
 @REG_FUSION_PASS(
@@ -156,12 +135,13 @@ _OURS = {0, 1, 2, 3, 5}
     min_opset=13,
     options=[NO_EMPTY_INPUTS],
 )
-class OrtAttentionPass(AttentionFusionPass):
+class OrtAttentionPass(KernelPass):
     """Fuse attention into ``com.microsoft::MultiHeadAttention``.
 
     Forms: all that ``gehost_semantic`` describes: q, k and v in any layout, heads of k and v that
-    are shared, masks as addends and booleans, which become one addend of all rows and columns;
-    biases of projections go to the kernel.
+    are shared, masks as addends and booleans, which become one addend of all rows and columns, or
+    `unidirectional` where they are proven to be causal alone; biases of projections go to the
+    kernel.
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: what the recogniser refuses, by its step; ``softcap``: the kernel has none; ``scale``:
@@ -172,27 +152,19 @@ class OrtAttentionPass(AttentionFusionPass):
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
     """
 
-    takes = frozenset({"mask"})
-    layouts = ROWS
+    takes = frozenset({"causal", "mask"})
+    kernel = KERNEL
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any:
-        self._context = context
+        before = set(graph.nodes_of(KERNEL))
         status = super().Run(graph, context)
         for kernel in graph.nodes_of(KERNEL):
-            if not unlike_ours(kernel) and kernel.input(3) is None:
+            if kernel not in before:
                 _take_biases(graph, kernel)
-        remove_dead(graph)
         return status
 
-    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
-        description = attention.description
-        problem = (
-            problem_of_types(attention)
-            or no_kernel(self._context, KERNEL, description.q.value)
-            or _empty(description)
-            or mask_problem(attention)
-        )
-        return attention.reject(problem) if problem else True
+    def problem(self, attention: AttentionCall) -> str:
+        return empty_problem(attention)
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         rows = ("b t (h d)", "b t (h v)"), ("b t h d", "b t h v")
@@ -216,6 +188,7 @@ class OrtAttentionPass(AttentionFusionPass):
             mask,
             num_heads=attention.heads,
             scale=attention.scale,
+            **({"unidirectional": 1} if attention.is_causal else {}),
         )
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
@@ -227,15 +200,6 @@ class OrtAttentionPass(AttentionFusionPass):
             "mixed", "nan = IsNaN (p0) p = Where (nan, zero, p0) mixed", 1
         )
         yield instance(f"{QKV}, {KEEP}", guarded.format(masked=mask))
-
-
-def _empty(description: Attention) -> str:
-    """Return which size is 0, or ""."""
-    if description.batch == 0:
-        return "batch: it is 0"
-    if 0 in (description.queries, description.keys):  # the runtime drops an Expand of a mask
-        return f"length: {description.queries} of q, {description.keys} of k"
-    return ""
 
 
 def _take_biases(graph: Graph, kernel: Node) -> None:

@@ -1,0 +1,57 @@
+"""What the passes to ONNX Runtime's kernels of attention share."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gehost_semantic import AttentionFusionPass
+
+from ._masks import mask_problem, problem_of_types
+from ._shapes import remove_dead
+from ._types import no_kernel
+
+if TYPE_CHECKING:
+    from gehost import CustomPassContext, Graph, Refusal
+    from gehost_semantic import AttentionCall
+
+ROWS = MappingProxyType(
+    {"q": "b s (h d)", "k": "b t (h d)", "v": "b t (h v)", "result": "b s (h v)"}
+)
+"""The layouts of kernels that read heads side by side."""
+
+
+class KernelPass(AttentionFusionPass):
+    """Attention to one kernel of the runtime."""
+
+    kernel: ClassVar[str]
+    layouts = ROWS
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Any:
+        self._context = context
+        status = super().Run(graph, context)
+        remove_dead(graph)
+        return status
+
+    def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
+        problem = (
+            problem_of_types(attention)
+            or no_kernel(self._context, self.kernel, attention.description.q.value)
+            or self.problem(attention)
+            or mask_problem(attention)
+        )
+        return attention.reject(problem) if problem else True
+
+    def problem(self, attention: AttentionCall) -> str:
+        """Return why the kernel does not compute an attention, or ""."""
+        raise NotImplementedError
+
+
+def empty_problem(attention: AttentionCall) -> str:
+    """Return which size is 0, or ""."""
+    found = attention.description
+    if found.batch == 0:
+        return "batch: it is 0"
+    if 0 in (found.queries, found.keys):  # the runtime drops an Expand of a mask
+        return f"length: {found.queries} of q, {found.keys} of k"
+    return ""
