@@ -11,6 +11,10 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -97,11 +101,12 @@ def trial(seed: int) -> tuple[str, str]:
             return "wrong rewrite", near_miss
     for sizes in EMPTY:
         feed = random_feed(model.graph, sizes, np.random.default_rng(seed))
-        try:
-            before = _run(proto, feed)
-        except Exception:  # noqa: BLE001 - a Reshape cannot copy a size of an empty tensor
+        before = _run_apart(proto, feed)
+        if before is None:  # a Reshape cannot copy a size of an empty tensor, or the process ends
             continue
-        after = _run(compiled, feed)
+        after = _run_apart(compiled, feed)
+        if after is None:
+            return "wrong: no empty run", near_miss
         # without elements, a Reshape of the graph may have copied another size for 0
         is_same = before.size == after.size == 0 or before.shape == after.shape
         if not is_same or not np.allclose(before.ravel(), after.ravel(), 1e-4, 1e-5, True):
@@ -116,6 +121,22 @@ def _wrong_description(proto: onnx.ModelProto, views: Views, found: Attention, s
         if not difference <= LARGEST:
             return f"{difference} at {sizes}: {found.summary()}"
     return ""
+
+
+@cache
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def _run_apart(proto: onnx.ModelProto, feed: Mapping[str, Any]) -> Any:
+    """Run a model in another process, which the runtime may end; None where it fails."""
+    try:
+        return _process().submit(_run, proto, feed).result()
+    except BrokenProcessPool:
+        _process.cache_clear()
+    except Exception:  # noqa: BLE001 - runtimes fail in many ways
+        pass
+    return None
 
 
 def _run(proto: onnx.ModelProto, feed: Mapping[str, Any]) -> Any:

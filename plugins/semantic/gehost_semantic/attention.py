@@ -75,7 +75,9 @@ class MaskMeaning:
     limits: tuple[Limit, ...] = ()
     """Index comparisons that hold for every kept position."""
     rest: tuple[tuple[str, frozenset[Role]], ...] = ()
-    """Other masks (``keep``) and addends (``bias``), with the axes that they depend on."""
+    """Other masks and addends (``bias``), with the axes that they depend on: ``keep``, or
+    ``pattern`` where positions or constants decide.
+    """
     fill: float = -math.inf
     """The highest score of a position that masks exclude."""
 
@@ -92,11 +94,13 @@ class MaskMeaning:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Keys or values that are joined from a past and the new ones."""
+    """Keys or values of a past and the new ones."""
 
     past: Value
     new: Value
     present: Value
+    is_static: bool = False
+    """Whether the new ones are written into the past, whose length stays; else they follow it."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,7 @@ class Attention:
         if self.zero_empty_rows:
             parts.append("empty rows give 0")
         parts += [
-            f'{name}: past "{cache.past.name}"'
+            f'{name}: {"static" if cache.is_static else "past"} "{cache.past.name}"'
             for name, cache in zip("kv", self.past, strict=True)
             if cache is not None
         ]

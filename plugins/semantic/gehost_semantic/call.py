@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,24 @@ from gehost import (
     DataType,
     EsGraph,
     EsTensor,
+    PassError,
     Value,
     es,
 )
 from gehost_semantic.atoms import Atom, Operand, Refused
-from gehost_semantic.attention import Add, Attention, Floor, Role, Select
+from gehost_semantic.attention import Add, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.kernel_call import KernelCall, nodes_between
-from gehost_semantic.layouts import Layout, is_readable, relaid, size_of
+from gehost_semantic.layouts import (
+    Layout,
+    is_readable,
+    layout_of,
+    relaid,
+    size_of,
+    way_up,
+)
 from gehost_semantic.sources import PLAIN, Sources
+from gehost_semantic.view import coalesced
 from gehost_semantic.views import Views
 
 FEATURES: Mapping[str, str] = {
@@ -28,6 +39,7 @@ FEATURES: Mapping[str, str] = {
     "groups": "k and v have fewer heads than q",
     "mask": "one addend of the scores, which broadcasts to [b, h, s, t] (`attention.mask`)",
     "window": "with `causal`: each query sees `attention.window` keys at most, without a mask",
+    "past": "`attention.past_k`, `past_v` before k and v; both presents are results of the kernel",
     "softcap": "scores become `attention.softcap * tanh(scores)` before the mask",
 }
 """What a kernel may take beyond q, k, v and scale."""
@@ -76,6 +88,11 @@ class AttentionCall(KernelCall):
             value, _ = self._sources.choose(name, self.layouts[name])
             self._factor *= self._sources.factor(value)
         self._sources.choose("v", self.layouts["v"])  # refused early
+        self._caches = self._fitting() if "past" in self.takes else None
+        if self._caches is not None:
+            self.outputs = ("output", "present_k", "present_v")
+        self.ignores_padding = False
+        """Whether masks over batch and keys alone are known to keep each key; a pass may say so."""
 
     # numbers
 
@@ -113,16 +130,23 @@ class AttentionCall(KernelCall):
         """Whether the mask is replaced by ``t <= s`` and ``window``: False unless it is taken."""
         mask = self.description.mask
         most = _LOWEST_OF_HALF if self.dtype is DataType.FLOAT16 else _LOWEST
-        if "causal" not in self.takes or mask.rest or mask.causal != 0 or mask.fill > most:
+        past = self.past_length
+        rest = [each for each in mask.rest if not (self.ignores_padding and _is_padding(*each))]
+        if "causal" not in self.takes or rest or mask.fill > most:
             return False
-        return len(mask.limits) == 1 or (len(mask.limits) == 2 and self.window is not None)
+        windows = [limit for limit in mask.limits if limit.is_window]
+        if len(windows) > 1 or (windows and self.window is None):
+            return False
+        if len(windows) == len(mask.limits):  # the last query sees all keys up to its own
+            return self.description.queries == 1 and self.description.keys == past + 1
+        return len(mask.limits) == len(windows) + 1 and mask.causal == past
 
     @property
     def window(self) -> int | None:
         """How many keys a query sees, up to its own place; None for all, or if none is taken."""
         most = self.description.mask.window
-        is_taken = "window" in self.takes and isinstance(most, int) and most >= 0
-        return most + 1 if is_taken and isinstance(most, int) else None
+        size = None if most is None else exact_int(most + self.past_length + 1)
+        return size if size is not None and size > 0 and "window" in self.takes else None
 
     @property
     def has_mask(self) -> bool:
@@ -142,16 +166,27 @@ class AttentionCall(KernelCall):
     def inner_types(self) -> frozenset[DataType | None]:
         """The element types of the tensors between q, k, v and the result."""
         sources = [self._sources.choose(name, self.layouts[name])[0] for name in "qkv"]
-        masks = [
-            step.operand.value for step in self.description.after if not isinstance(step, Floor)
-        ]
-        nodes = nodes_between([self._sources.result.value], [*sources, *masks])
+        nodes = nodes_between([self._sources.result.value], [*sources, *self._masks()])
         return frozenset(value.dtype for node in nodes for value in node.outputs if value)
+
+    def _masks(self) -> list[Value]:
+        after = self.description.after
+        return [step.operand.value for step in after if not isinstance(step, Floor)]
 
     @property
     def score_type(self) -> DataType:
         """The element type of the scores and of ``mask``."""
         return self._sources.score_type
+
+    @property
+    def has_past(self) -> bool:
+        """Whether k and v are the new ones alone: always False unless the pass takes a past."""
+        return self._caches is not None
+
+    @property
+    def past_length(self) -> Extent:
+        """The number of keys in the past; 0 without one."""
+        return 0 if self._caches is None else self._sizes_of(self._caches[0].past)[2]
 
     # tensors, in Replacement
 
@@ -166,6 +201,72 @@ class AttentionCall(KernelCall):
     @property
     def v(self) -> EsTensor:
         return self._tensor("v")
+
+    @property
+    def past_k(self) -> EsTensor | None:
+        """The keys [b, h, p, d] before ``k``, None without a past."""
+        return self._past("past_k", 0)
+
+    @property
+    def past_v(self) -> EsTensor | None:
+        """The values [b, h, p, v] before ``v``, None without a past."""
+        return self._past("past_v", 1)
+
+    def _past(self, name: str, place: int) -> EsTensor | None:
+        caches = self._caches
+        return caches and self._once(name, lambda: self._input(caches[place].past))
+
+    def _sizes_of(self, value: Value) -> tuple[Extent, ...]:
+        shape = self._views.shape(value)
+        assert shape is not None
+        return shape
+
+    def _fitting(self) -> tuple[Cache, Cache] | None:
+        """Return the caches of k and v if both are [b, h, past and new, ·]."""
+        found: list[Cache] = []
+        for name, cache in zip("kv", self.description.past, strict=True):
+            if (
+                cache is None
+                or cache.is_static
+                or self.value(name, PLAIN[name]) is not cache.present
+            ):
+                return None
+            node = cache.present.producer
+            shapes = [self._views.shape(each) for each in (cache.past, cache.new)]
+            if node is None or node.attrs["axis"] not in (2, -2) or None in shapes:
+                return None
+            if shapes[1] is None or shapes[1][2] != self.description.queries:
+                return None
+            if (
+                cache.present.dtype != self.dtype
+                or cache.present.graph is not self.description.softmax.graph
+            ):
+                return None
+            found.append(cache)
+        k, v = found
+        return (k, v) if self._sizes_of(k.past)[2] == self._sizes_of(v.past)[2] else None
+
+    def _new(self, name: str) -> EsTensor:
+        """Return the new keys or values in the layout of the pass."""
+        assert self._caches is not None
+        new, text = self._caches["kv".index(name)].new, self.layouts[name]
+        view = self._views.of(new)
+        assert view is not None
+        plain = self._sources.layout(name, PLAIN[name], is_wide="groups" not in self.takes)
+        source = [list(axis) for axis in plain]
+        source[2] = self.description.atoms(Role.QUERY)
+        letters = PLAIN[name].split()
+        target = layout_of(text, dict(zip(letters, source, strict=True)))
+        dims = dict(zip(letters, view.dims, strict=True))
+        words = [word.strip("()").split() for word in re.findall(r"\([^()]*\)|\w+", text)]
+        wanted = tuple(
+            coalesced(term for letter in word for term in dims[letter]) for word in words
+        )
+        for value in way_up(self._views, new, view.base)[::-1]:
+            own = self._views.of(value)
+            if value.dtype == new.dtype and own == replace(view, dims=wanted):
+                return self._input(value)
+        return self._relaid(self._input(new), source, target)
 
     def input(self, value: Value) -> EsTensor:
         """Return a tensor of the graph, before q, k and v, as an input of the replacement."""
@@ -208,7 +309,9 @@ class AttentionCall(KernelCall):
                 continue
             operand = step.operand
             for dim, terms in zip(
-                operand.dims[::-1], operand.view.dims[: -len(operand.dims) - 1 : -1], strict=True
+                operand.dims[::-1],
+                operand.view.dims[: -len(operand.dims) - 1 : -1],
+                strict=True,
             ):
                 stored = {index.atom for index in dim}
                 size = total(description.sizes[atom] for atom in stored)
@@ -225,22 +328,36 @@ class AttentionCall(KernelCall):
         """Return a size as a vector: from an input of the graph, or from q or k."""
         description, sources = self.description, self._sources
         size = total(description.sizes[atom] for atom in atoms)
-        if isinstance(size, int):
-            return [size]
-        graph = description.softmax.graph
-        for value in graph.inputs:
-            shape = None if value.is_constant else self._views.shape(value)
-            if shape is not None and size in shape:
-                place = shape.index(size)
-                whole = es.Shape(self._input(value))
-                return es.Slice(whole, starts=[place], ends=[place + 1], axes=[0])
+        found = self._of_inputs(size)
+        if found is not None:
+            return found
+        if self._caches is not None and atoms == description.atoms(Role.KEY):
+            past = self._of_inputs(self.past_length)
+            if past is None:
+                whole = es.Shape(self._input(self._caches[0].past))
+                past = es.Slice(whole, [2], [3], [0])
+            return es.Add(past, self.length("s"))
         for name in ("q", "k"):
             value, layout = sources.choose(name, self.layouts[name])
             if is_readable(atoms, layout, description.sizes):
                 return size_of(self._input(value), layout, atoms, description.sizes)
         raise Refused("mask: the size to which it is expanded cannot be read")
 
+    def _of_inputs(self, size: Extent) -> EsTensor | list[int] | None:
+        """Return a size as a vector, if it is a number or that of an input of the graph."""
+        if isinstance(size, int):
+            return [size]
+        for value in self.description.softmax.graph.inputs:
+            shape = None if value.is_constant else self._views.shape(value)
+            if shape is not None and size in shape:
+                place = shape.index(size)
+                whole = es.Shape(self._input(value))
+                return es.Slice(whole, starts=[place], ends=[place + 1], axes=[0])
+        return None
+
     def _tensor(self, name: str) -> EsTensor:
+        if self._caches is not None and name != "q":
+            return self._once(name, lambda: self._new(name))
         return self._once(name, lambda: self.operand(name, self.layouts[name]))
 
     def operand(self, name: str, text: str) -> EsTensor:
@@ -257,7 +374,9 @@ class AttentionCall(KernelCall):
         heads, repeats = _known(description.heads), _known(description.groups)
         if sources.is_wide(name) or repeats == 1 or "groups" in self.takes:
             return self._relaid(
-                tensor, layout, sources.layout(name, text, is_wide=sources.is_wide(name))
+                tensor,
+                layout,
+                sources.layout(name, text, is_wide=sources.is_wide(name)),
             )
         plain = sources.layout(name, PLAIN[name], is_wide=False)
         tensor = self._relaid(tensor, layout, plain)
@@ -370,16 +489,19 @@ class AttentionCall(KernelCall):
         description = self.description
         if not all(
             isinstance(size, int)
-            for size in (description.head_size, description.value_size, description.heads)
+            for size in (
+                description.head_size,
+                description.value_size,
+                description.heads,
+            )
         ):
             return "heads: their number or size is not known"
         if description.softcap is not None and "softcap" not in self.takes:
             return "softcap: the kernel takes none"
         if self.has_mask and "mask" not in self.takes:
-            is_taken = "causal" in self.takes
-            return (
-                f"mask: {'not proven to be causal alone' if is_taken else 'the kernel takes none'}"
-            )
+            if "causal" in self.takes:
+                return "mask: not proven to be causal and nothing else"
+            return "mask: the kernel takes none"
         if description.probability_readers:
             return f"probabilities: {description.probability_readers[0]} reads them"
         for operand, _ in description.scales:
@@ -399,7 +521,13 @@ class AttentionCall(KernelCall):
 
     def finish(self, made: Any, known: Collection[str]) -> EsGraph:
         description = self.description
-        result = self._result(made)
+        results: list[Any] = [*made] if self._caches and isinstance(made, list | tuple) else [made]
+        result, *presents = [self._result(each) for each in results]
+        if self._caches is not None and len(presents) != 2:
+            raise PassError(
+                "Replacement must return the result and both presents where there is a past",
+                hint="attention.has_past says so",
+            )
         if self.has_mask and "mask" not in self._tensors:
             raise Refused("mask: Replacement does not use it")
         graph = result.graph
@@ -412,8 +540,10 @@ class AttentionCall(KernelCall):
         result, old = self._relaid(result, layout, target), sources.result.value
         if old.dtype is not None and old.dtype != self.dtype:
             result = es.Cast(result, to=old.dtype)
-        graph.outputs = [result]
-        self._cover(old)
+        graph.outputs = [result, *presents]
+        caches = self._caches or ()
+        inner = [description.q.value, *self._masks(), *(each.new for each in caches)]
+        self._cover(old, *(each.present for each in caches), inner=inner)
         return graph
 
     def _with_empty_rows(self, made: EsTensor, layout: Layout) -> tuple[EsTensor, Layout]:
@@ -441,9 +571,15 @@ class AttentionCall(KernelCall):
         kept = es.Greater(self._relaid(top, own, rows), self._number(-np.inf, dtype))
         return es.Where(kept, made, self._number(0, self.dtype or DataType.FLOAT)), layout
 
-    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
+    def formula(self, of: Mapping[str, EsTensor]) -> EsTensor | Sequence[EsTensor]:
         """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of the kernel's tensors."""
         q, k, v = (self.as_plain(name, of[name]) for name in "qkv")
+        first: EsTensor | int = 1
+        if self._caches is not None:
+            past = of["past_k"]
+            k, v = es.Concat(past, k, axis=2), es.Concat(of["past_v"], v, axis=2)
+            first = es.Add(es.Squeeze(es.Slice(es.Shape(past), [2], [3], [0]), [0]), 1)
+        presents = (k, v) if self._caches is not None else ()
         repeats = self.heads // self.key_heads
         if repeats > 1:
             k, v = (
@@ -460,10 +596,13 @@ class AttentionCall(KernelCall):
         if self.is_causal:
             low = es.CastLike(np.float32(-np.inf), scores)
             lows = es.Expand(low, es.Shape(scores))
-            scores = es.Add(scores, es.Trilu(lows, np.int64(1), upper=1))
+            first = np.int64(first) if isinstance(first, int) else first
+            scores = es.Add(scores, es.Trilu(lows, first, upper=1))
             if self.window is not None:
-                scores = es.Add(scores, es.Trilu(lows, np.int64(-self.window), upper=0))
-        return self.as_result(es.MatMul(es.Softmax(scores, axis=-1), v))
+                last = first - (self.window + 1)
+                scores = es.Add(scores, es.Trilu(lows, last, upper=0))
+        result = self.as_result(es.MatMul(es.Softmax(scores, axis=-1), v))
+        return (result, *presents) if presents else result
 
 
 def _repeated(tensor: EsTensor, heads: int, repeats: int, *, allowzero: bool) -> EsTensor:
@@ -481,6 +620,10 @@ def _joined(sizes: Sequence[EsTensor | list[int]]) -> EsTensor | list[int]:
     if len(numbers) == len(sizes):
         return [number for size in numbers for number in size]
     return es.Concat(*sizes, axis=0)
+
+
+def _is_padding(kind: str, roles: Collection[Role]) -> bool:
+    return kind == "keep" and set(roles) <= {Role.BATCH, Role.KEY}
 
 
 def _known(size: Extent) -> int:

@@ -471,13 +471,16 @@ class _Search:
             set[Atom](),
         )
         stored = self._stored(k) | self._stored(v)
+        beside_head_size = self._beside(q, summed)
         rows = self._rows(q, summed)
         alone = {atom for atom in rest if atom not in stored}
+        if not rows:  # one query: heads share an axis with a head size
+            alone -= beside_values | beside_head_size
+            rows = alone
         if rows and not rows & alone:
             with_alone = [dim for dim in q.dims if set(atoms.leaves(flat(dim))) & alone]
             if len(with_alone) == 1:
                 rows = alone
-        beside_head_size = self._beside(q, summed)
         for atom in rest:
             if atom in stored:
                 is_head = atom in beside_values or atom in beside_head_size
@@ -495,10 +498,9 @@ class _Search:
         """Return the atoms of the axis of q beside the head size in the product."""
         dims = [self._atoms.leaves(flat(dim)) for dim in q.dims]
         place = next((n for n, dim in enumerate(dims) if summed & set(dim)), None)
-        if place is None:
-            return set()
-        beside = set[Atom]() if len(dims) < 2 else set(dims[-2 if place == len(dims) - 1 else -1])
-        return beside or {atom for dim in dims for atom in dim}
+        if place is None or len(dims) < 2:
+            return {atom for dim in dims for atom in dim} if place is not None else set()
+        return set(dims[-2 if place == len(dims) - 1 else -1])
 
     def _beside(self, q: Joined, summed: set[Atom]) -> set[Atom]:
         """Return the atoms that share an axis of q's base with the head size."""
@@ -618,17 +620,26 @@ def _scaled(step: _Addend | _Selected | Floor, by: float) -> _Addend | _Selected
     return Floor(step.least * by)
 
 
+_WRITTEN = {"ScatterElements": 2, "ScatterND": 2, "TensorScatter": 1, "Where": 1}
+"""Operators that write into a static cache, with the slot of what they write."""
+
+
 def _cache(views: Views, joined: Joined) -> Cache | None:
-    """Return past, new and present of keys or values that a Concat joins."""
+    """Return past, new and present of keys or values that a Concat joins, or that are written."""
     base = joined.view.base
     node = base.producer
-    if node is None or node.op != "Concat" or len(node.inputs) != 2:
+    if node is None or node.op not in ("Concat", *_WRITTEN) or len(node.inputs) < 2:
         return None
-    past, new = node.inputs
+    if node.op == "Concat":
+        past, new = node.inputs if len(node.inputs) == 2 else (None, None)
+    elif node.op == "Where":
+        new, past = node.inputs[1:]
+    else:
+        past, new = node.inputs[0], node.inputs[_WRITTEN[node.op]]
     view = views.of(past)
     if past is None or new is None or view is None or view.base.is_constant:
         return None
     source = view.base.producer
-    if source is not None and source.op != "Slice":
+    if source is not None and source.op not in ("Gather", "Slice"):
         return None
-    return Cache(past, new, base)
+    return Cache(past, new, base, is_static=node.op != "Concat")

@@ -28,7 +28,7 @@ class KernelCall:
     """The formula, for the body of an operator that nothing registers."""
     operands: ClassVar[Collection[str]]
     """The tensors that the formula needs, by the names of their properties."""
-    outputs: ClassVar[tuple[str, ...]] = ("output",)
+    outputs: tuple[str, ...] = ("output",)
     """The names of what the formula gives."""
     example: ClassVar[str]
     """What ``Replacement`` may return."""
@@ -100,16 +100,23 @@ class KernelCall:
             self._inputs[value] = self._builder.CreateInput(len(self._inputs))
         return self._inputs[value]
 
-    def _cover(self, result: Value) -> None:
-        """Choose the nodes from the inputs to the result."""
-        region = Region.of_nodes(nodes_between([result], self._inputs))
-        if isinstance(region, Refusal) or result not in region.outputs:
-            # a size of an inner tensor leads back inside: clean-up removes the other nodes
-            last = result.producer
+    def _cover(self, *results: Value, inner: Collection[Value] = ()) -> None:
+        """Choose the nodes from the inputs to the results, or from ``inner`` tensors on.
+
+        Where a size of a tensor between leads back inside, clean-up removes the other nodes.
+        """
+        for stops in (self._inputs, [*self._inputs, *inner]):
+            region = Region.of_nodes(nodes_between(results, stops))
+            if not isinstance(region, Refusal) and results[0] in region.outputs:
+                break
+        else:
+            if len(results) > 1:
+                raise Refused("results: the nodes between them cannot be replaced as one")
+            last = results[0].producer
             assert last is not None
-            region = Region(result.graph, list(last.inputs), [result], [last])
+            region = Region(last.graph, list(last.inputs), [*results], [last])
         listed = list(dict.fromkeys([*self._inputs, *region.inputs]))
-        self.region = Region(region.graph, listed, [result], region.nodes)
+        self.region = Region(region.graph, listed, list(results), region.nodes)
 
     def _number(self, number: float, dtype: DataType) -> EsTensor:
         return self._builder.CreateScalar(number, dtype)

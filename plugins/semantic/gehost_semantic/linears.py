@@ -8,6 +8,7 @@ from typing import cast
 
 from gehost import Node, Value
 from gehost_semantic.activations import Activation, activations
+from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
 from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.views import Views
@@ -46,17 +47,21 @@ class Linear:
         return f"{self.node.label}: {', '.join(words)}"
 
 
-def linears(views: Views) -> list[Linear]:
-    """Return each product with a constant matrix."""
+def linears(views: Views) -> list[tuple[Node, Linear | Refused]]:
+    """Return each product with a constant matrix; other products with the reason."""
     found = views.answers.get("linears")
     if found is None:
         by_x = {each.x: each for _, each in activations(views) if isinstance(each, Activation)}
-        found = views.answers["linears"] = [
-            _with_function(linear, by_x)
-            for node in views.graph.nodes
-            if node.op in ("MatMul", "Gemm") and (linear := _linear(views, node)) is not None
-        ]
-    return cast("list[Linear]", found)
+        products = [node for node in views.graph.nodes if node.op in ("MatMul", "Gemm")]
+        found = views.answers["linears"] = [(node, _found(views, node, by_x)) for node in products]
+    return cast("list[tuple[Node, Linear | Refused]]", found)
+
+
+def _found(views: Views, node: Node, by_x: dict[Value, Activation]) -> Linear | Refused:
+    try:
+        return _with_function(_linear(views, node), by_x)
+    except Refused as refusal:
+        return refusal
 
 
 def packs(found: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear, ...]]:
@@ -68,28 +73,30 @@ def packs(found: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear,
     return [tuple(group) for group in groups.values()]
 
 
-def _linear(views: Views, node: Node) -> Linear | None:
+def _linear(views: Views, node: Node) -> Linear:
     x, weight, product = node.inputs[0], node.inputs[1], node.outputs[0]
     shape, sizes, view = views.shape(x), views.shape(weight), views.of(weight)
-    if x is None or weight is None or product is None or shape is None or view is None:
-        return None
-    if not view.base.is_constant or sizes is None or len(sizes) != 2 or views.of(x) is None:
-        return None
+    if x is None or weight is None or product is None or shape is None or sizes is None:
+        raise Refused("rank: of an operand it is not known")
+    if view is None or not view.base.is_constant or len(sizes) != 2:
+        raise Refused(f'weight: "{weight.name}" is no constant matrix')
     if x.is_constant or x.dtype is None or not x.dtype.is_float or len(shape) < 2:
-        return None
+        raise Refused(f'x: "{x.name}" is constant, a vector, or no float tensor')
     attrs = node.attrs
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1 or attrs.get("beta", 1.0) != 1:
-        return None
+        raise Refused("attributes: transA, or alpha or beta is not 1")
     is_transposed = bool(attrs.get("transB", 0))
     size = sizes[0 if is_transposed else 1]
     if not isinstance(size, int):
-        return None
+        raise Refused("weight: its size is not known")
     found = Linear(
         node, x, shape, weight, is_transposed, size, product, None, product, "", None, product
     )
     addend = node.input(2) if node.op == "Gemm" else None
     if addend is not None:
-        return replace(found, bias=addend) if _is_bias(views, addend, size) else None
+        if not _is_bias(views, addend, size):
+            raise Refused(f'bias: "{addend.name}" is no constant vector as wide as the product')
+        return replace(found, bias=addend)
     readers = list(product.readers)
     reader = readers[0] if len(readers) == 1 else None
     if not isinstance(reader, Node) or reader.op != "Add" or reader.graph is not node.graph:

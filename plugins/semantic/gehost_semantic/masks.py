@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
 from gehost_semantic.atoms import Operand
 from gehost_semantic.attention import Add, Attention, Floor, Limit, MaskMeaning, Role
@@ -91,9 +91,11 @@ def _meaning(views: Views, attention: Attention) -> MaskMeaning:
             conditions = _conditions(element if step.keeps else Apply("Not", (element,)))
             fill = max(fill, step.fill)
         for condition in conditions:
+            if _is_certain(views, condition, attention.sizes):
+                continue
             limit = _limit(condition, query, key)
             if limit is None:
-                note("keep", condition)
+                note("keep" if _is_opaque(condition) else "pattern", condition)
             else:
                 limits.append(limit)
     return MaskMeaning(tuple(dict.fromkeys(limits)), tuple(dict.fromkeys(rest)), fill)
@@ -110,14 +112,32 @@ def _place(operand: Operand) -> list[Linear]:
     return found
 
 
+def _is_certain(views: Views, condition: Element, sizes: Mapping[int, Extent]) -> bool:
+    """Whether a condition holds at each position."""
+    if not isinstance(condition, NotAbove):
+        return False
+    highest = condition.form.constant
+    for digit, stride in condition.form.strides:
+        if not isinstance(digit, int) or not isinstance(stride, int):
+            return False
+        highest = highest + (stride * (sizes[digit] - 1) if stride > 0 else 0)
+    return bool(views.extents.at_least(0, highest))
+
+
+def _is_opaque(element: Element) -> bool:
+    """Whether nothing is known of an element, neither numbers nor positions."""
+    if isinstance(element, Apply):
+        return all(map(_is_opaque, element.args))
+    return isinstance(element, Opaque) and not element.value.is_constant
+
+
 def _limit(condition: Element, query: list[int], key: list[int]) -> Limit | None:
-    if not isinstance(condition, NotAbove) or len(query) != 1 or len(key) != 1:
+    if not isinstance(condition, NotAbove) or len(query) > 1 or len(key) != 1:
         return None
-    strides = dict(condition.form.strides)
-    at_most: Extent = -condition.form.constant
-    if strides == {key[0]: 1, query[0]: -1}:
+    strides, at_most = dict(condition.form.strides), -condition.form.constant
+    if strides == {key[0]: 1, **dict.fromkeys(query, -1)}:
         return Limit(is_window=False, at_most=at_most)
-    if strides == {key[0]: -1, query[0]: 1}:
+    if strides == {key[0]: -1, **dict.fromkeys(query, 1)}:
         return Limit(is_window=True, at_most=at_most)
     return None
 

@@ -259,7 +259,11 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
     takes: ClassVar[Collection[str]] = frozenset({"bias"})
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, LinearCall | Refused]]:
-        found = linears(Views.shared(graph))
+        products = linears(Views.shared(graph))
+        found = [each for _, each in products if not isinstance(each, Refused)]
+        for node, refusal in products:
+            if isinstance(refusal, Refused):
+                yield node, refusal
         together = (
             packs(found, self.takes) if "packed" in self.takes else [(each,) for each in found]
         )

@@ -153,6 +153,67 @@ masked = Where (kept, scaled, low)
     assert not found.mask.rest
 
 
+WRITES = {
+    "ScatterND": "k2 = ScatterND (k, places, new)",
+    "ScatterElements": "k2 = ScatterElements <axis = 2> (k, wide, new)",
+    "Where": "k2 = Where (here, new, k)",
+    "TensorScatter": "k2 = TensorScatter <axis = 2> (k, new, at)",
+}
+
+
+@pytest.mark.parametrize("op", WRITES)
+def test_static_caches_are_described(op: str) -> None:
+    """Their length stays; a kernel gets what is joined."""
+    head = '<ir_version: 13, opset_import: ["" : 24]> g '
+    inputs = f"""{QKV}, float[b, 4, 1, 8] new, int64[b, 4, 1, 3] places, int64[b, 4, 1, 8] wide,
+        bool[b, 4, t, 1] here, int64[b] at"""
+    body = WRITES[op] + PLAIN.replace("(k)", "(k2)") + REST % "scaled"
+    _, (found,), _ = described(parse(f"{head}({inputs}) => (float[?] y) {{ {body} }}"))
+    cache = found.past[0]
+    assert cache is not None
+    assert (cache.past.name, cache.new.name, cache.is_static) == ("k", "new", True)
+    assert 'k: static "k"' in found.summary()
+
+
+MASKS_OF_POSITIONS = {
+    "a window of the last three": ("near = Less (d, three)", ["causal (t - s <= 0)", "window (s - t <= 2)"], ()),
+    "any of two": ("n0 = Less (d, three) near = Or (n0, m)", ["causal (t - s <= 0)"], ("pattern",)),
+    "an input": ("near = Identity (m)", ["causal (t - s <= 0)"], ("keep",)),
+    "always": ("near = GreaterOrEqual (d, low)", ["causal (t - s <= 0)"], ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASKS_OF_POSITIONS)
+def test_conditions_on_positions(name: str) -> None:
+    near, limits, rest = MASKS_OF_POSITIONS[name]
+    body = f"""{PLAIN}
+zero = Constant <value_int = 0> ()
+one = Constant <value_int = 1> ()
+three = Constant <value_int = 3> ()
+low = Constant <value_int = -1000000> ()
+last = Constant <value_ints = [1]> ()
+s0 = Shape <start = 2, end = 3> (q)
+end = Squeeze (s0)
+keys = Range (zero, end, one)
+rows = Unsqueeze (keys, last)
+d = Sub (rows, keys)
+le = LessOrEqual (keys, rows)
+{near}
+kept = And (le, near)
+fill = Constant <value = float {{-3.4028234663852886e38}}> ()
+masked = Where (kept, scaled, fill)
+"""
+    inputs = QKV.replace(", t,", ", 900," if name == "always" else ", s,")
+    if name == "always":
+        inputs = inputs.replace(", s,", ", 900,")
+    found = attention(
+        body + REST % "masked", f"{inputs}, bool[b, 1, 1, {'900' if name == 'always' else 's'}] m"
+    )
+    assert isinstance(found, Attention)
+    assert sorted(map(str, found.mask.limits)) == limits
+    assert tuple(kind for kind, _ in found.mask.rest) == rest
+
+
 def test_one_head_of_keys_for_all_heads() -> None:
     inputs = QKV.replace("float[b, 4, t", "float[b, 1, t")
     found = attention(PLAIN + REST % "scaled", inputs)

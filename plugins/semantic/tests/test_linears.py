@@ -139,16 +139,17 @@ def test_products_that_depend_on_each_other_stay_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "inputs"),
+    ("key", "body", "inputs"),
     [
-        ("y = MatMul (x, k)", "float[b, s, 8] x, float[8, 4] k"),
-        ("y = Gemm <alpha = 0.5> (x, w, v)", "float[s, 8] x"),
-        ("y = Gemm (x, w, k)", "float[s, 8] x, float[s, 6] k"),
+        ("weight", "y = MatMul (x, k)", "float[b, s, 8] x, float[8, 4] k"),
+        ("x", "y = MatMul (x, w)", "float[8] x"),
+        ("attributes", "y = Gemm <alpha = 0.5> (x, w, v)", "float[s, 8] x"),
+        ("bias", "y = Gemm (x, w, k)", "float[s, 8] x, float[s, 6] k"),
     ],
 )
-def test_another_product_is_none(body: str, inputs: str) -> None:
+def test_another_product_is_refused_with_the_reason(key: str, body: str, inputs: str) -> None:
     _, record = run_pass(model(body, inputs), Rich)
-    assert (record.replaced, dict(record.rejected)) == (0, {})
+    assert (record.replaced, dict(record.rejected)) == (0, {key: 1})
 
 
 @pytest.mark.parametrize(

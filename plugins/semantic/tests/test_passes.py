@@ -127,6 +127,54 @@ def test_it_fires_on_exports_with_equal_numbers(path: str, kernel: type[Kernel])
     assert_equal(before, after, EXPORTS[path])
 
 
+@REG_FUSION_PASS(stage=AFTER)
+class Forgetful(AttentionFusionPass):
+    def Replacement(self, attention: AttentionCall) -> EsTensor:
+        return es.op("npu::FlashAttention")(attention.q, attention.k, attention.v)
+
+
+def test_a_mask_that_the_replacement_does_not_use_is_refused() -> None:
+    body = PLAIN + "masked = Add (scaled, m)" + REST % "masked"
+    before = model(body, f"{QKV}, float[s, t] m")
+    after, record = run_pass(before, Forgetful)
+    assert (after, dict(record.rejected)) == (before, {"mask": 1})
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Cached(AttentionFusionPass):
+    takes = ("mask", "past")
+
+    def Replacement(self, attention: AttentionCall) -> EsTensor | list[EsTensor]:
+        kernel = es.op("npu::FlashAttention")
+        if not attention.has_past:
+            return kernel(attention.q, attention.k, attention.v, attention.mask)
+        made = kernel(
+            attention.q,
+            attention.k,
+            attention.v,
+            attention.past_k,
+            attention.past_v,
+            attention.mask,
+            num_outputs=3,
+        )
+        return [made[0], made[1], made[2]]
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_a_past_is_the_kernels_where_it_comes_before_the_new_ones(axis: int) -> None:
+    joins = f"k = Concat <axis = {axis}> (pk, nk) v = Concat <axis = 2> (pv, nv) masked = Add (scaled, m)"
+    body = joins.replace("masked", PLAIN + "masked") + REST % "masked"
+    inputs = "float[b, 4, s, 8] q, float[b, 4, p, 8] pk, float[b, 4, s, 8] nk"
+    if axis == 3:
+        inputs = "float[b, 4, s, 8] q, float[b, 4, t, 2] pk, float[b, 4, t, 6] nk"
+    before = model(body, f"{inputs}, float[b, 4, p, 6] pv, float[b, 4, s, 6] nv, float[s, t] m")
+    after, record = run_pass(before, Cached, cleanup=True)
+    assert (record.replaced, dict(record.rejected)) == (1, {})
+    (call,) = calls(after)
+    assert len(call.output) == (3 if axis == 2 else 1)
+    assert_equal(before, after, {"b": 2, "s": 3, "p": 4, "t": 7})
+
+
 def test_a_second_run_changes_nothing() -> None:
     after, _ = run_pass(model(PLAIN + REST % "scaled"), Kernel)
     again, record = run_pass(after, Kernel)

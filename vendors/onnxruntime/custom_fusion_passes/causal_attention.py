@@ -1,7 +1,7 @@
 """Causal attention for ONNX Runtime's GroupQueryAttention, which keeps no scores of all positions.
 
 ``q, k, v, mask → attention``, where the mask is proven to be causal and nothing else
-``==>   q, k, v, lengths, length → com.microsoft::GroupQueryAttention``
+``==>   q, k, v, (past), lengths, length → com.microsoft::GroupQueryAttention, (present)``
 
 The kernel goes over the keys in blocks and skips those behind the row: at 12 heads of 64 and 2048
 positions 113 ms and 31 MiB, where MultiHeadAttention with a mask takes 180 ms and 233 MiB
@@ -19,11 +19,13 @@ from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
     DataType,
+    PassOption,
     TensorType,
     es,
     hookimpl,
     ops,
 )
+from gehost_semantic import Refused
 
 from ._attention import HEADS_SECOND
 from ._instances import ATTENTION, CONSTANTS, QKV, instance
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from gehost import EsTensor
+    from gehost import EsTensor, Graph, Node
     from gehost_semantic import AttentionCall
 
 
@@ -59,8 +61,8 @@ def group_query_attention(
     query: EsTensor,
     key: EsTensor,
     value: EsTensor,
-    past_key: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
-    past_value: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
+    past_key: EsTensor | None = None,
+    past_value: EsTensor | None = None,
     seqlens_k: EsTensor | None = None,  # noqa: ARG001 - all positions are used here
     total_sequence_length: EsTensor | None = None,  # noqa: ARG001 - that of key
     *,
@@ -69,12 +71,13 @@ def group_query_attention(
     scale: float,
     local_window_size: int = -1,
 ) -> tuple[EsTensor, EsTensor, EsTensor]:
-    """Causal attention without a past; a head of key and value serves N / M of query.
+    """Causal attention, also after a past; a head of key and value serves N / M of query.
 
     A query sees itself and local_window_size - 1 positions before it; -1: all.
 
-    Shapes: query [B, S, N·H], key and value [B, S, M·H] float32; seqlens_k [B] int32, the last
-    position; total_sequence_length int32, S; results [B, S, N·H] and keys and values [B, M, S, H].
+    Shapes: query [B, S, N·H], key and value [B, S, M·H]; past [B, M, P, H]; seqlens_k [B] int32,
+    the last position; total_sequence_length int32, P + S; results [B, S, N·H] and keys and values
+    [B, M, P + S, H]. All of one type.
     """
 
     def split(one: EsTensor, heads: int) -> EsTensor:
@@ -96,14 +99,21 @@ def group_query_attention(
 
     q, k, v = (
         split(one, heads)
-        for one, heads in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads))
+        for one, heads in (
+            (query, num_heads),
+            (key, kv_num_heads),
+            (value, kv_num_heads),
+        )
     )
+    last: EsTensor | np.int64 = np.int64(0)
+    if past_key is not None and past_value is not None:
+        k, v = es.Concat(past_key, k, axis=2), es.Concat(past_value, v, axis=2)
+        last = es.Squeeze(es.Slice(es.Shape(past_key), [2], [3]), [0])
     scores = es.MatMul(q, es.Transpose(repeated(k), perm=[0, 1, 3, 2])) * scale
-    rows = es.Slice(es.Shape(q), [2], [3])
-    ones = es.Expand(np.ones((1, 1), np.float32), es.Concat(rows, rows, axis=0))
-    kept = es.Trilu(ones, upper=0)
+    sizes = es.Slice(es.Shape(scores), [2], [4])
+    kept = es.Trilu(es.Expand(np.ones((1, 1), np.float32), sizes), last, upper=0)
     if local_window_size > 0:
-        kept = es.Trilu(kept, np.int64(1 - local_window_size), upper=1)
+        kept = es.Trilu(kept, last - (local_window_size - 1), upper=1)
     scores = es.Where(es.Cast(kept, to=DataType.BOOL), scores, -np.inf)
     mixed = es.MatMul(es.Softmax(scores, axis=-1), repeated(v))
     joined = es.Reshape(es.Transpose(mixed, perm=HEADS_SECOND), np.array([0, 0, -1]))
@@ -111,32 +121,62 @@ def group_query_attention(
 
 
 @REG_FUSION_PASS(
-    stage=CustomPassStage.kAfterOriginGraphOptimize, default=False, options=[NO_EMPTY_INPUTS]
+    stage=CustomPassStage.kAfterOriginGraphOptimize,
+    default=False,
+    options=[
+        NO_EMPTY_INPUTS,
+        PassOption(
+            "no_padding",
+            bool,
+            False,  # noqa: FBT003 - the default
+            "no mask leaves out a key of a sequence",
+            assumption=True,
+        ),
+    ],
 )
 class OrtCausalAttentionPass(KernelPass):
     """Fuse attention whose mask is proven to be causal and nothing else.
 
     Forms: those of ``OrtAttentionPass`` with a mask of Trilu, of comparisons of positions, or
     constant, also with a window of so many keys; −inf or a finite fill of at most −1e30 (float16:
-    −6e4). Heads of k and v that are repeated are read once.
+    −6e4). Heads of k and v that are repeated are read once. A past that a Concat puts before new
+    keys and values [B, M, S, H] becomes the kernel's own, and both presents its results.
     Shapes: the head size is a multiple of 8.
     Keeps: the numbers but for rounding.
-    Refuses: what ``OrtAttentionPass`` refuses; ``mask``: none, or not proven to be causal alone;
-    ``length``: of q and k not proven equal; ``head size``: not a multiple of 8, or that of v
-    differs; ``empty``: B or S may be 0, which the kernel refuses, or ends the process at:
-    ``--assume no-empty-inputs`` takes it for granted that neither is.
+    Refuses: what ``OrtAttentionPass`` refuses; ``mask``: none, or not proven to be causal alone: of
+    a mask over batch and keys (padding) besides, ``--assume no-padding`` takes it for granted that
+    it keeps each key; ``batch``: it may be more than 1 with several queries and a past, which the
+    kernel refuses; ``past``: its length is a number, or a present is no output; ``length``: of q
+    and k not proven equal; ``head size``: not a multiple of 8, or that of v differs; ``empty``: B
+    or S may be 0, which the kernel refuses, or ends the process at: ``--assume no-empty-inputs``
+    takes it for granted that neither is.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
 
-    takes = frozenset({"causal", "groups", "window"})
+    takes = frozenset({"causal", "groups", "past", "window"})
     kernel = KERNEL
+
+    def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
+        for node, call in super().calls(graph):
+            if not isinstance(call, Refused):
+                call.ignores_padding = self._context.options["no_padding"]
+            yield node, call
 
     def problem(self, attention: AttentionCall) -> str:
         found = attention.description
         if not attention.is_causal:
-            return "mask: there is none"
-        if found.queries != found.keys:
+            return "mask: there is none, and several queries"
+        if found.queries + attention.past_length != found.keys:
             return f"length: {found.queries} of q, {found.keys} of k: not proven equal"
+        outputs = [cache is not None and cache.present.is_graph_output for cache in found.past]
+        if attention.has_past and not (all(outputs) and not isinstance(attention.past_length, int)):
+            # the runtime takes the past's length for the present's when it plans and folds
+            return "past: its length is a number, or a present is no output of the graph"
+        if attention.has_past and found.batch != 1 and found.queries != 1:
+            return (
+                f"batch: {found.batch} with {found.queries} queries and a past; the kernel takes "
+                "one of them only: --dim fixes it"
+            )
         if attention.head_size % 8 or attention.head_size != attention.value_size:
             return (
                 f"head size: {attention.head_size} of q, {attention.value_size} of v; "
@@ -145,26 +185,26 @@ class OrtCausalAttentionPass(KernelPass):
         sizes = {"batch": dim_of(found.batch), "length": dim_of(found.queries)}
         return empty_sizes(sizes, assumed=self._context.options["no_empty_inputs"])
 
-    def Replacement(self, attention: AttentionCall) -> EsTensor:
-        rows = es.Cast(attention.length("s"), to=DataType.INT32)
-        last = es.Expand(es.Sub(rows, np.array([1], np.int32)), attention.length("b"))
+    def Replacement(self, attention: AttentionCall) -> EsTensor | Sequence[EsTensor]:
+        total = es.Cast(attention.length("t"), to=DataType.INT32)
+        last = es.Expand(es.Sub(total, np.array([1], np.int32)), attention.length("b"))
         window = {} if attention.window is None else {"local_window_size": attention.window}
         # without the outputs for a later step the runtime computes all scores at once
         made = es.op(KERNEL)(
             attention.q,
             attention.k,
             attention.v,
-            None,
-            None,
+            attention.past_k,
+            attention.past_v,
             last,
-            es.Squeeze(rows, axes=[0]),
+            es.Squeeze(total, axes=[0]),
             num_heads=attention.heads,
             kv_num_heads=attention.key_heads,
             scale=attention.scale,
             num_outputs=3,
             **window,
         )
-        return made[0]
+        return [made[0], made[1], made[2]] if attention.has_past else made[0]
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of heads of size 8 with a mask of comparisons, and with one of Trilu."""
