@@ -543,7 +543,7 @@ class AttentionCall(KernelCall):
         graph.outputs = [result, *presents]
         caches = self._caches or ()
         inner = [description.q.value, *self._masks(), *(each.new for each in caches)]
-        self._cover(old, *(each.present for each in caches), inner=inner)
+        self._cover([old, *(each.present for each in caches)], inner)
         return graph
 
     def _with_empty_rows(self, made: EsTensor, layout: Layout) -> tuple[EsTensor, Layout]:
@@ -574,7 +574,7 @@ class AttentionCall(KernelCall):
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor | Sequence[EsTensor]:
         """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of the kernel's tensors."""
         q, k, v = (self.as_plain(name, of[name]) for name in "qkv")
-        first: EsTensor | int = 1
+        first: EsTensor | np.int64 = np.int64(1)
         if self._caches is not None:
             past = of["past_k"]
             k, v = es.Concat(past, k, axis=2), es.Concat(of["past_v"], v, axis=2)
@@ -596,7 +596,6 @@ class AttentionCall(KernelCall):
         if self.is_causal:
             low = es.CastLike(np.float32(-np.inf), scores)
             lows = es.Expand(low, es.Shape(scores))
-            first = np.int64(first) if isinstance(first, int) else first
             scores = es.Add(scores, es.Trilu(lows, first, upper=1))
             if self.window is not None:
                 last = first - (self.window + 1)

@@ -100,7 +100,7 @@ class KernelCall:
             self._inputs[value] = self._builder.CreateInput(len(self._inputs))
         return self._inputs[value]
 
-    def _cover(self, *results: Value, inner: Collection[Value] = ()) -> None:
+    def _cover(self, results: Sequence[Value], inner: Collection[Value] = ()) -> None:
         """Choose the nodes from the inputs to the results, or from ``inner`` tensors on.
 
         Where a size of a tensor between leads back inside, clean-up removes the other nodes.

@@ -188,7 +188,7 @@ def test_repeated_heads_are_the_kernels(standard: Host, run: Any) -> None:
         REPEATED.replace("(vt, i2)", "(vt, i1)"),
     ],
 )
-def test_heads_that_are_repeated_otherwise_stay(standard: Host, run: Any, repeat: str) -> None:
+def test_heads_that_are_repeated_otherwise(standard: Host, run: Any, repeat: str) -> None:
     times = "{1, 2, 1, 1, 1}"
     if repeat.count("i2"):
         repeat = repeat.replace("Expand (ku, times)", "Expand (ku, each)")
@@ -197,7 +197,6 @@ def test_heads_that_are_repeated_otherwise_stay(standard: Host, run: Any, repeat
     )
     compiled, _ = standard.run(given)
     assert operators(compiled)["Attention"] == 1
-    assert operators(compiled)["Expand"] == 2
     inputs = grouped_feeds()
     assert_equal(Runner(given).run(inputs), run(compiled, inputs))
 

@@ -209,22 +209,19 @@ class OrtCausalAttentionPass(KernelPass):
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of heads of size 8 with a mask of comparisons, and with one of Trilu."""
         positions = "size = Shape <start = 1, end = 2> (q) n = Squeeze (size) "
-        wide = {
-            "inputs": QKV.replace("B, S, 8", "2, 3, 16"),
-            "result": "float[2, 3, 16] y",
-        }
         constants = CONSTANTS.replace("2, 4}", "2, 8}").replace("0, 8}", "0, 16}")
         for mask in (
             """columns = Range (first, n, step) rows = Unsqueeze (columns, axis)
-            le = LessOrEqual (columns, rows) m = Where (le, zero, low) a = Add (s, m)""",
+            le = LessOrEqual (columns, rows) w = Where (le, zero, low) a = Add (s, w)""",
             """square = Concat <axis = 0> (size, size) lows = Expand (low, square)
-            m = Trilu <upper = 1> (lows, step) a = Add (s, m)""",
+            w = Trilu <upper = 1> (lows, step) a = Add (s, w)""",
         ):
             yield instance(
-                lines=positions + ATTENTION.format(masked=mask),
+                QKV.replace("B, S, 8", "2, 3, 16"),
+                positions + ATTENTION.format(masked=mask),
+                result="float[2, 3, 16] y",
                 constants=f"""{constants}, int64 first = {{0}}, int64 step = {{1}},
                 int64[1] axis = {{1}}""",
-                **wide,
             )
 
 
