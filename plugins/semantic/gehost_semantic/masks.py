@@ -118,9 +118,10 @@ def _is_certain(views: Views, condition: Element, sizes: Mapping[int, Extent]) -
         return False
     highest = condition.form.constant
     for digit, stride in condition.form.strides:
-        if not isinstance(digit, int) or not isinstance(stride, int):
+        size = sizes.get(digit) if isinstance(digit, int) else None
+        if size is None or not isinstance(stride, int):
             return False
-        highest = highest + (stride * (sizes[digit] - 1) if stride > 0 else 0)
+        highest = highest + (stride * (size - 1) if stride > 0 else 0)
     return bool(views.extents.at_least(0, highest))
 
 
