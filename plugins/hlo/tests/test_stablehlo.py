@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from gehost_hlo import HloSyntaxError, UntranslatableError, import_file, read_module, to_text
 from gehost_hlo import parse as parse_hlo
+from gehost_hlo.stablehlo import parse as parse_stablehlo
 
 from .recorded import run
 
@@ -283,3 +285,17 @@ def test_sorts_of_two_keys_and_the_largest(tmp_path: Path) -> None:
     ordered, places = results(tmp_path, text, X)
     np.testing.assert_array_equal(ordered, np.sort(X, 1))
     np.testing.assert_array_equal(places, np.argsort(-X, 1)[:, :2])
+
+
+@pytest.mark.parametrize("body", [WHILE, GENERIC_SUM, SHORT_SUM])
+def test_damaged_texts_have_a_syntax_error(body: str) -> None:
+    """Cut anywhere, or with a letter too many: no other exception."""
+    text = module(body)
+    for place in range(0, len(text) - 2, 5):
+        for damaged in (
+            text[:place],
+            f"{text[:place]}<{text[place:]}",
+            text[:place] + text[place + 3 :],
+        ):
+            with contextlib.suppress(HloSyntaxError):
+                parse_stablehlo(damaged)
