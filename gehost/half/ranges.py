@@ -52,6 +52,8 @@ def ranges(
     types = element_types(model)
     measured = onnx.ModelProto()
     measured.CopyFrom(model)
+    # ONNX Runtime refuses constants that are no inputs and unread before IR version 4
+    measured.ir_version = max(4, model.ir_version)
     producer = {name: node for node in model.graph.node for name in node.output}
     names = [name for name in producer if name and types.get(name) == FLOAT]
     names += [info.name for info in model.graph.input if types.get(info.name) == FLOAT]

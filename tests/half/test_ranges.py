@@ -37,6 +37,14 @@ def test_values_below_the_normal_numbers_are_named() -> None:
     ]
 
 
+def test_a_model_without_products_whose_constants_are_inputs() -> None:
+    """IR version 3, for which ONNX Runtime refuses constants that no node reads."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 3, opset_import: ["": 9]> g (float[N] x) => (float[N] y) { y = Relu (x) }'
+    )
+    assert ranges(model, [{"x": np.array([1, 7e4], np.float32)}])[0] == {"x", "y"}
+
+
 def test_without_feeds_nothing_runs() -> None:
     assert ranges(
         onnx.parser.parse_model(
