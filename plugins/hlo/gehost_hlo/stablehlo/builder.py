@@ -53,10 +53,9 @@ class Names:
 class Builder:
     """One computation while it is built."""
 
-    def __init__(self, reader: OperationReader, name: str, outside: Builder | None = None) -> None:
+    def __init__(self, reader: OperationReader, name: str) -> None:
         self.reader = reader
         self.name = name
-        self.outside = outside
         self.instructions: list[HloInstruction] = []
         self.values: dict[str, HloInstruction] = {}
         self.definitions: dict[str, Operation] = {}
@@ -152,7 +151,7 @@ class Builder:
         return instruction
 
     def value(self, name: str) -> HloInstruction:
-        """The instruction of a value; one that is cheap is repeated from outside."""
+        """The instruction of a value."""
         found = self.values.get(name)
         if found is None:
             raise self.reader.error(f"%{name} is not defined above", self.operation.position)

@@ -157,7 +157,7 @@ class ModuleConverter:
             captured: values that are parameters behind the block's own.
             packed: whether all parameters are in one tuple.
         """
-        b = Builder(self.reader, self.names.choose(title), outer)
+        b = Builder(self.reader, self.names.choose(title))
         b.operation = outer.operation
         names = [*(name for name, _ in block.arguments), *captured]
         shapes = [*(b.shape(kind) for _, kind in block.arguments)]
