@@ -191,12 +191,13 @@ class _Search:
                 return f'but "{name}", made by {node.op}'
             value = operand
 
-    def _rank(self, way: Sequence[tuple[Node, int | None]]) -> tuple[int, bool, int]:
-        """Prefer a product of two computed tensors, a plain one, and few steps."""
+    def _rank(self, way: Sequence[tuple[Node, int | None]]) -> tuple[bool, int, bool, int]:
+        """Prefer a product as large as the scores, of two computed tensors, plain, in few steps."""
         node = way[-1][0]
+        is_whole = total(self._views.shape(node.outputs[0]) or ()) == self._size
         views = [self._views.of(value) for value in node.inputs[:2]]
         constants = sum(view is None or view.base.is_constant for view in views)
-        return constants, node.op == "Einsum", len(way)
+        return not is_whole, constants, node.op == "Einsum", len(way)
 
     def _steps(self, node: Node, slot: int, axes: Axes) -> list[_Step]:
         """Return what an operator on the way does to the scores, in order."""

@@ -43,6 +43,11 @@ class KernelCall:
         """What the author asked for, by name."""
         self._inputs: dict[Value, EsTensor] = {}
 
+    @property
+    def builder(self) -> EsGraphBuilder:
+        """The builder of the replacement, for constants: ``call.builder.CreateVector([0])``."""
+        return self._builder
+
     def reject(self, reason: str) -> Refusal:
         """Return a refusal, as ``key: text``."""
         return Refusal.of(reason)

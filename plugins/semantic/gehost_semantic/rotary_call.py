@@ -53,6 +53,27 @@ class RotaryCall(KernelCall):
         return self.description.head_size if is_whole else self.rotary_size
 
     @property
+    def heads(self) -> int | None:
+        """The number of heads, with a ``layout``; None where it is no number."""
+        if not self.layout:
+            return None
+        axis = self._order()[self.layout.split().index("h")]
+        size = 1 if axis is None else self.description.shape[axis]
+        return size if isinstance(size, int) else None
+
+    @property
+    def spreads(self) -> bool:
+        """Whether x, cos or sin may have one element along an axis where the result has more."""
+        own = self.description
+        tables = [(table, self._views.shape(table.tensor)) for table in (own.cos, own.sin)]
+        return own.spreads or any(
+            axis != len(own.shape) - 1 and isinstance(axis, int) and own.shape[axis] != size
+            for table, sizes in tables
+            for form, size in zip(table.place, sizes or (), strict=True)
+            for axis, _ in form.strides
+        )
+
+    @property
     def interleaved(self) -> bool:
         """Whether a pair is 2p, 2p + 1: always False unless the pass takes it."""
         return self.description.interleaved and "interleaved" in self.takes

@@ -45,6 +45,8 @@ class Sources:
         if not all(is_readable(each, plain, description.sizes) for each in target):
             self.result = description.output
         self._takes_groups = takes_groups
+        self._own = {name: self._without_cast(name) for name in "qkv"}
+        self._wide = {name: self._is_wide(name) for name in "qkv"}
         self._chosen: dict[tuple[str, str], tuple[Value, Layout]] = {}
 
     def layout(self, name: str, text: str, *, is_wide: bool = True) -> Layout:
@@ -59,6 +61,9 @@ class Sources:
 
     def own(self, name: str) -> Operand:
         """Return an operand; v without a cast from the type of q."""
+        return self._own[name]
+
+    def _without_cast(self, name: str) -> Operand:
         description = self._description
         if name != "v":
             return description.q if name == "q" else description.k
@@ -68,10 +73,17 @@ class Sources:
             if node is None or node.op != "Cast" or node.inputs[0] is None:
                 return description.v
             value = node.inputs[0]
-        return replace(description.v, value=value)
+        return (
+            description.v if value is description.v.value else replace(description.v, value=value)
+        )
 
     def is_wide(self, name: str) -> bool:
         """Whether k or v have the heads of q in the tensor that the graph's product reads."""
+        return self._wide[name]
+
+    def _is_wide(self, name: str) -> bool:
+        if name == "q":
+            return True
         if self._takes_groups and Role.GROUP in self._description.roles.values():
             return False
         own = [[index.atom for index in dim] for dim in self.own(name).dims]
@@ -90,7 +102,11 @@ class Sources:
 
     def _choose(self, name: str, text: str) -> tuple[Value, Layout]:
         operand = self.own(name)
-        is_wide = name == "q" or self.is_wide(name)
+        is_wide = self.is_wide(name)
+        plain = {atom for axis in self.layout(name, PLAIN[name], is_wide=is_wide) for atom in axis}
+        if not plain <= set(operand.atoms):
+            what = "queries" if name == "q" else "keys"
+            raise Refused(f"{what}: batches or heads share them")
         if not is_wide:
             self._check_stored(operand)
         apart = text.replace("(", "").replace(")", "")

@@ -221,6 +221,16 @@ def test_one_head_of_keys_for_all_heads() -> None:
     assert (found.heads, found.key_heads, found.groups) == (4, 1, 4)
 
 
+def test_a_bias_that_is_a_product_is_no_product_of_q_and_k() -> None:
+    lines = "masked = Add (scaled, left)\nbias = MatMul (left, right)\nsum = Add (masked, bias)"
+    body = PLAIN + lines + REST % "sum"
+    inputs = f"{QKV}, float[1, 4, s, t] left, float[1, 4, t, t] right"
+    found = attention(body, inputs)
+    assert isinstance(found, Attention)
+    assert found.q.value.name == "q"
+    assert len(found.after) == 2
+
+
 def test_q_and_k_of_one_tensor_are_no_diagonal() -> None:
     body = PLAIN.replace("(k)", "(q)") + REST % "scaled"
     found = attention(body, "float[b, 4, s, 8] q, float[b, 4, s, 6] v")

@@ -288,6 +288,9 @@ REFUSALS = {
     "softcap": (SOFTCAP + REST % "capped", QKV, Kernel, "softcap"),
     "mask": (PLAIN + "m = Add (scaled, mask)" + REST % "m", f"{QKV}, float[s, t] mask", Poor, "mask"),
     "head size": (PLAIN + REST % "scaled", QKV.replace("8]", "256]"), Kernel, "head size"),
+    "one head of queries": (PLAIN + REST % "scaled", QKV.replace("4, s", "1, s"), Kernel, "queries"),
+    "one batch of queries": (PLAIN + REST % "scaled", QKV.replace("b, 4, s", "1, 4, s"), Kernel, "queries"),
+    "one batch of keys": (PLAIN + REST % "scaled", QKV.replace("b, 4, t, 8", "1, 4, t, 8"), Kernel, "keys"),
     "no attention": (PLAIN + "p = Softmax (scaled)\ny = Neg (p)", QKV, Kernel, "probabilities"),
     "fill": (
         PLAIN + "low = Constant <value = float {0.0}> ()\nm = Where (mask, scaled, low)" + REST % "m",

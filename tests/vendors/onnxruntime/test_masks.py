@@ -72,6 +72,16 @@ def test_two_masks_are_one(host: Host, run: Any, sums: str, mask: str, far: floa
     assert_equal(given, compiled, run)
 
 
+def test_biases_that_are_products(host: Host, run: Any) -> None:
+    """As of relative positions along both axes of an image."""
+    sums = """r = MatMul (free, free) u = MatMul (r, free) t0 = Add (s, r) t = Add (t0, u)
+        m = Add (t, mask)"""
+    before = model(sums)
+    compiled, _ = host.run(before)
+    assert not any(node.op_type == "Softmax" for node in compiled.graph.node)
+    assert_equal(before, compiled, run)
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

@@ -1,11 +1,8 @@
-"""Parts of attention and norms that several passes read: constants, casts, joined heads."""
+"""Constants that several passes read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from ._shapes import all_same, shape_of
-from ._types import not_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,29 +11,6 @@ if TYPE_CHECKING:
 
 HEADS_SECOND = [0, 2, 1, 3]
 """[B, S, N, H] to [B, N, S, H], and back."""
-
-
-class NoMatch(Exception):  # noqa: N818 - it refuses a match and is no error
-    """Why a graph is not what a pass looks for: ``key: text``."""
-
-
-def joined(value: Value, heads: int) -> tuple[Value, list[Node]] | None:
-    """Return the [B, S, N·H] that becomes [B, N, S, H], and nodes between."""
-    turn = value.producer
-    if turn is None or turn.op != "Transpose" or list(turn.attrs.get("perm") or ()) != HEADS_SECOND:
-        return None
-    apart = turn.inputs[0]
-    split = None if apart is None else apart.producer
-    if split is None or split.op != "Reshape" or split.inputs[0] is None:
-        return None
-    given, made = shape_of(split.inputs[0]), shape_of(apart)
-    if given is None or made is None or len(given) != 3 or len(made) != 4:
-        return None
-    if not all_same(given[:2], made[:2]) or made[2] != heads:
-        return None
-    if not isinstance(made[3], int) or given[2] != heads * made[3]:
-        return None
-    return split.inputs[0], [turn, split]
 
 
 def factor_of(node: Node) -> tuple[Value, float] | None:
@@ -53,11 +27,6 @@ def factor_of(node: Node) -> tuple[Value, float] | None:
         if other is right and number:
             return value, 1.0 / number
     return None
-
-
-def is_float_cast(node: Node) -> bool:
-    """Whether a node casts between float32, float16 and bfloat16."""
-    return node.op == "Cast" and not (not_float(node.inputs[0]) or not_float(node.outputs[0]))
 
 
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:

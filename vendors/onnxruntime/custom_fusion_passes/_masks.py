@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gehost import Value
-    from gehost_semantic import AttentionCall
+    from gehost_semantic import AttentionCall, Operand
 
 _LARGEST_SCALE = 1e6
 _LEAST_FILL = -1e9
@@ -48,7 +48,7 @@ def mask_problem(attention: AttentionCall) -> str:
         attention.may_have_empty_rows = False
         return ""
     steps = attention.description.after
-    addends = [step.operand.value for step in steps if isinstance(step, Add)]
+    addends = [step.operand for step in steps if isinstance(step, Add)]
     fills = [step.fill for step in steps if isinstance(step, Select)]
     if fills and max(fills) > _LEAST_FILL:
         return f"mask: a fill of {max(fills):g}, wanted at most {_LEAST_FILL:g}"
@@ -74,16 +74,22 @@ def _is_plain(value: Value) -> bool:
     return is_zero_or_far_below(value) or is_near(value)
 
 
-def _agree(addends: Sequence[Value]) -> bool:
+def _agree(addends: Sequence[Operand]) -> bool:
     """Whether float32 sums of scores and several addends agree in both orders.
 
     They do where all but one hold 0 and numbers that absorb scores and biases, or where all are
     small or at least 1e30 in magnitude. Of a number between, as -1e4 or -1e9, they do not (5e-4): a
-    row of it throughout rounds the sums to its neighbours.
+    row of it throughout rounds the sums to its neighbours. A product of the model, as of relative
+    positions, is as large as the scores, which are rounded as it is.
     """
-    rest = [value for value in addends if not is_zero_or_far_below(value)]
-    others = [value for value in rest if not is_near(value)]
+    rest = [each for each in addends if not is_zero_or_far_below(each.value)]
+    others = [each.value for each in rest if not (_is_product(each) or is_near(each.value))]
     return len(rest) < 2 or (len(others) < 2 and all(map(is_near_or_far, others)))
+
+
+def _is_product(operand: Operand) -> bool:
+    node = operand.base.producer
+    return node is not None and node.op in ("MatMul", "Einsum", "Gemm")
 
 
 def held_by(attention: AttentionCall) -> Numbers | None:

@@ -1,0 +1,1 @@
+"""Attention and rotary embeddings of model families: exported small, compiled, counted, compared."""

@@ -1,0 +1,300 @@
+"""Count and compare what ``tools.families.export`` wrote: attention and rotary embeddings.
+
+    python -m tools.families DIR [NAME...]
+
+For each file: Softmax operators that a description covers, recomputed in float64; those that the vendor onnxruntime
+and the passes of gehost_semantic's README replace; rotations and the operators RotaryEmbedding; the largest difference
+of the outputs in runs with masks to the right, left, at random, of one row and of all, with batches 0, 1 and 3,
+lengths 1 and 13 (twice the example's and one), and pasts of 0, 3 and 11. Exit code 1 where a number is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from gehost import GehostError, Host, HostOptions, infer_model
+from gehost.ir.model import Model
+from gehost.verify import compare_outputs
+from gehost_semantic import AttentionFinder, Refused, Views
+from gehost_semantic.attention import Attention
+from gehost_semantic.rotary import rotations
+from tools.runtime.half import ROOT
+from tools.semantic.check import differences
+
+Feed: TypeAlias = dict[str, np.ndarray[Any, Any]]
+KERNELS = ("MultiHeadAttention", "Attention", "GroupQueryAttention", "PackedMultiHeadAttention")
+NO_ATTENTION = "probabilities: no product reads them"
+"""Of a Softmax that picks experts, or whose result is an output."""
+RTOL, ATOL = 1e-3, 1e-4
+LARGEST = 1e-5
+README = ROOT / "plugins" / "semantic" / "README.md"
+HEAD = (
+    "| export | attention | described | kernels | FlashAttention | rotations | RotaryEmbedding | Rotary "
+    "| AddRmsNorm | runs | difference |"
+)
+
+
+@dataclass
+class Row:
+    """What is printed of a file."""
+
+    described: int = 0
+    refusals: list[str] = field(default_factory=list[str])
+    recomputed: float | str = 0.0
+    kernels: Counter[str] = field(default_factory=Counter[str])
+    npu: Counter[str] = field(default_factory=Counter[str])
+    rotations: int = 0
+    runs: int = 0
+    worst: float = 0.0
+    wrong: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def layers(self) -> int:
+        return self.described + sum(NO_ATTENTION not in each for each in self.refusals)
+
+    @property
+    def fused(self) -> int:
+        return sum(self.kernels[op] for op in KERNELS)
+
+    def line(self, name: str) -> str:
+        """Return the row of the table."""
+        cells = (
+            *(name, self.layers, self.described, self.fused, self.npu["FlashAttention"]),
+            *(self.rotations, self.kernels["RotaryEmbedding"], self.npu["Rotary"]),
+            *(self.npu["AddRmsNorm"], self.runs, f"{self.worst:.0e}"),
+        )
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+def feeds(path: Path) -> Iterator[tuple[str, Feed]]:
+    """Yield inputs of other sizes, and masks, from the example that was exported."""
+    with np.load(path) as file:
+        example = {name: file[name] for name in file.files if name != "axes"}
+        axes = json.loads(str(file["axes"]))
+    sizes = {
+        name: example[of].shape[int(axis)] for of, own in axes.items() for axis, name in own.items()
+    }
+    long = {name: 2 * size + 1 for name, size in sizes.items()} | {"batch": 3}
+    runs: list[tuple[str, dict[str, int]]] = [("", long), ("batch 1", long | {"batch": 1})]
+    if set(sizes) - {"batch"}:
+        runs.append(("length 1", dict.fromkeys(sizes, 1) | {"batch": 3}))
+    if "past" in sizes:
+        runs = [
+            (f"{what} past {past}", {**run, "past": past})
+            for what, run in runs
+            for past in (0, 3, 11)
+        ]
+    for what, run in [*runs, ("batch 0", long | {"batch": 0})]:
+        if "past" in run:
+            run["past + length"] = run["past"] + run["length"]
+        feed = {name: _resized(array, axes[name], run) for name, array in example.items()}
+        masks = [name for name in feed if "mask" in name and feed[name].ndim == 2]
+        if not masks:
+            yield what, feed
+            continue
+        for kind, mask in _masks(*feed[masks[0]].shape):
+            yield (
+                f"{what} {kind}",
+                feed
+                | {name: mask[:, : feed[name].shape[1]].astype(feed[name].dtype) for name in masks},
+            )
+
+
+def _resized(array: Any, axes: Mapping[str, str], sizes: Mapping[str, int]) -> Any:
+    for axis, name in axes.items():
+        places = np.arange(sizes[name]) % max(1, array.shape[int(axis)])
+        array = np.take(array, places, axis=int(axis))
+    return array
+
+
+def _masks(batch: int, length: int) -> Iterator[tuple[str, Any]]:
+    whole = np.ones((batch, length), np.int64)
+    yield "no mask", whole
+    part = max(1, length // 3)
+    for what, places in (
+        ("right", slice(length - part, None)),
+        ("left", slice(0, part)),
+        ("row", slice(None)),
+    ):
+        mask = whole.copy()
+        mask[-1:, places] = 0
+        yield what, mask
+    yield "random", np.random.default_rng(0).integers(0, 2, whole.shape)
+    yield "all", np.zeros_like(whole)
+
+
+def session(model: onnx.ModelProto, *, plain: bool) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    if plain:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def hosts(directory: Path) -> dict[str, Host]:
+    """Return a host with all passes for ONNX Runtime, and one with the README's pass."""
+    passes = directory / "npu" / "npu" / "custom_fusion_passes"
+    passes.mkdir(parents=True)
+    for name in ("flash_attention", "add_rms_norm", "rotary"):
+        code = README.read_text().split(f'{name}.py"\n', 1)[1].split("```", 1)[0]
+        (passes / f"{name}.py").write_text(code)
+    (directory / "ort").mkdir()
+    (directory / "ort" / "onnxruntime").symlink_to(ROOT / "vendors" / "onnxruntime")
+    every = Host(HostOptions(vendors=[directory / "ort"], plugins=False)).passes
+    names = [spec.name for spec in every if spec.vendor == "onnxruntime"]
+    return {
+        "ort": Host(HostOptions(vendors=[directory / "ort"], plugins=False, enable=names)),
+        "npu": Host(HostOptions(vendors=[directory / "npu"], plugins=False)),
+    }
+
+
+def describe(proto: onnx.ModelProto, inputs: Feed | None, row: Row) -> None:
+    """Count what is described, and recompute it."""
+    model = Model(proto)
+    infer_model(model)
+    for graph in model.graphs:
+        views = Views.shared(graph)
+        finder = AttentionFinder(views)
+        found: list[Attention] = []
+        for softmax in graph.nodes_of("Softmax"):
+            try:
+                found.append(finder.find(softmax))
+            except Refused as refusal:
+                row.refusals.append(f"{softmax.label}: {refusal}")
+        row.described += len(found)
+        row.rotations += sum(not isinstance(each, Refused) for _, each in rotations(views))
+        if found and inputs is not None and graph is model.graph:
+            try:
+                row.recomputed = max(differences(proto, views, found, inputs))
+            except Exception as error:  # noqa: BLE001 - of a runtime, or a false claim: printed
+                row.recomputed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            if not isinstance(row.recomputed, float) or not row.recomputed <= LARGEST:
+                row.wrong.append(f"a description recomputed: {row.recomputed}")
+
+
+def check(path: Path) -> Row:
+    """Return the row of a file."""
+    proto, row = onnx.load(path), Row()
+    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+    examples = list(feeds(path.with_suffix("").with_suffix(".npz")))
+    describe(copy, next((feed for what, feed in examples if "random" in what), examples[0][1]), row)
+    made: dict[str, onnx.ModelProto] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for name, host in hosts(Path(directory)).items():
+            try:
+                made[name], report = host.run(onnx.ModelProto.FromString(proto.SerializeToString()))
+            except GehostError as error:
+                row.wrong.append(f"{name}: {str(error)[:200]}")
+                continue
+            ops = Counter(node.op_type.partition("__")[0] for node in made[name].graph.node)
+            if name == "npu":
+                row.npu = ops
+                row.notes += [f"README's pass: {each}" for each in reasons(report)]
+            else:
+                row.kernels = ops
+                row.notes += [f"onnxruntime: {each}" for each in reasons(report)]
+    try:
+        original = session(proto, plain=True)
+    except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class
+        row.notes = [f"the runtime does not load the export: {' '.join(str(error).split())[:200]}"]
+        return row
+    names = [output.name for output in original.get_outputs()]
+    sessions = {name: session(model, plain=False) for name, model in made.items()}
+    for what, feed in examples:
+        try:
+            expected = dict(zip(names, original.run(names, feed), strict=True))
+        except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class
+            row.notes.append(f"{what.split()[0]}: the original does not run: {str(error)[:100]}")
+            continue
+        row.runs += 1
+        for name, own in sessions.items():
+            try:
+                got = dict(zip(names, own.run(names, feed), strict=True))
+            except Exception as error:  # noqa: BLE001
+                row.wrong.append(f"{name}, {what}: {str(error)[:200]}")
+                continue
+            for one in compare_outputs(expected, got, rtol=RTOL, atol=ATOL):
+                if one.equal:
+                    row.worst = max(row.worst, one.max_abs)
+                else:
+                    row.wrong.append(f"{name}, {what}: {one.place}: {one.a} and {one.b}")
+    return row
+
+
+def reasons(report: Any) -> list[str]:
+    """Return why attention passes refused, once each."""
+    found: Counter[str] = Counter()
+    for record in report.passes:
+        if "Attention" in record.name or "Rotary" in record.name:
+            found.update({f"{record.name}: {each}": n for each, n in record.rejected.items()})
+    return [f"{text} ({count})" for text, count in found.items()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("exports", type=Path)
+    parser.add_argument("names", nargs="*", help="families; all by default")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_intermixed_args()
+    if options.alone:  # a runtime may end the process
+        row = check(options.exports)
+        print(row.line(options.exports.stem))
+        for line in dict.fromkeys([*row.wrong, *row.refusals, *row.notes]):
+            print(f"{'WRONG ' if line in row.wrong else '  - '}{line}")
+        return bool(row.wrong)
+    print(f"{HEAD}\n|{'---|' * (HEAD.count('|') - 1)}")
+    failed, rows = 0, dict[str, list[int]]()
+    for path in sorted(options.exports.glob("*.onnx")):
+        if options.names and path.name.split(".")[0].removesuffix("_past") not in options.names:
+            continue
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tools.families", path, "--alone"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        failed += done.returncode != 0
+        print(done.stdout, end="")
+        if done.stdout.startswith("|"):
+            name, *cells, _ = done.stdout.splitlines()[0].strip("| ").split(" | ")
+            rows[name] = [int(cell) for cell in cells]
+        if done.returncode not in (0, 1) or not done.stdout:
+            print(f"{path.stem}: exit code {done.returncode}: {done.stderr[-400:]}")
+        sys.stdout.flush()
+    for path in sorted(options.exports.glob("*.txt")):
+        if not options.names or path.name.split(".")[0].removesuffix("_past") in options.names:
+            print(f"{path.stem}: not exported: {' '.join(path.read_text().split())[:150]}")
+    print_totals(rows)
+    return bool(failed)
+
+
+def print_totals(rows: dict[str, list[int]]) -> None:
+    """Print sums, and the exports in which all is described and replaced."""
+    ran = {name: cells for name, cells in rows.items() if cells[-1]}
+    sums = [sum(column) for column in zip(*ran.values(), strict=True)]
+    print(f"{len(ran)} exports that run: {sums}; {len(rows) - len(ran)} do not")
+    complete = [
+        name
+        for name, (layers, *own, rotations, kernels, passed, _, _) in ran.items()
+        if {*own} == {layers} and kernels == passed == rotations
+    ]
+    print(f"complete, {len(complete)}: {', '.join(complete)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
