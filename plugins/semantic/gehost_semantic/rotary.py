@@ -56,7 +56,9 @@ class Rotary:
     """Where the rotated part of the last axis begins; the other elements are those of x."""
     rotary_size: int
     interleaved: bool
-    """Whether a pair is ``2p, 2p + 1``, or ``p, p + rotary_size / 2``."""
+    """Whether a pair is ``2p, 2p + 1``, or ``p, p + rotary_size / 2``, in the result."""
+    x_interleaved: bool
+    """The same in x."""
     cos: Table
     sin: Table
 
@@ -84,7 +86,9 @@ class Rotary:
         """Return one line: x, what is rotated, how pairs lie, and where angles vary."""
         end = self.start + self.rotary_size
         part = f"[{self.start}:{end}] of " if self.is_partial else ""
-        pairs = "interleaved" if self.interleaved else "halves"
+        pairs = "interleaved" if self.x_interleaved else "halves"
+        if self.x_interleaved != self.interleaved:
+            pairs += " to interleaved" if self.interleaved else " to halves"
         axes = ", ".join(map(str, self.positions)) or "none"
         return (
             f'{self.node.label}: {part}"{self.x.name}" {list(map(str, self.shape))}, {pairs}, '
@@ -220,13 +224,17 @@ class _Search:
         self._start, self._size, self._interleaved = start, size, interleaved
         self._half = size // 2
         self._polynomials = Polynomials(views, _sizes(shape, self._half))
+
+    def _places(self, *, interleaved: bool) -> list[list[Linear]]:
+        """Return the places of both elements of a pair."""
         step, shift = (2, 1) if interleaved else (1, self._half)
-        self._places = [
-            _place(shape, start + second * shift, step, self._half) for second in (0, 1)
+        return [
+            _place(self._shape, self._start + second * shift, step, self._half) for second in (0, 1)
         ]
 
     def run(self) -> Rotary | None:
-        first, second = (self._polynomials.of(self._value, place) for place in self._places)
+        places = self._places(interleaved=self._interleaved)
+        first, second = (self._polynomials.of(self._value, place) for place in places)
         if first is None or second is None:
             return None
         # of two tensors whose elements are pairs, x has more axes than a table
@@ -251,7 +259,7 @@ class _Search:
         a, b, c, d = way.numbers
         if not (_is_near(a, c) and _is_near(b, -d)):
             raise Refused("signs: the elements of a pair are not turned by one angle")
-        x, factor = self._x(way)
+        x, factor, x_interleaved = self._x(way)
         node = self._value.producer
         assert node is not None
         return Rotary(
@@ -263,6 +271,7 @@ class _Search:
             self._start,
             self._size,
             self._interleaved,
+            x_interleaved,
             self._table(way.cos[0], a / factor),
             self._table(way.sin[0], -b / factor),
         )
@@ -272,22 +281,33 @@ class _Search:
         assert own is not None
         return Table(factor.source, factor.at, coefficient / own[1])
 
-    def _x(self, way: _Way) -> tuple[Value, float]:
-        """Return the tensor that has both elements of each pair, and what multiplies it."""
-        for part in (way.first, way.second):
-            for value in way_up(self._views, part.source, part.base):
-                if value.dtype != part.source.dtype:
-                    break
-                if not self._may_be_whole(value):
-                    continue
-                pair = [self._polynomials.factor(value, place) for place in self._places]
-                if pair[0] is None or pair[1] is None:
-                    continue
-                if pair[0][0] == way.first and pair[1] == (way.second, pair[0][1]):
+    def _x(self, way: _Way) -> tuple[Value, float, bool]:
+        """Return the tensor that has both elements of each pair, what multiplies it, and its order.
+
+        The order is that of the result, or else the other one.
+        """
+        for interleaved in (self._interleaved, not self._interleaved):
+            places = self._places(interleaved=interleaved)
+            for part in (way.first, way.second):
+                for value in way_up(self._views, part.source, part.base):
+                    if value.dtype != part.source.dtype:
+                        break
+                    factor = self._factor(value, way, places)
+                    if factor is None:
+                        continue
                     if not _keeps(self._views, self._value, value, self._start, self._size):
                         raise Refused("x: the elements beside the rotated ones are not those of x")
-                    return value, pair[0][1]
+                    return value, factor, interleaved
         raise Refused("x: no tensor has the elements in the places of the result")
+
+    def _factor(self, value: Value, way: _Way, places: Sequence[list[Linear]]) -> float | None:
+        """Return what multiplies a tensor that has both elements of each pair in their places."""
+        if not self._may_be_whole(value):
+            return None
+        first, second = (self._polynomials.factor(value, place) for place in places)
+        if first is None or first[0] != way.first or second != (way.second, first[1]):
+            return None
+        return first[1]
 
     def _may_be_whole(self, value: Value) -> bool:
         """Whether a tensor may have the result's sizes, and has so in the last axis."""

@@ -49,8 +49,10 @@ class RotaryCall(KernelCall):
     @property
     def head_size(self) -> int:
         """The size of the last axis of x."""
-        is_whole = "partial" in self.takes and not self.description.start
-        return self.description.head_size if is_whole else self.rotary_size
+        own = self.description
+        is_turned = (own.interleaved or own.x_interleaved) and not self.interleaved
+        is_whole = "partial" in self.takes and not own.start and not is_turned
+        return own.head_size if is_whole else self.rotary_size
 
     @property
     def heads(self) -> int | None:
@@ -76,7 +78,8 @@ class RotaryCall(KernelCall):
     @property
     def interleaved(self) -> bool:
         """Whether a pair is 2p, 2p + 1: always False unless the pass takes it."""
-        return self.description.interleaved and "interleaved" in self.takes
+        own = self.description
+        return own.interleaved and own.x_interleaved and "interleaved" in self.takes
 
     @property
     def dtype(self) -> DataType | None:
@@ -106,7 +109,7 @@ class RotaryCall(KernelCall):
         x = self._whole()
         if self.head_size < own.head_size:
             x = _slice(x, len(own.shape) - 1, own.start, own.rotary_size)
-        if own.interleaved and not self.interleaved:
+        if own.x_interleaved and not self.interleaved:
             x = self._turned(x, own.rotary_size // 2, 2)
         return self._placed(x)
 

@@ -94,6 +94,15 @@ FORMS = {
     ),
     "every second": (PAIRS + BY_HALF + STACK, f"{X}, {HALF_TABLES}", True, False),
     "pairs": (NEXT + BY_HALF + STACK, f"{X}, {HALF_TABLES}", True, False),
+    "neighbours to halves": (
+        PAIRS + BY_HALF + "y = Concat <axis = -1> (y0, y1)", f"{X}, {HALF_TABLES}", False, False,
+    ),
+    "halves to neighbours": (HALVES + BY_HALF + STACK, f"{X}, {HALF_TABLES}", True, False),
+    "part in pairs": (
+        "x = Slice (w, i0, i8, m1) rest = Slice (w, i8, i9, m1)" + PAIRS + BY_HALF
+        + STACK.replace("y =", "u =") + "y = Concat <axis = -1> (u, rest)",
+        f"float[b, 4, s, 11] w, {HALF_TABLES}", True, True,
+    ),
     "rotate every two": (EVERY_TWO + SUM, f"{X}, {HALF_TABLES}", True, False),
     "neighbours become halves": (
         """p = Reshape (x0, pairs) q = Transpose <perm = [0, 1, 2, 4, 3]> (p)
@@ -150,6 +159,11 @@ class HeadsFirst(Plain):
 
 
 @REG_FUSION_PASS(stage=AFTER)
+class Parts(Plain):
+    takes = ("partial",)
+
+
+@REG_FUSION_PASS(stage=AFTER)
 class LengthFirst(Plain):
     layout = "b s h d"
 
@@ -177,7 +191,7 @@ def test_each_spelling_is_described(name: str) -> None:
     assert (rotary.rotary_size, rotary.result.name) == (8, "u" if name == "island" else "y")
 
 
-@pytest.mark.parametrize("kernel", [Plain, HeadsFirst, LengthFirst])
+@pytest.mark.parametrize("kernel", [Plain, HeadsFirst, LengthFirst, Parts])
 @pytest.mark.parametrize("name", FORMS)
 def test_a_kernel_takes_its_place_with_equal_numbers(name: str, kernel: type[Plain]) -> None:
     body, inputs, *_ = FORMS[name]
