@@ -82,6 +82,14 @@ def test_biases_that_are_products(host: Host, run: Any) -> None:
     assert_equal(before, compiled, run)
 
 
+def test_a_bias_that_is_a_large_product_is_refused(host: Host) -> None:
+    sums = """r = MatMul (free, free) u = Mul (r, huge) t0 = Add (s, r) t = Add (t0, u)
+        m = Add (t, mask)"""
+    _, report = host.run(model(sums))
+    (record,) = [record for record in report.passes if record.name == "OrtAttentionPass"]
+    assert dict(record.rejected) == {"mask": 1}
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

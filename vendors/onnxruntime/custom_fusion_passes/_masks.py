@@ -89,7 +89,8 @@ def _agree(addends: Sequence[Operand]) -> bool:
 
 def _is_product(operand: Operand) -> bool:
     node = operand.base.producer
-    return node is not None and node.op in ("MatMul", "Einsum", "Gemm")
+    is_product = node is not None and node.op in ("MatMul", "Einsum") and len(node.inputs) == 2
+    return is_product and abs(operand.factor) <= 1
 
 
 def held_by(attention: AttentionCall) -> Numbers | None:
