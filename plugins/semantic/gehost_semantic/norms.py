@@ -522,6 +522,8 @@ def _residual(views: Views, found: Norm) -> Residual | None:
     parts = [value for value in node.inputs if value is not None]
     if len(parts) != 2 or any(views.shape(part) != found.shape for part in parts):
         return None
+    if all(part.producer is not None and part.producer.op == "Mul" for part in parts):
+        return None  # the sum of a rotation, which is a kernel's own
     # the stream comes first
     residual, x = sorted(parts, key=lambda part: part.producer.order if part.producer else -1)
     bias: Value | None = None

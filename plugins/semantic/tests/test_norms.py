@@ -256,6 +256,13 @@ def test_a_table_that_spreads_is_no_residual() -> None:
     assert (norm.residual, norm.x.name) == (None, "x")
 
 
+def test_the_sum_of_a_rotation_is_no_residual() -> None:
+    body = "e0 = Mul (z, w) f0 = Mul (t, c) x = Add (e0, f0) " + MEAN + BY_ROOT + SCALED
+    inputs = f"{XB}, float[b, s, 16] z, float[b, s, 16] t".replace("float[b, s, 16] x, ", "")
+    (norm,) = described(model(body, inputs))
+    assert norm.residual is None
+
+
 def test_sizes_that_may_differ_make_no_residual() -> None:
     body = "x = Add (a, t) " + MEAN + BY_ROOT + SCALED
     (norm,) = described(model(body, "float[b, s, 16] a, float[b, u, 16] t, float[16] w"))

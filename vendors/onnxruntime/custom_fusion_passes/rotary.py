@@ -62,7 +62,7 @@ def rotary_embedding(
     *,
     num_heads: int,
     interleaved: int = 0,
-    rotary_embedding_dim: int = 0,  # noqa: ARG001 - the width of the caches has it
+    rotary_embedding_dim: int = 0,
 ) -> EsTensor:
     """Rotate the first elements of each head by the angles of its position.
 
@@ -75,7 +75,9 @@ def rotary_embedding(
     cos, sin = (es.Unsqueeze(es.Gather(cache, rows), [-2]) for cache in (cos_cache, sin_cache))
     half = es.Slice(es.Shape(cos_cache), [1], [2])
     size = es.Mul(half, np.array([2]))
-    heads = es.Reshape(input, np.array([0, 0, num_heads, -1]))
+    apart = es.Concat(np.array([0, 0, -1]), size, axis=0)
+    # one body for calls of any number of heads, where the size of a head gives it
+    heads = es.Reshape(input, np.array([0, 0, num_heads, -1]) if rotary_embedding_dim else apart)
     if interleaved:
         low, high = (es.Slice(heads, [start], size, [3], [2]) for start in (0, 1))
     else:
@@ -83,11 +85,13 @@ def rotary_embedding(
     pair = low * cos - high * sin, high * cos + low * sin
     if interleaved:
         both = es.Concat(*(es.Unsqueeze(each, [4]) for each in pair), axis=4)
-        turned = es.Reshape(both, np.array([0, 0, num_heads, -1]))
+        turned = es.Reshape(both, apart)
     else:
         turned = es.Concat(*pair, axis=3)
-    rest = es.Slice(heads, size, [np.iinfo(np.int64).max], [3])
-    return es.Reshape(es.Concat(turned, rest, axis=3), np.array([0, 0, -1]))
+    if rotary_embedding_dim:
+        rest = es.Slice(heads, size, [np.iinfo(np.int64).max], [3])
+        turned = es.Concat(turned, rest, axis=3)
+    return es.Reshape(turned, np.array([0, 0, -1]))
 
 
 @REG_FUSION_PASS(
