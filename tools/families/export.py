@@ -117,6 +117,7 @@ def inputs_of(kind: str, config: Any) -> Inputs:
         "hidden": {"src": (normal(BATCH, LENGTH, 32), tokens)},
         "seq2seq": {**text, **decoder},
         "image": {"pixel_values": (normal(BATCH, channels, height, width), batch)},
+        "pixels": {"hidden_states": (normal(BATCH, 3, 32, 32), batch)},
         "sample": {"sample": (normal(BATCH, 3, 16, 16), batch)},
         "image64": {"x": (normal(BATCH, 3, 64, 64), batch)},
         "video": {"pixel_values": (normal(BATCH, 4, 3, 32, 32), batch)},
