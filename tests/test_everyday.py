@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.everyday import SHARES
-from tests.pinned import PINNED
+from tests.pinned import NEWER, PINNED
 from tests.test_corpus import CORPUS, ENTRIES
 
 ROOT = Path(__file__).parents[1]
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 def test_each_test_of_the_tables_exists() -> None:
     missing = [
         f"{file}::{name}"
-        for table in (SHARES, PINNED)
+        for table in (SHARES, PINNED, NEWER)
         for file, tests in table.items()
         for name in tests
-        if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
+        if f"def {name.partition('[')[0]}(" not in (ROOT / file).read_text(encoding="utf-8")
     ]
     assert missing == []
 

@@ -31,6 +31,7 @@ from gehost.options import HostOptions
 from gehost.passes.context import PassRecord
 from gehost.refusal import Refusal
 from gehost.rewrite.provenance import PASS
+from gehost.verify.constants import rounded_in_half
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -237,6 +238,15 @@ class Builder:
         model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
         save_model(self._converted(model, directory), path, directory)
         return Candidate(path, frozenset(), facts_of(path))
+
+    def exact_constants(self) -> dict[str, float]:
+        """Return the constants that the original in float16 has rounded, by tensor.
+
+        Fusions before the conversion compute with these exact: sqrt(2) of a Gelu, a scale.
+        """
+        if not self._half:
+            return {}
+        return rounded_in_half(onnx.load(self.original.path, load_external_data=False))
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled."""

@@ -336,6 +336,7 @@ class _Run:
             [inputs.smallest],
             provider=self._target.provider,
             generated=True,  # several sequences, some of them padded: kernels differ there
+            exact=self._builder.exact_constants(),
         )
         return Checker(baseline, self._target, reference)
 

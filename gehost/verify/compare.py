@@ -33,7 +33,7 @@ from gehost.verify.device import CPU, Placement, check_provider, run_on_device
 from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.draws import unseeded
 from gehost.verify.feeds import nudged, with_declared_types
-from gehost.verify.forms import Forms
+from gehost.verify.forms import NO_CONSTANTS, Forms
 from gehost.verify.judge import (
     NOT_LESS_PRECISE,
     SAME_FUNCTION,
@@ -224,11 +224,13 @@ class Baseline:
         provider: str = CPU,
         rule: Rule = SAME_FUNCTION,
         generated: bool = False,
+        exact: Mapping[str, float] = NO_CONSTANTS,
     ) -> Baseline:
         """Run the reference model; arguments and errors are those of ``compare``.
 
         ``rule`` judges floats of runs that do not round to half. With ``generated`` it also runs on
-        generated feeds, where these can be made.
+        generated feeds, where these can be made. ``exact``: values for constants that the model has
+        rounded to half, by tensor; the widened form computes with them.
         """
         if provider != CPU:
             check_provider(provider)
@@ -244,8 +246,8 @@ class Baseline:
         if feeds is not None and not feeds:
             raise UsageError("no feeds to compare on: give at least one, or None to generate them")
         given = None if feeds is None else [with_declared_types(each, proto) for each in feeds]
-        forms = Forms(runner)
-        blank = cls(runner, (), seed, rtol, atol, engine, provider=provider, rule=rule)
+        forms = Forms(runner, exact)
+        blank = cls(runner, (), seed, rtol, atol, engine, exact=exact, provider=provider, rule=rule)
         if forms.half:
             with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
                 return blank._run(
@@ -441,7 +443,7 @@ class Baseline:
             return self._by_rule(self.rule, self.runs, outputs, self._yardsticks), rounding
         constants = constants_of(metadata)
         if self.widen and constants:
-            exact = dataclasses.replace(self, exact=constants)
+            exact = dataclasses.replace(self, exact={**self.exact, **constants})
             runs = exact._all(exact._forms.plain(widen=True))  # noqa: SLF001 - of this class
             pairs = [(feeds, run) for (feeds, _), run in zip(self.runs, runs, strict=True)]
             yardsticks = exact._yardsticks  # noqa: SLF001

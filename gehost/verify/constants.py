@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import onnx
 
 from gehost.ir.tensors import from_numpy, to_numpy
@@ -33,6 +35,22 @@ def set_constants(
             array = to_numpy(tensor, None).copy()
             array[...] = value
             tensor.CopyFrom(from_numpy(array, tensor.name))
+
+
+def rounded_in_half(model: onnx.ModelProto) -> dict[str, float]:
+    """Return the float32 constants of one element that float16 rounds, by name."""
+    values = {
+        name: float(to_numpy(tensor, None).reshape(-1)[0])
+        for name, tensor in _scalars(model)
+        if tensor.data_type == onnx.TensorProto.FLOAT
+    }
+    with np.errstate(over="ignore"):  # what half cannot hold is bounded, and so far off
+        halves = {name: float(np.float16(value)) for name, value in values.items()}
+    return {
+        name: value
+        for name, value in values.items()
+        if halves[name] != value and math.isfinite(halves[name])
+    }
 
 
 def _scalars(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:

@@ -349,6 +349,14 @@ def test_further_vendors_take_no_operators_of_the_target(name: str) -> None:
     assert beside.after.nodes <= alone.after.nodes
 
 
+def test_fusions_with_exact_constants_stay_in_half() -> None:
+    """The original in half has rounded sqrt(2) and the scale, which the kernels have exact."""
+    model = onnx.load(MODELS / "bert.ts17.onnx")
+    report = gehost.optimize(model, "cpu", half=True, measured=False).report
+    assert report.fused["com.microsoft::Attention"][0] == 2
+    assert report.fused["com.microsoft::BiasGelu"][0] == 2
+
+
 def test_constants_are_folded_into_the_room_that_notes_leave(tmp_path: Path) -> None:
     places = ", ".join(map(str, range(16)))
     text = f"""<ir_version: 8, opset_import: ["" : 17]>
