@@ -13,6 +13,7 @@ from gehost.optimizing.build import Candidate
 from gehost.tune.measure import Comparison, verdict_of
 
 Verdict = Literal["pays", "even", "slower", "open"]
+_MOST_NOISE = 1.02
 Rebuild = Callable[[frozenset[str]], Candidate | None]
 """Builds and checks the file of some passes; None if its numbers differ."""
 
@@ -33,9 +34,12 @@ class Gain:
         return "pays" if large == "keep" or small == "keep" else "even"
 
     def is_even(self, dead_zone: float) -> bool:
-        """Whether it is not slower by point estimate, but for noise."""
+        """Whether it is not slower by point estimate, but for noise.
+
+        On a busy machine much is noise: that excuses no file that seems slower by more than 2 %.
+        """
         medians = [each.median for each in (self.large, self.small) if each is not None]
-        return min(medians) >= 1 / dead_zone
+        return min(medians) >= 1 / min(dead_zone, _MOST_NOISE)
 
     def __str__(self) -> str:
         low, high = self.large.interval

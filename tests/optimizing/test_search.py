@@ -101,3 +101,10 @@ def test_a_file_with_wrong_numbers_is_never_taken(tmp_path: Path) -> None:
     bench.wrong = {"A"}
     best, _ = leave_out(start, GROUPS, bench.build, bench.compare, lambda: False, 1.02)
     assert sorted(best.passes) == ["B"]
+
+
+def test_a_busy_machine_does_not_excuse_a_file_that_seems_slower() -> None:
+    wide = 1.2  # the model beside itself
+    assert Gain(EVEN).is_even(wide)
+    assert Gain(Comparison((0.81, 0.985, 1.1))).is_even(wide)
+    assert not Gain(Comparison((0.81, 0.945, 1.1))).is_even(wide)
