@@ -93,6 +93,8 @@ _COMPARISONS = {
 _COUNTING = frozenset((DataType.INT32, DataType.INT64, DataType.FLOAT, DataType.DOUBLE))
 """Types that hold the positions of a tensor."""
 _DEPTH = 40
+_MOST_STEPS = 4096
+"""Operators that one evaluation reads: a tensor that reads another twice doubles them."""
 
 
 class Elements:
@@ -101,6 +103,7 @@ class Elements:
     def __init__(self, views: Views, sizes: Mapping[Digit, Extent]) -> None:
         self.views = views
         self.sizes = dict(sizes)
+        self._steps = 0
 
     def of(self, value: Value | None, place: Place, depth: int = 0) -> Element:
         """Return the element of a tensor at a place, which may have further axes before."""
@@ -211,7 +214,8 @@ class Elements:
         if value.is_constant:
             return self._constant(value, place)
         node = value.producer
-        if node is None or depth > _DEPTH:
+        self._steps += 1
+        if node is None or depth > _DEPTH or self._steps > _MOST_STEPS:
             return _opaque(value, place)
         if value.dtype is DataType.INT64 and value.rank in (0, 1):
             elements = self.views.elements(value)

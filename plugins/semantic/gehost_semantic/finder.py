@@ -48,6 +48,7 @@ class _Selected:
     fill: float
 
 
+_Way: TypeAlias = list[tuple[Node, int | None]]
 _Step: TypeAlias = _Times | _TimesTensor | _Tanh | _Addend | _Selected | Floor
 
 
@@ -95,6 +96,8 @@ class _Search:
         self._size = total(shape)
         self._top = self._atoms.axes(shape)
         """The atoms of the axes of the Softmax."""
+        self._ways: dict[tuple[Value, int], _Way | None] = {}
+        """By depth, too, at which a way is cut off."""
 
     def run(self) -> Attention:
         softmax, atoms = self._softmax, self._atoms
@@ -151,8 +154,14 @@ class _Search:
             assert value is not None
         raise Refused("scores: no product of q and k leads to them")
 
-    def _lead(self, value: Value, depth: int) -> list[tuple[Node, int | None]] | None:
+    def _lead(self, value: Value, depth: int) -> _Way | None:
         """Return the operators from a tensor up to a product, with the slot of the way up."""
+        key = value, depth
+        if key not in self._ways:
+            self._ways[key] = self._way(value, depth)
+        return self._ways[key]
+
+    def _way(self, value: Value, depth: int) -> _Way | None:
         view = self._views.of(value)
         if view is None or depth > _DEPTH or view.is_repeated:
             return None
@@ -166,7 +175,7 @@ class _Search:
             return [(node, None)] if node.op != "Einsum" or len(node.inputs) == 2 else None
         if node.op not in _STEPS:
             return None
-        ways: list[list[tuple[Node, int | None]]] = []
+        ways: list[_Way] = []
         for slot, operand in enumerate(node.inputs):
             if operand is None or not (operand.dtype is None or operand.dtype.is_float):
                 continue
