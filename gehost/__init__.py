@@ -275,8 +275,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'gehost' has no attribute {name!r}")
     module, attribute = home
-    found: Any = importlib.import_module(f"gehost.{module}")
+    result: Any = importlib.import_module(f"gehost.{module}")
     if attribute is not None:
-        found = getattr(found, attribute)
-    globals()[name] = found
-    return found
+        result = getattr(result, attribute)
+    globals()[name] = result
+    return result

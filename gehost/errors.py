@@ -64,9 +64,9 @@ class GehostError(Exception):
     def __str__(self) -> str:
         return self.rendered()
 
-    def rendered(self, known: object | None = None) -> str:
-        """Return the text, without location if ``known`` to the reader."""
-        here = known is not None and str(self.where) == str(known)
+    def rendered(self, context: object | None = None) -> str:
+        """Return the text, without the location if it is ``context``."""
+        here = context is not None and str(self.where) == str(context)
         place = None if here else self.where
         parts = [str(part) for part in self._head(place) if part is not None]
         text = ": ".join([*parts, str(self.message)])
@@ -185,21 +185,21 @@ def outcome(error: BaseException) -> tuple[int, str]:
 
 def _shortage(error: BaseException) -> tuple[str, BaseException] | None:
     """Return what the machine lacks and the error that shows it: this one or one of its causes."""
-    each: BaseException | None = error
-    while each is not None:
-        if isinstance(each, MemoryError):
-            return "memory", each
-        if isinstance(each, OSError) and each.errno in _LACKS:
-            return _LACKS[each.errno], each
-        text = "" if isinstance(each, GehostError) else str(each).strip()
+    item: BaseException | None = error
+    while item is not None:
+        if isinstance(item, MemoryError):
+            return "memory", item
+        if isinstance(item, OSError) and item.errno in _LACKS:
+            return _LACKS[item.errno], item
+        text = "" if isinstance(item, GehostError) else str(item).strip()
         for lack, pattern in _LACKS_BY_TEXT.items():
             if re.search(pattern, text):
-                return lack, each
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+                return lack, item
+        item = item.__cause__ or (None if item.__suppress_context__ else item.__context__)
     return None
 
 
-def described(error: BaseException, known: object | None = None) -> str:
+def described(error: BaseException, context: object | None = None) -> str:
     """Return an error's text, shortened, with its type unless it is gehost's.
 
     Args:
@@ -207,7 +207,7 @@ def described(error: BaseException, known: object | None = None) -> str:
         known: a location that the reader knows and that is left out.
     """
     try:
-        text = error.rendered(known) if isinstance(error, GehostError) else str(error)
+        text = error.rendered(context) if isinstance(error, GehostError) else str(error)
     except KeyboardInterrupt:
         raise
     except BaseException as fault:  # noqa: BLE001 - an author's __str__ may raise anything

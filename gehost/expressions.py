@@ -252,9 +252,9 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
             yield from parts_of(part)
 
 
-def _one_of(given: str, allowed: Container[str], what: str) -> None:
-    if given not in allowed:
-        raise ValueError(f"there is no {what} {given!r}")
+def _one_of(argument: str, allowed: Container[str], what: str) -> None:
+    if argument not in allowed:
+        raise ValueError(f"there is no {what} {argument!r}")
 
 
 # values
@@ -266,9 +266,9 @@ class DimName(str):
     __slots__ = ("size",)
 
     def __new__(cls, size: sizes.Size) -> Self:
-        made = super().__new__(cls, size)
-        made.size = size
-        return made
+        result = super().__new__(cls, size)
+        result.size = size
+        return result
 
 
 class DtypeName(str):
@@ -288,9 +288,9 @@ class Stored(float):
     __slots__ = ("_dtype",)
 
     def __new__(cls, value: float, dtype: Any) -> Self:
-        made = super().__new__(cls, value)
-        made._dtype = np.dtype(dtype)
-        return made
+        result = super().__new__(cls, value)
+        result._dtype = np.dtype(dtype)
+        return result
 
     def rounded(self, other: float) -> float:
         """Return ``other`` rounded to this dtype.
@@ -301,10 +301,10 @@ class Stored(float):
             return other
         try:
             with np.errstate(all="ignore"):
-                found = float(np.asarray(float(other)).astype(self._dtype))
+                result = float(np.asarray(float(other)).astype(self._dtype))
         except OverflowError:
             return other
-        return other if math.isinf(found) else found
+        return other if math.isinf(result) else result
 
 
 _OF_ONNX = frozenset(onnx.TensorProto.DataType.values())  # an older one lacks the latest
@@ -431,15 +431,15 @@ def _python(value: Any) -> Any:
     if not isinstance(value, np.generic):
         return value
     element = cast("Any", value)
-    found = element.item()
-    return Stored(found, element.dtype) if type(found) is float else found
+    result = element.item()
+    return Stored(result, element.dtype) if type(result) is float else result
 
 
-def _require(found: _T | None, value: Value, problem: str) -> _T:
-    """Return ``found``; raise ``Unknown`` with the problem if it is None."""
-    if found is None:
+def _require(result: _T | None, value: Value, problem: str) -> _T:
+    """Return ``result``; raise ``Unknown`` with the problem if it is None."""
+    if result is None:
         raise Unknown(problem.format(f'"{value.name}"'))
-    return found
+    return result
 
 
 def _dims(value: Value) -> tuple[Any, ...]:
@@ -504,10 +504,10 @@ def _in_relation(relation: str, left: Any, right: Any) -> bool:
 
 
 def _item(of: Any, index: int) -> Any:
-    listed = _as_list(of)
-    if not -len(listed) <= index < len(listed):
-        raise Unknown(f"there is no element {index} among {len(listed)}")
-    return _python(listed[index])
+    items = _as_list(of)
+    if not -len(items) <= index < len(items):
+        raise Unknown(f"there is no element {index} among {len(items)}")
+    return _python(items[index])
 
 
 def _is_list(value: Any) -> bool:

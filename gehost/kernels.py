@@ -76,9 +76,9 @@ class Target:
         if parts is None:
             raise UsageError(f'target "{text}": wanted PROVIDER or PROVIDER:VERSION, as cuda:1.24')
         if parts["provider"] not in providers:
-            listed = f"; there are {', '.join(sorted(providers))}"
-            listed = hint(parts["provider"], providers) or listed
-            raise UsageError(f'target "{text}": no table of kernels has this provider{listed}')
+            listing = f"; there are {', '.join(sorted(providers))}"
+            listing = hint(parts["provider"], providers) or listing
+            raise UsageError(f'target "{text}": no table of kernels has this provider{listing}')
         return cls(parts["provider"], parts["version"] or "")
 
     def kernel(self, operator: str, dtype: DataType | None, runtime: str) -> Kernel | None:

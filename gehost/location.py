@@ -40,8 +40,8 @@ class SourceLocation:
     def line(self) -> int:
         code, offset = self._code, self._offset
         if code is not None:
-            found = [line or 0 for start, end, line in code.co_lines() if start <= offset < end]
-            self._offset, self._code = found[0] if found else code.co_firstlineno, None
+            results = [line or 0 for start, end, line in code.co_lines() if start <= offset < end]
+            self._offset, self._code = results[0] if results else code.co_firstlineno, None
         return self._offset
 
     def __reduce__(self) -> Any:
@@ -68,9 +68,9 @@ def author_origin(plugin: str = "") -> SourceLocation:
 
     A plugin passes its own directory as ``plugin`` to be skipped, too.
     """
-    written = _written.get()
-    if written is not None:
-        return written
+    output = _written.get()
+    if output is not None:
+        return output
     frame = sys._getframe(_OWN_FRAMES)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - inspect.currentframe cannot skip frames
     code = frame.f_code
     path = code.co_filename

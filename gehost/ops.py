@@ -110,10 +110,10 @@ def _kind_of_annotation(annotation: Any) -> _Kind | None:
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     if optional := _OPTIONAL.fullmatch(name):
         name = optional["plain"] or optional["first"] or optional["second"]
-    found = _LIST.fullmatch(name)
-    entry = found["entry"] if found else name
+    match = _LIST.fullmatch(name)
+    entry = match["entry"] if match else name
     kind = next((kind for base, kind in _SCALARS.items() if base.__name__ == entry), None)
-    return _list_of([kind]) if found and kind else kind
+    return _list_of([kind]) if match and kind else kind
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,14 @@ class OpDef:
         annotations: Mapping[str, inspect.Parameter] = (
             {} if self.body is None else inspect.signature(self.body).parameters
         )
-        found: dict[str, _Kind] = {}
+        results: dict[str, _Kind] = {}
         for name, default in self.attributes.items():
             kind = _kind_of(default)
             if kind is None and name in annotations:
                 kind = _kind_of_annotation(annotations[name].annotation)
             if kind is not None:
-                found[name] = kind
-        return found
+                results[name] = kind
+        return results
 
     def problem(self, attributes: Mapping[str, Any]) -> str:
         """Return the error in the attributes of a call, or "".
@@ -171,10 +171,10 @@ class OpDef:
             return ""
         for name, value in attributes.items():
             if name not in self.attributes:
-                listed = ", ".join(sorted(self.attributes)) or "none"
+                listing = ", ".join(sorted(self.attributes)) or "none"
                 return (
                     f'{self.name} has no attribute "{name}"'
-                    f"{hint(name, self.attributes) or f'; it has {listed}'}"
+                    f"{hint(name, self.attributes) or f'; it has {listing}'}"
                 )
             kind = self.kinds.get(name)
             if kind is not None and value is not None and not kind.accepts(value):
@@ -320,13 +320,13 @@ def register(
     return with_body
 
 
-def _check_traits(definition: OpDef, given: object) -> None:
+def _check_traits(definition: OpDef, argument: object) -> None:
     where = f'{definition.origin}: operator "{definition.name}"'
-    if isinstance(given, str):
-        raise VendorError(f'traits must be a list, as in ["{given}"]', where=where)
+    if isinstance(argument, str):
+        raise VendorError(f'traits must be a list, as in ["{argument}"]', where=where)
     for trait in sorted(map(str, definition.traits - TRAITS)):
-        meant = hint(trait, TRAITS) or f"; there are {', '.join(sorted(TRAITS))}"
-        raise VendorError(f'there is no trait "{trait}"{meant}', where=where)
+        near = hint(trait, TRAITS) or f"; there are {', '.join(sorted(TRAITS))}"
+        raise VendorError(f'there is no trait "{trait}"{near}', where=where)
 
 
 def _check_defaults(definition: OpDef) -> None:
@@ -346,8 +346,8 @@ def _check_defaults(definition: OpDef) -> None:
 
 def _vendor_of(origin: str) -> str:
     """Return the vendor's directory of a source line, or ""."""
-    before, found, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
-    return before if found else ""
+    before, result, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
+    return before if result else ""
 
 
 def declares_operators(namespace: Mapping[str, Any]) -> bool:
@@ -369,7 +369,7 @@ class OpRegistry:
         """Return a registry of its own with the same entries."""
         other = OpRegistry()
         other._ops = dict(self._ops)
-        other._by_type = {op_type: list(found) for op_type, found in self._by_type.items()}
+        other._by_type = {op_type: list(result) for op_type, result in self._by_type.items()}
         return other
 
     def __iter__(self) -> Iterator[OpDef]:
@@ -389,10 +389,10 @@ class OpRegistry:
         Raises:
             VendorError: it is already declared differently; the message names both places.
         """
-        known = self._ops.get(definition.name)
-        if known is not None and not _same_operator(known, definition):
+        cached = self._ops.get(definition.name)
+        if cached is not None and not _same_operator(cached, definition):
             raise VendorError(
-                f'operator "{definition.name}" is declared differently at {known.origin}',
+                f'operator "{definition.name}" is declared differently at {cached.origin}',
                 where=definition.origin,
                 hint="rename one, or make them identical",
             )
@@ -422,27 +422,27 @@ class OpRegistry:
 
         Of several, the one that the vendor of ``where`` registers; None unless exactly one fits.
         """
-        found = self.namesakes(op)
-        if len(found) > 1:
-            found = list({each.name: None for each in self.own_namesakes(op, where)})
-        return found[0] if len(found) == 1 else None
+        result = self.namesakes(op)
+        if len(result) > 1:
+            result = list({namesake.name: None for namesake in self.own_namesakes(op, where)})
+        return result[0] if len(result) == 1 else None
 
     def namesakes(self, op_type: str) -> Sequence[str]:
         """Return the names of the operators of this type in all domains."""
-        return list({each.name: None for each in self._by_type.get(op_type, ())})
+        return list({item.name: None for item in self._by_type.get(op_type, ())})
 
     def own_namesakes(self, op_type: str, where: object) -> Sequence[OpDef]:
         """Return this type's operators registered by vendor or file ``where``."""
-        found = self._by_type.get(op_type, ())
-        if not found:
+        cached = self._by_type.get(op_type, ())
+        if not cached:
             return ()
         line = str(where)
         vendor, path = _vendor_of(line), SourceLocation.parse(line).path
         return [
-            each
-            for each in found
-            if SourceLocation.parse(each.origin).path == path
-            or (vendor and _vendor_of(each.origin) == vendor)
+            item
+            for item in cached
+            if SourceLocation.parse(item.origin).path == path
+            or (vendor and _vendor_of(item.origin) == vendor)
         ]
 
     def meant_by(self, op: str, where: object) -> OpDef | None:
@@ -454,20 +454,20 @@ class OpRegistry:
         if suspects is None:
             domain, _, op_type = op.rpartition("::")
             suspects = list[OpDef]()
-            for each in chain.from_iterable(self._by_type.values()):
-                known_domain = each.name.rpartition("::")[0]
+            for suspect in chain.from_iterable(self._by_type.values()):
+                known_domain = suspect.name.rpartition("::")[0]
                 if domain == known_domain:
-                    is_near = is_misspelled(op_type, each.op_type)
+                    is_near = is_misspelled(op_type, suspect.op_type)
                 else:
-                    is_near = op_type == each.op_type and is_similar(domain, known_domain)
+                    is_near = op_type == suspect.op_type and is_similar(domain, known_domain)
                 if is_near:
-                    suspects.append(each)
+                    suspects.append(suspect)
             self._suspects[op] = suspects
         if not suspects:
             return None
         vendor = _vendor_of(str(where))
         return next(
-            (each for each in suspects if _vendor_of(each.origin) in ("", vendor)),
+            (suspect for suspect in suspects if _vendor_of(suspect.origin) in ("", vendor)),
             None,
         )
 
@@ -520,13 +520,13 @@ def _cells(function: FunctionType) -> list[Any]:
 
     An unset one is represented by its cell.
     """
-    found: list[Any] = []
+    results: list[Any] = []
     for cell in function.__closure__ or ():
         try:
-            found.append(cell.cell_contents)
+            results.append(cell.cell_contents)
         except ValueError:
-            found.append(cell)
-    return found
+            results.append(cell)
+    return results
 
 
 def _same_value(one: Any, other: Any, compared: frozenset[tuple[Any, Any]]) -> bool:

@@ -96,20 +96,20 @@ class HostOptions:
 
     def __post_init__(self) -> None:
         for name in ("dump_level", "rewrite_limit", "opset"):
-            given: Any = getattr(self, name)
-            if given is not None:
+            dim: Any = getattr(self, name)
+            if dim is not None:
                 try:
-                    object.__setattr__(self, name, operator.index(given))  # accepts numpy's
+                    object.__setattr__(self, name, operator.index(dim))  # accepts numpy's
                 except TypeError:
-                    raise UsageError(f"{name}={given!r}: wanted an integer") from None
+                    raise UsageError(f"{name}={dim!r}: wanted an integer") from None
         if self.dump_level not in (1, 2, 3):
             raise UsageError(
                 f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
                 "(structure only)"
             )
         for dump_format in self.dump_formats:
-            if dump_format not in (known := get_args(DumpFormat)):
-                raise UsageError(f'dump format "{dump_format}": wanted {" or ".join(known)}')
+            if dump_format not in (entry := get_args(DumpFormat)):
+                raise UsageError(f'dump format "{dump_format}": wanted {" or ".join(entry)}')
         for name in (
             "vendors",
             "pass_paths",
@@ -128,7 +128,7 @@ class HostOptions:
         if not isinstance(self.dims, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"dims={self.dims!r}: wanted a dict of sizes by name")
         object.__setattr__(
-            self, "dims", {name: _size(name, given) for name, given in self.dims.items()}
+            self, "dims", {name: _size(name, dim) for name, dim in self.dims.items()}
         )
         if self.feeds is not None and not self.verify:
             raise UsageError(f"feeds {os.fspath(self.feeds)}: only used by verify; turn verify on")
@@ -138,7 +138,7 @@ class HostOptions:
             "tolerances are": self.rtol is not None or self.atol is not None,
             "a provider is": self.provider != "cpu",
         }
-        unused = next((name for name, given in only_verify.items() if given), None)
+        unused = next((name for name, dim in only_verify.items() if dim), None)
         if unused is not None and not self.verify:
             raise UsageError(f"{unused} only used by verify; turn verify on")
         if not self.half and (self.keep_io_types or self.keep_float32):
@@ -152,8 +152,8 @@ class HostOptions:
     @property
     def dump_formats(self) -> Sequence[DumpFormat]:
         """The formats of dumps, also where one is given."""
-        given = self.dump_format
-        return (given,) if isinstance(given, str) else given
+        argument = self.dump_format
+        return (argument,) if isinstance(argument, str) else argument
 
     def rewrites_only(self) -> HostOptions:
         """Return these options without dumps, verification and a limit of rewrites."""
@@ -179,13 +179,13 @@ class HostOptions:
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
-def _size(name: str, given: Any) -> int:
+def _size(name: str, argument: Any) -> int:
     try:
-        size = -1 if isinstance(given, bool) else operator.index(given)  # accepts numpy's
+        size = -1 if isinstance(argument, bool) else operator.index(argument)  # accepts numpy's
     except TypeError:
         size = -1
     if not 0 <= size < 1 << 63:
-        raise UsageError(f"dim {name}={given!r}: wanted a whole number from 0 to 2**63 - 1")
+        raise UsageError(f"dim {name}={argument!r}: wanted a whole number from 0 to 2**63 - 1")
     return size
 
 
@@ -219,7 +219,7 @@ def leave_telemetry_off() -> None:
 
 
 def from_environment(
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     *,
     note: Callable[[str], object] | None = None,
@@ -245,12 +245,12 @@ def from_environment(
         if note is not None:
             note(line)
 
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in arguments.items() if value is not None}
     if not chosen.get("vendors"):
-        listed = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
+        items = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
         here = ["vendors"] if Path("vendors").is_dir() else []
-        chosen["vendors"] = listed or here or shipped_vendors(DEFAULT_GROUP)
-        if not listed and not here and chosen["vendors"]:
+        chosen["vendors"] = items or here or shipped_vendors(DEFAULT_GROUP)
+        if not items and not here and chosen["vendors"]:
             tell(f"no vendors given: using {', '.join(chosen['vendors'])}")
     paths = paths_of_passes(env)
     if paths and not chosen.get("pass_paths"):
@@ -335,14 +335,14 @@ def _stages_of(level: str) -> dict[str, Any]:
 
 def _formats_of(env: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, Any]:
     """Return the options of ``DUMP_GRAPH_FORMAT``: ``ge_proto``, ``onnx``, ``readable``."""
-    listed = env.get("DUMP_GRAPH_FORMAT", "")
-    if not listed:
+    items = env.get("DUMP_GRAPH_FORMAT", "")
+    if not items:
         return {}
-    names = [name.strip() for name in listed.strip('"').split("|")]
+    names = [name.strip() for name in items.strip('"').split("|")]
     unknown = [name for name in names if name not in (*_DUMP_FORMATS, "ge_proto")]
     if unknown:
         raise UsageError(
-            f"DUMP_GRAPH_FORMAT={listed}: wanted onnx, readable or ge_proto, joined by |"
+            f"DUMP_GRAPH_FORMAT={items}: wanted onnx, readable or ge_proto, joined by |"
         )
     if "ge_proto" in names:
         tell("DUMP_GRAPH_FORMAT: ge_proto is GE's own file; dumps are onnx and readable")

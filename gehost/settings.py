@@ -66,25 +66,25 @@ class PassOption:
                     f"option {self.name}: its default is {self.default!r}, {error}"
                 ) from error
 
-    def convert(self, given: Any) -> Any:
+    def convert(self, argument: Any) -> Any:
         """Convert a value, or its text, to ``type``.
 
         Raises:
             ValueError: the conversion fails; the message names the wanted type.
         """
-        if isinstance(given, np.generic):
-            given = cast("np.generic[Any]", given).item()
+        if isinstance(argument, np.generic):
+            argument = cast("np.generic[Any]", argument).item()
         try:
-            if isinstance(given, str):
+            if isinstance(argument, str):
                 if self.type is bool:
-                    return _SWITCH[given.strip().lower()]
-                converted = self.type(given)
+                    return _SWITCH[argument.strip().lower()]
+                converted = self.type(argument)
                 if self.type is not float or math.isfinite(converted):
                     return converted
-            elif type(given) is self.type:
-                return given
-            elif self.type is float and type(given) is int:
-                return float(given)
+            elif type(argument) is self.type:
+                return argument
+            elif self.type is float and type(argument) is int:
+                return float(argument)
         except (KeyError, ValueError, OverflowError):
             pass
         raise ValueError(f"wanted {_WANTED[self.type]}")
@@ -147,8 +147,8 @@ def check_settings(
         names = [option.name for option in declared[owner]]
         if name not in names:
             near = nearest(name, names, 3)
-            listed = f"its options are {', '.join(names)}" if names else "it has none"
-            hint = f"did you mean {' or '.join(near)}?" if near else listed
+            listing = f"its options are {', '.join(names)}" if names else "it has none"
+            hint = f"did you mean {' or '.join(near)}?" if near else listing
             raise UsageError(f"setting {key}: {owner} has no option {name}; {hint}")
         if any(option.assumption for option in declared[owner] if option.name == name):
             raise UsageError(
@@ -168,12 +168,12 @@ def check_assumptions(assumed: Sequence[str], options: Sequence[PassOption]) -> 
     Raises:
         UsageError: none does; the message has the nearest names, or all.
     """
-    known = {assumed_name(option.name) for option in options if option.assumption}
+    entries = {assumed_name(option.name) for option in options if option.assumption}
     for name in assumed:
-        if name not in known:
-            listed = f"; known: {', '.join(sorted(known))}" if known else "; no pass has one"
+        if name not in entries:
+            listing = f"; known: {', '.join(sorted(entries))}" if entries else "; no pass has one"
             raise UsageError(
-                f"assume {name}: no pass has this assumption{hint(name, known) or listed}"
+                f"assume {name}: no pass has this assumption{hint(name, entries) or listing}"
             )
 
 

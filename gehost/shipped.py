@@ -54,15 +54,15 @@ def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
         return None
     entries = {_spelled(entry): entry for entry in entry_points(group=GROUP)}
     if text not in entries:
-        listed = ", ".join(sorted(entries)) or "none"
+        listing = ", ".join(sorted(entries)) or "none"
         raise UsageError(
             "no installed package ships this vendor"
-            + (hint(text, entries) or f"; there are {listed}"),
+            + (hint(text, entries) or f"; there are {listing}"),
             where=text,
         )
     try:
-        found: str | os.PathLike[str] = entries[text].load()
-        return Path(found)
+        result: str | os.PathLike[str] = entries[text].load()
+        return Path(result)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

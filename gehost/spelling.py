@@ -17,7 +17,7 @@ _SHORT = 5
 """Names shorter than this must be equal but for case: Add and AddN are two names."""
 
 
-def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+def nearest(name: str, names: Iterable[str], most: int = 1) -> list[str]:
     """Return the known names most like ``name``, best first.
 
     Case and domain count little.
@@ -27,19 +27,19 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
         ['acme::SiLU']
     """
     spelled: dict[str, str] = {}
-    for each in sorted(known):
-        spelled.setdefault(each.lower(), each)
+    for item in sorted(names):
+        spelled.setdefault(item.lower(), item)
         if "::" not in name:
-            spelled.setdefault(each.rpartition("::")[2].lower(), each)
+            spelled.setdefault(item.rpartition("::")[2].lower(), item)
     near = difflib.get_close_matches(name.lower(), spelled, 2 * most)
     if len(name) >= _PART:  # Gelu is part of GeluFusionPass
-        near += [each for each in spelled if name.lower() in each]
-    return list(dict.fromkeys(spelled[each] for each in near))[:most]
+        near += [item for item in spelled if name.lower() in item]
+    return list(dict.fromkeys(spelled[item] for item in near))[:most]
 
 
-def hint(name: str, known: Iterable[str], most: int = 1) -> str:
+def hint(name: str, names: Iterable[str], most: int = 1) -> str:
     """Return ``; did you mean X or Y?``, or "" without any."""
-    near = nearest(name, known, most)
+    near = nearest(name, names, most)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -53,17 +53,17 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def is_misspelled(name: str, meant: str) -> bool:
-    """Whether ``name`` is probably a slip for ``meant``.
+def is_misspelled(name: str, near: str) -> bool:
+    """Whether ``name`` is probably a slip for ``near``.
 
     A slip is one of case, underscores, or a letter or two.
 
     Names that differ only in a number are two names (``Conv1D`` and ``Conv2D``); short names must
     be equal but for case.
     """
-    a, b = (each.replace("_", "").lower() for each in (name, meant))
+    a, b = (item.replace("_", "").lower() for item in (name, near))
     if a == b:
-        return name != meant
+        return name != near
     if min(len(a), len(b)) < _SHORT or abs(len(a) - len(b)) > 2:
         return False
     if re.sub(_NUMBER, "", a) == re.sub(_NUMBER, "", b):
@@ -83,6 +83,6 @@ def nearest_functions(name: str, functions: Iterable[str]) -> list[str]:
 
     ``meet_requirements`` is ``MeetRequirements``; ``Requirements`` is near, ``Helper`` is not.
     """
-    spelled = {each.replace("_", "").lower(): each for each in sorted(functions)}
-    found = difflib.get_close_matches(name.replace("_", "").lower(), spelled, 3, _SIMILAR_FUNCTION)
-    return [spelled[each] for each in found]
+    spelled = {function.replace("_", "").lower(): function for function in sorted(functions)}
+    result = difflib.get_close_matches(name.replace("_", "").lower(), spelled, 3, _SIMILAR_FUNCTION)
+    return [spelled[function] for function in result]

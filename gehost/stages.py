@@ -10,8 +10,8 @@ from gehost.spelling import hint
 class _StageNames(EnumMeta):
     def __getattr__(cls, name: str) -> object:
         """Raises ``AttributeError`` with the nearest stage."""
-        known = hint(name, cls.__members__) or f"; stages: {', '.join(cls.__members__)}"
-        raise AttributeError(f"there is no stage {name}{known}")
+        entry = hint(name, cls.__members__) or f"; stages: {', '.join(cls.__members__)}"
+        raise AttributeError(f"there is no stage {name}{entry}")
 
 
 class CustomPassStage(Enum, metaclass=_StageNames):

@@ -111,8 +111,8 @@ def assert_rewrites(
     """
     result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == count, f"wanted {counted(count, 'rewrite')}, got {_done(record)}"
-    wanted = parse(expected) if isinstance(expected, str) else expected
-    difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
+    target = parse(expected) if isinstance(expected, str) else expected
+    difference = _difference(Model(_copy(target)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"
     _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
@@ -176,9 +176,9 @@ def assert_fuses(
     """
     proto = parse(model) if isinstance(model, str) else model
     result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins, settings=settings)
-    wanted = "any rewrite" if count is None else counted(count, "rewrite")
+    expected = "any rewrite" if count is None else counted(count, "rewrite")
     as_wanted = record.replaced > 0 if count is None else record.replaced == count
-    assert as_wanted, f"wanted {wanted}, got {_done(record)}"
+    assert as_wanted, f"wanted {expected}, got {_done(record)}"
     assert_equal_numbers(proto, result)
     _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
@@ -262,15 +262,15 @@ def _host(
     cleanup: bool,
 ) -> Host:
     roots = _roots(vendors)
-    given = None if plugins is None else tuple(plugins)
-    if all(isinstance(plugin, ModuleType) for _, plugin in given or ()):
-        host = _loaded(roots, _contents(roots), given)
+    argument = None if plugins is None else tuple(plugins)
+    if all(isinstance(plugin, ModuleType) for _, plugin in argument or ()):
+        host = _loaded(roots, _contents(roots), argument)
     else:
-        host = Host(HostOptions(vendors=roots, plugins=given is None), given or ())
+        host = Host(HostOptions(vendors=roots, plugins=argument is None), argument or ())
     names = host.passes.names()
     if isinstance(pass_, str):
-        listed = f"no pass {pass_} below {', '.join(roots)}; there are {', '.join(names)}"
-        assert pass_ in names, listed
+        listing = f"no pass {pass_} below {', '.join(roots)}; there are {', '.join(names)}"
+        assert pass_ in names, listing
         others = [name for name in names if name != pass_]
         return host.with_options(enable=[pass_], disable=others, settings=settings, cleanup=cleanup)
     operators = vars(sys.modules[pass_.__module__])
@@ -325,20 +325,20 @@ def _spec(cls: PassClass) -> PassSpec:
 # -----------------------------------------------------------------------------------
 
 
-def _difference(wanted: Graph, got: Graph) -> str:
+def _difference(expected: Graph, actual: Graph) -> str:
     """Return how two graphs differ.
 
     Names of nodes and of inner tensors do not count.
     """
     for what, a, b in (
-        ("inputs", wanted.inputs, got.inputs),
-        ("outputs", wanted.outputs, got.outputs),
+        ("inputs", expected.inputs, actual.inputs),
+        ("outputs", expected.outputs, actual.outputs),
     ):
         names = [value.name for value in a], [value.name for value in b]
         if names[0] != names[1]:
             return f"{what}: wanted {names[0]}, got {names[1]}"
     same: dict[Value, Value] = {}
-    pairs = list(zip(wanted.outputs, got.outputs, strict=True))[::-1]
+    pairs = list(zip(expected.outputs, actual.outputs, strict=True))[::-1]
     while pairs:
         a, b = pairs.pop()
         if a in same:
@@ -357,8 +357,8 @@ def _difference(wanted: Graph, got: Graph) -> str:
                 if left is not None and right is not None
             )
     counts = (
-        {op: len(nodes) for op, nodes in wanted.by_op.items() if nodes},
-        {op: len(n) for op, n in got.by_op.items() if n},
+        {op: len(nodes) for op, nodes in expected.by_op.items() if nodes},
+        {op: len(n) for op, n in actual.by_op.items() if n},
     )
     return "" if counts[0] == counts[1] else f"nodes: wanted {counts[0]}, got {counts[1]}"
 

@@ -93,7 +93,7 @@ def test_the_error_of_a_pass_or_plugin_begins_with_its_name() -> None:
     at = SourceLocation("v/p.py", 7)
     assert str(PluginError("no", where=at, subject="plugin p")) == "plugin p (v/p.py:7): no"
     assert str(PassError("Run: no", where=at, subject="P")) == "P (v/p.py:7): Run: no"
-    assert described(PassError("no", where=at), known="v/p.py:7") == "no"
+    assert described(PassError("no", where=at), context="v/p.py:7") == "no"
 
 
 @pytest.mark.parametrize(

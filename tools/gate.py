@@ -55,8 +55,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", help="the commit to compare with")
     base = parser.parse_args().base
-    with tempfile.TemporaryDirectory() as made:
-        tree, installed = Path(made, "tree"), Path(made, "installed")
+    with tempfile.TemporaryDirectory() as result:
+        tree, installed = Path(result, "tree"), Path(result, "installed")
         subprocess.run(
             ["git", "worktree", "add", "--quiet", "--detach", tree, base], cwd=ROOT, check=True
         )
@@ -68,8 +68,8 @@ def main() -> int:
                 + [file.parent for file in tree.glob("plugins/*/pyproject.toml")],
                 check=True,
             )
-            before = compile_all(tree, [installed], Path(made, "before"))
-            after = compile_all(ROOT, [ROOT, *(ROOT / "plugins").iterdir()], Path(made, "after"))
+            before = compile_all(tree, [installed], Path(result, "before"))
+            after = compile_all(ROOT, [ROOT, *(ROOT / "plugins").iterdir()], Path(result, "after"))
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
     different = sorted(

@@ -61,8 +61,8 @@ def places(path: Path, count: int, seed: int) -> list[list[str]]:
 def _grown(model: Model, count: int, seed: int) -> Iterator[list[str]]:
     rng = np.random.default_rng(seed)
     nodes = [node for node in model.graph.nodes if _usable(node)]
-    found = 0
-    while found < count:
+    result = 0
+    while result < count:
         chosen = {nodes[rng.integers(len(nodes))]: None}
         size = int(rng.integers(2, MOST_NODES + 1))
         for _ in range(20):
@@ -72,13 +72,13 @@ def _grown(model: Model, count: int, seed: int) -> Iterator[list[str]]:
             chosen[beside[rng.integers(len(beside))]] = None
         region = Region.of_nodes(chosen)
         if len(chosen) == size and region and len(region.outputs) <= 2:
-            found += 1
+            result += 1
             yield [value.name for node in region.nodes for value in node.outputs[:1] if value]
 
 
 def _usable(node: Node) -> bool:
-    made = [value for value in node.outputs if value is not None]
-    return bool(made) and not node.bodies and not any(value.is_constant for value in made)
+    results = [value for value in node.outputs if value is not None]
+    return bool(results) and not node.bodies and not any(value.is_constant for value in results)
 
 
 def _near(node: Node) -> list[Node]:
@@ -93,7 +93,7 @@ def check_place(path: Path, nodes: list[str], style: str, directory: Path) -> Re
         "acme/at_place", str(directory), str(path), nodes, style, STAGE
     )
     name = "at_place" if style in ("drr", "traced") else "AtPlacePass"
-    wanted = at_stage(
+    expected = at_stage(
         str(path), HostOptions(plugins=False), STAGE, lambda model: _labels(model, nodes)
     )
     model = onnx.load(path)
@@ -108,10 +108,10 @@ def check_place(path: Path, nodes: list[str], style: str, directory: Path) -> Re
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", test]
     )
     checked = _run([sys.executable, "-m", "gehost", "check-pass", code, "--instances", "4"])
-    there = "matches" if any(wanted <= each for each in origins) else ""
+    there = "matches" if any(expected <= origin for origin in origins) else ""
     if not there:
-        found = explain(path, name, HostOptions(vendors=[directory])).findings
-        if any(each.node in wanted and each.outcome is Outcome.TAKEN for each in found):
+        match = explain(path, name, HostOptions(vendors=[directory])).findings
+        if any(origin.node in expected and origin.outcome is Outcome.TAKEN for origin in match):
             there = "taken"
     return Result(there, tested, checked)
 
@@ -122,11 +122,11 @@ def _labels(model: Model, tensors: list[str]) -> set[str]:
 
 
 def _run(command: list[object]) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False
     )
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    lines = (process.stdout + process.stderr).strip().splitlines()
+    return lines[-1] if lines else f"exit code {process.returncode}"
 
 
 def main() -> int:
@@ -134,11 +134,11 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=10)
     parser.add_argument("--places", type=int, default=2, help="of each model")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    models = sorted(CORPUS.glob("*.onnx"))[:: max(1, 26 // given.models)][: given.models]
+    argument = parser.parse_args()
+    models = sorted(CORPUS.glob("*.onnx"))[:: max(1, 26 // argument.models)][: argument.models]
     bad = number = 0
     for path in models:
-        for nodes in places(path, given.places, given.seed):
+        for nodes in places(path, argument.places, argument.seed):
             style = STYLES[number % len(STYLES)]
             number += 1
             with tempfile.TemporaryDirectory() as directory:

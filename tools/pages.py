@@ -28,11 +28,11 @@ _STARTS_A_BLOCK = re.compile(r"\s*(?:[-*+]|\d+\.)\s")
 def pages() -> list[Path]:
     """The pages that people write."""
     folders = ("docs", "plugins", "tests", "tools", "vendors")
-    listed = [
+    items = [
         *ROOT.glob("*.md"),
         *(page for name in folders for page in (ROOT / name).rglob("*.md")),
     ]
-    return sorted(page for page in listed if str(page.relative_to(ROOT)) not in GENERATED)
+    return sorted(page for page in items if str(page.relative_to(ROOT)) not in GENERATED)
 
 
 def long_lines(text: str) -> list[int]:
@@ -71,9 +71,9 @@ def _prose(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
             number += 1
         kinds.append((number, at, line))
     for block, group in groupby(kinds, key=lambda kind: kind[0]):
-        listed = [(at, line) for _, at, line in group]
-        if block != -1 and any(len(line) > WIDTH for _, line in listed):
-            yield listed[0][0], [line for _, line in listed]
+        items = [(at, line) for _, at, line in group]
+        if block != -1 and any(len(line) > WIDTH for _, line in items):
+            yield items[0][0], [line for _, line in items]
 
 
 def _wrap(block: list[str]) -> list[str]:
@@ -84,10 +84,10 @@ def _wrap(block: list[str]) -> list[str]:
     start = match[0] if match is not None else ""
     indent = start if ">" in start else " " * len(start)
     text = " ".join([block[0][len(start) :], *(line.strip().lstrip("> ") for line in block[1:])])
-    kept = _WHOLE.sub(lambda found: found[0].replace(" ", "\0"), text)
-    kept = re.sub(r" (?=(?:[-*+#>=]|\d+\.) )", "\0", kept)  # would start another block
+    retained = _WHOLE.sub(lambda item: item[0].replace(" ", "\0"), text)
+    retained = re.sub(r" (?=(?:[-*+#>=]|\d+\.) )", "\0", retained)  # would start another block
     lines = textwrap.wrap(
-        kept,
+        retained,
         WIDTH,
         initial_indent=start,
         subsequent_indent=indent,
@@ -101,16 +101,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="List long lines.")
     check = parser.parse_args().check
-    found = False
+    result = False
     for page in pages():
         text = page.read_text(encoding="utf-8")
         for line in long_lines(text):
-            found = True
+            result = True
             if check:
                 print(f"{page.relative_to(ROOT)}:{line}")
         if not check and wrapped(text) != text:
             page.write_text(wrapped(text), encoding="utf-8")
-    sys.exit(check and found)
+    sys.exit(check and result)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def clauses(path: Path) -> Iterator[tuple[int, str]]:
     """Line and words of each clause in a file."""
     for line, text in texts(path):
-        for found in WORDS.finditer(text):
-            yield line + text[: found.start()].count("\n"), found.group()
+        for match in WORDS.finditer(text):
+            yield line + text[: match.start()].count("\n"), match.group()
 
 
 def main() -> None:

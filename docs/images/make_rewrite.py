@@ -57,8 +57,8 @@ def main(directory: Path) -> None:
         lambda m: colours.get(m[1], "ui-monospace, Menlo, Consolas, monospace"),
         rules,
     )
-    gap, left, height = 80, int(before[1]), max(int(before[2]), int(after[2]))
-    width = left + gap + int(after[1])
+    gap, rest, height = 80, int(before[1]), max(int(before[2]), int(after[2]))
+    width = rest + gap + int(after[1])
     middle = (height - int(after[2])) // 2
     box = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     name = 'role="img" aria-label="A rewrite, before and after"'
@@ -66,8 +66,8 @@ def main(directory: Path) -> None:
 <style>{rules}</style>{arrow[0]}
 <rect width="{width}" height="{height}" rx="8" fill="{colours["raised"]}"/>
 <g>{before[3]}</g>
-<path class="edge" d="M{left + 12} {height // 2}H{left + gap - 12}" marker-end="url(#arrow)"/>
-<g transform="translate({left + gap} {middle})">{after[3]}</g>
+<path class="edge" d="M{rest + 12} {height // 2}H{rest + gap - 12}" marker-end="url(#arrow)"/>
+<g transform="translate({rest + gap} {middle})">{after[3]}</g>
 </svg>
 """
     Path(__file__).with_name("rewrite.svg").write_text(

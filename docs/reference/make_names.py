@@ -125,8 +125,8 @@ def _parameters(thing: Any, *, method: bool = False) -> str:
             return "()"
         thing, method = thing.__init__, True
     plain = [
-        each.replace(annotation=each.empty, default=_Default.of(each.default))
-        for each in list(inspect.signature(thing).parameters.values())[1 if method else 0 :]
+        parameter.replace(annotation=parameter.empty, default=_Default.of(parameter.default))
+        for parameter in list(inspect.signature(thing).parameters.values())[1 if method else 0 :]
     ]
     return str(inspect.Signature(plain))
 

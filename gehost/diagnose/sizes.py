@@ -67,10 +67,10 @@ def _if_not_empty(
     if _NOT_EMPTY in options.assume:
         return []
     assumed = replace(options, assume=[*options.assume, _NOT_EMPTY])
-    _, _, left = at_stage(path, assumed, _STAGE, _listed)
+    _, _, rest = at_stage(path, assumed, _STAGE, _listed)
     _, report = Host(assumed.rewrites_only()).run(path)
     more = _rewrites(report) - rewrites
-    changes = [f"{left} unnamed"] if left < unnamed else []
+    changes = [f"{rest} unnamed"] if rest < unnamed else []
     changes += [f"{count} more × {name}" for name, count in sorted(more.items())]
     return [f'with --assume "{_NOT_EMPTY}": {", ".join(changes)}'] if changes else []
 

@@ -83,7 +83,9 @@ class OpFunction:
         self._bare = bare
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
         self._known = [
-            (op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None
+            (op, result)
+            for op in self.ops
+            if (result := schemas.operator(*split_op(op))) is not None
         ]
         self._plain = range(0)
         """Numbers of inputs that need no check in a call without keywords and with one output."""
@@ -92,9 +94,9 @@ class OpFunction:
         *names of attributes).
         """
         if len(self._known) == len(self.ops) == 1:
-            known = self._known[0][1]
-            if known.default_outputs == 1 and not known.variadic_outputs:
-                self._plain = range(known.min_inputs, known.max_inputs + 1)
+            entry = self._known[0][1]
+            if entry.default_outputs == 1 and not entry.variadic_outputs:
+                self._plain = range(entry.min_inputs, entry.max_inputs + 1)
 
     def __repr__(self) -> str:
         return f"es.{'|'.join(self.ops)}"
@@ -107,21 +109,21 @@ class OpFunction:
             return inspect.Signature(
                 [kind("inputs", kind.VAR_POSITIONAL), kind("params", kind.VAR_KEYWORD)]
             )
-        known = self._known[0][1]
-        wide = known.max_inputs > len(known.inputs)
-        named = known.inputs[:-1] if wide else known.inputs
-        found = [
+        entry = self._known[0][1]
+        wide = entry.max_inputs > len(entry.inputs)
+        named = entry.inputs[:-1] if wide else entry.inputs
+        results = [
             kind(
                 name,
                 kind.POSITIONAL_OR_KEYWORD,
-                default=kind.empty if slot < known.min_inputs else None,
+                default=kind.empty if slot < entry.min_inputs else None,
             )
             for slot, name in enumerate(named)
         ]
-        found += [kind(known.inputs[-1], kind.VAR_POSITIONAL)] if wide else []
-        by_name = sorted({"num_outputs", *known.attributes}.difference(named))
-        found += [kind(name, kind.KEYWORD_ONLY, default=None) for name in by_name]
-        return inspect.Signature(found)
+        results += [kind(entry.inputs[-1], kind.VAR_POSITIONAL)] if wide else []
+        by_name = sorted({"num_outputs", *entry.attributes}.difference(named))
+        results += [kind(name, kind.KEYWORD_ONLY, default=None) for name in by_name]
+        return inspect.Signature(results)
 
     def __call__(
         self, *inputs: Operand | None, num_outputs: SupportsIndex | None = None, **params: Any
@@ -161,29 +163,29 @@ class OpFunction:
         num_outputs: SupportsIndex | None,
         params: dict[str, Any],
     ) -> Any:
-        wanted = None if num_outputs is None else operator.index(num_outputs)
+        expected = None if num_outputs is None else operator.index(num_outputs)
         names_given = list(params)
         call = _Call(list(inputs), params)
         count = 1
         names: Sequence[str] = ()
-        for op, known in self._known:
-            call.place_keywords(op, known)
-            count, names = known.default_outputs, () if known.variadic_outputs else known.outputs
+        for op, entry in self._known:
+            call.place_keywords(op, entry)
+            count, names = entry.default_outputs, () if entry.variadic_outputs else entry.outputs
             if op == "Split":
-                count = call.split_count(wanted)
-            if wanted is not None and not 0 < wanted <= known.max_outputs:
+                count = call.split_count(expected)
+            if expected is not None and not 0 < expected <= entry.max_outputs:
                 raise PatternError(
-                    f"{op} has at most {known.max_outputs} outputs, not {wanted}",
+                    f"{op} has at most {entry.max_outputs} outputs, not {expected}",
                     where=author_origin(),
                 )
-        if wanted is not None:
-            count = wanted
+        if expected is not None:
+            count = expected
         graph = graph or _graph_of(call.operands, self.ops[0])
         outputs = graph.add_node(
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
         if len(outputs) == 1:
-            if self._plain and wanted is None:
+            if self._plain and expected is None:
                 # of a parameter that is an attribute at every opset only the name is checked
                 schema = self._known[0][1]
                 inputs_at_some = schema.migrating.union(schema.inputs)
@@ -204,43 +206,44 @@ class _Call:
         self.open_slots: set[int] = set()
         self._given = len(operands)
 
-    def place_keywords(self, op: str, known: schemas.Operator) -> None:
+    def place_keywords(self, op: str, entry: schemas.Operator) -> None:
         """Move input keywords to position; check names and number of inputs.
 
         A parameter that is an attribute at some opset stays a parameter unless it is a tensor.
         """
         for name in list(self.params):
-            if name in known.attributes and not (
-                name in known.migrating and isinstance(self.params[name], EsTensor)
+            if name in entry.attributes and not (
+                name in entry.migrating and isinstance(self.params[name], EsTensor)
             ):
-                self._refuse_twice(op, known, name)
+                self._refuse_twice(op, entry, name)
                 continue
-            if name not in known.inputs:
-                meant = hint(name, {*known.inputs, *known.attributes}) or (
-                    f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+            if name not in entry.inputs:
+                near = hint(name, {*entry.inputs, *entry.attributes}) or (
+                    f"; it has {', '.join(sorted(entry.attributes)) or 'none'}"
                 )
-                raise PatternError(f'{op} has no parameter "{name}"{meant}', where=author_origin())
-            self._refuse_twice(op, known, name)
-            slot = known.inputs.index(name)
+                raise PatternError(f'{op} has no parameter "{name}"{near}', where=author_origin())
+            self._refuse_twice(op, entry, name)
+            slot = entry.inputs.index(name)
             self.open_slots.update(range(len(self.operands), slot))
             self.operands.extend([None] * (slot + 1 - len(self.operands)))
             self.operands[slot] = self.params.pop(name)
             self.open_slots.discard(slot)
-        if len(self.operands) > known.max_inputs:
+        if len(self.operands) > entry.max_inputs:
             raise PatternError(
-                f"{op} takes at most {known.max_inputs} inputs, got {len(self.operands)}",
+                f"{op} takes at most {entry.max_inputs} inputs, got {len(self.operands)}",
                 where=author_origin(),
             )
-        given = len(self.operands) + sum(name in known.migrating for name in self.params)
-        if given < known.min_inputs:
+        argument = len(self.operands) + sum(name in entry.migrating for name in self.params)
+        if argument < entry.min_inputs:
             raise PatternError(
-                f"{op} takes at least {known.min_inputs} inputs, got {given}", where=author_origin()
+                f"{op} takes at least {entry.min_inputs} inputs, got {argument}",
+                where=author_origin(),
             )
 
-    def _refuse_twice(self, op: str, known: schemas.Operator, name: str) -> None:
+    def _refuse_twice(self, op: str, entry: schemas.Operator, name: str) -> None:
         if (
-            name in known.inputs[: self._given]
-            and self.operands[known.inputs.index(name)] is not None
+            name in entry.inputs[: self._given]
+            and self.operands[entry.inputs.index(name)] is not None
         ):
             raise PatternError(
                 f'{op} is given "{name}" twice, by position and by name', where=author_origin()
@@ -271,9 +274,9 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
         if isinstance(operand, list | tuple) and any(
             isinstance(element, EsTensor) for element in operand
         ):
-            given = type(operand).__name__
+            argument = type(operand).__name__
             raise PatternError(
-                f"{op} takes its inputs one by one, not in a {given}: {op}(a, b)",
+                f"{op} takes its inputs one by one, not in a {argument}: {op}(a, b)",
                 where=author_origin(),
             )
     raise PatternError(
@@ -346,13 +349,13 @@ def Optional(part: Callable[[EsTensor], EsTensor] | Any, tensor: EsTensor | Any)
             "Optional wants a function and a tensor: Optional(lambda x: es.Add(x, mask), scores)",
             where=author_origin(),
         )
-    made = part(tensor)
-    if not isinstance(made, EsTensor) or made.producer.draft is not tensor.producer.draft:
+    result = part(tensor)
+    if not isinstance(result, EsTensor) or result.producer.draft is not tensor.producer.draft:
         raise PatternError("the function of Optional must return a tensor", where=author_origin())
-    if made.producer is tensor.producer:
+    if result.producer is tensor.producer:
         raise PatternError("the function of Optional adds no operator", where=author_origin())
     return EsTensor(
-        EsChoice(tensor.producer.draft, (made, tensor), author_origin(), kind="Optional")
+        EsChoice(tensor.producer.draft, (result, tensor), author_origin(), kind="Optional")
     )
 
 
@@ -408,11 +411,11 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
     node = _op_node(tensor, "constrain")
     for name in attributes:
         for candidate in node.ops:
-            known = schemas.operator(*split_op(candidate))
-            if known is not None and name not in known.attributes:
+            schema = schemas.operator(*split_op(candidate))
+            if schema is not None and name not in schema.attributes:
                 raise PatternError(
                     f'{candidate} has no parameter "{name}" in any '
-                    f"opset{hint(name, known.attributes)}",
+                    f"opset{hint(name, schema.attributes)}",
                     where=author_origin(),
                 )
     node.constraints.update(attributes)

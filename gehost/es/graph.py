@@ -197,17 +197,19 @@ class EsTensor:
         Raises:
             PatternError: the producer is not a custom operator.
         """
-        wanted, node = operator.index(index), self.producer
+        expected, node = operator.index(index), self.producer
         if not isinstance(node, EsNode) or any(
             schemas.operator(*split_op(op)) is not None for op in node.ops
         ):
             raise PatternError(
                 "only outputs of custom operators have an index", where=author_origin()
             )
-        if wanted < 0:
-            raise PatternError(f"outputs are counted from 0, got [{wanted}]", where=author_origin())
-        node.count = max(node.count, wanted + 1)
-        return EsTensor(node, wanted)
+        if expected < 0:
+            raise PatternError(
+                f"outputs are counted from 0, got [{expected}]", where=author_origin()
+            )
+        node.count = max(node.count, expected + 1)
+        return EsTensor(node, expected)
 
     def __iter__(self) -> Iterator[EsTensor]:
         """Iterate over all outputs of a custom operator whose registration names them."""
@@ -294,13 +296,13 @@ class EsGraph:
             PatternError: their indices leave a gap.
         """
         if self._in_order is None:
-            found = self._inputs
-            if len(found) < self.next_input:
+            result = self._inputs
+            if len(result) < self.next_input:
                 raise PatternError(
-                    f"the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0",
+                    f"the inputs {sorted(result)} of {self.name!r} leave a gap; number them from 0",
                     where=self.origin,
                 )
-            self._in_order = [found[index] for index in range(len(found))]
+            self._in_order = [result[index] for index in range(len(result))]
         return self._in_order
 
     def add_input(self, producer: EsInput) -> EsTensor:
@@ -314,23 +316,23 @@ class EsGraph:
             raise PatternError(
                 f"input {index} of {self.name!r} exists already", where=producer.origin
             )
-        made = self._inputs[index] = EsTensor(producer)
+        result = self._inputs[index] = EsTensor(producer)
         if index >= self.next_input:
             self.next_input = index + 1
         self._in_order = None
-        return made
+        return result
 
     def add_inputs(self, names: Sequence[str], origin: SourceLocation) -> list[EsTensor]:
         """Add placeholders after the last one; "" is named after its index."""
-        made: list[EsTensor] = []
+        results: list[EsTensor] = []
         for index, name in enumerate(names, self.next_input):
             tensor = self._inputs[index] = EsTensor(
                 EsInput(self.draft, index, origin, name or f"input{index}")
             )
-            made.append(tensor)
-        self.next_input += len(made)
+            results.append(tensor)
+        self.next_input += len(results)
         self._in_order = None
-        return made
+        return results
 
     def add_node(
         self,
@@ -367,16 +369,16 @@ class EsGraph:
 
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
         """Return a graph of the same nodes and inputs with other outputs."""
-        found = EsGraph(self.name)
-        found.origin, found.draft, found.nodes, found._inputs = (
+        result = EsGraph(self.name)
+        result.origin, result.draft, result.nodes, result._inputs = (
             self.origin,
             self.draft,
             self.nodes,
             self._inputs,
         )
-        found.outputs = list(outputs)
-        found.definitions = self.definitions
-        return found
+        result.outputs = list(outputs)
+        result.definitions = self.definitions
+        return result
 
     def reachable(
         self, options: Mapping[EsChoice, Sequence[EsTensor]] | None = None
@@ -388,16 +390,16 @@ class EsGraph:
         """
         if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
             return list(self.nodes)
-        wanted: set[EsNode] = set()
+        expected: set[EsNode] = set()
         stack = list(self.outputs)
         while stack:
             producer = stack.pop().producer
             if isinstance(producer, EsChoice):
                 stack.extend(producer.options if options is None else options[producer])
-            elif isinstance(producer, EsNode) and producer not in wanted:
-                wanted.add(producer)
+            elif isinstance(producer, EsNode) and producer not in expected:
+                expected.add(producer)
                 stack.extend(tensor for tensor in producer.inputs if tensor is not None)
-        return [node for node in self.nodes if node in wanted]
+        return [node for node in self.nodes if node in expected]
 
 
 class EsGraphBuilder:
@@ -459,22 +461,22 @@ class EsGraphBuilder:
             dims = plain_shape(shape)
         except TypeError as error:
             raise PatternError(f"input {index} of {self.name!r}: {error}", where=origin) from error
-        asked = None if rank is None else operator.index(rank)
+        request = None if rank is None else operator.index(rank)
         if dims is not None:
-            if asked not in (None, len(dims)):
+            if request not in (None, len(dims)):
                 raise PatternError(
                     f"input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}",
                     where=origin,
                 )
-            asked = len(dims)
-        known = (
+            request = len(dims)
+        entry = (
             None
             if dtype is None
             else element_type(dtype, origin, f"input {index} of {self.name!r}")
         )
         return self.graph.add_input(
             EsInput(
-                self.graph.draft, position, origin, name or f"input{position}", known, asked, dims
+                self.graph.draft, position, origin, name or f"input{position}", entry, request, dims
             )
         )
 
@@ -487,15 +489,15 @@ class EsGraphBuilder:
         """
         origin = author_origin()
         if len(names) == 1 and not isinstance(names[0], str):
-            listed = [""] * operator.index(names[0])
+            items = [""] * operator.index(names[0])
         else:
-            listed = [name for name in names if isinstance(name, str) and name]
-            if not listed or len(listed) < len(names):
+            items = [name for name in names if isinstance(name, str) and name]
+            if not items or len(items) < len(names):
                 raise PatternError(
                     'CreateInputs wants one number or names, as in CreateInputs("x", "w")',
                     where=origin,
                 )
-        return tuple(self.graph.add_inputs(listed, origin))
+        return tuple(self.graph.add_inputs(items, origin))
 
     def CreateConst(
         self,
@@ -530,10 +532,10 @@ class EsGraphBuilder:
                 )
         array = as_array(value, origin, "constant")
         if dtype is not None:
-            wanted = element_type(dtype, origin, "constant")
-            cast = in_dtype(array, wanted.numpy)
+            expected = element_type(dtype, origin, "constant")
+            cast = in_dtype(array, expected.numpy)
             if cast is None:
-                raise PatternError(f"constant: {wanted.name} cannot hold {value!r}", where=origin)
+                raise PatternError(f"constant: {expected.name} cannot hold {value!r}", where=origin)
             array = cast
         elif not isinstance(value, np.ndarray | np.generic):
             array = array.astype(
@@ -566,11 +568,11 @@ class EsGraphBuilder:
             PatternError: no outputs, an output of another graph, or a gap between input indices.
         """
         graph, self._begun = self.graph, None
-        listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
+        items: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
         _ = graph.inputs  # raises if there is a gap
-        if not listed:
+        if not items:
             raise PatternError(f"graph {self.name!r} has no outputs", where=author_origin())
-        for position, tensor in enumerate(listed):
+        for position, tensor in enumerate(items):
             if not isinstance(tensor, EsTensor):
                 kind = type(tensor).__name__
                 raise PatternError(
@@ -582,7 +584,7 @@ class EsGraphBuilder:
                     f"output {position} of {self.name!r} was made by another builder",
                     where=author_origin(),
                 )
-        graph.outputs = listed
+        graph.outputs = items
         graph.draft.graph = None
         return graph
 
@@ -598,12 +600,12 @@ def as_array(value: Any, where: SourceLocation, subject: str) -> np.ndarray[Any,
     Raises:
         PatternError: it is none of these, or ONNX lacks the element type.
     """
-    wanted = "wanted a tensor, a number or a list of numbers, got"
+    expected = "wanted a tensor, a number or a list of numbers, got"
     try:
         array = np.asarray(value)
     except ValueError as error:
         if isinstance(value, TensorType):  # a tuple, which numpy treats as rows
-            raise PatternError(f"{wanted} TensorType", where=where, subject=subject) from error
+            raise PatternError(f"{expected} TensorType", where=where, subject=subject) from error
         raise PatternError(
             "its rows differ in length",
             where=where,
@@ -611,25 +613,25 @@ def as_array(value: Any, where: SourceLocation, subject: str) -> np.ndarray[Any,
             hint="give a list that is as long in every row",
         ) from error
     try:
-        known = array.dtype.kind not in "OSU" and tensors.elem_type(array.dtype)
+        entry = array.dtype.kind not in "OSU" and tensors.elem_type(array.dtype)
     except TypeError:
-        known = False
-    if not known:
-        raise PatternError(f"{wanted} {type(value).__name__}", where=where, subject=subject)
+        entry = False
+    if not entry:
+        raise PatternError(f"{expected} {type(value).__name__}", where=where, subject=subject)
     return array
 
 
-def element_type(given: Any, where: SourceLocation, subject: str) -> DataType:
+def element_type(argument: Any, where: SourceLocation, subject: str) -> DataType:
     """Return a ``DataType``, given also as ONNX's number (``TensorProto.FLOAT``).
 
     Raises:
         PatternError: it is neither.
     """
     try:
-        return DataType(given)
+        return DataType(argument)
     except ValueError as error:
         raise PatternError(
-            f"wanted a DataType, got {given!r}", where=where, subject=subject
+            f"wanted a DataType, got {argument!r}", where=where, subject=subject
         ) from error
 
 

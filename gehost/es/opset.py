@@ -49,17 +49,17 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
                 where=where,
             )
         return op_type
-    found = registry.resolve(op_type, where)
-    if found is not None:
-        return found
+    result = registry.resolve(op_type, where)
+    if result is not None:
+        return result
     several = registry.namesakes(op_type)
     if several:
         raise PatternError(
             f"""{op_type} may be {" or ".join(several)}: write es.op("{several[0]}")""", where=where
         )
-    known = [*schemas.operator_names(), *(definition.name for definition in registry)]
+    entries = [*schemas.operator_names(), *(definition.name for definition in registry)]
     raise PatternError(
-        f"neither ONNX nor a vendor file has an operator {op_type}{hint(op_type, known)}",
+        f"neither ONNX nor a vendor file has an operator {op_type}{hint(op_type, entries)}",
         where=where,
     )
 
@@ -74,12 +74,12 @@ def _refuse_unknown(
     Raises:
         PatternError: names the operator that was probably meant.
     """
-    meant = registry.meant_by(full, where)
-    if meant is not None:
+    near = registry.meant_by(full, where)
+    if near is not None:
         raise PatternError(
             f"no operator {full} is registered",
             where=where,
-            hint=f"did you mean {meant.name} ({meant.origin})? Register {full} too if it is "
+            hint=f"did you mean {near.name} ({near.origin})? Register {full} too if it is "
             "another one",
         )
     if domain.startswith("ai.onnx."):
@@ -100,13 +100,13 @@ def signature_at(op: str, version: int | None) -> schemas.Signature:
     if version is None:
         raise Refused("not applicable", f"{op} needs a domain that the model does not import")
     domain, op_type = split_op(op)
-    found = schemas.signature(domain, op_type, version)
-    if found is None:
+    result = schemas.signature(domain, op_type, version)
+    if result is None:
         first = schemas.first_version(domain, op_type)
         if first is not None and first > version:
             raise Refused("not applicable", f"{op} needs opset {first}, the model has {version}")
         raise Refused("not applicable", f"opset {version} has no {op}")
-    return found
+    return result
 
 
 def arguments_at(
@@ -123,27 +123,28 @@ def arguments_at(
     if op == "Split":
         params.pop("num_outputs", None)  # the number of outputs is in the node
     domain, op_type = split_op(op)
-    known = schemas.operator(domain, op_type)
-    assert known is not None
+    schema = schemas.operator(domain, op_type)
+    assert schema is not None
     while len(operands) > len(signature.inputs) and not signature.variadic:
         tensor = operands.pop()
         if tensor is None:
             continue
-        name = known.inputs[len(operands)] if len(operands) < len(known.inputs) else ""
+        name = schema.inputs[len(operands)] if len(operands) < len(schema.inputs) else ""
         producer = tensor.producer
         if (
             not isinstance(producer, EsConst)
             or not producer.literal
-            or name not in known.migrating
+            or name not in schema.migrating
             or signature.attribute_of(name) is None
             or name in params
         ):
             raise Refused("not applicable", f"{op} of opset {version} has no input {len(operands)}")
         params[name] = producer.array.tolist()
-    for name, given in list(params.items()):
+    for name, arguments in list(params.items()):
         if name not in signature.parameters and signature.attribute_of(name) is None:
-            if given is not None and not (
-                same_parameter(given, as_lacking(op, name)) or may_be_left_out(op, name, given)
+            if arguments is not None and not (
+                same_parameter(arguments, as_lacking(op, name))
+                or may_be_left_out(op, name, arguments)
             ):
                 raise Refused("not applicable", f"{op} of opset {version} has no parameter {name}")
             del params[name]
@@ -168,7 +169,7 @@ _WANTED = MappingProxyType(
 """Kind of an attribute → its name for authors, and the kinds of numpy's dtypes that are values."""
 
 
-def wrong_kind(op: str, name: str, given: Any, signature: schemas.Signature) -> str:
+def wrong_kind(op: str, name: str, argument: Any, signature: schemas.Signature) -> str:
     """Return why no node can have a parameter's value, "" if possible.
 
     A number is a list of one, as for ``same_parameter``.
@@ -183,12 +184,12 @@ def wrong_kind(op: str, name: str, given: Any, signature: schemas.Signature) -> 
         return ""
     if kind not in _WANTED:
         return ""
-    wanted, kinds = _WANTED[kind]
+    expected, kinds = _WANTED[kind]
     try:
-        array = np.asarray(given)
+        array = np.asarray(argument)
     except ValueError:
         array = np.asarray(None)
-    is_list = wanted.endswith("s")
+    is_list = expected.endswith("s")
     if (array.dtype.kind in kinds or (is_list and not array.size)) and (
         array.ndim <= 1 if is_list else array.size == 1
     ):
@@ -196,7 +197,7 @@ def wrong_kind(op: str, name: str, given: Any, signature: schemas.Signature) -> 
     floats = array.dtype.kind == "f" and "f" not in kinds and array.ndim <= 1
     integers = in_dtype(array, np.dtype(np.int64)) if floats else None
     nearest = "" if integers is None else f"; write {integers.tolist()}"
-    return f"{op}: {name} must be {wanted}, got {given!r}{nearest}"
+    return f"{op}: {name} must be {expected}, got {argument!r}{nearest}"
 
 
 def same_parameter(left: Any, right: Any) -> bool:

@@ -24,10 +24,10 @@ class EsOutputs(tuple[EsTensor, ...]):
         return self._by_name
 
     def __getattr__(self, name: str) -> EsTensor:
-        found = self.__dict__.get("_by_name", {}).get(name)
-        if found is None:
+        cached = self.__dict__.get("_by_name", {}).get(name)
+        if cached is None:
             raise AttributeError(
                 f"there is no output {name!r}; there are "
                 f"{', '.join(self.__dict__.get('_by_name', {}))}"
             )
-        return found
+        return cached

@@ -42,10 +42,10 @@ class Recipe:
                 return self._build(values)
             texts.append(text)
         key = tuple(texts)
-        found = self._built.get(key)
-        if found is None:
+        cached = self._built.get(key)
+        if cached is None:
             if len(self._built) == _MOST:
                 self._built.clear()
             own = copy.deepcopy(values)  # an author may change these lists later
-            found = self._built[key] = self._build(own)
-        return found
+            cached = self._built[key] = self._build(own)
+        return cached

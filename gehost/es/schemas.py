@@ -158,8 +158,8 @@ def operator(domain: str, op_type: str) -> Operator | None:
 def signature(domain: str, op_type: str, version: int) -> Signature | None:
     """Return the signature at opset ``version``, None if ONNX lacks it there."""
     schema = schema_at(domain, op_type, version)
-    known = operator(domain, op_type)
-    if schema is None or known is None:
+    entry = operator(domain, op_type)
+    if schema is None or entry is None:
         return None
     since = BROADCASTS_SINCE.get(op_type, 0) if domain == "" else 0
     parameters = {
@@ -176,7 +176,7 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
         variadic=_ends_variadic(schema.inputs),
         variadic_outputs=_ends_variadic(schema.outputs),
         parameters=parameters,
-        migrating=known.migrating.intersection(parameters),
+        migrating=entry.migrating.intersection(parameters),
         attributes={name: _default(attribute) for name, attribute in schema.attributes.items()},
         kinds={name: _KINDS[attribute.type] for name, attribute in schema.attributes.items()},
         needed=frozenset(

@@ -115,8 +115,8 @@ class _Scope:
     parent: _Scope | None = None
 
     def form(self, name: str, kind: int) -> str | None:
-        found = self.forms.get((name, kind))
-        return found or (self.parent.form(name, kind) if self.parent else None)
+        cached = self.forms.get((name, kind))
+        return cached or (self.parent.form(name, kind) if self.parent else None)
 
     def inner(self) -> _Scope:
         return _Scope(self.types, self.origins, self.half, {}, self)
@@ -183,33 +183,33 @@ class _Conversion:
         """Find the types that functions are called with; those with several keep float32."""
         waiting = [(nodes, types) for nodes in _lists_of(self._model.graph.node)]
         while waiting:
-            nodes, known = waiting.pop()
+            nodes, entry = waiting.pop()
             for node in nodes:
                 key = (node.domain, node.op_type)
                 if key not in self._functions:
                     continue
-                given = tuple(known.get(name) if name else None for name in node.input)
+                argument = tuple(entry.get(name) if name else None for name in node.input)
                 first = self._signatures.get(key)
                 if first is None:
-                    self._signatures[key] = given
+                    self._signatures[key] = argument
                     function = self._functions[key]
-                    inner = self._types_inside(function, given)
-                    waiting += [(each, inner) for each in _lists_of(function.node)]
-                elif not _fits(first, given):
+                    inner = self._types_inside(function, argument)
+                    waiting += [(item, inner) for item in _lists_of(function.node)]
+                elif not _fits(first, argument):
                     self._float_functions.add(key)
                 beyond = not self._outside.isdisjoint((*node.input, *node.output))
-                if self._asked_for(node) or _unknown(node, known) or (beyond and known is types):
+                if self._asked_for(node) or _unknown(node, entry) or (beyond and entry is types):
                     self._float_functions.add(key)
 
     def _types_inside(
-        self, function: onnx.FunctionProto, given: Sequence[int | None]
+        self, function: onnx.FunctionProto, arguments: Sequence[int | None]
     ) -> dict[str, int]:
         """Return the element types of a function's values in a call."""
         single = onnx.ModelProto(ir_version=self._model.ir_version)
         single.opset_import.extend(function.opset_import)
         single.functions.extend(self._model.functions)
         single.graph.name = function.name
-        for name, kind in zip(function.input, given, strict=False):
+        for name, kind in zip(function.input, arguments, strict=False):
             if kind is not None:
                 single.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, None))
         single.graph.node.extend(function.node)
@@ -219,11 +219,11 @@ class _Conversion:
     def _function(self, key: tuple[str, str], function: onnx.FunctionProto) -> onnx.FunctionProto:
         copy = onnx.FunctionProto()
         copy.CopyFrom(function)
-        given = self._signatures.get(key)
-        if given is None or key in self._float_functions:
+        argument = self._signatures.get(key)
+        if argument is None or key in self._float_functions:
             return copy
         fixed = float32_inputs(f"{function.domain}::{function.name}")
-        types = self._types_inside(function, given)
+        types = self._types_inside(function, argument)
         self._weights = {}
         scope = _Scope(types, Origins())
         scope.half.update(
@@ -236,9 +236,9 @@ class _Conversion:
         del copy.node[:]
         copy.node.extend(nodes)
         _name_as_before(copy, self._constants)
-        kept = [info for info in copy.value_info if types.get(info.name) != FLOAT]
+        retained = [info for info in copy.value_info if types.get(info.name) != FLOAT]
         del copy.value_info[:]
-        copy.value_info.extend(kept)
+        copy.value_info.extend(retained)
         return copy
 
     # ------------------------------------------------------------------ graphs
@@ -255,9 +255,9 @@ class _Conversion:
         for descriptor, value in graph.ListFields():
             if descriptor.name not in ("node", "initializer"):
                 _set(copy, descriptor, value)
-        given = {info.name for info in graph.input}
+        arguments = {info.name for info in graph.input}
         for tensor in graph.initializer:
-            if tensor.data_type == FLOAT and tensor.name not in given:
+            if tensor.data_type == FLOAT and tensor.name not in arguments:
                 scope.origins.constants[tensor.name] = to_numpy(tensor, self._base_dir)
                 scope.origins.moved.add(tensor.name)
                 self._weights[tensor.name] = scope
@@ -276,19 +276,23 @@ class _Conversion:
             for info in outputs:
                 info.type.tensor_type.elem_type = _FLOAT16
         copy.node.extend(nodes)
-        self._initializers(graph, copy, scope, given)
+        self._initializers(graph, copy, scope, arguments)
         if outermost:
             _name_as_before(copy, self._constants)
         for info in copy.value_info:
             if _declares_float(info) and info.name in scope.half:
                 info.type.tensor_type.elem_type = _FLOAT16
-        made = {name for node in nodes for name in node.output}
-        infos = [info for info in copy.value_info if info.name in made]
+        results = {name for node in nodes for name in node.output}
+        infos = [info for info in copy.value_info if info.name in results]
         del copy.value_info[:]
         copy.value_info.extend(infos)
 
     def _initializers(
-        self, graph: onnx.GraphProto, copy: onnx.GraphProto, scope: _Scope, given: Collection[str]
+        self,
+        graph: onnx.GraphProto,
+        copy: onnx.GraphProto,
+        scope: _Scope,
+        arguments: Collection[str],
     ) -> None:
         """Add the weights, in the types in which they are read."""
         read = _read_names(copy)
@@ -297,7 +301,7 @@ class _Conversion:
             if tensor.data_type != FLOAT:
                 copy.initializer.append(tensor)
                 continue
-            if name in given:
+            if name in arguments:
                 copy.initializer.append(from_numpy(rounded_array(self._array(tensor)), name))
                 continue
             half = scope.forms.get((name, _FLOAT16))
@@ -454,7 +458,7 @@ class _Conversion:
     def _has_kernel(self, node: onnx.NodeProto) -> bool:
         operator = f"{node.domain}::{node.op_type}"
         runtimes = {row.runtime for row in kernels() if row.operator == operator}
-        return any(self._target.kernel(operator, DataType.FLOAT16, each) for each in runtimes)
+        return any(self._target.kernel(operator, DataType.FLOAT16, runtime) for runtime in runtimes)
 
     def _takes_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
         """Whether a node that computes in half has it in an input."""
@@ -494,9 +498,9 @@ def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.No
     return [
         *(
             onnx.helper.make_node(
-                "Constant", [], [each], value=from_numpy(np.array(number, np.float32), each)
+                "Constant", [], [item], value=from_numpy(np.array(number, np.float32), item)
             )
-            for each, number in ((low, -LARGEST), (high, LARGEST))
+            for item, number in ((low, -LARGEST), (high, LARGEST))
         ),
         onnx.helper.make_node("Max", [name, low], [above], above),
         onnx.helper.make_node("Min", [above, high], [result], inside),
@@ -536,43 +540,43 @@ def _name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
     read = _read_names(graph)
     unread = {name for name in constants.values() if not read[name]}
     names = {form: name for form, name in constants.items() if name in unread}
-    taken: set[str] = set()
+    selected: set[str] = set()
     for nodes in [*_lists_of(graph.node)]:
-        kept: list[onnx.NodeProto] = []
+        retained: list[onnx.NodeProto] = []
         for node in nodes:
             if node.op_type == "Constant":
                 if node.output[0] in unread:
                     continue
                 # bodies beside each other may hold a form each
                 new = names.get(node.output[0], "")
-                if new and new not in taken:
-                    taken.add(new)
+                if new and new not in selected:
+                    selected.add(new)
                 elif new:
                     names.pop(node.output[0])
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
-            kept.append(copy)
-        if len(kept) < len(nodes):
+            retained.append(copy)
+        if len(retained) < len(nodes):
             del nodes[:]
-            nodes.extend(kept)
+            nodes.extend(retained)
     for nodes in _lists_of(graph.node):
         for node in nodes:
-            for each in (node.input, node.output):
-                for slot, name in enumerate(each):
+            for body in (node.input, node.output):
+                for slot, name in enumerate(body):
                     if name in names:
-                        each[slot] = names[name]
+                        body[slot] = names[name]
     bodies = [
         entry.g for nodes in _lists_of(graph.node) for node in nodes for entry in node.attribute
     ]
-    for tensors in (getattr(each, "initializer", ()) for each in (graph, *bodies)):
+    for tensors in (getattr(body, "initializer", ()) for body in (graph, *bodies)):
         for tensor in tensors:
             tensor.name = names.get(tensor.name, tensor.name)
 
 
 def _rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:
     """Give a value another name, in bodies, too."""
-    for each in _lists_of(nodes):
-        for node in each:
+    for item in _lists_of(nodes):
+        for node in item:
             for names in (node.input, node.output):
                 for slot, current in enumerate(names):
                     if current == name:
@@ -605,8 +609,8 @@ def _unknown(node: onnx.NodeProto, types: Mapping[str, int]) -> bool:
     return any(name and name not in types for name in (*node.input, *node.output))
 
 
-def _fits(first: Sequence[int | None], given: Sequence[int | None]) -> bool:
-    return all(a == b or a is None or b is None for a, b in zip(first, given, strict=False))
+def _fits(first: Sequence[int | None], arguments: Sequence[int | None]) -> bool:
+    return all(a == b or a is None or b is None for a, b in zip(first, arguments, strict=False))
 
 
 def _declares_float(info: onnx.ValueInfoProto) -> bool:
@@ -622,7 +626,10 @@ def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSche
 
 
 def _may_be_half(schema: onnx.defs.OpSchema, formals: Sequence[Any], slot: int) -> bool:
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     kind = formals[min(slot, len(formals) - 1)].type_str
     return "tensor(float16)" in allowed.get(kind, (kind,))
 

@@ -55,20 +55,20 @@ def judge(
         return Verification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)
     reference = with_rounded_weights(model, conversion, base_dir)
     wide = Runner(widened(conversion.model, base_dir), base_dir=base_dir)
-    found = compare(Runner(reference, base_dir=base_dir), wide, list(feeds))
-    if not found.equal:
-        return found
-    return _in_half(found, Runner(model, base_dir=base_dir), conversion.model, feeds, base_dir)
+    result = compare(Runner(reference, base_dir=base_dir), wide, list(feeds))
+    if not result.equal:
+        return result
+    return _in_half(result, Runner(model, base_dir=base_dir), conversion.model, feeds, base_dir)
 
 
 def _in_half(
-    found: Verification,
+    verification: Verification,
     original: Runner,
     converted: onnx.ModelProto,
     feeds: Sequence[Mapping[str, Array]],
     base_dir: str | None,
 ) -> Verification:
-    """Return ``found`` with what a run with half's roundings adds."""
+    """Return ``verification`` with what a run with half's roundings adds."""
     half = Runner(rounded(converted, base_dir), base_dir=base_dir)
     largest = 0.0
     for number, feed in enumerate(feeds):
@@ -78,10 +78,10 @@ def _in_half(
                 continue
             if bool((np.isfinite(array) & ~np.isfinite(actual[name])).any()):
                 error = f'output "{name}" of feed {number} is not finite in float16'
-                return dataclasses.replace(found, equal=False, error=error)
+                return dataclasses.replace(verification, equal=False, error=error)
             largest = max(largest, _distance(array, actual[name]))
     return dataclasses.replace(
-        found, note=f"float16 is off by {largest:.2g} (relative, root mean square)"
+        verification, note=f"float16 is off by {largest:.2g} (relative, root mean square)"
     )
 
 

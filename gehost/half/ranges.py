@@ -81,7 +81,7 @@ def ranges(
 
 def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
     """Return the sizes of the constants that stand for infinity."""
-    found: set[float] = set()
+    results: set[float] = set()
     for graph in graphs_of(model):
         arrays = [constant_of(node) for node in graph.node]
         arrays += [
@@ -91,8 +91,8 @@ def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
         ]
         for array in arrays:
             if array is not None and is_fill(array):
-                found.add(float(np.nan_to_num(np.abs(array), posinf=0.0).max()))
-    return sorted(found)
+                results.add(float(np.nan_to_num(np.abs(array), posinf=0.0).max()))
+    return sorted(results)
 
 
 def _measure(
@@ -104,29 +104,31 @@ def _measure(
     """
     del graph.output[:]
     numbers = {"zero": 0.0, "limit": _LIMIT, "largest": float(np.finfo(np.float32).max)}
-    for place, fill in enumerate(each for each in fills if each < _LIMIT):
+    for place, fill in enumerate(operand for operand in fills if operand < _LIMIT):
         numbers |= {f"fill {place}": fill, f"near {place}": fill * 1e-3}
     for name, number in numbers.items():
         array = np.array(number, np.float32)
         graph.initializer.append(from_numpy(array, f"{_LARGEST_OF}({name})"))
 
     def add(op: str, inputs: Sequence[str], result: str, **attributes: Any) -> str:
-        names = [each if each in made else f"{_LARGEST_OF}({each})" for each in inputs]
+        names = [
+            operand if operand in results else f"{_LARGEST_OF}({operand})" for operand in inputs
+        ]
         graph.node.append(onnx.helper.make_node(op, names, [result], **attributes))
-        made.add(result)
+        results.add(result)
         return result
 
     for name in names:
-        made = {name}
+        results = {name}
         size = add("Abs", [name], f"{_LARGEST_OF}|{name}")
         limit = "largest" if name in products else "limit"
         fits = add("Less", [size, limit], f"{_LARGEST_OF}<{name}")
-        kept = add("Where", [fits, size, "zero"], f"{_LARGEST_OF}={name}")
+        retained = add("Where", [fits, size, "zero"], f"{_LARGEST_OF}={name}")
         for place in range((len(numbers) - 3) // 2):
             stem = f"{_LARGEST_OF}{place} {name}"
-            off = add("Sub", [kept, f"fill {place}"], f"{stem}-")
+            off = add("Sub", [retained, f"fill {place}"], f"{stem}-")
             distance = add("Abs", [off], f"{stem}|")
             near = add("Less", [distance, f"near {place}"], f"{stem}<")
-            kept = add("Where", [near, "zero", kept], f"{stem}=")
-        result = add("ReduceMax", [kept], f"{_LARGEST_OF}{name}", keepdims=0)
+            retained = add("Where", [near, "zero", retained], f"{stem}=")
+        result = add("ReduceMax", [retained], f"{_LARGEST_OF}{name}", keepdims=0)
         graph.output.append(onnx.helper.make_tensor_value_info(result, FLOAT, []))

@@ -96,14 +96,14 @@ def reasons(
         outside: values whose numbers leave half's range.
     """
     origins.wide.update(outside)
-    found: list[str] = []
+    results: list[str] = []
     for node in nodes:
         why = keeps(node) or _by_types(node, types)
         if not why and (node.domain in ("", "ai.onnx") or not outside.isdisjoint(node.output)):
             why = _by_numbers(node, types, origins, outside)
-        found.append(why)
-    _add_neighbours(nodes, types, found)
-    return found
+        results.append(why)
+    _add_neighbours(nodes, types, results)
+    return results
 
 
 def _floats(names: Sequence[str], types: Mapping[str, int]) -> list[str]:
@@ -167,8 +167,8 @@ def _is_position(
     """Whether a node makes floats of integers, booleans and constants alone."""
     if node.op_type in _TABLES or node.op_type in _INTEGER:
         return bool(reads) and origins.positions.issuperset(reads)
-    known = origins.moved | origins.positions
-    if not known.issuperset(reads):
+    entry = origins.moved | origins.positions
+    if not entry.issuperset(reads):
         return False
     if node.op_type in PRODUCTS:
         matrices = (origins.constants.get(name) for name in reads)
@@ -208,7 +208,7 @@ def _by_constants(reads: Sequence[str], origins: Origins) -> str:
 
 
 def _add_neighbours(
-    nodes: Sequence[onnx.NodeProto], types: Mapping[str, int], found: list[str]
+    nodes: Sequence[onnx.NodeProto], types: Mapping[str, int], results: list[str]
 ) -> None:
     """Add the nodes around angles and integer kernels."""
     integer = any(node.op_type in _INTEGER for node in nodes)
@@ -218,11 +218,15 @@ def _add_neighbours(
     for index, node in enumerate(nodes):
         if node.domain not in ("", "ai.onnx"):
             continue
-        if node.op_type in _ANGLES and not found[index]:
-            found[index] = ANGLE
+        if node.op_type in _ANGLES and not results[index]:
+            results[index] = ANGLE
             before = producer.get(node.input[0])
-            if before is not None and nodes[before].op_type in ("Add", "Mul") and not found[before]:
-                found[before] = ANGLE
+            if (
+                before is not None
+                and nodes[before].op_type in ("Add", "Mul")
+                and not results[before]
+            ):
+                results[before] = ANGLE
         if not integer:
             continue
         sources = [quantized[name] for name in node.input if name in quantized]
@@ -234,13 +238,13 @@ def _add_neighbours(
             quantized.update(dict.fromkeys(_floats(node.output, types), False))
         if any(sources) and node.op_type not in MOVES.union(("Add", "Cast", "Mul")):
             continue
-        if sources and not found[index]:
-            found[index] = QUANTIZED
+        if sources and not results[index]:
+            results[index] = QUANTIZED
         scaled = any(sources) and node.op_type in ("Cast", "Mul")
         if scaled or (sources and node.op_type in MOVES):
             quantized.update(dict.fromkeys(_floats(node.output, types), any(sources)))
     if integer:
-        _add_before_quantize(nodes, producer, found)
+        _add_before_quantize(nodes, producer, results)
 
 
 def _makes(
@@ -253,7 +257,7 @@ def _makes(
 
 
 def _add_before_quantize(
-    nodes: Sequence[onnx.NodeProto], producer: Mapping[str, int], found: list[str]
+    nodes: Sequence[onnx.NodeProto], producer: Mapping[str, int], results: list[str]
 ) -> None:
     waiting = [node.input[0] for node in nodes if node.op_type == "QuantizeLinear"]
     while waiting:
@@ -263,7 +267,7 @@ def _add_before_quantize(
         node = nodes[index]
         if node.domain not in ("", "ai.onnx"):
             continue
-        found[index] = found[index] or QUANTIZED
+        results[index] = results[index] or QUANTIZED
         if node.op_type in MOVES:
             waiting.append(node.input[0])
 

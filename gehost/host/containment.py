@@ -46,13 +46,13 @@ def process_state_restored() -> Generator[None]:
     a library that sets them needs them in later calls, too. Threads and ``atexit`` handlers are
     not tracked.
     """
-    kept = list(_state())
+    retained = list(_state())
     try:
         with warnings.catch_warnings(), np.errstate():
             yield
     finally:
         failures: list[BaseException] = []
-        for put_back in reversed(kept):
+        for put_back in reversed(retained):
             try:
                 put_back()
             except BaseException as failure:  # noqa: BLE001 - one failure must not keep the others from being restored
@@ -68,12 +68,12 @@ def process_state_restored_lazily() -> Generator[Callable[[], None]]:
     A pass whose operators the graph lacks runs no vendor code and pays for nothing.
     """
     with ExitStack() as stack:
-        taken = False
+        is_noted = False
 
         def take() -> None:
-            nonlocal taken
-            if not taken:
-                taken = True
+            nonlocal is_noted
+            if not is_noted:
+                is_noted = True
                 stack.enter_context(process_state_restored())
 
         yield take
@@ -97,13 +97,13 @@ def output_on_stderr() -> Generator[None]:
         yield
         return
     _flush()
-    kept = {number: os.dup(number) for number in (1, 2)}
+    retained = {number: os.dup(number) for number in (1, 2)}
     os.dup2(2, 1)
     try:
         yield
     finally:
         _flush()
-        for number, copy in kept.items():
+        for number, copy in retained.items():
             os.dup2(copy, number)
             os.close(copy)
 
@@ -150,24 +150,24 @@ def _put_numpy_state(state: Any) -> None:
         np.random.seed()
 
 
-def _put_path(listed: list[str], entries: list[str]) -> None:
-    sys.path = listed
+def _put_path(items: list[str], entries: list[str]) -> None:
+    sys.path = items
     # not compared first: entries may be objects that claim to be equal to anything
-    listed[:] = entries
+    items[:] = entries
 
 
 def _put_modules(table: dict[str, Any], names: list[str], modules: list[Any]) -> None:
     """Restore replaced and removed modules; modules imported since stay."""
     sys.modules = table
-    found, count = list(table), len(names)
+    results, count = list(table), len(names)
     # compared by identity: a replacement may claim to be equal
-    if found[:count] == names and all(map(is_, table.values(), modules)):
-        found = found[count:]
+    if results[:count] == names and all(map(is_, table.values(), modules)):
+        results = results[count:]
     else:
         for name, module in zip(names, modules, strict=True):
             if table.get(name) is not module:
                 table[name] = module
-    for name in found:
+    for name in results:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             del table[name]
 

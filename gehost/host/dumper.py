@@ -146,13 +146,13 @@ def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
 
 
 def _write_types(graph: Graph, proto: onnx.GraphProto) -> None:
-    stated = {
+    declared = {
         info.name for entries in (proto.value_info, proto.input, proto.output) for info in entries
     }
     for name, value in graph.values.items():
-        known = value.type if name not in stated and value.producer is not None else None
-        if known is not None:
-            proto.value_info.add(name=name, type=encode_type(known))
+        value_type = value.type if name not in declared and value.producer is not None else None
+        if value_type is not None:
+            proto.value_info.add(name=name, type=encode_type(value_type))
     for node, copy in zip(graph.nodes, proto.node, strict=True):
         for body, inner in zip(node.bodies, _bodies(copy), strict=True):
             _write_types(body, inner)

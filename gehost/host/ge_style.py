@@ -46,15 +46,15 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
                 registry.add(pass_spec(cls, mark))
             else:
                 registry.suspect(cls, _IMPORT if inside else _MOVE)
-        for found in vars(part).values():
+        for var in vars(part).values():
             if (
-                isinstance(found, type)
-                and issubclass(found, FusionBasePass)
-                and found.__module__ == part.__name__
-                and mark_of(found) is None
-                and (not missing_methods(found) or misspelled_method(found, _BASES) is not None)
+                isinstance(var, type)
+                and issubclass(var, FusionBasePass)
+                and var.__module__ == part.__name__
+                and mark_of(var) is None
+                and (not missing_methods(var) or misspelled_method(var, _BASES) is not None)
             ):
-                registry.suspect(found, _MARK)
+                registry.suspect(var, _MARK)
 
 
 @hookimpl(trylast=True)

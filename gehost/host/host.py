@@ -455,11 +455,11 @@ class Host:
         from gehost.verify import Baseline, Runner
 
         with report.timed("verify"):
-            given, options = original(), self.options
+            argument, options = original(), self.options
             runner = (
-                given
-                if isinstance(given, Runner)
-                else Runner(given, libraries=options.ort_libraries)
+                argument
+                if isinstance(argument, Runner)
+                else Runner(argument, libraries=options.ort_libraries)
             )
             baseline = Baseline.of(
                 runner,
@@ -469,11 +469,11 @@ class Host:
                 atol=options.atol,
                 provider=options.provider,
             )
-            found = baseline.against(
+            result = baseline.against(
                 compiled.flush(), base_dir=compiled.base_dir, of_widened=self._compile_again
             )
-            report.verify = found.as_dict()
-        return "" if found.equal else found.summary()
+            report.verify = result.as_dict()
+        return "" if result.equal else result.summary()
 
     def _in_half(self, compiled: Model, report: Report, *, differs: bool = False) -> Model:
         """Return a compiled model in float16 where the options say so, else itself."""
@@ -582,18 +582,19 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     return error
 
 
-def _path(given: Any, what: str) -> str:
+def _path(argument: Any, what: str) -> str:
     """Return a path as text.
 
     Raises:
-        UsageError: ``given`` is not a path.
+        UsageError: ``argument`` is not a path.
     """
-    if not isinstance(given, str | os.PathLike):
-        advice = "; Host.run takes models" if isinstance(given, onnx.ModelProto) else ""
+    if not isinstance(argument, str | os.PathLike):
+        advice = "; Host.run takes models" if isinstance(argument, onnx.ModelProto) else ""
         raise UsageError(
-            f"Host.compile wants the path of a file as {what}, got {type(given).__name__}{advice}"
+            f"Host.compile wants the path of a file as {what}, "
+            f"got {type(argument).__name__}{advice}"
         )
-    return os.fspath(cast("str | os.PathLike[str]", given))
+    return os.fspath(cast("str | os.PathLike[str]", argument))
 
 
 def _final_check(model: Model, report: Report) -> None:

@@ -71,10 +71,10 @@ class ImporterRegistry:
                 subject=f"importer {_named(importer)}",
                 hint='wanted a dot and a name other than onnx, as in ".hlo"',
             )
-        known = self._entries.get(suffix)
-        if known is not None:
+        cached = self._entries.get(suffix)
+        if cached is not None:
             raise VendorError(
-                f'two importers for "{suffix}" files, {_named(known.importer)} and '
+                f'two importers for "{suffix}" files, {_named(cached.importer)} and '
                 f"{_named(importer)}",
                 hint="remove one",
             )
@@ -157,7 +157,7 @@ class ImporterRegistry:
                 else None
             )
             raise PluginError(
-                f"{path}: {described(error, known=where)}",
+                f"{path}: {described(error, context=where)}",
                 where=where,
                 subject=f"importer {_named(importer)}",
                 hint=hint,

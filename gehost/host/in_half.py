@@ -51,11 +51,11 @@ def in_half(
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
     if options.verify:
         with report.timed("verify"):
-            found = judge(proto, conversion, checked, base_dir)
-        report.notes.append(f"half: {found.summary()}")
-        if not found.equal:
+            result = judge(proto, conversion, checked, base_dir)
+        report.notes.append(f"half: {result.summary()}")
+        if not result.equal:
             error = NumbersDifferError(
-                f"the model in float16 gives other numbers: {found.summary()}",
+                f"the model in float16 gives other numbers: {result.summary()}",
                 where=model,
                 hint="keep operators in float32 (--keep-float32)",
             )

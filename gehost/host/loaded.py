@@ -145,20 +145,20 @@ class _Loader:
 
     def _own_plugins(self) -> list[tuple[str, Any]]:
         options = self._options
-        found: list[tuple[str, Any]] = [("ge_style", ge_style)]
+        results: list[tuple[str, Any]] = [("ge_style", ge_style)]
         if options.dump is not None:
-            found.append(("dumper", Dumper(os.fspath(options.dump), options)))
+            results.append(("dumper", Dumper(os.fspath(options.dump), options)))
         if options.compile_stat is not None:
-            found.append(("compile_stat", CompileStat(os.fspath(options.compile_stat))))
-        return [*found, *installed_plugins()] if options.plugins else found
+            results.append(("compile_stat", CompileStat(os.fspath(options.compile_stat))))
+        return [*results, *installed_plugins()] if options.plugins else results
 
     def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
         for hook in self._plugins.each(name):
             try:
                 with contained(hook):
-                    known = len(self._ops)
+                    entry = len(self._ops)
                     hook(registry=registry)
-                    for definition in list(self._ops)[known:]:
+                    for definition in list(self._ops)[entry:]:
                         check_body(definition)
             except VendorError as error:
                 self._go_on_or_raise(error)
@@ -182,10 +182,10 @@ class _Loader:
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
         """Load the vendor files; returns those that have hooks."""
-        found = find_vendor_files(self._options.vendors, self._options.pass_paths)
-        files, self._skipped = found.files, found.skipped
-        self._broken_links = broken_links(found.skipped)
-        self._vendors, self._unexpected = found.vendors, found.unexpected
+        result = find_vendor_files(self._options.vendors, self._options.pass_paths)
+        files, self._skipped = result.files, result.skipped
+        self._broken_links = broken_links(result.skipped)
+        self._vendors, self._unexpected = result.vendors, result.unexpected
         self._used: list[VendorFile] = []
         loaded: list[tuple[str, ModuleType]] = []
         hooked: list[tuple[str, ModuleType]] = []

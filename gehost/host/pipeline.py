@@ -68,8 +68,8 @@ def _clean_up(context: CompileContext) -> None:
         is_edited = mark > context.inferred_at
         try:
             room = context.options.room
-            found = clean_up(model, context.ops, context.inferrer, is_edited=is_edited, room=room)
-            context.report.cleanup, context.cleaned_at = asdict(found), model.mark()
+            result = clean_up(model, context.ops, context.inferrer, is_edited=is_edited, room=room)
+            context.report.cleanup, context.cleaned_at = asdict(result), model.mark()
         except VendorError as error:  # as above
             if not context.options.keep_going:
                 raise

@@ -64,7 +64,7 @@ class Hook:
         origin = self.origin
         where = deepest_line(error, origin.path) if origin is not None else None
         return PluginError(
-            f"{self.name}: {described(error, known=where)}", where=where, subject=self.subject
+            f"{self.name}: {described(error, context=where)}", where=where, subject=self.subject
         )
 
     def edited(self) -> PluginError:
@@ -102,8 +102,8 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookimpl_opts(plugin, name)
 
 
-def _is_marked(found: Any) -> bool:
-    return inspect.isroutine(found) and hasattr(found, f"{GROUP}_impl")
+def _is_marked(result: Any) -> bool:
+    return inspect.isroutine(result) and hasattr(result, f"{GROUP}_impl")
 
 
 def may_have_hooks(module: ModuleType) -> bool:
@@ -112,7 +112,7 @@ def may_have_hooks(module: ModuleType) -> bool:
     It has a marked one, a name close to one, or its own ``__getattr__``.
     """
     return any(
-        name in _SIGNS_OF_HOOKS or _is_marked(found) for name, found in vars(module).items()
+        name in _SIGNS_OF_HOOKS or _is_marked(var) for name, var in vars(module).items()
     ) or any(_is_like_hook(name) for name, _ in _functions_of(module))
 
 
@@ -160,9 +160,9 @@ class Plugins:
             raise VendorError(described(error), where=path, subject=subject) from error
         for caller in manager.get_hookcallers(plugin) or ():
             if any(
-                found.wrapper or found.hookwrapper
-                for found in caller.get_hookimpls()
-                if found.plugin is plugin
+                hookimpl.wrapper or hookimpl.hookwrapper
+                for hookimpl in caller.get_hookimpls()
+                if hookimpl.plugin is plugin
             ):
                 raise VendorError(
                     f"{caller.name} is a hook wrapper, which gehost does not support; write a "
@@ -182,13 +182,15 @@ class Plugins:
                     hint="put @gehost.hookimpl above it",
                 )
 
-        for given, found in _functions_of(plugin):
-            if _is_like_hook(given):
+        for argument, hookimpl in _functions_of(plugin):
+            if _is_like_hook(argument):
                 raise VendorError(
-                    f"there is no hook {given}",
-                    where=SourceLocation(found.__code__.co_filename, found.__code__.co_firstlineno),
+                    f"there is no hook {argument}",
+                    where=SourceLocation(
+                        hookimpl.__code__.co_filename, hookimpl.__code__.co_firstlineno
+                    ),
                     subject=subject,
-                    hint=f"did you mean {_hooks_meant(given)[0]}?",
+                    hint=f"did you mean {_hooks_meant(argument)[0]}?",
                 )
 
     def __bool__(self) -> bool:
@@ -218,15 +220,15 @@ def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
     """Return the functions that a plugin defines itself, by name."""
     if isinstance(plugin, ModuleType):
         return [
-            (name, found)
-            for name, found in vars(plugin).items()
-            if inspect.isfunction(found) and found.__module__ == plugin.__name__
+            (name, var)
+            for name, var in vars(plugin).items()
+            if inspect.isfunction(var) and var.__module__ == plugin.__name__
         ]
     return [
-        (name, found)
+        (name, var)
         for base in type(plugin).__mro__
-        for name, found in vars(base).items()
-        if inspect.isfunction(found)
+        for name, var in vars(base).items()
+        if inspect.isfunction(var)
     ]
 
 
@@ -248,10 +250,10 @@ def _is_like_hook(name: str) -> bool:
 def _did_you_mean(plugin: Any) -> str:
     """Return "did you mean …" for a plugin's misspelled hooks, or ""."""
     near = {
-        meant: None
-        for name, found in _functions_of(plugin)
-        if _is_marked(found) and name not in hookspecs.HOOKS
-        for meant in _hooks_meant(name)[:1]
+        intended: None
+        for name, result in _functions_of(plugin)
+        if _is_marked(result) and name not in hookspecs.HOOKS
+        for intended in _hooks_meant(name)[:1]
     }
     return f"; did you mean {' and '.join(near)}?" if near else ""
 
@@ -268,10 +270,10 @@ def installed_plugins() -> list[tuple[str, Any]]:
     Raises:
         VendorError: a plugin cannot be imported.
     """
-    found: list[tuple[str, Any]] = []
+    results: list[tuple[str, Any]] = []
     for entry in _entries(tuple((place, _mtime(place)) for place in sys.path)):
         try:
-            found.append((entry.name, entry.load()))
+            results.append((entry.name, entry.load()))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -280,7 +282,7 @@ def installed_plugins() -> list[tuple[str, Any]]:
                 f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}",
                 hint=_REINSTALL if moved else "",
             ) from error
-    return found
+    return results
 
 
 @lru_cache(maxsize=4)
@@ -290,8 +292,8 @@ def _entries(places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:  # noqa: 
     Finding them reads a file of each installed distribution. ``places`` is ``sys.path`` with the
     times of change, so that a plugin installed since is found.
     """
-    found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
-    return [entry for _, entry in sorted(found.items())]
+    results = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
+    return [entry for _, entry in sorted(results.items())]
 
 
 def _mtime(place: str) -> int:

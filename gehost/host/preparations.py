@@ -50,9 +50,9 @@ def _inlined(model: Model, _options: HostOptions, report: Report) -> Model:
             hint="compile without inline_functions",
         ) from error
     if inlined.functions:
-        left = ", ".join(inlined.functions)
+        rest = ", ".join(inlined.functions)
         report.problems.append(
-            f"not inlined, as operators in them are others at the model's opset: {left}"
+            f"not inlined, as operators in them are others at the model's opset: {rest}"
         )
     return inlined
 
@@ -139,11 +139,11 @@ def _with_facts(model: Model, options: HostOptions, _report: Report) -> Model:
     for fact in facts:
         name = name_of(fact)
         if name and name not in names:
-            listed = ", ".join(sorted(names)) or "none"
+            listing = ", ".join(sorted(names)) or "none"
             raise UsageError(
                 f'--assume {fact!r}: no input has a size "{name}"',
                 where=model,
-                hint=f"named sizes of inputs: {listed}",
+                hint=f"named sizes of inputs: {listing}",
             )
     model.assume(facts)
     return model

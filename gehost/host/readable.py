@@ -63,8 +63,8 @@ def _lines_of(node: Node, names: _Names) -> list[str]:
 
 
 def _slot_names(node: Node) -> Sequence[str]:
-    known = operator(node.domain, node.op_type)
-    return () if known is None else known.inputs
+    schema = operator(node.domain, node.op_type)
+    return () if schema is None else schema.inputs
 
 
 def _text(value: Any) -> str:

@@ -76,13 +76,13 @@ class PassSpec:
     def __post_init__(self) -> None:
         """Convert numpy's integers to Python's."""
         for name in ("min_opset", "max_opset", "benefit"):
-            given = getattr(self, name)
-            if given is not None:
+            argument = getattr(self, name)
+            if argument is not None:
                 try:
-                    object.__setattr__(self, name, operator.index(given))
+                    object.__setattr__(self, name, operator.index(argument))
                 except TypeError:
                     raise VendorError(
-                        f"{name} must be an integer, got {given!r}",
+                        f"{name} must be an integer, got {argument!r}",
                         where=self.origin,
                         subject=self.name,
                     ) from None
@@ -126,10 +126,10 @@ class PassRegistry:
         """
         check_stage(spec.stage, spec.origin, spec.name)
         check_options(spec.options, spec.name, spec.origin)
-        known = self._specs.get(spec.name)
-        if known is not None:
+        cached = self._specs.get(spec.name)
+        if cached is not None:
             raise VendorError(
-                f"a pass called {spec.name} is registered already at {known.origin}",
+                f"a pass called {spec.name} is registered already at {cached.origin}",
                 where=spec.origin,
                 hint="rename one",
             )
@@ -168,14 +168,14 @@ class PassRegistry:
 
     def unregistered(self) -> list[Unregistered]:
         """Return the classes that are probably meant to be registered."""
-        known = {spec.factory for spec in self}
+        entries = {spec.factory for spec in self}
         names = {spec.name for spec in self}
         return [
             Unregistered(cls.__name__, _place(cls), advice)
             for cls, advice in self._suspects.items()
             if not cls.__name__.startswith("_")
             and not cls.__subclasses__()
-            and cls not in known
+            and cls not in entries
             and cls.__name__ not in names
         ]
 

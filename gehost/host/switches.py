@@ -50,9 +50,9 @@ class SwitchFile:
         others = [name for name in self.passes if name not in names and name != "ALL"]
         if not others:
             return []
-        near = [meant for name in others for meant in nearest(name, names, 1)]
-        meant = f"; did you mean {', '.join(near)}?" if near else ""
-        return [f"{path}: no pass of this name is loaded: {', '.join(others)}{meant}"]
+        near = [intended for name in others for intended in nearest(name, names, 1)]
+        intended = f"; did you mean {', '.join(near)}?" if near else ""
+        return [f"{path}: no pass of this name is loaded: {', '.join(others)}{intended}"]
 
 
 def machine(packages: Iterable[str]) -> dict[str, str]:
@@ -60,10 +60,10 @@ def machine(packages: Iterable[str]) -> dict[str, str]:
 
     Measured times depend on them.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for name in packages:
         try:
-            found[name] = version(name)
+            results[name] = version(name)
         except PackageNotFoundError:
             continue
     try:
@@ -71,8 +71,8 @@ def machine(packages: Iterable[str]) -> dict[str, str]:
     except OSError:
         text = ""
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    found["cpu"] = named[1].strip() if named else platform.processor() or platform.machine()
-    return found
+    results["cpu"] = named[1].strip() if named else platform.processor() or platform.machine()
+    return results
 
 
 def disabled_passes(
@@ -95,17 +95,17 @@ def disabled_passes(
         UsageError: a switch names no known pass, a pass is both enabled and disabled, ``only`` is
             used with ``enable`` or ``disable``, or the file cannot be read.
     """
-    known = list(defaults)
+    entries = list(defaults)
     switched = [*options.enable, *options.disable]
-    check_names(switched, known, "--enable/--disable", unregistered)
-    check_names(options.only, known, "--only", unregistered)
+    check_names(switched, entries, "--enable/--disable", unregistered)
+    check_names(options.only, entries, "--only", unregistered)
     if options.only:
         if switched:
             raise UsageError(
                 f"--only and {switched[0]} by --enable or --disable contradict each other",
                 hint="give --only alone, once for each pass",
             )
-        return {name for name in known if name not in options.only}
+        return {name for name in entries if name not in options.only}
     both = sorted(set(options.enable) & set(options.disable))
     if both:
         raise UsageError(f"pass {both[0]} is both enabled and disabled", hint="give one")
@@ -134,7 +134,7 @@ def read_switch_file(path: str) -> SwitchFile:
         sections = content["Switch"]
         ge_only: dict[str, str] | None = {} if "UBFusion" in sections else None
         entries = sections.get("GraphFusion", ge_only)  # None: AttributeError
-        found = {str(name): str(state).lower() for name, state in entries.items()}
+        results = {str(name): str(state).lower() for name, state in entries.items()}
         runtime = {**sections.get("Runtime", {})}
         evidence = {**content.get("Evidence", {})}
     except OSError as error:
@@ -152,23 +152,25 @@ def read_switch_file(path: str) -> SwitchFile:
     _check_keys(content, ("Switch", "Evidence"), at)
     _check_keys(content["Switch"], ("GraphFusion", "UBFusion", "Runtime"), at, "Switch")
     _check_keys(runtime, tuple(_RUNTIME), at, "Switch", "Runtime")
-    for name, state in found.items():
+    for name, state in results.items():
         if state not in ("on", "off"):
             where = at("Switch", "GraphFusion", name)
             raise UsageError(f'switch "{name}" is "{state}"', where=where, hint="wanted on or off")
-    for name, given in runtime.items():
-        texts = cast("list[Any]", given) if _RUNTIME[name] is list else [given]
-        if not isinstance(given, _RUNTIME[name]) or not all(isinstance(t, str) for t in texts):
-            wanted = "a list of texts" if _RUNTIME[name] is list else "a text"
+    for name, argument in runtime.items():
+        texts = cast("list[Any]", argument) if _RUNTIME[name] is list else [argument]
+        if not isinstance(argument, _RUNTIME[name]) or not all(isinstance(t, str) for t in texts):
+            expected = "a list of texts" if _RUNTIME[name] is list else "a text"
             where = at("Switch", "Runtime", name)
-            raise UsageError(f"Runtime: {name} is {given!r}", where=where, hint=f"wanted {wanted}")
+            raise UsageError(
+                f"Runtime: {name} is {argument!r}", where=where, hint=f"wanted {expected}"
+            )
     if not isinstance(evidence.get("versions", {}), dict):
         where = at("Evidence", "versions")
         raise UsageError("Evidence: versions must be versions by package", where=where)
     if not isinstance(evidence.get("kinds", {}), dict):
         where = at("Evidence", "kinds")
         raise UsageError("Evidence: kinds must be measurements by name", where=where)
-    return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
+    return SwitchFile({name: state == "on" for name, state in results.items()}, runtime, evidence)
 
 
 def _of_lines(text: str, path: str) -> dict[str, Any]:
@@ -205,21 +207,21 @@ def _place(path: str, text: str, *keys: str) -> str:
     start, line = 0, 1
     for key in keys:
         quoted = re.escape(json.dumps(key, ensure_ascii=False))
-        found = re.compile(rf"{quoted}\s*:|^[ \t]*{re.escape(key)}[ \t]*:", re.MULTILINE).search(
+        match = re.compile(rf"{quoted}\s*:|^[ \t]*{re.escape(key)}[ \t]*:", re.MULTILINE).search(
             text, start
         )
-        if found is not None:
-            start, line = found.end(), text.count("\n", 0, found.start()) + 1
+        if match is not None:
+            start, line = match.end(), text.count("\n", 0, match.start()) + 1
     return f"{path}:{line}" if text.strip() else path
 
 
 def _check_keys(
-    given: Mapping[str, Any], known: Sequence[str], at: Callable[..., str], *holders: str
+    arguments: Mapping[str, Any], names: Sequence[str], at: Callable[..., str], *holders: str
 ) -> None:
-    for name in given:
-        if name not in known:
-            near = nearest(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    for name in arguments:
+        if name not in names:
+            near = nearest(name, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             raise UsageError(
                 f'there is no key "{name}"',
                 where=at(*holders, name),
@@ -230,22 +232,22 @@ def _check_keys(
 
 def check_names(
     names: Iterable[str],
-    known: Sequence[str],
+    known_names: Sequence[str],
     source: str,
     unregistered: Sequence[Unregistered] = (),
 ) -> None:
-    """Raise ``UsageError`` if one of ``names`` is not ``known``.
+    """Raise ``UsageError`` if one of ``names`` is not ``known_names``.
 
     The error has the nearest names, or how to register a class of this name.
 
     ``source`` is the option or file that has the names.
     """
     for name in names:
-        if name not in known:
-            for each in unregistered:
-                if each.name == name:
-                    raise UsageError(str(each))
-            near = nearest(name, known, 3)
+        if name not in known_names:
+            for item in unregistered:
+                if item.name == name:
+                    raise UsageError(str(item))
+            near = nearest(name, known_names, 3)
             shipped = shipped_passes()
             if name in shipped:
                 hint = f"{' and '.join(shipped[name])} has it: --vendors {shipped[name][0]}"

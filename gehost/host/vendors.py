@@ -76,9 +76,9 @@ def find_vendor_files(
         VendorError: a path is no Python file and no directory.
     """
     try:
-        found = _find(roots)
-        found.files.extend(_files_at(paths, found.skipped))
-        return found
+        result = _find(roots)
+        result.files.extend(_files_at(paths, result.skipped))
+        return result
     except OSError as error:
         raise UsageError(
             f"cannot look for vendor files: {error.strerror}", where=error.filename
@@ -86,7 +86,7 @@ def find_vendor_files(
 
 
 def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
-    found: list[VendorFile] = []
+    results: list[VendorFile] = []
     vendors: list[str] = []
     skipped: list[str] = []
     loaded: set[str] = set()
@@ -117,30 +117,30 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
                 loaded.add(real)
                 stem = entry.removesuffix(".py")
                 module_name = f"{package}.{stem.replace('.', '_')}"
-                found.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
+                results.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
     hidden = sum(line.rpartition(": ")[2].startswith(_HIDDEN) for line in skipped)
-    return VendorFiles(found, skipped, vendors, len(skipped) - hidden)
+    return VendorFiles(results, skipped, vendors, len(skipped) - hidden)
 
 
 def _files_at(paths: Sequence[str | os.PathLike[str]], skipped: list[str]) -> list[VendorFile]:
     """Return the files at ``paths``, each once; a directory's by name."""
     files: dict[str, VendorFile] = {}
-    for given in paths:
-        path = Path(os.path.abspath(given))
+    for argument in paths:
+        path = Path(os.path.abspath(argument))
         if not path.exists():
-            raise VendorError("no such file or directory of passes", where=given)
+            raise VendorError("no such file or directory of passes", where=argument)
         if path.is_dir():
             entries = [path / entry for entry in sorted(os.listdir(path)) if entry != "__pycache__"]
             if all(_loadable(entry)[1] for entry in entries):
                 raise VendorError(
                     "no file of passes in this directory",
-                    where=given,
+                    where=argument,
                     hint="wanted .py files or packages; names with _ first do not count",
                 )
         else:
             entries = [path]
             if path.suffix != ".py":
-                raise VendorError("a file of passes ends in .py", where=given)
+                raise VendorError("a file of passes ends in .py", where=argument)
         for entry in entries:
             file, reason = _loadable(entry) if path.is_dir() else (entry, "")
             if reason:
@@ -226,8 +226,8 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
                 for inner in _directories(root / entry)
                 if is_misspelled(inner.name, PASSES_DIR)
             ]
-            meant = f"; is {near[0]} meant?" if near else ""
-            skipped.append(f"{root / entry}: no directory {PASSES_DIR} in it{meant}")
+            intended = f"; is {near[0]} meant?" if near else ""
+            skipped.append(f"{root / entry}: no directory {PASSES_DIR} in it{intended}")
         else:
             vendors.append(entry)
     if not vendors and (below := _roots_below(root)):
@@ -272,13 +272,13 @@ def _roots_below(root: Path) -> list[Path]:
             for inner in _directories(path)
             if not inner.name.startswith((".", "_"))
         ][:_MOST_LOOKED_AT]
-        found = [
+        results = [
             path
             for path in level
             if any((entry / PASSES_DIR).is_dir() for entry in _directories(path))
         ]
-        if found:
-            return found[:3]
+        if results:
+            return results[:3]
     return []
 
 
@@ -337,17 +337,21 @@ class VendorModules:
 
     def _take(self) -> dict[str, ModuleType]:
         """Remove the vendors' modules, and those of the import paths, from ``sys.modules``."""
-        listed = " ".join(sys.modules)
-        if PACKAGE not in listed and BY_PATH not in listed and self._names.isdisjoint(sys.modules):
+        listing = " ".join(sys.modules)
+        if (
+            PACKAGE not in listing
+            and BY_PATH not in listing
+            and self._names.isdisjoint(sys.modules)
+        ):
             return {}  # fast where thousands of modules are loaded
-        taken = {
+        selected = {
             name: module
             for name, module in sys.modules.items()
             if name.startswith(_OWN) or name.partition(".")[0] in self._names
         }
-        for name in taken:
+        for name in selected:
             del sys.modules[name]
-        return taken
+        return selected
 
     def load(self, file: VendorFile) -> ModuleType:
         """Import a vendor file; call inside ``installed``.
@@ -357,15 +361,15 @@ class VendorModules:
         Raises:
             VendorError: its import raised an exception; the message has file and line.
         """
-        known = sys.modules.get(file.module_name)
-        if known is not None:
-            if known.__file__ != str(file.path):
+        cached = sys.modules.get(file.module_name)
+        if cached is not None:
+            if cached.__file__ != str(file.path):
                 raise VendorError(
-                    f"{known.__file__} is a module of the same name",
+                    f"{cached.__file__} is a module of the same name",
                     where=file.path,
                     hint="rename one",
                 )
-            return known
+            return cached
         if broken := broken_link(file.path):
             raise VendorError(broken, where=file.path, hint="remove it, or make it point to a file")
         if file.path.exists() and not file.path.is_file():
@@ -393,7 +397,7 @@ class VendorModules:
             if isinstance(error, VendorError) and str(error).startswith(str(file.directory)):
                 raise  # its message has the right line, which may not be where it was raised
             where = _fault(error, file)
-            raise VendorError(described(error, known=where), where=where) from error
+            raise VendorError(described(error, context=where), where=where) from error
         finally:
             # a file by path may lie beside anything, as gehost itself in a clone
             if not file.module_name.startswith(BY_PATH):
@@ -418,8 +422,8 @@ def modules_of(module: ModuleType) -> list[ModuleType]:
     Helpers (``_name``) are included.
     """
     helpers = f"{module.__name__.rpartition('.')[0]}._"
-    listed = " ".join(sys.modules)  # fast where thousands of modules are loaded
-    if f"{module.__name__}." not in listed and helpers not in listed:
+    listing = " ".join(sys.modules)  # fast where thousands of modules are loaded
+    if f"{module.__name__}." not in listing and helpers not in listing:
         return [module]
     return [
         *(

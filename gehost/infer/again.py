@@ -26,11 +26,11 @@ def drop_false_types(model: Model) -> None:
             value = find(info.name)
             if value is None or value.producer is None:
                 continue
-            known, declared = value.known_type, decode_type(info.type)
-            if known == declared or not isinstance(known, TensorType):
+            value_type, declared = value.known_type, decode_type(info.type)
+            if value_type == declared or not isinstance(value_type, TensorType):
                 continue
-            if _differs(declared, known, names=False) and value.name not in graph.remade:
-                graph.redefine(value, known)
+            if _differs(declared, value_type, names=False) and value.name not in graph.remade:
+                graph.redefine(value, value_type)
 
 
 def infer_edited(model: Model, inferrer: Inferrer, mark: int) -> None:
@@ -45,12 +45,12 @@ def infer_edited(model: Model, inferrer: Inferrer, mark: int) -> None:
     renewed = changed_nodes(model.journal.since(mark))
     waiting = [(node.path_from(model.graph), id(node), node) for node in renewed if node.in_graph]
     heapq.heapify(waiting)
-    done = set[Node]()
+    visited = set[Node]()
     while waiting:
         _, _, node = heapq.heappop(waiting)
-        if node in done or node.bodies:
+        if node in visited or node.bodies:
             continue
-        done.add(node)
+        visited.add(node)
         try:
             types = inferrer.node(node)
         except (Refused, ModelError):
@@ -62,7 +62,7 @@ def infer_edited(model: Model, inferrer: Inferrer, mark: int) -> None:
             for reader in value.readers:
                 if isinstance(reader, Node):
                     renewed[reader] = True
-                    done.discard(reader)
+                    visited.discard(reader)
                     heapq.heappush(waiting, (reader.path_from(model.graph), id(reader), reader))
 
 

@@ -31,14 +31,14 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 
     The caller's values replace references to attributes.
     """
-    given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
+    attributes = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
     for template in body.node:
         if not _refers(template):
             yield template
             continue
         proto = onnx.NodeProto()
         proto.CopyFrom(template)
-        _fill_in(proto, given)
+        _fill_in(proto, attributes)
         yield proto
 
 
@@ -56,18 +56,18 @@ def _nodes_inside(entry: onnx.AttributeProto) -> Iterator[onnx.NodeProto]:
         yield from graph.node
 
 
-def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+def _fill_in(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
     entries = list(proto.attribute)
     del proto.attribute[:]
     for entry in entries:
-        if entry.ref_attr_name in given:
-            proto.attribute.append(given[entry.ref_attr_name])
+        if entry.ref_attr_name in attributes:
+            proto.attribute.append(attributes[entry.ref_attr_name])
             proto.attribute[-1].name = entry.name
         elif not entry.ref_attr_name:
             proto.attribute.append(entry)
             if entry.type in GRAPH_KINDS:
                 for inside in _nodes_inside(proto.attribute[-1]):
-                    _fill_in(inside, given)
+                    _fill_in(inside, attributes)
 
 
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
@@ -96,15 +96,17 @@ def as_a_model(
     Other functions that it calls are not included.
     """
     proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=body.opset_import)
-    given = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
-    for name, known, array, present in given:
+    operands = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
+    for name, value_type, array, present in operands:
         if not present:
             continue
         if array is None:
-            proto.graph.input.add(name=name, type=None if known is None else encode_type(known))
+            proto.graph.input.add(
+                name=name, type=None if value_type is None else encode_type(value_type)
+            )
         else:
             proto.graph.initializer.append(tensors.from_numpy(array, name))
-    absent = {*body.input}.difference([name for name, _, _, present in given if present])
+    absent = {*body.input}.difference([name for name, _, _, present in operands if present])
     for node in body_nodes(body, call):
         added = proto.graph.node.add()
         added.CopyFrom(node)

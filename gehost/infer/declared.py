@@ -45,21 +45,21 @@ def declare_results(model: Model, operators: Iterable[str]) -> None:
             if PROVIDED_BY not in node.metadata:
                 continue
             for value in node.outputs:
-                known = None if value is None or value.is_graph_output else value.type
-                if value is None or not isinstance(known, TensorType) or not known.dtype:
+                value_type = None if value is None or value.is_graph_output else value.type
+                if value is None or not isinstance(value_type, TensorType) or not value_type.dtype:
                     continue
-                shape = known.shape and tuple(
-                    size if isinstance(size, int) else None for size in known.shape
+                shape = value_type.shape and tuple(
+                    size if isinstance(size, int) else None for size in value_type.shape
                 )
                 if value.name not in infos or value.name in graph.remade:
-                    _write(value, infos.get(value.name), TensorType(known.dtype, shape))
+                    _write(value, infos.get(value.name), TensorType(value_type.dtype, shape))
 
 
 def _declare(value: Value) -> None:
-    graph, maker, known = value.graph, value.producer, value.type
-    if maker is None or maker.op != "Reshape" or not isinstance(known, TensorType):
+    graph, maker, value_type = value.graph, value.producer, value.type
+    if maker is None or maker.op != "Reshape" or not isinstance(value_type, TensorType):
         return
-    target, shape = maker.input(1), known.shape
+    target, shape = maker.input(1), value_type.shape
     if target is None or target.is_constant or shape is None or len(shape) != 3:
         return
     if not isinstance(shape[2], int):
@@ -70,14 +70,14 @@ def _declare(value: Value) -> None:
         declared = info.type.tensor_type.shape.dim
         if len(declared) == 3 and declared[2].HasField("dim_value"):
             return
-    _write(value, info, TensorType(known.dtype, (None, None, shape[2])))
+    _write(value, info, TensorType(value_type.dtype, (None, None, shape[2])))
 
 
-def _write(value: Value, info: onnx.ValueInfoProto | None, known: TensorType) -> None:
+def _write(value: Value, info: onnx.ValueInfoProto | None, value_type: TensorType) -> None:
     """Declare a type in place of what the file declares."""
     graph = value.graph
     if info is None:
         info = graph.proto.value_info.add(name=value.name)
-    info.type.CopyFrom(encode_type(known))
+    info.type.CopyFrom(encode_type(value_type))
     graph.remade.discard(value.name)
     graph.dirty = True

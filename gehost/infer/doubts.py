@@ -75,13 +75,13 @@ class Statement(NamedTuple):
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
-        found = self.attributes.get(attribute)
-        return None if found is None else list(found)
+        attribute_value = self.attributes.get(attribute)
+        return None if attribute_value is None else list(attribute_value)
 
 
 def _shape(types: Sequence[ValueType | None], slot: int) -> tuple[Dim, ...] | None:
-    known = types[slot] if slot < len(types) else None
-    return known.shape if isinstance(known, TensorType) else None
+    value_type = types[slot] if slot < len(types) else None
+    return value_type.shape if isinstance(value_type, TensorType) else None
 
 
 def believed(
@@ -98,12 +98,12 @@ def believed(
         return statement.stated
     least = min(certain)
     types: list[ValueType | None] = []
-    for known in statement.stated:
-        if isinstance(known, TensorType) and known.shape is not None:
-            dims = (dim if axis < least else None for axis, dim in enumerate(known.shape))
-            types.append(TensorType(known.dtype, None if least < 0 else tuple(dims)))
+    for value_type in statement.stated:
+        if isinstance(value_type, TensorType) and value_type.shape is not None:
+            dims = (dim if axis < least else None for axis, dim in enumerate(value_type.shape))
+            types.append(TensorType(value_type.dtype, None if least < 0 else tuple(dims)))
         else:
-            types.append(known)
+            types.append(value_type)
     return types
 
 
@@ -115,8 +115,8 @@ def holds(name: str, statement: Statement) -> bool:
     if condition is not None:
         return condition.holds(statement)
     attribute, _, value = name.partition("=")
-    found = statement.attributes.get(attribute)
-    return found is not None if not value else str(found) == value
+    attribute_value = statement.attributes.get(attribute)
+    return attribute_value is not None if not value else str(attribute_value) == value
 
 
 # windows of pools and convolutions
@@ -170,12 +170,12 @@ def _windows(s: Statement) -> Iterator[_Window]:
         return
     if _auto_pad(s) == "VALID":
         pads = [0] * (2 * count)
-    stated = (None,) * count if result is None or len(result) != count + 2 else result[2:]
+    sizes = (None,) * count if result is None or len(result) != count + 2 else result[2:]
     for axis, size in enumerate(shape[2:]):
         width = kernel[axis]
         if isinstance(size, int) and isinstance(width, int) and strides[axis] > 0:
             around = pads[axis], pads[count + axis]
-            yield _Window(size, width, strides[axis], dilations[axis], *around, stated[axis])
+            yield _Window(size, width, strides[axis], dilations[axis], *around, sizes[axis])
 
 
 def _auto_pad(s: Statement) -> str:
@@ -188,7 +188,7 @@ def _is_same(s: Statement) -> bool:
 
 def _has_other(s: Statement, attribute: str, number: int) -> bool:
     """Whether a list has another number than this one, its default."""
-    return any(each != number for each in s.attributes.get(attribute) or ())
+    return any(entry != number for entry in s.attributes.get(attribute) or ())
 
 
 def _runtime_ends_elsewhere(s: Statement) -> bool:
@@ -245,8 +245,8 @@ def _scales_to_another_size(s: Statement) -> bool:
     axes: Sequence[int] = s.attributes.get("axes") or range(len(scales))
     return any(
         isinstance(size := shape[axis], int)
-        and isinstance(stated := result[axis], int)
-        and math.floor(np.float32(size) * np.float32(scale)) != stated
+        and isinstance(result_size := result[axis], int)
+        and math.floor(np.float32(size) * np.float32(scale)) != result_size
         for axis, scale in zip(axes, scales, strict=False)
     )
 
@@ -254,8 +254,8 @@ def _scales_to_another_size(s: Statement) -> bool:
 def _float64_counts_otherwise(s: Statement) -> bool:
     """Whether a Range of floats has another count if computed in float64."""
     numbers = [s.numbers(slot) for slot in range(3)]
-    known, result = s.types[0] if s.types else None, s.result()
-    if not isinstance(known, TensorType) or not known.dtype.is_float or not result:
+    value_type, result = s.types[0] if s.types else None, s.result()
+    if not isinstance(value_type, TensorType) or not value_type.dtype.is_float or not result:
         return False
     if not all(numbers):
         return False

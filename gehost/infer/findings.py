@@ -27,29 +27,31 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
     ``onnx.checker`` with full checks refuses such models. One line each, at most 10, then the
     number of the others.
     """
-    found: list[str] = []
+    findings: list[str] = []
     for graph in model.graphs:
         for info in (*graph.proto.input, *graph.proto.output, *graph.proto.value_info):
             smallest = min((dim.dim_value for dim in info.type.tensor_type.shape.dim), default=0)
             if smallest < 0:
-                found.append(f'types: "{info.name}" has the negative size {smallest}')
+                findings.append(f'types: "{info.name}" has the negative size {smallest}')
         for info in (*graph.proto.output, *graph.proto.value_info):
             value = graph.values.get(info.name)
-            known = None if value is None else value.type
-            if isinstance(known, TensorType) and contradicts(info.type, known):
-                stated = decode_type(info.type)
-                found.append(f'types: "{info.name}" is stated as {stated}, and inferred as {known}')
+            value_type = None if value is None else value.type
+            if isinstance(value_type, TensorType) and contradicts(info.type, value_type):
+                declared = decode_type(info.type)
+                findings.append(
+                    f'types: "{info.name}" is stated as {declared}, and inferred as {value_type}'
+                )
     refused = dict(inferrer.failures)
     for graph in model.graphs:
         for op in _WITH_BODIES:
             for node in graph.by_op.get(op, ()):
                 if node not in refused and (why := _refusal(model, node)):
                     refused[node] = why
-    found += [f"types of {node.label} ({node.op}): {why}" for node, why in refused.items()]
-    found = list(dict.fromkeys(found))
-    if len(found) > _MOST:
-        found[_MOST:] = [f"types: {len(found) - _MOST} more findings of this kind"]
-    return found
+    findings += [f"types of {node.label} ({node.op}): {why}" for node, why in refused.items()]
+    findings = list(dict.fromkeys(findings))
+    if len(findings) > _MOST:
+        findings[_MOST:] = [f"types: {len(findings) - _MOST} more findings of this kind"]
+    return findings
 
 
 def type_clash(model: Model, inferrer: Inferrer) -> str:
@@ -64,13 +66,13 @@ def type_clash(model: Model, inferrer: Inferrer) -> str:
                 info = None if value is None else infos.get(value.name)
                 if value is None or info is None or schema_of(model, node) is None:
                     continue
-                stated, made = decode_type(info.type), value.type
-                if not isinstance(stated, TensorType) or not isinstance(made, TensorType):
+                declared, inferred = decode_type(info.type), value.type
+                if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
                     continue
-                if stated.dtype and made.dtype and stated.dtype != made.dtype:
+                if declared.dtype and inferred.dtype and declared.dtype != inferred.dtype:
                     return (
-                        f'{node.op} "{node.label}": "{info.name}" is declared {stated.dtype}, '
-                        f"and the node makes {made.dtype}"
+                        f'{node.op} "{node.label}": "{info.name}" is declared {declared.dtype}, '
+                        f"and the node makes {inferred.dtype}"
                     )
     for node in inferrer.failures:
         first: dict[str, tuple[int, DataType]] = {}
@@ -96,9 +98,9 @@ def untaken_half(model: Model, inferrer: Inferrer) -> tuple[str, str]:
                 continue
             domain, op_type = split_op(node.op)
             since = [
-                each.since_version
-                for each in history(domain, op_type)
-                if each.since_version > schema.since_version and _takes(each, kind, dtype)
+                version.since_version
+                for version in history(domain, op_type)
+                if version.since_version > schema.since_version and _takes(version, kind, dtype)
             ]
             label = f'{node.op} "{node.label}": input {slot} is {dtype}'
             if not since:
@@ -110,7 +112,10 @@ def untaken_half(model: Model, inferrer: Inferrer) -> tuple[str, str]:
 
 
 def _takes(schema: onnx.defs.OpSchema, kind: str, dtype: DataType) -> bool:
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     return f"tensor({dtype.name.lower()})" in allowed.get(kind, ())
 
 
@@ -131,25 +136,25 @@ def _typed_inputs(model: Model, node: Node) -> Iterator[tuple[int, str, DataType
     parameters = list(schema.inputs)
     if parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
         parameters += parameters[-1:] * len(node.inputs)
-    kinds = {each.type_param_str for each in schema.type_constraints}
+    kinds = {constraint.type_param_str for constraint in schema.type_constraints}
     for slot, (value, parameter) in enumerate(zip(node.inputs, parameters, strict=False)):
-        known = None if value is None else value.type
+        value_type = None if value is None else value.type
         shared = parameter.type_str in kinds and parameter.is_homogeneous
-        if shared and isinstance(known, TensorType) and known.dtype:
-            yield slot, parameter.type_str, known.dtype
+        if shared and isinstance(value_type, TensorType) and value_type.dtype:
+            yield slot, parameter.type_str, value_type.dtype
 
 
-def contradicts(stated: onnx.TypeProto, known: TensorType) -> bool:
+def contradicts(declared: onnx.TypeProto, value_type: TensorType) -> bool:
     """Whether a declared type excludes an inferred one; names of sizes are labels."""
-    tensor = stated.tensor_type
-    if tensor.elem_type and known.dtype and tensor.elem_type != known.dtype:
+    tensor = declared.tensor_type
+    if tensor.elem_type and value_type.dtype and tensor.elem_type != value_type.dtype:
         return True
-    if known.shape is None or not tensor.HasField("shape"):
+    if value_type.shape is None or not tensor.HasField("shape"):
         return False
     sizes = tensor.shape.dim
-    return len(sizes) != len(known.shape) or any(
+    return len(sizes) != len(value_type.shape) or any(
         dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size
-        for dim, size in zip(sizes, known.shape, strict=True)
+        for dim, size in zip(sizes, value_type.shape, strict=True)
     )
 
 
@@ -159,7 +164,10 @@ def _refusal(model: Model, node: Node) -> str:
     if schema is None:
         return ""
     version = model.opset(split_op(node.op)[0])
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs
+        for constraint in schema.type_constraints
+    }
     parameters = list(schema.inputs)
     if parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
         parameters += parameters[-1:] * len(node.inputs)
@@ -169,10 +177,14 @@ def _refusal(model: Model, node: Node) -> str:
             continue
         if not value.type.dtype:
             continue
-        given = f"tensor({value.type.dtype.name.lower()})"
+        spelled = f"tensor({value.type.dtype.name.lower()})"
         kind = parameter.type_str
-        if given not in allowed.get(kind, [kind]):
-            return f"input {slot} is {given}, which opset {version} does not take"
-        if kind in allowed and parameter.is_homogeneous and bound.setdefault(kind, given) != given:
-            return f"input {slot} is {given}, and another one {bound[kind]}"
+        if spelled not in allowed.get(kind, [kind]):
+            return f"input {slot} is {spelled}, which opset {version} does not take"
+        if (
+            kind in allowed
+            and parameter.is_homogeneous
+            and bound.setdefault(kind, spelled) != spelled
+        ):
+            return f"input {slot} is {spelled}, and another one {bound[kind]}"
     return ""

@@ -144,36 +144,36 @@ class Inferrer:
             len(outputs) if None not in outputs else tuple([value is None for value in outputs]),
             () if op in ELEMENTS_DO_NOT_MATTER else tuple(map(_deciding_content, inputs)),
         )
-        found = self._known.get(key)
-        if found is None:
+        results = self._known.get(key)
+        if results is None:
             arrays = [deciding_array(op, value) for value in inputs]
-            found = self._known[key] = self._compute(op, node.proto, types, arrays, opsets)
-        return found
+            results = self._known[key] = self._compute(op, node.proto, types, arrays, opsets)
+        return results
 
     def refined(
-        self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
+        self, node: Node, types: Sequence[ValueType | None], results: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
-        """Return the inferred types ``found``, refined by the nodes around."""
-        if not reads_elements(node) or all(map(is_complete, found)):
-            return found
+        """Return the inferred types ``results``, refined by the nodes around."""
+        if not reads_elements(node) or all(map(is_complete, results)):
+            return results
         if node.op not in REFINED:
-            return self._with_computed(node, types, found)
-        refined = refine(node, types, found[0]) if len(found) == 1 else None
-        return found if refined is None or refined is found[0] else (refined,)
+            return self._with_computed(node, types, results)
+        refined = refine(node, types, results[0]) if len(results) == 1 else None
+        return results if refined is None or refined is results[0] else (refined,)
 
     def _with_computed(
-        self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
+        self, node: Node, types: Sequence[ValueType | None], results: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
-        """Return the inferred types ``found``, with computed axes as if they were constants."""
+        """Return the inferred types ``results``, with computed axes as if they were constants."""
         arrays = [computed_numbers(value) for value in node.inputs]
         if all(array is None for array in arrays):
-            return found
+            return results
         constants = [deciding_array(node.op, value) for value in node.inputs]
         read = [b if a is None else a for a, b in zip(arrays, constants, strict=True)]
         try:
-            return tuple(map(merge_types, found, self.proto(node.op, node.proto, types, read)))
+            return tuple(map(merge_types, results, self.proto(node.op, node.proto, types, read)))
         except Refused:  # the node fails, if it runs
-            return found
+            return results
 
     def proto(
         self,
@@ -218,14 +218,14 @@ class Inferrer:
             data,
             present,
         )
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._compute(op, proto, types, small, opsets)
-        return found
+        results = self._known.get(key)
+        if results is None:
+            results = self._known[key] = self._compute(op, proto, types, small, opsets)
+        return results
 
     def named(
         self,
-        known: ValueType | None,
+        value_type: ValueType | None,
         declared: ValueType | None = None,
         value: Value | None = None,
     ) -> ValueType | None:
@@ -234,37 +234,37 @@ class Inferrer:
         The name is that of ``declared`` if no other size has it, or a new one, whose origin is
         ``value``.
         """
-        taken, scope = self._taken, self._model.sizes
+        names, scope = self._taken, self._model.sizes
         if (
-            taken is None
-            or not isinstance(known, TensorType)
-            or known.shape is None
-            or None not in known.shape
+            names is None
+            or not isinstance(value_type, TensorType)
+            or value_type.shape is None
+            or None not in value_type.shape
         ):
-            return known
+            return value_type
         offered = declared.shape if isinstance(declared, TensorType) else None
-        if offered is None or len(offered) != len(known.shape):
-            offered = (None,) * len(known.shape)
+        if offered is None or len(offered) != len(value_type.shape):
+            offered = (None,) * len(value_type.shape)
         dims: list[Dim] = []
-        for axis, (dim, name) in enumerate(zip(known.shape, offered, strict=True)):
+        for axis, (dim, name) in enumerate(zip(value_type.shape, offered, strict=True)):
             if dim is not None:
                 dims.append(dim)
             elif isinstance(name, str) and (
-                is_invented(name) or taken.isdisjoint(scope.names_in(name))
+                is_invented(name) or names.isdisjoint(scope.names_in(name))
             ):
-                taken.update(scope.names_in(name))
+                names.update(scope.names_in(name))
                 dims.append(name)
             else:
                 unnamed = scope.unnamed()
                 dims.append(unnamed)
                 if value is not None:
                     scope.symbol(unnamed, _origin(value, axis))
-        return TensorType(known.dtype, tuple(dims))
+        return TensorType(value_type.dtype, tuple(dims))
 
-    def take_names(self, known: ValueType | None) -> None:
+    def take_names(self, value_type: ValueType | None) -> None:
         """Record the names of sizes in the type of an input."""
-        if self._taken is not None and isinstance(known, TensorType):
-            for dim in known.shape or ():
+        if self._taken is not None and isinstance(value_type, TensorType):
+            for dim in value_type.shape or ():
                 if isinstance(dim, str):
                     self._taken.update(self._model.sizes.names_in(dim))
 
@@ -317,16 +317,16 @@ class Inferrer:
             except Refused:
                 return None
 
-        stated = checked(op, types, inferred, ask)
+        results = checked(op, types, inferred, ask)
         doubts = self._doubts.get(op)
         if doubts is not None:
             present = tuple(map(bool, proto.input))
             attributes = _with_defaults(schema, proto)
-            statement = Statement(op, attributes, types, arrays, present, stated)
+            statement = Statement(op, attributes, types, arrays, present, results)
             certain = believed(doubts, version or 0, statement)
-            if certain is not stated:  # doubtful sizes are not computed either
+            if certain is not results:  # doubtful sizes are not computed either
                 return tuple(certain)
-        return tuple(refine_sizes(self._model.sizes, op, proto, types, stated))
+        return tuple(refine_sizes(self._model.sizes, op, proto, types, results))
 
     def _through_body(
         self,
@@ -342,24 +342,26 @@ class Inferrer:
             raise Refused(
                 "types", f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
             )
-        known = self._infer_stepwise(op, body, call, types, arrays)
+        results = self._infer_stepwise(op, body, call, types, arrays)
         if (
             self.walk is None
-            or all(map(is_complete, known))
+            or all(map(is_complete, results))
             or not any(  # more than the inputs' types may decide these nodes' types
                 node.op_type in REFINED
                 or any(entry.type in GRAPH_KINDS for entry in node.attribute)
                 for node in body.node
             )
         ):
-            return known
+            return results
         self._inside.add(op)
         try:
             return tuple(
-                map(merge_types, known, self._infer_as_model(body, call, types, arrays, self.walk))
+                map(
+                    merge_types, results, self._infer_as_model(body, call, types, arrays, self.walk)
+                )
             )
         except ModelError:  # the body has names that no model may have
-            return known
+            return results
         finally:
             self._inside.discard(op)
 
@@ -382,9 +384,9 @@ class Inferrer:
             self._inside,
         )
         inferrer.body_of_call, inferrer.walk, inferrer._taken = self.body_of_call, walk, None
-        for name, known, array in zip(body.input, types, arrays, strict=False):
+        for name, value_type, array in zip(body.input, types, arrays, strict=False):
             if array is None and name in model.graph.values:
-                model.graph.values[name].known_type = known  # may have invented names
+                model.graph.values[name].known_type = value_type  # may have invented names
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
 
@@ -442,10 +444,10 @@ def _ask_onnx(
 ) -> tuple[ValueType | None, ...]:
     given_types: dict[str, onnx.TypeProto] = {}
     given_data: dict[str, onnx.TensorProto] = {}
-    for name, known, array in zip(proto.input, types, arrays, strict=True):
+    for name, value_type, array in zip(proto.input, types, arrays, strict=True):
         if name:
             given_types[name] = (
-                onnx.TypeProto() if known is None else encode_type(known, all_names=True)
+                onnx.TypeProto() if value_type is None else encode_type(value_type, all_names=True)
             )
             if array is not None:
                 given_data[name] = tensors.from_numpy(array, name)
@@ -461,8 +463,11 @@ def _ask_onnx(
         ValueError,
     ) as error:
         unknown = any(
-            name and (known is None or (isinstance(known, TensorType) and not known.dtype))
-            for name, known in zip(proto.input, types, strict=True)
+            name
+            and (
+                value_type is None or (isinstance(value_type, TensorType) and not value_type.dtype)
+            )
+            for name, value_type in zip(proto.input, types, strict=True)
         )
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
             # the cause may be an unknown input type, or a tensor that a body captures
@@ -495,15 +500,21 @@ def _function_of(
         body.CopyFrom(schema.function_body)
         declared = {entry.name for entry in body.attribute_proto}
         defaults = [
-            each.default_value for name, each in schema.attributes.items() if name not in declared
+            attribute.default_value
+            for name, attribute in schema.attributes.items()
+            if name not in declared
         ]
         body.attribute_proto.extend([default for default in defaults if default.type])
         return body
     if not functions.has_context_dependent_function or None in types:
         return None
-    given = [encode_type(known).SerializeToString() for known in types if known is not None]
+    encoded = [
+        encode_type(value_type).SerializeToString()
+        for value_type in types
+        if value_type is not None
+    ]
     return onnx.FunctionProto.FromString(
-        functions.get_context_dependent_function(proto.SerializeToString(), given)
+        functions.get_context_dependent_function(proto.SerializeToString(), encoded)
     )
 
 
@@ -525,30 +536,32 @@ def _ask_author(
     if len(proto.output) > len(definition.outputs):  # another form of the operator, of the model's
         return (None,) * len(proto.output)
     attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
-    given = [known if isinstance(known, TensorType) else None for known in types]
-    given += [None] * (len(definition.inputs) - len(given))
+    operands = [value_type if isinstance(value_type, TensorType) else None for value_type in types]
+    operands += [None] * (len(definition.inputs) - len(operands))
     where = f"{definition.origin}: the shape function of {definition.name}"
     try:
-        returned: Sequence[Any] = definition.shape(given, {**definition.defaults, **attributes})
-        made = tuple(returned)
+        returned: Sequence[Any] = definition.shape(operands, {**definition.defaults, **attributes})
+        results = tuple(returned)
     except (GehostError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
     # a single TensorType is a tuple, too
-    if any(known is not None and not isinstance(known, TensorType) for known in made):
+    if any(
+        value_type is not None and not isinstance(value_type, TensorType) for value_type in results
+    ):
         raise VendorError(
             f"{where} gives {returned!r}; wanted a list, with a TensorType or None for each output"
         )
-    if len(made) < len(proto.output):
-        raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
+    if len(results) < len(proto.output):
+        raise VendorError(f"{where} gives {len(results)} types for {len(proto.output)} outputs")
     try:
-        found: list[ValueType | None] = []
-        for stated in made[: len(proto.output)]:
-            found.append(
-                None if stated is None else TensorType(stated.dtype, plain_shape(stated.shape))
+        types_out: list[ValueType | None] = []
+        for result in results[: len(proto.output)]:
+            types_out.append(
+                None if result is None else TensorType(result.dtype, plain_shape(result.shape))
             )
-        return tuple(found)
+        return tuple(types_out)
     except TypeError as error:
         raise VendorError(f"{where} gives {returned!r}: {error}") from error
 
@@ -564,12 +577,12 @@ def _deciding_content(value: Value | None) -> Hashable:
     """Return a key for a constant's visible part, without an array."""
     if value is None or not value.is_constant:
         return None
-    found = content(value, _DATA_LIMIT)
-    if found is None:
+    constant = content(value, _DATA_LIMIT)
+    if constant is None:
         return None
-    kind, _, bits = cast("tuple[int, object, Sequence[object]]", found)
+    kind, _, bits = cast("tuple[int, object, Sequence[object]]", constant)
     # uses the constant's own type, as the value's may not be decoded yet
-    return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None
+    return constant if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
@@ -584,8 +597,12 @@ def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
     """Return the elements of a small constant; large ones are not read."""
     if value is None or not value.is_constant:
         return None
-    known = value.type
-    if isinstance(known, TensorType) and known.size is not None and known.size > 2 * _DATA_LIMIT:
+    value_type = value.type
+    if (
+        isinstance(value_type, TensorType)
+        and value_type.size is not None
+        and value_type.size > 2 * _DATA_LIMIT
+    ):
         return None
     return _small(value.array)
 

@@ -53,30 +53,30 @@ def checked(op: str, types: Types, inferred: Types, ask: Callable[[Types], Types
         ask: runs inference for other input types; None if it refuses them.
     """
     if op not in _COMPUTED or all(
-        known is None or (isinstance(known, TensorType) and known.size is not None)
-        for known in types
+        value_type is None or (isinstance(value_type, TensorType) and value_type.size is not None)
+        for value_type in types
     ):
         return inferred
     numbers: list[dict[int, str | None]] = [{}, {}]
-    answers = [ask(_numbered(types, offset, found)) for offset, found in enumerate(numbers)]
+    answers = [ask(_numbered(types, offset, numbering)) for offset, numbering in enumerate(numbers)]
     if (
-        any(isinstance(known, TensorType) and known.shape is None for known in types)
+        any(isinstance(value_type, TensorType) and value_type.shape is None for value_type in types)
         or None in answers
     ):
         return [
-            TensorType(known.dtype, None) if isinstance(known, TensorType) else known
-            for known in inferred
+            TensorType(value_type.dtype, None) if isinstance(value_type, TensorType) else value_type
+            for value_type in inferred
         ]
     return [
-        _agreed(known, pair, numbers)
-        for known, *pair in zip(inferred, *filter(None, answers), strict=True)
+        _agreed(value_type, pair, numbers)
+        for value_type, *pair in zip(inferred, *filter(None, answers), strict=True)
     ]
 
 
-def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
+def _numbered(types: Types, offset: int, numbering: dict[int, str | None]) -> Types:
     """Return types with a number for each symbol and unknown size.
 
-    ``found`` gets the symbol for each number.
+    ``numbering`` gets the symbol for each number.
     """
     factors = count(2 + offset, 2)
     named: dict[str, int] = {}
@@ -87,16 +87,16 @@ def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
         size = named.get(dim) if dim is not None else None
         if size is None:
             size = _UNIT * next(factors)
-            found[size] = dim
+            numbering[size] = dim
             if dim is not None:
                 named[dim] = size
         return size
 
     return [
-        TensorType(known.dtype, tuple(map(number, known.shape)))
-        if isinstance(known, TensorType) and known.shape is not None
-        else known
-        for known in types
+        TensorType(value_type.dtype, tuple(map(number, value_type.shape)))
+        if isinstance(value_type, TensorType) and value_type.shape is not None
+        else value_type
+        for value_type in types
     ]
 
 
@@ -104,7 +104,9 @@ def _agreed(
     inferred: ValueType | None, pair: Types, numbers: Sequence[dict[int, str | None]]
 ) -> ValueType | None:
     """Combine the results for two different sets of numbers."""
-    shapes = [known.shape if isinstance(known, TensorType) else None for known in pair]
+    shapes = [
+        value_type.shape if isinstance(value_type, TensorType) else None for value_type in pair
+    ]
     if (
         not isinstance(inferred, TensorType)
         or shapes[0] is None
@@ -115,8 +117,8 @@ def _agreed(
     dims: list[Dim] = []
     for first, second in zip(*shapes, strict=True):
         symbols = [
-            found.get(dim) if isinstance(dim, int) else None
-            for found, dim in zip(numbers, (first, second), strict=True)
+            name.get(dim) if isinstance(dim, int) else None
+            for name, dim in zip(numbers, (first, second), strict=True)
         ]
         dims.append(first if first == second else symbols[0] if symbols[0] == symbols[1] else None)
     return TensorType(inferred.dtype, tuple(dims))

@@ -86,28 +86,28 @@ def refine_sizes(
     op: str,
     proto: onnx.NodeProto,
     types: Sequence[ValueType | None],
-    stated: Sequence[ValueType | None],
+    declared: Sequence[ValueType | None],
 ) -> Sequence[ValueType | None]:
     """Refine an ONNX node's inferred types by sums and products of names."""
-    result = stated[0] if stated else None
+    result = declared[0] if declared else None
     if (
         op not in _SIZED
         or not isinstance(result, TensorType)
         or result.shape is None
         or None not in result.shape
     ):
-        return stated
+        return declared
     shapes: list[_Shape] = []
-    for known in types:
-        shape = _parsed(scope, known)
+    for value_type in types:
+        shape = _parsed(scope, value_type)
         if shape is None:
-            return stated
+            return declared
         shapes.append(shape)
     sizes = _by_sizes(scope, op, proto, shapes, len(result.shape))
     if sizes is None:
-        return stated
+        return declared
     refined = TensorType(DataType.UNDEFINED, _written(sizes))
-    return [merge_types(result, refined), *stated[1:]]
+    return [merge_types(result, refined), *declared[1:]]
 
 
 def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType | None:
@@ -125,20 +125,20 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
     return TensorType(first.dtype or second.dtype, shape)
 
 
-def is_complete(known: ValueType | None) -> bool:
+def is_complete(value_type: ValueType | None) -> bool:
     """Whether a tensor's dtype and each size (number or name) are known."""
     return (
-        isinstance(known, TensorType)
-        and bool(known.dtype)
-        and known.shape is not None
-        and None not in known.shape
+        isinstance(value_type, TensorType)
+        and bool(value_type.dtype)
+        and value_type.shape is not None
+        and None not in value_type.shape
     )
 
 
-def _parsed(scope: Scope, known: ValueType | None) -> list[Dim] | None:
-    if not isinstance(known, TensorType) or known.shape is None:
+def _parsed(scope: Scope, value_type: ValueType | None) -> list[Dim] | None:
+    if not isinstance(value_type, TensorType) or value_type.shape is None:
         return None
-    return scope.parse_all(known.shape)
+    return scope.parse_all(value_type.shape)
 
 
 def _written(shape: _Shape) -> tuple[Text, ...]:
@@ -313,8 +313,8 @@ def _windows(
     dilations, strides = (attributes.get(name) or [1] * count for name in ("dilations", "strides"))
     pads = (attributes.get("pads") if auto == "NOTSET" else None) or [0] * (2 * count)
     more = attributes.get("output_padding") or [0] * count
-    listed = (kernel, dilations, strides, more, pads)
-    if not all(isinstance(numbers, Sequence) for numbers in listed) or [*map(len, listed)] != [
+    fields = (kernel, dilations, strides, more, pads)
+    if not all(isinstance(numbers, Sequence) for numbers in fields) or [*map(len, fields)] != [
         count
     ] * 4 + [2 * count]:
         return None

@@ -66,12 +66,16 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
 
 def _by_facts(value: Value) -> ValueType | None:
     """Return the type of an input, with its sizes as the facts about their names have them."""
-    known, scope = value.type, value.graph.model.sizes
-    if not isinstance(known, TensorType) or known.shape is None or not value.graph.model.facts:
-        return known
-    sizes = scope.parse_all(known.shape)
+    value_type, scope = value.type, value.graph.model.sizes
+    if (
+        not isinstance(value_type, TensorType)
+        or value_type.shape is None
+        or not value.graph.model.facts
+    ):
+        return value_type
+    sizes = scope.parse_all(value_type.shape)
     dims = [size if size is None or isinstance(size, int) else str(size) for size in sizes]
-    return TensorType(known.dtype, tuple(dims))
+    return TensorType(value_type.dtype, tuple(dims))
 
 
 def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
@@ -85,12 +89,12 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
             continue
         if inferrer.failures:  # a body may be inferred again with other types
             inferrer.failures.pop(node, None)
-        for value, known in zip(node.outputs, types):  # noqa: B905 - a body may return too few values
+        for value, value_type in zip(node.outputs, types):  # noqa: B905 - a body may return too few values
             if value is not None:
-                _learn(value, known, inferrer)
+                _learn(value, value_type, inferrer)
 
 
-def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
+def _learn(value: Value, value_type: ValueType | None, inferrer: Inferrer) -> None:
     """Set a value's inferred type, replacing the one declared in the file.
 
     A model runs regardless of the sizes that the file declares for computed tensors, so such sizes
@@ -98,12 +102,12 @@ def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
     type stays only if inference does not know the operator.
     """
     declared = value.type
-    if known is None:
-        known, declared = declared, None
-    elif isinstance(known, TensorType) and isinstance(declared, TensorType):
-        known = TensorType(known.dtype or declared.dtype, known.shape)
-    if known is not None:
-        value.known_type = inferrer.named(known, declared, value)
+    if value_type is None:
+        value_type, declared = declared, None
+    elif isinstance(value_type, TensorType) and isinstance(declared, TensorType):
+        value_type = TensorType(value_type.dtype or declared.dtype, value_type.shape)
+    if value_type is not None:
+        value.known_type = inferrer.named(value_type, declared, value)
 
 
 # nodes with bodies
@@ -121,9 +125,9 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
         infer_graph(body, inferrer)
     if op != "If":
         return inferrer.node(node)
-    taken = taken_branch(node)
-    if taken is not None:
-        return [value.type for value in taken.outputs]
+    branch = taken_branch(node)
+    if branch is not None:
+        return [value.type for value in branch.outputs]
     first, *others = [[value.type for value in body.outputs] for body in node.bodies]
     for other in others:
         first = list(map(_either, first, other))
@@ -134,16 +138,16 @@ def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
     begin = [None if value is None else value.type for value in node.inputs[2:]]
     counted = [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None)]
     end = _in_repeated(node.bodies[0], 1, inferrer, begin, before=counted)
-    scanned = [_with_axis(known, 0, None) for known in end[len(begin) :]]
+    scanned = [_with_axis(value_type, 0, None) for value_type in end[len(begin) :]]
     limits = [value for value in (node.input(0), node.input(1)) if value is not None]
     arrays = [small_array(value) for value in limits]
     if not all(array is not None and array.size == 1 and array.item() > 0 for array in arrays):
         # without an iteration, ONNX Runtime makes all sizes of these outputs 0
         scanned = [
-            TensorType(known.dtype, (None,) * len(known.shape))
-            if isinstance(known, TensorType) and known.shape is not None
-            else known
-            for known in scanned
+            TensorType(value_type.dtype, (None,) * len(value_type.shape))
+            if isinstance(value_type, TensorType) and value_type.shape is not None
+            else value_type
+            for value_type in scanned
         ]
     return [*map(_either, begin, end), *scanned]
 
@@ -156,21 +160,22 @@ def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
     axes = attributes.get("scan_input_axes") or [0] * len(scanned)
     slices: list[ValueType | None] = []
     length: Dim = None  # the number of slices
-    for known, axis in zip(scanned, axes, strict=False):
+    for value_type, axis in zip(scanned, axes, strict=False):
         if (
-            isinstance(known, TensorType)
-            and known.shape is not None
-            and -len(known.shape) <= axis < len(known.shape)
+            isinstance(value_type, TensorType)
+            and value_type.shape is not None
+            and -len(value_type.shape) <= axis < len(value_type.shape)
         ):
-            dims = list(known.shape)
+            dims = list(value_type.shape)
             length = more_specific(length, dims.pop(axis))
-            slices.append(TensorType(known.dtype, tuple(dims)))
+            slices.append(TensorType(value_type.dtype, tuple(dims)))
         else:
-            slices.append(_of_any_shape(known))
+            slices.append(_of_any_shape(value_type))
     end = _in_repeated(node.bodies[0], 0, inferrer, begin, behind=slices)
     places = attributes.get("scan_output_axes") or [0] * (len(end) - count)
     stacked = [
-        _with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)
+        _with_axis(value_type, axis, length)
+        for value_type, axis in zip(end[count:], places, strict=False)
     ]
     return [*map(_either, begin, end), *stacked]
 
@@ -191,7 +196,7 @@ def _in_repeated(
     """
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))
-    kept = [
+    declared = [
         (value, value.known_type)
         for graph in (body, *body.subgraphs())
         for value in graph.values.values()
@@ -203,47 +208,47 @@ def _in_repeated(
         try:
             _in_body(body, [*before, *states, *behind], inferrer)
             end = [value.type for value in body.outputs[skipped:]]
-            held = [
+            entering = [
                 _forget_open_sizes(value.type, state)
                 for value, state in zip(inputs, states, strict=False)
             ]
-            left = list(map(_either, held, end))
-            proven = left == held and len(held) == len(begin)
+            leaving = list(map(_either, entering, end))
+            proven = leaving == entering and len(entering) == len(begin)
             if proven:
                 return end
         finally:
             if not proven:
-                for value, stated in kept:
-                    value.known_type = stated
+                for value, value_type in declared:
+                    value.known_type = value_type
                 body.model.integers.forget()
-        states = left if len(left) == len(begin) else vague
+        states = leaving if len(leaving) == len(begin) else vague
     _in_body(body, [*before, *vague, *behind], inferrer)
     return [value.type for value in body.outputs[skipped:]]
 
 
-def _forget_open_sizes(known: ValueType | None, other: ValueType | None) -> ValueType | None:
+def _forget_open_sizes(value_type: ValueType | None, other: ValueType | None) -> ValueType | None:
     """Return a type without the sizes that ``other`` leaves open."""
-    if not isinstance(known, TensorType) or not isinstance(other, TensorType):
-        return known
-    if known.shape is None or other.shape is None or len(known.shape) != len(other.shape):
-        return known
-    pairs = zip(known.shape, other.shape, strict=True)
-    return TensorType(known.dtype, tuple([None if b is None else a for a, b in pairs]))
+    if not isinstance(value_type, TensorType) or not isinstance(other, TensorType):
+        return value_type
+    if value_type.shape is None or other.shape is None or len(value_type.shape) != len(other.shape):
+        return value_type
+    pairs = zip(value_type.shape, other.shape, strict=True)
+    return TensorType(value_type.dtype, tuple([None if b is None else a for a, b in pairs]))
 
 
 def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
-    for value, known in zip(body.inputs, entering, strict=False):
-        _learn(value, known, inferrer)
+    for value, value_type in zip(body.inputs, entering, strict=False):
+        _learn(value, value_type, inferrer)
     infer_graph(body, inferrer)
 
 
-def _of_any_shape(known: ValueType | None) -> ValueType | None:
+def _of_any_shape(value_type: ValueType | None) -> ValueType | None:
     """Return the type of a value whose shape an iteration may change."""
-    if isinstance(known, TensorType):
-        return TensorType(known.dtype, None)
-    if known is None:
+    if isinstance(value_type, TensorType):
+        return TensorType(value_type.dtype, None)
+    if value_type is None:
         return None
-    proto = encode_type(known)
+    proto = encode_type(value_type)
     _forget_shapes(proto)
     return OtherType(proto.SerializeToString(deterministic=True))
 
@@ -275,13 +280,15 @@ def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
     )
 
 
-def _with_axis(known: ValueType | None, axis: int, length: Dim) -> ValueType | None:
+def _with_axis(value_type: ValueType | None, axis: int, length: Dim) -> ValueType | None:
     """Return the type of a tensor of ``length`` slices."""
     if (
-        not isinstance(known, TensorType)
-        or known.shape is None
-        or not -len(known.shape) <= axis + (axis < 0) <= len(known.shape)
+        not isinstance(value_type, TensorType)
+        or value_type.shape is None
+        or not -len(value_type.shape) <= axis + (axis < 0) <= len(value_type.shape)
     ):
-        return _of_any_shape(known)
-    axis %= len(known.shape) + 1
-    return TensorType(known.dtype, (*known.shape[:axis], length, *known.shape[axis:]))
+        return _of_any_shape(value_type)
+    axis %= len(value_type.shape) + 1
+    return TensorType(
+        value_type.dtype, (*value_type.shape[:axis], length, *value_type.shape[axis:])
+    )

@@ -55,15 +55,15 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
     Raises:
         ModelError: it has more.
     """
-    for what, given, known in (
+    for what, count, limit in (
         ("inputs", call.input, function.input),
         ("outputs", call.output, function.output),
     ):
-        if len(given) > len(known):
+        if len(count) > len(limit):
             called = op_name(function.domain, function.name, function.overload)
             raise ModelError(
                 f'node "{call.name or call.op_type}" calls function "{called}" with '
-                f"{len(given)} {what}, where it has {len(known)}",
+                f"{len(count)} {what}, where it has {len(limit)}",
                 hint="export the model again",
             )
 
@@ -72,19 +72,19 @@ def _count_operators(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.FunctionProto]
 ) -> Counter[str]:
     """Count nodes by operator, nested bodies included; check function calls."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
         op = op_name(node.domain, node.op_type, node.overload)
-        found[op] += 1
+        counts[op] += 1
         if op in functions:
             check_arity(functions[op], node)
         for attribute in node.attribute:
             waiting.extend(attribute.g.node)
             for graph in attribute.graphs:
                 waiting.extend(graph.node)
-    return found
+    return counts
 
 
 def _inlined_size(operators: Mapping[str, int], sizes: Mapping[str, int]) -> int:

@@ -92,8 +92,8 @@ def _check_value(
             reader.outputs if isinstance(reader, Graph) else reader.inputs
         )
         if len(read) > WIDE:
-            known = reads.get(reader)
-            read = reads[reader] = frozenset(read) if known is None else known
+            slots = reads.get(reader)
+            read = reads[reader] = frozenset(read) if slots is None else slots
         node = reader.owner if isinstance(reader, Graph) else reader
         if value not in read or (node is not None and not node.in_graph):
             raise ModelError(f'"{name}" lists a reader that does not read it', subject=where)

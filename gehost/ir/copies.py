@@ -20,8 +20,8 @@ Reduced: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 def reduced_graph(graph: Graph) -> Reduced:
     """Return a graph as its place in its model."""
-    for place, each in enumerate(graph.model.graphs):
-        if each is graph:
+    for place, other in enumerate(graph.model.graphs):
+        if other is graph:
             return graph_at, (graph.model, place)
     raise TypeError(f"{graph!r} is no longer in its model; it cannot be copied")
 
@@ -32,8 +32,8 @@ def graph_at(model: Model, place: int) -> Graph:
 
 def reduced_node(node: Node) -> Reduced:
     """Return a node as its place in its graph."""
-    for place, each in enumerate(node.graph.nodes):
-        if each is node:
+    for place, other in enumerate(node.graph.nodes):
+        if other is node:
             return node_at, (node.graph, place)
     raise TypeError(f"{node!r} is no longer in its graph; it cannot be copied")
 

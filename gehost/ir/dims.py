@@ -62,8 +62,8 @@ def refuse_contradiction(
     """
     new = [line for line in after if line not in before]
     if new:
-        given = ", ".join(f"{name}={size}" for name, size in dims.items())
-        raise UsageError(f"the model contradicts it: {new[0]}", subject=f"--dim {given}")
+        sizes = ", ".join(f"{name}={size}" for name, size in dims.items())
+        raise UsageError(f"the model contradicts it: {new[0]}", subject=f"--dim {sizes}")
 
 
 def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int], scope: Scope) -> dict[str, int]:
@@ -110,24 +110,24 @@ def _dim_of_input(
         UsageError: no open dimension has this name.
     """
     where = f"--dim {name}={size}"
-    known, _, axis = name.rpartition(":")
-    if known in inputs and re.fullmatch(r"-?\d+", axis):
-        shape = inputs[known].shape.dim
+    input_name, _, axis = name.rpartition(":")
+    if input_name in inputs and re.fullmatch(r"-?\d+", axis):
+        shape = inputs[input_name].shape.dim
         if -len(shape) <= int(axis) < len(shape):
             return shape[int(axis)]
-        raise UsageError(f'{where}: input "{known}" has {len(shape)} dimensions')
+        raise UsageError(f'{where}: input "{input_name}" has {len(shape)} dimensions')
     unnamed = [
-        f"{known}:{axis}"
-        for known, kind in inputs.items()
+        f"{input_name}:{axis}"
+        for input_name, kind in inputs.items()
         for axis, dim in enumerate(kind.shape.dim)
         if not dim.HasField("dim_value") and not dim.dim_param
     ]
-    listed = [*sorted(symbols), *unnamed]
-    near = nearest(name, [*listed, *inputs], 2)
+    names = [*sorted(symbols), *unnamed]
+    near = nearest(name, [*names, *inputs], 2)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     else:
-        hint = f"open are {', '.join(listed)}" if listed else "none is open"
+        hint = f"open are {', '.join(names)}" if names else "none is open"
     raise UsageError(f"{where}: no input has an open dimension of this name; {hint}")
 
 
@@ -147,12 +147,12 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
 
 def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
     """Yield the shapes in a type, also of its element types."""
-    held = kind.WhichOneof("value")
-    if held in ("tensor_type", "sparse_tensor_type"):
-        yield getattr(kind, held).shape
-    elif held in ("sequence_type", "optional_type"):
-        yield from _shapes_of(getattr(kind, held).elem_type)
-    elif held == "map_type":
+    field = kind.WhichOneof("value")
+    if field in ("tensor_type", "sparse_tensor_type"):
+        yield getattr(kind, field).shape
+    elif field in ("sequence_type", "optional_type"):
+        yield from _shapes_of(getattr(kind, field).elem_type)
+    elif field == "map_type":
         yield from _shapes_of(kind.map_type.value_type)
 
 
@@ -174,12 +174,12 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
     Raises:
         UsageError: one has another size.
     """
-    held = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    dims_of = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for entry in (*graph.input, *graph.output, *graph.value_info):
-        stated = entry.type.tensor_type.shape.dim
-        if entry.name not in held or not entry.type.tensor_type.HasField("shape"):
+        dims = entry.type.tensor_type.shape.dim
+        if entry.name not in dims_of or not entry.type.tensor_type.HasField("shape"):
             continue
-        for axis, (dim, size) in enumerate(zip(stated, held[entry.name], strict=False)):
+        for axis, (dim, size) in enumerate(zip(dims, dims_of[entry.name], strict=False)):
             if dim.HasField("dim_value") and dim.dim_value != size:
                 raise UsageError(
                     f'dimension {axis} of initializer "{entry.name}" is {size}, not '
@@ -196,18 +196,18 @@ def contradictions(proto: onnx.ModelProto) -> list[str]:
     """Return what ONNX's inference finds wrong: at most one node, and Reshapes."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     _name_nodes(lean.graph)
-    found: list[str] = []
+    problems: list[str] = []
     try:
         inferred = _infer_strictly(lean)
     except onnx.shape_inference.InferenceError as error:
         lines = [line.strip() for line in str(error).splitlines() if "(op_type:" in line]
         line = " ".join((lines or [str(error)])[-1].split())
-        found.append(re.sub(r"\[\w+Error\] |Inference error\(s\): ", "", line))
+        problems.append(re.sub(r"\[\w+Error\] |Inference error\(s\): ", "", line))
         try:
             inferred = onnx.shape_inference.infer_shapes(lean)
         except onnx.shape_inference.InferenceError:  # of calls with fewer outputs than the function
-            return found
-    return [*found, *_wrong_reshapes(inferred.graph, {})]
+            return problems
+    return [*problems, *_wrong_reshapes(inferred.graph, {})]
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:

@@ -183,24 +183,26 @@ def _put_output(node: Node, slot: int, value: Value) -> None:
     value.producer, value.index = node, slot
 
 
-def set_type(value: Value, known: ValueType | None) -> None:
+def set_type(value: Value, value_type: ValueType | None) -> None:
     """Set the type of a value, in the index only."""
     value.graph.model.journal.record(setattr, value, "known_type", value.known_type)
-    value.known_type = known
+    value.known_type = value_type
 
 
-def redefine(value: Value, known: ValueType | None) -> None:
+def redefine(value: Value, value_type: ValueType | None) -> None:
     """Give a value that stands for another tensor now the type of that."""
     graph = value.graph
     graph.model.journal.record(_undo_redefine, value, value.known_type, value.name in graph.remade)
     graph.remade.add(value.name)
     graph.dirty = True
-    value.known_type = known
+    value.known_type = value_type
 
 
-def _undo_redefine(value: Value, known: ValueType | onnx.TypeProto | None, remade: bool) -> None:
+def _undo_redefine(
+    value: Value, value_type: ValueType | onnx.TypeProto | None, remade: bool
+) -> None:
     graph = value.graph
-    value.known_type = known
+    value.known_type = value_type
     if not remade:
         graph.remade.discard(value.name)
 
@@ -322,7 +324,7 @@ def _undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> 
         names = [node.name, *[value.name for value in node.outputs if value is not None]]
         for body in node.bodies:
             for inner in (body, *body.subgraphs()):
-                names += [*inner.values, *[each.name for each in inner.nodes]]
+                names += [*inner.values, *[inner_node.name for inner_node in inner.nodes]]
         node.graph.model.names.put_back(names)
 
 
@@ -415,9 +417,9 @@ def _put_attribute(
     else:
         entries[present].CopyFrom(attribute)
     if position is not None and present is not None and present != position:
-        held = list(entries)
-        moved = held.pop(present)
-        arrange(entries, [*held[:position], moved, *held[position:]])
+        alive = list(entries)
+        moved = alive.pop(present)
+        arrange(entries, [*alive[:position], moved, *alive[position:]])
     node.forget_attrs()
 
 

@@ -91,7 +91,7 @@ def default_of(node: Node, name: str) -> Any:
     model = node.graph.model
     function = model.function(node.op)
     if function is not None:
-        entries = (each for each in function.attribute_proto if each.name == name)
+        entries = (default for default in function.attribute_proto if default.name == name)
         return next((attribute_value(entry) for entry in entries), None)
     version = model.opset(node.domain)
     schema = None if version is None else schema_at(node.domain, node.op_type, version)
@@ -128,9 +128,9 @@ def _spatial_axes(node: Node) -> int | None:
     """Return the number of axes over which a window moves."""
     if node.op == "Col2Im":
         return _size(node, 1, 0) or _size(node, 2, 0)
-    stated = node.attrs.get("kernel_shape")
-    if stated is not None:
-        return len(stated)
+    kernel = node.attrs.get("kernel_shape")
+    if kernel is not None:
+        return len(kernel)
     rank = _rank(node, _KERNELS.get(node.op, 0))
     rank = _rank(node, 0) if rank is None else rank
     return None if rank is None else max(rank - 2, 0)
@@ -220,4 +220,4 @@ def may_be_left_out(op: str, name: str, value: Any) -> bool:
     rule = _RULES.get((op, name))
     if rule not in (_ones, _no_padding, _no_output_padding) or type(value) not in (list, tuple):
         return False
-    return all(each == (1 if rule is _ones else 0) for each in value)
+    return all(number == (1 if rule is _ones else 0) for number in value)

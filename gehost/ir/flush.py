@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def flush_nodes(graph: Graph) -> None:
     """Write the nodes in order; drop removed nodes, constants and types."""
-    wanted = [node.proto for node in graph.nodes]
+    protos = [node.proto for node in graph.nodes]
     table, stood = NodeTable(graph.protos), list(graph.protos)
     # removed nodes, and those that an interrupt below skips, keep the old table
     graph.table.protos, graph.table = stood, table
-    arrange(graph.protos, wanted)
+    arrange(graph.protos, protos)
     for place, node in enumerate(graph.nodes):
         before, stood_at = node.table, node.place
         node.place, node.table = place, table
@@ -39,17 +39,17 @@ def flush_tables(graph: Graph) -> None:
         arrange(proto.value_info, alive)
 
 
-def arrange(entries: Any, wanted: Sequence[Any]) -> None:
-    """Reorder a repeated field in place to ``wanted``.
+def arrange(entries: Any, order: Sequence[Any]) -> None:
+    """Reorder a repeated field in place to ``order``.
 
     These messages are all its entries.
     """
-    find = {id(message): place for place, message in enumerate(wanted)}.get
-    held = list(entries)  # keeps the Python objects, and so their identities, alive
-    end = len(wanted)
+    find = {id(message): place for place, message in enumerate(order)}.get
+    alive = list(entries)  # keeps the Python objects, and so their identities, alive
+    end = len(order)
 
     def place(message: Any) -> int:
         return find(id(message), end)
 
     entries.sort(key=place)
-    del entries[end:], held
+    del entries[end:], alive

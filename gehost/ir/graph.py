@@ -200,9 +200,9 @@ class Graph:
         for op in ops:
             if not isinstance(op, str):
                 raise GehostError(f'nodes_of wants names of operators, as in "Add", got {op!r}')
-        found = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
-        found.sort(key=by_order)
-        return found
+        nodes = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
+        nodes.sort(key=by_order)
+        return nodes
 
     def find(self, name: str) -> Value | None:
         """Return the value of a name.
@@ -242,28 +242,28 @@ class Graph:
 
     def subgraphs(self) -> list[Graph]:
         """Return all nested bodies, depth first, outer ones first."""
-        found: list[Graph] = []
+        graphs: list[Graph] = []
         for node in self.nodes_of(*self.model.body_ops):
             for body in node.bodies:
-                found.append(body)
-                found.extend(body.subgraphs())
-        return found
+                graphs.append(body)
+                graphs.extend(body.subgraphs())
+        return graphs
 
     def captured(self) -> list[tuple[Node | Graph, int, Value]]:
         """Return all reads of outside values here and in inner bodies."""
         inside = dict.fromkeys([self, *self.subgraphs()])
-        found: list[tuple[Node | Graph, int, Value]] = []
+        uses: list[tuple[Node | Graph, int, Value]] = []
         for graph in inside:
             for node in graph.nodes:
-                found.extend(
+                uses.extend(
                     (node, slot, v)
                     for slot, v in enumerate(node.inputs)
                     if v is not None and v.graph not in inside
                 )
-            found.extend(
+            uses.extend(
                 (graph, slot, v) for slot, v in enumerate(graph.outputs) if v.graph not in inside
             )
-        return found
+        return uses
 
     def to_networkx(self) -> nx.MultiDiGraph[Node]:
         """Return the nodes and the tensors between them as a networkx graph, for analyses.
@@ -273,16 +273,16 @@ class Graph:
         """
         import networkx as nx
 
-        found: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        result: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         for node in self.nodes:
-            found.add_node(node, op=node.op)
+            result.add_node(node, op=node.op)
         for node in self.nodes:
             for value in node.outputs:
                 for reader in value.readers if value is not None else ():
                     user = self.reading_node(reader)
                     if user is not None:
-                        found.add_edge(node, user, tensor=value)
-        return found
+                        result.add_edge(node, user, tensor=value)
+        return result
 
     # editing: each method writes protobuf, index and journal
 
@@ -485,17 +485,17 @@ class Graph:
             )
         edits.remove_initializer(value)
 
-    def set_type(self, value: Value, known: ValueType | None) -> None:
+    def set_type(self, value: Value, value_type: ValueType | None) -> None:
         """Set the type of a value, in the index only."""
-        if value.known_type is not known:
-            edits.set_type(value, known)
+        if value.known_type is not value_type:
+            edits.set_type(value, value_type)
 
-    def redefine(self, value: Value, known: ValueType | None) -> None:
+    def redefine(self, value: Value, value_type: ValueType | None) -> None:
         """Set the type of a value that stands for another tensor than before.
 
         The type that the file declares for its name is dropped.
         """
-        edits.redefine(value, known)
+        edits.redefine(value, value_type)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
         """Move a node after ``anchor`` (None: to the front).

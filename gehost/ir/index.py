@@ -73,7 +73,7 @@ def _index_all(waiting: list[Graph]) -> None:
 
 
 def _bodies_of(node: Node) -> list[Graph]:
-    found: list[Graph] = []
+    graphs: list[Graph] = []
     for attribute in node.proto.attribute[:]:
         if attribute.type in GRAPH_KINDS:
             node.graph.model.body_ops.add(node.op)
@@ -82,8 +82,8 @@ def _bodies_of(node: Node) -> list[Graph]:
                 if attribute.type == onnx.AttributeProto.GRAPH
                 else list(attribute.graphs)
             )
-            found.extend(Graph(node.graph.model, body, node) for body in bodies)
-    return found
+            graphs.extend(Graph(node.graph.model, body, node) for body in bodies)
+    return graphs
 
 
 # one graph
@@ -140,7 +140,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     avoids calls.
     """
     values, by_op, with_tensors = graph.values, graph.by_op, graph.model.ops_with_tensors
-    known, name_seen = values.get, graph.table.names.append
+    value_of, name_seen = values.get, graph.table.names.append
     is_nameless = "" in values
     """Whether an input or initializer has an empty name, the name of absent inputs."""
     interned: dict[tuple[str, str, str] | str, str] = {}
@@ -155,7 +155,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         node = Node(graph, place, op)
         name_seen(proto.name)
         names = proto.input[:]
-        inputs = tuple(map(known, names))
+        inputs = tuple(map(value_of, names))
         if is_nameless or None in inputs:  # absent, or not defined so far
             inputs = tuple([_find_or_add(graph, name, pending) if name else None for name in names])
         node.inputs = inputs
@@ -170,7 +170,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             if not name:
                 outputs.append(None)
                 continue
-            value = known(name)
+            value = value_of(name)
             if value is None:
                 value = values[name] = Value(graph, name, node, slot)
             elif pending.pop(name, None) is None:

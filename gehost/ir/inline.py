@@ -16,20 +16,24 @@ def inline_functions(model: onnx.ModelProto, *, keep: Collection[str] = ()) -> o
 
     A function of another opset stays if an operator in it has another form at the model's.
     """
-    stated = with_function_defaults(model)
+    explicit = with_function_defaults(model)
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     if any(_differs(function, opsets) for function in model.functions):
-        if stated is model:
-            stated = onnx.ModelProto()
-            stated.CopyFrom(model)
-        for function in stated.functions:  # ONNX's inliner leaves functions of other opsets
+        if explicit is model:
+            explicit = onnx.ModelProto()
+            explicit.CopyFrom(model)
+        for function in explicit.functions:  # ONNX's inliner leaves functions of other opsets
             if _differs(function, opsets) and _is_the_same_at(opsets, function):
                 for entry in function.opset_import:
                     entry.version = opsets.get(entry.domain, entry.version)
     if not keep:
-        return onnx.inliner.inline_local_functions(stated)
-    chosen = [(each.domain, each.name) for each in model.functions if each.domain not in keep]
-    return onnx.inliner.inline_selected_functions(stated, chosen)
+        return onnx.inliner.inline_local_functions(explicit)
+    chosen = [
+        (candidate.domain, candidate.name)
+        for candidate in model.functions
+        if candidate.domain not in keep
+    ]
+    return onnx.inliner.inline_selected_functions(explicit, chosen)
 
 
 def _differs(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> bool:
@@ -45,10 +49,10 @@ def _is_the_same_at(opsets: Mapping[str, int], function: onnx.FunctionProto) -> 
     while nodes:
         node = nodes.pop()
         nodes += [
-            each
+            body_node
             for entry in node.attribute
             for body in (entry.g, *entry.graphs)
-            for each in body.node
+            for body_node in body.node
         ]
         forms = [
             schema_at(node.domain, node.op_type, versions[node.domain])
@@ -73,22 +77,22 @@ def with_function_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
     }
     if not defaults:
         return model
-    stated = onnx.ModelProto()
-    stated.CopyFrom(model)
-    state_defaults(stated, defaults)
-    return stated
+    explicit = onnx.ModelProto()
+    explicit.CopyFrom(model)
+    state_defaults(explicit, defaults)
+    return explicit
 
 
 def state_defaults(
     model: onnx.ModelProto, defaults: Mapping[str, Sequence[onnx.AttributeProto]]
 ) -> None:
     """Write the attributes that nodes leave out into them; ``defaults`` by operator."""
-    waiting = [*model.graph.node, *(node for each in model.functions for node in each.node)]
+    waiting = [*model.graph.node, *(node for item in model.functions for node in item.node)]
     while waiting:
         node = waiting.pop()
-        given = {attribute.name for attribute in node.attribute}
+        names = {attribute.name for attribute in node.attribute}
         left_out = defaults.get(op_name(node.domain, node.op_type, node.overload), ())
-        node.attribute.extend([each for each in left_out if each.name not in given])
+        node.attribute.extend([item for item in left_out if item.name not in names])
         for attribute in node.attribute:
             waiting.extend(attribute.g.node)
             for graph in attribute.graphs:

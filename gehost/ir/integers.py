@@ -133,11 +133,11 @@ class _Walk:
 
     def _elementwise(self, node: Node) -> Integers | None:
         arrays = [self._of(operand) for operand in node.inputs]
-        known = [array for array in arrays if array is not None]
-        if not known or len(known) < len(arrays):
+        constants = [array for array in arrays if array is not None]
+        if not constants or len(constants) < len(arrays):
             return None
         try:
-            rows = np.broadcast_arrays(*known)
+            rows = np.broadcast_arrays(*constants)
         except ValueError:
             return None
         if rows[0].size > _MOST or (node.op == "Mod" and node.attrs.get("fmod", 0)):
@@ -182,10 +182,10 @@ class _Walk:
 
     def concatenated(self, node: Node) -> Integers | None:
         arrays = [self._of(part) for part in node.inputs]
-        known = [array for array in arrays if array is not None]
-        if len(known) < len(arrays) or sum(array.size for array in known) > _MOST:
+        constants = [array for array in arrays if array is not None]
+        if len(constants) < len(arrays) or sum(array.size for array in constants) > _MOST:
             return None
-        return np.concatenate(known, node.attrs.get("axis", 0))
+        return np.concatenate(constants, node.attrs.get("axis", 0))
 
     def expanded(self, node: Node) -> Integers | None:
         array, shape = self._of(node.input(0)), _numbers(self._integers_of(node, 1))
@@ -320,10 +320,10 @@ def taken_branch(node: Node) -> Graph | None:
     if node.op != "If" or not test or len(test) != 1 or not isinstance(test[0], int):
         return None
     names = [entry.name for entry in node.proto.attribute if entry.type in GRAPH_KINDS]
-    wanted = "then_branch" if test[0] else "else_branch"
-    if wanted not in names or len(names) != len(node.bodies):
+    branch_name = "then_branch" if test[0] else "else_branch"
+    if branch_name not in names or len(names) != len(node.bodies):
         return None
-    branch = node.bodies[names.index(wanted)]
+    branch = node.bodies[names.index(branch_name)]
     return branch if len(branch.outputs) >= len(node.outputs) else None
 
 
@@ -352,12 +352,12 @@ def _constant(value: Value, kinds: str) -> Integers | None:
         value: any value.
         kinds: numpy's letters of the element types to read.
     """
-    known = value.type
+    value_type = value.type
     if (
         not value.is_constant
-        or not isinstance(known, TensorType)
-        or known.shape is None
-        or (known.size or 0) > _MOST
+        or not isinstance(value_type, TensorType)
+        or value_type.shape is None
+        or (value_type.size or 0) > _MOST
     ):
         return None
     array = value.array

@@ -108,7 +108,7 @@ class Model:
         if self.journal.is_pending:
             raise TypeError(f"{self}: cannot copy a model while a pass edits it")
         types = [
-            {name: known for name, value in graph.values.items() if (known := value.type)}
+            {name: value_type for name, value in graph.values.items() if (value_type := value.type)}
             for graph in self.graphs
         ]
         return _restored, (self.flush().SerializeToString(), self.path, self.is_traced, types)
@@ -176,9 +176,9 @@ class Model:
 
         They are copies; assign to change them.
         """
-        found = onnx.ModelProto()
-        found.configuration.extend(self.proto.configuration)
-        return tuple(found.configuration)
+        result = onnx.ModelProto()
+        result.configuration.extend(self.proto.configuration)
+        return tuple(result.configuration)
 
     @configurations.setter
     def configurations(self, configurations: tuple[onnx.DeviceConfigurationProto, ...]) -> None:
@@ -303,21 +303,21 @@ class Model:
     def remove_functions(self, ops: Collection[str]) -> None:
         """Remove uncalled functions that came with the model, and commit."""
         self.commit()
-        kept = [
+        others = [
             function
             for function in self.proto.functions[: self._original_functions]
             if op_name(function.domain, function.name, function.overload) not in ops
         ]
-        arrange(self.proto.functions, [*kept, *self.proto.functions[self._original_functions :]])
-        self._original_functions = len(kept)
+        arrange(self.proto.functions, [*others, *self.proto.functions[self._original_functions :]])
+        self._original_functions = len(others)
         for op in ops:
             del self.functions[op]
 
     def remove_imports(self, domains: Collection[str]) -> None:
         """Remove imports of unused domains, and commit."""
         self.commit()
-        kept = [entry for entry in self.proto.opset_import if entry.domain not in domains]
-        arrange(self.proto.opset_import, kept)
+        others = [entry for entry in self.proto.opset_import if entry.domain not in domains]
+        arrange(self.proto.opset_import, others)
         for domain in domains:
             del self.opsets[domain]
 
@@ -425,11 +425,13 @@ def _restored(
     proto = onnx.ModelProto()
     proto.ParseFromString(content)
     model = Model(proto, path=path, is_traced=is_traced)
-    for graph, known in zip(model.graphs, types, strict=True):
-        for name, stated in known.items():
-            graph.values[name].known_type = stated
-            if isinstance(stated, TensorType):
-                model.sizes.parse_all(stated.shape or ())  # so that no new size gets such a name
+    for graph, types_by_name in zip(model.graphs, types, strict=True):
+        for name, value_type in types_by_name.items():
+            graph.values[name].known_type = value_type
+            if isinstance(value_type, TensorType):
+                model.sizes.parse_all(
+                    value_type.shape or ()
+                )  # so that no new size gets such a name
     return model
 
 

@@ -90,19 +90,19 @@ class Value:
     @property
     def type(self) -> ValueType | None:
         """The declared or inferred type of this value; None if neither exists."""
-        known = self.known_type
-        if type(known) is TensorType:
-            return known
+        value_type = self.known_type
+        if type(value_type) is TensorType:
+            return value_type
         tensor = self.initializer
-        if isinstance(known, onnx.TypeProto):
-            known = self.known_type = (
+        if isinstance(value_type, onnx.TypeProto):
+            value_type = self.known_type = (
                 None
                 if isinstance(tensor, onnx.TensorProto) and self.index != INPUT
-                else decode_type(known)
+                else decode_type(value_type)
             )
-        if known is None and isinstance(tensor, onnx.TensorProto):
-            known = self.known_type = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
-        return known
+        if value_type is None and isinstance(tensor, onnx.TensorProto):
+            value_type = self.known_type = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
+        return value_type
 
     @property
     def node(self) -> Node | SourceNode:
@@ -120,8 +120,8 @@ class Value:
     @property
     def dtype(self) -> DataType | None:
         """Element type; None if unknown, or if this is not a tensor."""
-        known = self.type
-        return (known.dtype or None) if isinstance(known, TensorType) else None
+        value_type = self.type
+        return (value_type.dtype or None) if isinstance(value_type, TensorType) else None
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
@@ -131,11 +131,11 @@ class Value:
         names may be equal or not. Inference gives unknown sizes a name (``?3``), so that None only
         occurs in types that it has not processed.
         """
-        known = self.known_type
-        if type(known) is TensorType:
-            return known.shape
-        known = self.type
-        return known.shape if isinstance(known, TensorType) else None
+        value_type = self.known_type
+        if type(value_type) is TensorType:
+            return value_type.shape
+        value_type = self.type
+        return value_type.shape if isinstance(value_type, TensorType) else None
 
     @property
     def may_be_empty(self) -> bool:
@@ -204,55 +204,55 @@ class Value:
     @property
     def readers(self) -> Collection[Node | Graph]:
         """The users, each once: nodes, also in bodies, and graphs (as outputs)."""
-        found = self.read_by
-        if found is None:
+        reader = self.read_by
+        if reader is None:
             return ()
-        if isinstance(found, Node):
-            return (found,)
-        return found if isinstance(found, (tuple, dict)) else (found,)
+        if isinstance(reader, Node):
+            return (reader,)
+        return reader if isinstance(reader, (tuple, dict)) else (reader,)
 
     @property
     def uses(self) -> list[tuple[Node | Graph, int]]:
         """Every use as ``(node, input slot)``, or ``(graph, output slot)`` for outputs."""
-        found: list[tuple[Node | Graph, int]] = []
+        results: list[tuple[Node | Graph, int]] = []
         for reader in self.readers:
             read = reader.inputs if isinstance(reader, Node) else reader.outputs
             if len(read) > WIDE:
-                found.extend([(reader, slot) for slot in reader.slots_of(self)])
+                results.extend([(reader, slot) for slot in reader.slots_of(self)])
             else:
-                found.extend([(reader, slot) for slot, value in enumerate(read) if value is self])
-        return found
+                results.extend([(reader, slot) for slot, value in enumerate(read) if value is self])
+        return results
 
     def add_reader(self, reader: Node | Graph) -> None:
         """Add ``reader`` to the users of this value, unless it is one."""
-        found = self.read_by
-        if found is None:
+        first = self.read_by
+        if first is None:
             self.read_by = reader
-        elif isinstance(found, dict):
-            found[reader] = None
-        elif isinstance(found, tuple):
-            if reader not in found:
+        elif isinstance(first, dict):
+            first[reader] = None
+        elif isinstance(first, tuple):
+            if reader not in first:
                 self.read_by = (
-                    (*found, reader) if len(found) < _FEW else dict.fromkeys((*found, reader))
+                    (*first, reader) if len(first) < _FEW else dict.fromkeys((*first, reader))
                 )
-        elif found is not reader:
-            self.read_by = (found, reader)
+        elif first is not reader:
+            self.read_by = (first, reader)
 
     def drop_reader(self, reader: Node | Graph) -> None:
         """Remove ``reader`` from the users of this value."""
-        found = self.read_by
-        if found is reader:
+        first = self.read_by
+        if first is reader:
             self.read_by = None
-        elif isinstance(found, tuple):
-            if reader in found:
-                place = found.index(reader)
+        elif isinstance(first, tuple):
+            if reader in first:
+                place = first.index(reader)
                 self.read_by = (
-                    found[:place] + found[place + 1 :] if len(found) > 2 else found[1 - place]
+                    first[:place] + first[place + 1 :] if len(first) > 2 else first[1 - place]
                 )
-        elif isinstance(found, dict):
-            found.pop(reader, None)
-            if len(found) <= _FEW:
-                self.read_by = tuple(found)
+        elif isinstance(first, dict):
+            first.pop(reader, None)
+            if len(first) <= _FEW:
+                self.read_by = tuple(first)
 
     @property
     def is_graph_output(self) -> bool:
@@ -260,10 +260,10 @@ class Value:
 
     def consumers(self) -> list[tuple[Node, int]]:
         """Return the user nodes with their slots, in topological order."""
-        found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
-        if len(found) > 1:
-            found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
-        return found
+        results = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
+        if len(results) > 1:
+            results.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
+        return results
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the constant's elements; raises ``GehostError`` if there are none to read."""
@@ -334,8 +334,8 @@ class Node(GNodeAccessors):
 
         Its Python object is larger than a Node.
         """
-        found: onnx.NodeProto = self.table.protos[self.place]
-        return found
+        result: onnx.NodeProto = self.table.protos[self.place]
+        return result
 
     @property
     def op_type(self) -> str:
@@ -388,16 +388,16 @@ class Node(GNodeAccessors):
         Short ones, which many nodes share, are cached, except for bodies, which are edited
         in place.
         """
-        found = self._encoded
-        if found is None:
+        encoded = self._encoded
+        if encoded is None:
             entries = self.proto.attribute[:]
             if not entries:
                 self._encoded = ()
                 return ()
-            found = tuple([entry.SerializeToString() for entry in entries])
-            if not self.bodies and sum(map(len, found)) <= _SHORT:
-                found = self._encoded = _share(found)
-        return found
+            encoded = tuple([entry.SerializeToString() for entry in entries])
+            if not self.bodies and sum(map(len, encoded)) <= _SHORT:
+                encoded = self._encoded = _share(encoded)
+        return encoded
 
     def forget_attrs(self) -> None:
         """Drop cached attributes, as the protobuf has changed."""
@@ -410,9 +410,9 @@ class Node(GNodeAccessors):
     @property
     def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
         """The node's devices and tensor splits (copies; assign to change them)."""
-        found = onnx.NodeProto()
-        found.device_configurations.extend(self.proto.device_configurations)
-        return tuple(found.device_configurations)
+        result = onnx.NodeProto()
+        result.device_configurations.extend(self.proto.device_configurations)
+        return tuple(result.device_configurations)
 
     @device_configurations.setter
     def device_configurations(

@@ -58,11 +58,11 @@ class Region:
         Raises:
             PassError: ``nodes`` is no iterable of nodes.
         """
-        given: Any = nodes  # an author may pass anything
-        listed: list[Any] = list(given) if isinstance(given, Iterable) else []  # pyright: ignore[reportUnknownArgumentType]
-        if not isinstance(given, Iterable) or not all(isinstance(node, Node) for node in listed):
-            raise PassError(f"Region.of_nodes wants a list of nodes, got {given!r}")
-        inside: dict[Node, None] = dict.fromkeys(listed)
+        argument: Any = nodes  # an author may pass anything
+        items: list[Any] = list(argument) if isinstance(argument, Iterable) else []  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(argument, Iterable) or not all(isinstance(node, Node) for node in items):
+            raise PassError(f"Region.of_nodes wants a list of nodes, got {argument!r}")
+        inside: dict[Node, None] = dict.fromkeys(items)
         if not inside:
             return Refusal("empty", "a region needs a node")
         removed = next((node for node in inside if not node.in_graph), None)
@@ -76,10 +76,10 @@ class Region:
         inputs = dict.fromkeys(
             value for node in ordered for value in _read_by(node) if value.producer not in inside
         )
-        made = [value for node in ordered for value in node.outputs if value is not None]
+        results = [value for node in ordered for value in node.outputs if value is not None]
         outputs = [
             value
-            for value in made
+            for value in results
             if any(graph.reading_node(reader) not in inside for reader in value.readers)
         ]
         if not outputs:
@@ -129,21 +129,21 @@ class Region:
 
         If such a node feeds the region, the region's nodes that it feeds are included.
         """
-        found: dict[Node, None] = {}
+        before: dict[Node, None] = {}
         readers = [
             self.graph.reading_node(reader) for value in self.outputs for reader in value.readers
         ]
         stack = [reader for reader in readers if reader is not None and not self.holds(reader)]
         while stack:
             node = stack.pop()
-            if node in found or node.order >= order:
+            if node in before or node.order >= order:
                 continue
-            found[node] = None
+            before[node] = None
             for value in node.outputs:
                 if value is not None:
                     readers = [self.graph.reading_node(reader) for reader in value.readers]
                     stack.extend(reader for reader in readers if reader is not None)
-        return sorted(found, key=by_order)
+        return sorted(before, key=by_order)
 
     @property
     def anchor(self) -> Node:
@@ -207,20 +207,20 @@ def _way_back(
 
     The node is at or before ``last``.
     """
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     values = list(outputs)
     while values:
         value = values.pop()
-        for found in value.readers:
-            reader = graph.reading_node(found)
+        for next_reader in value.readers:
+            reader = graph.reading_node(next_reader)
             if reader is None:
                 continue
             if reader in inside:
                 if value.producer not in inside:
                     return value.producer
-            elif reader not in seen and reader.order < last:
-                seen.add(reader)
-                values.extend([made for made in reader.outputs if made is not None])
+            elif reader not in visited and reader.order < last:
+                visited.add(reader)
+                values.extend([result for result in reader.outputs if result is not None])
     return None
 
 
@@ -322,9 +322,9 @@ class SubgraphBoundary:
                 )
             values.append(read.pop())
             entries.update(readers)
-        made = [_output_at(output.GetOutput()) for output in outputs]
-        graph = made[0].graph
-        if any(value.graph is not graph for value in made):
+        results = [_output_at(output.GetOutput()) for output in outputs]
+        graph = results[0].graph
+        if any(value.graph is not graph for value in results):
             raise PassError("its outputs are of more than one graph", subject="SubgraphBoundary")
         for value in values:
             if graph.find(value.name) is not value:
@@ -332,7 +332,7 @@ class SubgraphBoundary:
                     f'input "{value.name}" is of a body, which graph "{graph.name}" cannot read',
                     subject="SubgraphBoundary",
                 )
-        region = Region(graph, values, made, _nodes_between(graph, values, entries, made))
+        region = Region(graph, values, results, _nodes_between(graph, values, entries, results))
         _check_closed(region)
         return region
 
@@ -372,14 +372,14 @@ def _output_at(io: NodeIo) -> Value:
 def _nodes_between(
     graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]
 ) -> list[Node]:
-    found: dict[Node, None] = {}
+    between: dict[Node, None] = {}
     entering = set(inputs)
     stack = [value.producer for value in outputs]
     while stack:
         node = stack.pop()
-        if node is None or node in found:
+        if node is None or node in between:
             continue
-        found[node] = None
+        between[node] = None
         read = [
             value
             for slot, value in enumerate(node.inputs)
@@ -396,7 +396,7 @@ def _nodes_between(
                     subject="SubgraphBoundary",
                 )
             stack.append(value.producer)
-    return sorted(found, key=by_order)
+    return sorted(between, key=by_order)
 
 
 def _check_closed(region: Region) -> None:

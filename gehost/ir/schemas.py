@@ -28,16 +28,16 @@ def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 
     Queried by operator: loading all schemas of ONNX costs more than the rest of a small compile.
     """
-    found: list[onnx.defs.OpSchema] = []
+    schemas: list[onnx.defs.OpSchema] = []
     version = _NEWEST
     while version:
         try:
             schema = onnx.defs.get_schema(op_type, version, domain)
         except (onnx.defs.SchemaError, TypeError):  # TypeError: the name is not valid UTF-8
             break
-        found.append(schema)
+        schemas.append(schema)
         version = schema.since_version - 1
-    return found[::-1]
+    return schemas[::-1]
 
 
 @cache
@@ -51,18 +51,18 @@ def operator_names(domain: str = "") -> frozenset[str]:
 @cache
 def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
     """Return the schema at an opset, None if absent or deprecated."""
-    found = declared_schema_at(domain, op_type, version)
-    return None if found is None or found.deprecated else found
+    schema = declared_schema_at(domain, op_type, version)
+    return None if schema is None or schema.deprecated else schema
 
 
 @cache
 def declared_schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
     """Return the schema at an opset, deprecated or not; None if absent."""
-    found = None
+    newest = None
     for schema in history(domain, op_type):
         if schema.since_version <= version:
-            found = schema
-    return found
+            newest = schema
+    return newest
 
 
 @cache

@@ -124,11 +124,11 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
         return raw
     field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
     _refuse_other_fields(tensor, filled, field)
-    wanted = _entry_count(tensor.data_type, element_count(tensor))
+    expected = _entry_count(tensor.data_type, element_count(tensor))
     entries = len(filled.get(field, ()))
-    if entries != wanted:
+    if entries != expected:
         raise ModelError(
-            f"its {field} has {entries} entries, but its type and shape take {wanted}",
+            f"its {field} has {entries} entries, but its type and shape take {expected}",
             subject=label(tensor),
             hint="export the model again",
         )

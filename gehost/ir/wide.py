@@ -112,10 +112,10 @@ class Slots(Generic[K]):
 
     def of(self, value: K) -> list[int]:
         """Return the slots of a value, in order."""
-        found = self._found.get(value)
-        if found is None:
+        slots = self._found.get(value)
+        if slots is None:
             return []
-        return [found] if isinstance(found, int) else sorted(found)
+        return [slots] if isinstance(slots, int) else sorted(slots)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Slots) and self._found == other._found  # pyright: ignore[reportUnknownMemberType]
@@ -124,19 +124,19 @@ class Slots(Generic[K]):
 
     def put(self, slot: int, value: K | None, old: K | None) -> None:
         """Record that ``slot`` reads ``value`` in place of ``old``; idempotent."""
-        found = None if old is None else self._found.get(old)
-        if old is not None and found == slot:
+        slots = None if old is None else self._found.get(old)
+        if old is not None and slots == slot:
             del self._found[old]
-        elif old is not None and isinstance(found, set):
-            found.discard(slot)
-            if len(found) == 1:
-                self._found[old] = found.pop()
+        elif old is not None and isinstance(slots, set):
+            slots.discard(slot)
+            if len(slots) == 1:
+                self._found[old] = slots.pop()
         if value is not None:
             self._add(value, slot)
 
     def _add(self, value: K, slot: int) -> None:
-        found = self._found.setdefault(value, slot)
-        if isinstance(found, set):
-            found.add(slot)
-        elif found != slot:
-            self._found[value] = {found, slot}
+        slots = self._found.setdefault(value, slot)
+        if isinstance(slots, set):
+            slots.add(slot)
+        elif slots != slot:
+            self._found[value] = {slots, slot}

@@ -138,11 +138,11 @@ def _group_normalization_21(op: Operation) -> None:
     """Scale and bias have an element for each channel instead of each group."""
     groups = op.attribute("num_groups")
     channels = op.shape_of(op.node.input[0], 1, 2)
-    each = op.add("Div", [channels, op.integers([groups], "groups")], "channels_of_a_group")
-    wanted = op.add("Concat", [op.integers([1], "one"), each], "channels", axis=0)
+    item = op.add("Div", [channels, op.integers([groups], "groups")], "channels_of_a_group")
+    expected = op.add("Concat", [op.integers([1], "one"), item], "channels", axis=0)
     for slot in (1, 2):
         column = op.unsqueezed(op.node.input[slot], [1])
-        wide = op.add("Expand", [column, wanted], "of_channels")
+        wide = op.add("Expand", [column, expected], "of_channels")
         op.set_input(slot, op.add("Reshape", [wide, op.integers([-1], "flat")], "of_channels"))
 
 

@@ -88,7 +88,7 @@ class Operation:
         Raises:
             ModelError: each call of the function around it gives another value.
         """
-        entry = next((each for each in self.node.attribute if each.name == name), None)
+        entry = next((item for item in self.node.attribute if item.name == name), None)
         if entry is None:
             return default
         if entry.ref_attr_name:
@@ -202,11 +202,11 @@ class Operation:
 
 def has_static_shape(value: Value | None) -> bool:
     """Whether every size is a number, and none is zero."""
-    known = None if value is None else value.type
+    value_type = None if value is None else value.type
     return (
-        isinstance(known, TensorType)
-        and known.shape is not None
-        and all(isinstance(size, int) and size for size in known.shape)
+        isinstance(value_type, TensorType)
+        and value_type.shape is not None
+        and all(isinstance(size, int) and size for size in value_type.shape)
     )
 
 

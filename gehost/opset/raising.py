@@ -131,7 +131,10 @@ class _Raising:
         if not schemas:
             raise operation.refuse("there is no such operator")
         schema = schemas[-1]
-        allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+        allowed = {
+            constraint.type_param_str: constraint.allowed_type_strs
+            for constraint in schema.type_constraints
+        }
         bound: dict[str, str] = {}
         for slot, parameter in enumerate(schema.inputs):
             dtype, variable = operation.dtype(slot), parameter.type_str

@@ -178,7 +178,7 @@ class Builder:
             try:
                 self._built[chosen] = self._compile(chosen)
             except PassError as error:
-                name = next((each for each in chosen if each in str(error)), "")
+                name = next((item for item in chosen if item in str(error)), "")
                 if not name:
                     raise
                 self.failed[name] = str(error)
@@ -216,15 +216,15 @@ class Builder:
 
     def _converted(self, model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
         """Return a model in float16 inside."""
-        found = to_float16(
+        result = to_float16(
             model,
             keep_io=True,
             feeds=self.feeds,
             base_dir=base_dir,
             target=KernelTarget.of(self._target.kernels),
         )
-        self.half_notes = found.notes
-        return found.model
+        self.half_notes = result.notes
+        return result.model
 
     def reference(self) -> Candidate:
         """Return what candidates are compared with: with ``half``, the original in float16.
@@ -246,7 +246,7 @@ class Builder:
         """
         if not self._half:
             return {}
-        return rounded_in_half(onnx.load(self.original.path, load_external_data=False))
+        return rounded_in_half(onnx.ModelProto.FromString(Path(self.original.path).read_bytes()))
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled."""

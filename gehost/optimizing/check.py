@@ -37,8 +37,8 @@ class Checker:
         """Return why a file is no replacement for the original, or ""."""
         if candidate.path not in self.results:
             self.results[candidate.path] = self.baseline.against(self._model_of(candidate))
-        found = self.results[candidate.path]
-        return self._problem_there(candidate) if found.equal else found.summary()
+        result = self.results[candidate.path]
+        return self._problem_there(candidate) if result.equal else result.summary()
 
     def uncompared(self) -> str:
         """Return why no numbers were compared on the target's own runtime, or ""."""
@@ -63,10 +63,10 @@ class Checker:
             run = self.target.loaded(candidate.path)
             assert run is not None  # it loaded the original
             for feeds, outputs in expected:
-                for each in compare_outputs(outputs, run(feeds), rtol=_RTOL, atol=_ATOL):
-                    if not each.equal:
-                        why = each.reason or f"{each.a} and {each.b}"
-                        return f"differs in {self.target.title()} at {each.place}: {why}"
+                for output in compare_outputs(outputs, run(feeds), rtol=_RTOL, atol=_ATOL):
+                    if not output.equal:
+                        why = output.reason or f"{output.a} and {output.b}"
+                        return f"differs in {self.target.title()} at {output.place}: {why}"
         except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
             return f"does not run in {self.target.title()}: {one_line(str(error))}"
         return ""

@@ -59,7 +59,7 @@ def facts_of(path: str) -> Facts:
     return Facts(
         nodes=operators.total(),
         size=Path(path).stat().st_size + outside,
-        opset=next((each.version for each in model.opset_import if not each.domain), 0),
+        opset=next((item.version for item in model.opset_import if not item.domain), 0),
         dtype=_main_type(model),
         attention=_attention_layers(model),
         convolutions=operators["Conv"] + operators["ConvTranspose"],
@@ -70,7 +70,7 @@ def facts_of(path: str) -> Facts:
 
 def foreign_nodes(model: onnx.ModelProto, others: Collection[str] = ()) -> list[onnx.NodeProto]:
     """Return the nodes that are no operators of ONNX at the model's opset, and none of others."""
-    opset = next((each.version for each in model.opset_import if not each.domain), 0)
+    opset = next((item.version for item in model.opset_import if not item.domain), 0)
     return [
         node
         for graph in _graphs(model)
@@ -155,5 +155,5 @@ def _reaches_product(node: onnx.NodeProto, users: dict[str, list[onnx.NodeProto]
         if user.op_type in ("MatMul", "Einsum", "FusedMatMul"):
             return True
         if user.op_type in _BETWEEN and steps < _MOST_STEPS:
-            waiting += [(each, steps + 1) for name in user.output for each in users.get(name, ())]
+            waiting += [(item, steps + 1) for name in user.output for item in users.get(name, ())]
     return False

@@ -73,29 +73,29 @@ class OptimizeReport:
 
     def lines(self) -> list[str]:
         """Return the report as text."""
-        found = [f"{one_line(os.path.basename(self.model))}: {self.before.line()}"]
+        results = [f"{one_line(os.path.basename(self.model))}: {self.before.line()}"]
         where = f"for {self.target}: {self.title}, {counted(self.threads, 'thread')}"
-        found.append(f"{where}; {self.sizes} (--measure)" if self.sizes else where)
-        found += [f"  {note}" for note in self.notes]
-        found += ["", *self._table_of_fusions(), "", *self._table_of_sizes()]
+        results.append(f"{where}; {self.sizes} (--measure)" if self.sizes else where)
+        results += [f"  {note}" for note in self.notes]
+        results += ["", *self._table_of_fusions(), "", *self._table_of_sizes()]
         if self.unmeasured:
-            found.append(f"not measured: {self.unmeasured}")
-        found.append(f"numbers: {self.numbers}")
+            results.append(f"not measured: {self.unmeasured}")
+        results.append(f"numbers: {self.numbers}")
         if self.gain is not None and not self.pays:
             low, high = self.gain.large.interval
             wrote = {"original": "the model without its notes"}.get(
                 self.result, f"the {self.result} model"
             )
             if self.result == "optimized":
-                found.append(f"as fast as the original here ({low:.2f}–{high:.2f} ×)")
+                results.append(f"as fast as the original here ({low:.2f}–{high:.2f} ×)")
             else:
-                found.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
+                results.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
         if self.written:
-            found.append(f"wrote {one_line(self.written)}: {self._loads()}")
-        found += self._reasons()
+            results.append(f"wrote {one_line(self.written)}: {self._loads()}")
+        results += self._reasons()
         if self.next:
-            found.append(f"next: {self.next}")
-        lines = [part for line in found for part in _folded(line)]
+            results.append(f"next: {self.next}")
+        lines = [part for line in results for part in _folded(line)]
         if self.python:
             lines += [*_folded(f"{self.switch}; it cannot travel in the file:"), ""]
             lines += [f"    {line}" for line in self.python.splitlines()]
@@ -117,20 +117,20 @@ class OptimizeReport:
 
     def _table_of_sizes(self) -> list[str]:
         gain = self.gain
-        found = [
+        results = [
             f"  {'':6} {'nodes':>7} {'size':>10}" + ("" if gain is None else f" {'latency':>9}")
         ]
         times = (0.0, 0.0) if gain is None else (gain.large.first, gain.large.second)
         rows = (("before", self.before), ("after", self.after))
         for (name, facts), seconds in zip(rows, times, strict=True):
             line = f"  {name:6} {facts.nodes:7} {bytes_of(facts.size):>10}"
-            found.append(line if gain is None else f"{line} {duration(seconds):>9}")
+            results.append(line if gain is None else f"{line} {duration(seconds):>9}")
         if gain is not None:
             low, high = gain.large.interval
-            found[-1] += f"   {gain.large.median:.2f} × [{low:.2f}, {high:.2f}]"
+            results[-1] += f"   {gain.large.median:.2f} × [{low:.2f}, {high:.2f}]"
             if gain.small is not None:
-                found[-1] += f", small {gain.small.median:.2f} ×"
-        return found
+                results[-1] += f", small {gain.small.median:.2f} ×"
+        return results
 
     def _reasons(self) -> list[str]:
         reasons = [f"{name}: {one_line(why)}" for name, why in self.dropped.items()]
@@ -140,13 +140,13 @@ class OptimizeReport:
             if not trial.is_on and trial.gain is not None
         ]
         reasons += [f"{name}: {why}" for name, why in self.refused.items()]
-        found = [f"not used: {_cut(reason)}" for reason in reasons[:_MOST_REASONS]]
+        results = [f"not used: {_cut(reason)}" for reason in reasons[:_MOST_REASONS]]
         if len(reasons) > _MOST_REASONS:
-            found.append(f"not used: {len(reasons) - _MOST_REASONS} more (--json)")
+            results.append(f"not used: {len(reasons) - _MOST_REASONS} more (--json)")
         undecided = [trial.name for trial in self.trials if trial.verdict == "open"]
         if undecided:
-            found.append(f"no time to measure alone: {', '.join(undecided)} (on; --budget)")
-        return found
+            results.append(f"no time to measure alone: {', '.join(undecided)} (on; --budget)")
+        return results
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON data."""
@@ -177,16 +177,16 @@ class OptimizeReport:
 
 
 def _gain_data(gain: Gain) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, each in (("large", gain.large), ("small", gain.small)):
-        if each is not None:
-            found[name] = {
-                "gain": round(each.median, 4),
-                "interval": [round(end, 4) for end in each.interval],
-                "seconds": [each.first, each.second],
-                "pairs": len(each.ratios),
+    results: dict[str, Any] = {}
+    for name, item in (("large", gain.large), ("small", gain.small)):
+        if item is not None:
+            results[name] = {
+                "gain": round(item.median, 4),
+                "interval": [round(end, 4) for end in item.interval],
+                "seconds": [item.first, item.second],
+                "pairs": len(item.ratios),
             }
-    return found
+    return results
 
 
 def refusals(report: Report | None, texts: Mapping[tuple[str, str], str]) -> Mapping[str, str]:
@@ -194,12 +194,12 @@ def refusals(report: Report | None, texts: Mapping[tuple[str, str], str]) -> Map
 
     ``texts`` has the words of a reason, by pass and key.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for record in report.passes if report is not None else ():
         if not record.replaced and record.rejected and record.name not in _TIDYING:
             key, _ = record.rejected.most_common(1)[0]
-            found[record.name] = one_line(texts.get((record.name, key)) or key)
-    return found
+            results[record.name] = one_line(texts.get((record.name, key)) or key)
+    return results
 
 
 def duration(seconds: float) -> str:

@@ -154,13 +154,13 @@ def optimize(
     )  # fmt: skip
     if isinstance(model, str | os.PathLike):
         path = os.fspath(cast("str | os.PathLike[str]", model))
-        written = os.fspath(output) if output is not None else default_output(path)
-        report, switch = optimize_file(path, replace(options, output=written), host_options)
-        return Optimized(written, report, None if switch is None else switch.options())
+        text = os.fspath(output) if output is not None else default_output(path)
+        report, switch = optimize_file(path, replace(options, output=text), host_options)
+        return Optimized(text, report, None if switch is None else switch.options())
     if kernels:
         raise UsageError("kernels are written beside a file: give optimize a path")
     with tempfile.TemporaryDirectory(prefix="gehost-optimize-") as folder:
-        path, written = os.path.join(folder, "model.onnx"), os.path.join(folder, "result.onnx")
+        path, text = os.path.join(folder, "model.onnx"), os.path.join(folder, "result.onnx")
         onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
         is_ir = onnx_ir is not None and isinstance(model, onnx_ir.Model)
         if not is_ir and not isinstance(model, onnx.ModelProto):
@@ -170,8 +170,8 @@ def optimize(
             )
         proto = onnx_ir.to_proto(model) if onnx_ir is not None and is_ir else model
         save_model(proto, path, None)
-        report, switch = optimize_file(path, replace(options, output=written), host_options)
-        result: Any = onnx.ModelProto.FromString(Path(written).read_bytes())
+        report, switch = optimize_file(path, replace(options, output=text), host_options)
+        result: Any = onnx.ModelProto.FromString(Path(text).read_bytes())
         if onnx_ir is not None and is_ir:
             result = onnx_ir.from_proto(result)
         report = replace(report, written="")
@@ -232,7 +232,7 @@ class _Run:
         started: float,
     ) -> None:
         self._path, self._target, self._options = path, target, options
-        self._libraries = tuple(os.path.abspath(each) for each in options.libraries)
+        self._libraries = tuple(os.path.abspath(library) for library in options.libraries)
         self._ends = started + options.budget
         self._seconds: dict[str, float] = {}
         self._step_began = started
@@ -319,9 +319,9 @@ class _Run:
             raise problem from error
 
     def _inputs(self) -> Inputs:
-        given = self._options.feeds
-        if given is not None:
-            feeds = dict(given) if isinstance(given, Mapping) else load_feeds(given)
+        argument = self._options.feeds
+        if argument is not None:
+            feeds = dict(argument) if isinstance(argument, Mapping) else load_feeds(argument)
             return Inputs((feeds,))
         runner = self._builder.host.original(self._builder.original.path, self._libraries)
         return realistic_inputs(runner, self._options.measure)
@@ -419,9 +419,9 @@ class _Run:
                 break
             self._show(switch.name)
             with_it = self._runner(best, inputs.largest, switch)
-            found = self._pairs(self._runner(best, inputs.largest), with_it, self._left() / 3)
-            if found.interval[0] > _SWITCH_PAYS:
-                report.switch = f"{switch.name}: {found.median:.2f} × more"
+            result = self._pairs(self._runner(best, inputs.largest), with_it, self._left() / 3)
+            if result.interval[0] > _SWITCH_PAYS:
+                report.switch = f"{switch.name}: {result.median:.2f} × more"
                 return switch
         return None
 
@@ -441,11 +441,11 @@ class _Run:
         self._shares = max(self._shares - shares, 1)
         sizes = [inputs.largest] if pairs else list(dict.fromkeys(map(id, inputs.feeds)))
         feeds = [inputs.largest] if pairs or len(sizes) == 1 else [inputs.largest, inputs.smallest]
-        found = [
-            self._pairs(self._runner(first, each), self._runner(second, each), seconds / len(feeds))
-            for each in feeds
+        results = [
+            self._pairs(self._runner(first, feed), self._runner(second, feed), seconds / len(feeds))
+            for feed in feeds
         ]
-        return Gain(*found)
+        return Gain(*results)
 
     def _pairs(
         self,
@@ -506,15 +506,15 @@ class _Run:
         self, report: OptimizeReport, inputs: Inputs, checker: Checker, best: Candidate
     ) -> Candidate:
         """Return a file with generated kernels where it is faster, else the best before."""
-        found = self._with_kernels(report, checker, best)
-        if found is None or self._failure(found, inputs):
+        result = self._with_kernels(report, checker, best)
+        if result is None or self._failure(result, inputs):
             return best
-        gain = self._compare(inputs, best, found, "generated kernels")
+        gain = self._compare(inputs, best, result, "generated kernels")
         pays = gain.verdict(self._dead_zone) == "pays"
         report.trials.append(
             GroupTrial("generated kernels", (), "pays" if pays else "slower", gain)
         )
-        return found if pays else best
+        return result if pays else best
 
     def _with_kernels(
         self, report: OptimizeReport, checker: Checker, best: Candidate
@@ -533,13 +533,13 @@ class _Run:
         if grouped.facts.size > self._builder.original.facts.size:
             report.notes.append("no kernels: with their groups the file is larger")
             return None
-        found = replace(grouped, library=library)
-        reason = checker.problem(found)
+        result = replace(grouped, library=library)
+        reason = checker.problem(result)
         if reason:
             report.dropped["generated kernels"] = reason
             return None
         report.kernels = counted(count, "node")
-        return found
+        return result
 
     # -- write and load
 
@@ -568,8 +568,8 @@ class _Run:
         report.result = (
             "original" if best.report is None else "optimized" if best.effective else "cleaned"
         )
-        found = checker.results.get(best.path)
-        worst = max((each.max_abs for each in found.outputs), default=0.0) if found else 0.0
+        cached = checker.results.get(best.path)
+        worst = max((output.max_abs for output in cached.outputs), default=0.0) if cached else 0.0
         report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
         if checker.uncompared():
             report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
@@ -604,12 +604,12 @@ def _groups(builder: Builder, best: Candidate) -> list[tuple[str, tuple[str, ...
     """Return the groups of passes that rewrote something, with most rewrites first."""
     assert best.report is not None or not best.effective
     counts = {r.name: r.replaced for r in best.report.passes} if best.report is not None else {}
-    found = [
+    results = [
         (name, passes)
         for name, passes in builder.host.tune_kinds()
         if any(counts.get(one) for one in passes)
     ]
-    return sorted(found, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
+    return sorted(results, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
 
 
 def _fused(report: OptimizeReport) -> dict[str, tuple[int, str]]:

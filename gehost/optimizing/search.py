@@ -38,7 +38,7 @@ class Gain:
 
         On a busy machine much is noise: that excuses no file that seems slower by more than 2 %.
         """
-        medians = [each.median for each in (self.large, self.small) if each is not None]
+        medians = [item.median for item in (self.large, self.small) if item is not None]
         return min(medians) >= 1 / min(dead_zone, _MOST_NOISE)
 
     def __str__(self) -> str:

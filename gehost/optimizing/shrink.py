@@ -96,8 +96,8 @@ def _share_weights(graph: onnx.GraphProto) -> None:
             same[tensor.name] = other
     if not same:
         return
-    for each in _graphs(graph):
-        for node in each.node:
+    for item in _graphs(graph):
+        for node in item.node:
             if any(name in same for name in node.input):
                 node.input[:] = [same.get(name, name) for name in node.input]
     retained = [tensor for tensor in graph.initializer if tensor.name not in same]

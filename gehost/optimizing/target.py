@@ -103,7 +103,7 @@ def targets() -> dict[str, Target]:
     Raises:
         VendorError: an entry point cannot be loaded.
     """
-    found: dict[str, Target] = {}
+    results: dict[str, Target] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             target: Any = entry.load()()
@@ -111,8 +111,8 @@ def targets() -> dict[str, Target]:
             raise VendorError(
                 f"the target {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
             ) from error
-        found[entry.name] = target
-    return found
+        results[entry.name] = target
+    return results
 
 
 def find_target(name: str = "") -> Target:
@@ -121,16 +121,16 @@ def find_target(name: str = "") -> Target:
     Raises:
         UsageError: there is no such target, or its runtime is not installed.
     """
-    known = targets()
+    entry = targets()
     if not name:
-        order = [each for each in ("cuda", "cpu", "any") if each in known]
-        return next(known[each] for each in order if not known[each].missing() or each == "any")
-    if name not in known:
+        order = [item for item in ("cuda", "cpu", "any") if item in entry]
+        return next(entry[item] for item in order if not entry[item].missing() or item == "any")
+    if name not in entry:
         raise UsageError(
             f"--for {name}: there is no such target"
-            + (hint(name, known) or f"; there are {', '.join(known)}")
+            + (hint(name, entry) or f"; there are {', '.join(entry)}")
         )
-    missing = known[name].missing()
+    missing = entry[name].missing()
     if missing:
         raise UsageError(f"--for {name}: {missing}")
-    return known[name]
+    return entry[name]

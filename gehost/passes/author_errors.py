@@ -62,7 +62,7 @@ def blamed_on(
         or _definition(context.author, name, file)
         or record.origin
     )
-    message = f"{name}{f' {inside}' if inside else ''}{at}: {described(error, known=where)}"
+    message = f"{name}{f' {inside}' if inside else ''}{at}: {described(error, context=where)}"
     failure = PassError(message, where=where, subject=record.name)
     failure.named = True
     failure.__cause__ = error  # machine code ignores "raise … from"

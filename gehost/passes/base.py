@@ -133,7 +133,7 @@ class PatternFusionPass(FusionBasePass):
         """
         self._rules = None
         return vars(self).keys() <= _SET_BY_HOST and not any(
-            "__slots__" in vars(each) for each in type(self).__mro__
+            "__slots__" in vars(item) for item in type(self).__mro__
         )
 
 
@@ -211,11 +211,11 @@ def misspelled_method(
     """
     inherited = [base for base in bases if issubclass(cls, base)]
     methods = {name for base in inherited for name in vars(base) if not name.startswith("_")}
-    own = [base for base in cls.__mro__ if not any(issubclass(known, base) for known in inherited)]
+    own = [base for base in cls.__mro__ if not any(issubclass(entry, base) for entry in inherited)]
     missing = methods.difference(reserved, *(vars(base) for base in own))
     for base in reversed(own):
         for name in vars(base):
             if not name.startswith("_") and name not in methods:
-                for meant in nearest_functions(name, missing):
-                    return f"{base.__name__} defines {name}; did you mean {meant}?"
+                for function in nearest_functions(name, missing):
+                    return f"{base.__name__} defines {name}; did you mean {function}?"
     return None

@@ -182,7 +182,7 @@ class CustomPassContext:
         """Count a match that the pass found by itself."""
         self.record.matched += 1
 
-    def report_edit(self, made: Sequence[Node]) -> None:
+    def report_edit(self, new_nodes: Sequence[Node]) -> None:
         """Count a rewrite that the pass made by editing the graph.
 
         A rewrite by ``replace`` or ``SubgraphRewriter`` counts once.
@@ -190,7 +190,7 @@ class CustomPassContext:
         Raises:
             PassError: nothing was edited since the last one.
         """
-        if made and all(node in self._made for node in made):
+        if new_nodes and all(node in self._made for node in new_nodes):
             return
         mark = self.model.mark()
         if mark == self._reported:
@@ -225,16 +225,18 @@ class CustomPassContext:
         """
         if self.limit.reached:
             raise LimitReached
-        for given, wanted, source in (
+        for argument, expected, source in (
             (region, Region, "Region.of_nodes"),
             (graph, EsGraph, "BuildAndReset"),
         ):
-            if not isinstance(given, wanted):
-                found = (
-                    f"a refusal, {given}" if isinstance(given, Refusal) else type(given).__name__
+            if not isinstance(argument, expected):
+                result = (
+                    f"a refusal, {argument}"
+                    if isinstance(argument, Refusal)
+                    else type(argument).__name__
                 )
                 raise PassError(
-                    f"wanted the result of {source}, got {found}", subject="context.replace"
+                    f"wanted the result of {source}, got {result}", subject="context.replace"
                 )
         problem = region.stale()
         if problem:
@@ -286,9 +288,9 @@ class CustomPassContext:
             types = self.session.inferrer.node(node)
         except Refused as failure:
             raise PassError(str(failure), subject=f"context.infer: {node.label}") from failure
-        for value, known in zip(node.outputs, types, strict=True):
+        for value, type_ in zip(node.outputs, types, strict=True):
             if value is not None:
-                node.graph.set_type(value, self.session.inferrer.named(known))
+                node.graph.set_type(value, self.session.inferrer.named(type_))
 
     def replaces_constant(self, value: Value, exact: float) -> None:
         """Note that a rewrite put ``exact`` in place of a constant that its type had rounded.

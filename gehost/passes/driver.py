@@ -96,29 +96,29 @@ class _VariadicRule:
 
     def of(self, number: int, model: Model) -> _Rule:
         """Return the rule for a number."""
-        found = self._rules.get(number)
-        if found is None:
+        cached = self._rules.get(number)
+        if cached is None:
             pattern = self.pattern.of(number)
             lowered = LoweredPattern(pattern, self._config, model, self._registry)
-            found = self._rules[number] = _Rule(pattern, lowered, self.all_names)
-        return found
+            cached = self._rules[number] = _Rule(pattern, lowered, self.all_names)
+        return cached
 
     def nodes(self, graph: Graph) -> list[Node]:
         """Return the nodes of a graph that have any number of inputs or outputs."""
         name = self.pattern.op
         names = [
-            each
+            item
             for node, op in zip(self.lowered.source.nodes, self.lowered.source.ops, strict=True)
             if name in node.ops
-            for each in op.ops
+            for item in op.ops
         ]
         return graph.nodes_of(*dict.fromkeys(names))
 
     def numbers(self, node: Node) -> set[int]:
         """Return the numbers for which a node may be in a match."""
         count = len(node.outputs if self.pattern.counts_outputs else node.inputs)
-        found = {count - extra for extra in self.pattern.extra}
-        return {number for number in found if number >= self.pattern.least}
+        results = {count - extra for extra in self.pattern.extra}
+        return {number for number in results if number >= self.pattern.least}
 
 
 class LoweredRules(NamedTuple):
@@ -212,20 +212,20 @@ def listed_patterns(returned: Any) -> list[Pattern | VariadicPattern]:
     """Return what ``Patterns`` returned as a list; raises ``PatternError`` if it is no patterns."""
     if isinstance(returned, Pattern | VariadicPattern):
         return [returned]
-    listed = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
-    if not listed or not all(isinstance(each, Pattern | VariadicPattern) for each in listed):
+    items = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
+    if not items or not all(isinstance(item, Pattern | VariadicPattern) for item in items):
         raise PatternError(f"it must return a list of Pattern, got {returned!r}")
-    return listed
+    return items
 
 
 def _listed(returned: Any, kind: str) -> list[Any]:
     """Return the items that an author returned; a generator may be endless."""
     if not isinstance(returned, Iterable):
         return []
-    listed = list(islice(cast("Iterable[Any]", returned), _MOST_RETURNED + 1))
-    if len(listed) > _MOST_RETURNED:
+    items = list(islice(cast("Iterable[Any]", returned), _MOST_RETURNED + 1))
+    if len(items) > _MOST_RETURNED:
         raise PatternError(f"it returned more than {_MOST_RETURNED} {kind}")
-    return listed
+    return items
 
 
 class _GrowthLimit:
@@ -238,7 +238,7 @@ class _GrowthLimit:
         self._most = most
         self._done = 0
 
-    def count(self, node: Node, made: Sequence[Node], growth: int) -> None:
+    def count(self, node: Node, new_nodes: Sequence[Node], growth: int) -> None:
         """Count a rewrite at ``node`` that added ``growth`` nodes.
 
         Rewrites of original nodes are not counted, as there are finitely many.
@@ -246,7 +246,7 @@ class _GrowthLimit:
         Raises:
             PassError: there were too many.
         """
-        if growth <= 0 or made[0].generation <= 1:
+        if growth <= 0 or new_nodes[0].generation <= 1:
             return
         self._done += 1
         if self._done > self._most:
@@ -262,9 +262,9 @@ class Worklist:
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._graph = graph
         self._compiled = compiled
-        found, self._complete = compiled.candidates(graph)
-        self._initial = iter(found)
-        self._known = set(found)
+        result, self._complete = compiled.candidates(graph)
+        self._initial = iter(result)
+        self._known = set(result)
         self._added: list[tuple[int, int, Node]] = []
         self._serial = 0
         self._renumbered = graph.model.renumbered
@@ -274,23 +274,23 @@ class Worklist:
         self._serial += 1
         heapq.heappush(self._added, (node.order, self._serial, node))
 
-    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+    def extend(self, new_nodes: Sequence[Node], at: Node, *, rewired: bool) -> None:
         """Add candidates that a rewrite at ``at`` made possible.
 
-        It created the nodes ``made``, and may have ``rewired`` existing ones.
+        It created the nodes ``new_nodes``, and may have ``rewired`` existing ones.
         """
         if rewired and not self._complete:
             self._complete = True
-            found = [
+            results = [
                 node
                 for node in self._graph.nodes_of(*self._compiled.root_ops)
                 if node.order > at.order
             ]
         elif self._complete:
-            found = [node for node in made if node.op in self._compiled.root_ops]
+            results = [node for node in new_nodes if node.op in self._compiled.root_ops]
         else:
-            found = [node for new in made for node in self._compiled.reached_from(new)]
-        for node in found:
+            results = [node for new in new_nodes for node in self._compiled.reached_from(new)]
+        for node in results:
             if node not in self._known:
                 self.add(node)
 
@@ -321,8 +321,8 @@ class BottomUp:
     def add(self, node: Node) -> None:
         del node
 
-    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
-        del made, at, rewired
+    def extend(self, new_nodes: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        del new_nodes, at, rewired
 
     def __iter__(self) -> Iterator[Node]:
         for node in reversed(self._found):
@@ -403,14 +403,14 @@ class _VariadicRunner:
 
     def apply(self, graph: Graph, growth: _GrowthLimit) -> int:
         context, count = self._context, 0
-        seen: set[Node] = set()
+        visited: set[Node] = set()
         # the smallest also where no node has a number, so that observers see the pattern
         waiting = {self._rule.pattern.least}
         while True:
             # also the nodes that a rewrite has added since
             for node in self._rule.nodes(graph):
-                if node not in seen:
-                    seen.add(node)
+                if node not in visited:
+                    visited.add(node)
                     waiting |= self._rule.numbers(node)
             if not waiting:
                 return count
@@ -440,22 +440,22 @@ def decompose(
     Raises:
         PassError: a method of the pass failed, or the operators are missing or unknown.
     """
-    listed = [op_types] if isinstance(op_types, str) else list(op_types)
+    items = [op_types] if isinstance(op_types, str) else list(op_types)
     with author_errors(context, "op_types"):
-        if not listed:
+        if not items:
             raise PassError(
                 "it names no operators",
                 hint='register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the '
                 "constructor",
             )
-        for op in listed:
+        for op in items:
             if not isinstance(op, str):
                 raise PassError(f'wanted names of operators, as in ["Conv"], got {op!r}')
-        found = [
+        results = [
             resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)
-            for op in listed
+            for op in items
         ]
-        names = [name for op in found for name in (op, *context.model.variants_of(op))]
+        names = [name for op in results for name in (op, *context.model.variants_of(op))]
     count = 0
     for node in graph.nodes_of(*names):
         if context.limit.reached:
@@ -477,8 +477,8 @@ def _region_of_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
         *[None] * (len(replacement.inputs) - len(node.inputs)),
     ]
     outputs = [value for value in node.outputs if value is not None]
-    known = schemas.operator(node.domain, node.op_type)
-    most = len(node.outputs) if known is None else known.max_outputs
+    schema = schemas.operator(node.domain, node.op_type)
+    most = len(node.outputs) if schema is None else schema.max_outputs
     if (
         len(outputs) < len(replacement.outputs)
         and len(node.outputs) <= len(replacement.outputs) <= most
@@ -556,23 +556,23 @@ def _refusal(answer: Any) -> Refusal | None:
     return None if answer else Refusal("MeetRequirements")
 
 
-def as_graph(made: Any) -> EsGraph:
+def as_graph(result: Any) -> EsGraph:
     """Return ``Replacement``'s result as a graph, with tensors as its outputs.
 
     Raises:
         PatternError: it is something else.
     """
-    if isinstance(made, EsGraph):
-        return made
-    listed = [made] if isinstance(made, EsTensor) else _listed(made, "tensors")
-    tensors = [tensor for tensor in listed if isinstance(tensor, EsTensor)]
+    if isinstance(result, EsGraph):
+        return result
+    items = [result] if isinstance(result, EsTensor) else _listed(result, "tensors")
+    tensors = [tensor for tensor in items if isinstance(tensor, EsTensor)]
     if (
         not tensors
-        or len(tensors) < len(listed)
+        or len(tensors) < len(items)
         or any(tensor.producer.draft is not tensors[0].producer.draft for tensor in tensors)
     ):
         raise PatternError(
-            f"it must return the result of BuildAndReset, or tensors of one builder; got {made!r}"
+            f"it must return the result of BuildAndReset, or tensors of one builder; got {result!r}"
         )
     graph = tensors[0].graph
     graph.outputs = tensors

@@ -48,10 +48,10 @@ class GraphFuseInspectorUtils:
         Raises:
             PassError: there is no node, or one is not in the graph.
         """
-        listed = _nodes(nodes, "ReportMatch")
-        if not listed:
+        items = _nodes(nodes, "ReportMatch")
+        if not items:
             raise PassError("ReportMatch: a match has a node")
-        _check_in_graph(listed, "ReportMatch")
+        _check_in_graph(items, "ReportMatch")
         _context(context, "ReportMatch").report_match()
         return SUCCESS
 
@@ -87,17 +87,17 @@ class GraphFuseInspectorUtils:
         return SUCCESS
 
 
-def _nodes(given: Any, method: str) -> list[Node]:
-    listed: Sequence[Any] = list(given) if isinstance(given, Iterable) else [None]  # pyright: ignore[reportUnknownArgumentType]
-    if not all(isinstance(node, Node) for node in listed):
-        raise PassError(f"{method}: wanted a list of nodes, got {given!r}")
-    return list(listed)
+def _nodes(argument: Any, method: str) -> list[Node]:
+    items: Sequence[Any] = list(argument) if isinstance(argument, Iterable) else [None]  # pyright: ignore[reportUnknownArgumentType]
+    if not all(isinstance(node, Node) for node in items):
+        raise PassError(f"{method}: wanted a list of nodes, got {argument!r}")
+    return list(items)
 
 
-def _context(given: Any, method: str) -> CustomPassContext:
-    if not isinstance(given, CustomPassContext):
-        raise PassError(f"{method}: wanted the context of the pass, got {given!r}")
-    return given
+def _context(argument: Any, method: str) -> CustomPassContext:
+    if not isinstance(argument, CustomPassContext):
+        raise PassError(f"{method}: wanted the context of the pass, got {argument!r}")
+    return argument
 
 
 def _check_in_graph(nodes: Sequence[Node], method: str) -> None:

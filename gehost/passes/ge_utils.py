@@ -72,8 +72,8 @@ class GeUtils:
             PassError: no pass is running, or the types of a replacement's node cannot be inferred.
         """
         context = _running("CheckNodeSupport")
-        asked = _as_replacement(node, context) if isinstance(node, EsNode) else node
-        return NodeSupport(*context.node_support(asked))
+        request = _as_replacement(node, context) if isinstance(node, EsNode) else node
+        return NodeSupport(*context.node_support(request))
 
     CheckNodeSupportOnAicore = CheckNodeSupport
     """GE's name of the same query."""
@@ -151,20 +151,20 @@ def _as_replacement(node: EsNode, context: CustomPassContext) -> ReplacementNode
 
 def _ancestors(node: EsNode) -> list[EsNode]:
     """Return the nodes that a replacement's node depends on, itself last."""
-    found: dict[EsNode, None] = {}
+    results: dict[EsNode, None] = {}
     stack: list[tuple[EsNode, bool]] = [(node, False)]
     while stack:
         current, visited = stack.pop()
         if visited:
-            found[current] = None
-        elif current not in found:
+            results[current] = None
+        elif current not in results:
             stack.append((current, True))
             stack.extend(
                 (tensor.producer, False)
                 for tensor in current.inputs
                 if tensor is not None and isinstance(tensor.producer, EsNode)
             )
-    return list(found)
+    return list(results)
 
 
 def _running(what: str) -> CustomPassContext:
@@ -241,10 +241,10 @@ class _Inference:
             output=[f"output{slot}" for slot in range(len(node.outputs))],
             attribute=[encode_attribute(name, value) for name, value in lowered.attributes.items()],
         )
-        made = inferrer.proto(named or lowered.op, proto, types, arrays)
+        result = inferrer.proto(named or lowered.op, proto, types, arrays)
         self.lowered[node] = lowered
         self._known.update(
-            {_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)}
+            {_key(tensor): match for tensor, match in zip(node.outputs, result, strict=True)}
         )
 
 

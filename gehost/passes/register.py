@@ -126,16 +126,16 @@ def REG_DECOMPOSE_PASS(
     """
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
-    listed: Any = op_types
+    items: Any = op_types
     if isinstance(op_types, str) or not isinstance(op_types, Iterable):
-        listed = (op_types,)
+        items = (op_types,)
     mark = PassRegistration(
         name or "",
         stage,
         *_module_and_location(_caller()),
         min_opset,
         max_opset,
-        tuple(listed),
+        tuple(items),
         default=default,
         options=tuple(options),
     )
@@ -160,14 +160,14 @@ def _module_and_location(frame: FrameType | None) -> tuple[str, SourceLocation]:
     return str(frame.f_globals.get("__name__", "")), location
 
 
-def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[Any], Any]:
+def _marker(mark: PassRegistration, expected: type[FusionBasePass]) -> Callable[[Any], Any]:
     def marked(cls: Any) -> Any:
         name = mark.name or getattr(cls, "__name__", None) or repr(cls)
-        if not isinstance(cls, type) or not issubclass(cls, wanted):
+        if not isinstance(cls, type) or not issubclass(cls, expected):
             others = (
                 "PatternFusionPass, DecomposePass or FusionBasePass"
-                if wanted is FusionBasePass
-                else wanted.__name__
+                if expected is FusionBasePass
+                else expected.__name__
             )
             raise VendorError(
                 f"cannot register {name}",
@@ -188,10 +188,10 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 where=mark.origin,
                 subject=name,
             )
-        known = mark_of(cls)
-        if known is not None:
+        entry = mark_of(cls)
+        if entry is not None:
             raise VendorError(
-                f"{name} is registered already at {known.origin}",
+                f"{name} is registered already at {entry.origin}",
                 where=mark.origin,
                 hint="register a class once",
             )

@@ -51,10 +51,10 @@ def check_stage(stage: object, origin: str, name: str) -> None:
     """
     if stage not in RUN_STAGES:
         named = stage.name if isinstance(stage, CustomPassStage) else repr(stage)
-        meant = hint(stage, CustomPassStage.__members__) if isinstance(stage, str) else ""
-        wanted = ", ".join(stage.name for stage in RUN_STAGES)
+        near = hint(stage, CustomPassStage.__members__) if isinstance(stage, str) else ""
+        expected = ", ".join(stage.name for stage in RUN_STAGES)
         raise VendorError(
-            f"fusion passes cannot run at {named}; wanted one of {wanted}{meant}",
+            f"fusion passes cannot run at {named}; wanted one of {expected}{near}",
             where=origin,
             subject=name,
         )

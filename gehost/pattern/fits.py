@@ -104,10 +104,10 @@ def parameter_holds(
             failure = PassError(f"{at}: {described(error)}")
             failure.__cause__ = error  # machine code ignores "raise … from"
             raise failure.with_traceback(error.__traceback__) from error
-    wanted = constraint.wanted
-    if same_parameter(value, wanted):
+    expected = constraint.wanted
+    if same_parameter(value, expected):
         return True
-    return constraint.name in _AXES and _same_axes(value, wanted, node)
+    return constraint.name in _AXES and _same_axes(value, expected, node)
 
 
 def _is_bound(constraint: Constraint, value: Any, node: Node, bound: dict[str, Any]) -> bool:
@@ -130,7 +130,7 @@ def _is_bound(constraint: Constraint, value: Any, node: Node, bound: dict[str, A
     return same_rank and None not in (value, other) and _same_axes(value, other, node)
 
 
-def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
+def _same_axes(value: Any, expected: Any, node: Node) -> bool:
     """Whether axes are equal when counted from the front.
 
     The order matters, except for operators that take a set of axes.
@@ -140,7 +140,7 @@ def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
     if rank is None or np.ndim(value) > 1:
         return False
     counted: list[list[int]] = []
-    for axes in (value, wanted):
+    for axes in (value, expected):
         count = schemas.axes_rank(node.op, rank, axes)
         counted.append(
             [int(axis) + count if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
@@ -195,10 +195,10 @@ def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
     count = len(op.inputs)
     allowed: dict[str, set[int]] = {}
     for op_name, signature in op.ops.items():
-        known = {} if signature is None else signature.parameters
+        parameters = {} if signature is None else signature.parameters
         allowed[op_name] = {
             parameter.slot
-            for name, parameter in known.items()
+            for name, parameter in parameters.items()
             if signature is not None and parameter.slot >= count and name in signature.migrating
         }
 
@@ -224,22 +224,22 @@ def equal_operands(op: OpPattern, source: SourcePattern) -> list[int]:
     constraints that nothing else reads, operands without constraints, and absent ones.
     """
     reads: dict[int, int] = {}
-    for tensor in (each for reader in source.ops for each in reader.inputs):
+    for tensor in (operand for reader in source.ops for operand in reader.inputs):
         if tensor is not None:
             reads[tensor.index] = reads.get(tensor.index, 0) + 1
     for choice in source.tensors:
         for option in choice.options:
             reads[option] = reads.get(option, 0) + 1
     firsts: dict[object, int] = {}
-    found: list[int] = []
+    equals: list[int] = []
     for position, tensor in enumerate(op.inputs):
         key: object = position
         if tensor is None or tensor is ANY:
             key = tensor is None
         elif tensor.is_input and reads[tensor.index] == 1:
             key = tensor.constraints
-        found.append(firsts.setdefault((type(key), key), position))
-    return found
+        equals.append(firsts.setdefault((type(key), key), position))
+    return equals
 
 
 def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
@@ -254,32 +254,30 @@ def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
     }
 
 
-def slots_to_try(
-    equals: Sequence[int], taken: Sequence[int], inputs: Sequence[object]
-) -> list[int]:
+def slots_to_try(equals: Sequence[int], used: Sequence[int], inputs: Sequence[object]) -> list[int]:
     """Return the inputs to try for operand ``len(taken)``.
 
     Equal operands (``equal_operands``) take inputs in ascending order only, and of equal inputs one
     is tried, as any other order is the same match: without this, eight placeholders would have
     40,320 orders.
     """
-    position = len(taken)
+    position = len(used)
     first = equals[position]
-    previous = max((taken[at] for at in range(position) if equals[at] == first), default=-1)
+    previous = max((used[at] for at in range(position) if equals[at] == first), default=-1)
     others = sum(equals[at] != first for at in range(position + 1, len(equals)))
-    found: list[int] = []
+    slots: list[int] = []
     tried: set[object] = set()
     passed_over = 0
     for slot in range(len(equals)):
-        if slot in taken:
+        if slot in used:
             continue
         if passed_over > others:  # no operand would be left for the inputs passed over
             break
         passed_over += 1
         if slot > previous and inputs[slot] not in tried:
             tried.add(inputs[slot])
-            found.append(slot)
-    return found
+            slots.append(slot)
+    return slots
 
 
 def is_output(value: Value, ops: Container[str], slot: int) -> bool:
@@ -297,12 +295,12 @@ def counted_ops(op: OpPattern) -> frozenset[str]:
     )
 
 
-def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
-    """Whether an output may stand for a tensor, perhaps bound to ``known``.
+def output_fits(value: Value | None, bound: Value | None, *, needed: bool) -> bool:
+    """Whether an output may stand for a tensor, perhaps bound to ``bound``.
 
     With ``needed`` the output must be there.
     """
-    return value is known if known is not None else value is not None or not needed
+    return value is bound if bound is not None else value is not None or not needed
 
 
 def outside_readers(value: Value, inside: Container[Node | Graph | None]) -> list[Node | Graph]:
@@ -341,48 +339,48 @@ def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
     if pattern.shape is not None:
         shape = value.shape
         return shape is not None and all(
-            want is None or want == got for want, got in zip(pattern.shape, shape, strict=True)
+            want is None or want == size for want, size in zip(pattern.shape, shape, strict=True)
         )
     return True
 
 
-def constant_holds(wanted: ConstantPattern, value: Value) -> bool:
+def constant_holds(pattern: ConstantPattern, value: Value) -> bool:
     """Whether a value is a constant with the wanted elements."""
     if not value.is_constant:
         return False
-    if wanted.array is None:
+    if pattern.array is None:
         return True
-    anywhere = wanted.by_value and wanted.array.ndim == 0
-    if value.rank is not None and not anywhere and wanted.array.shape != value.shape:
+    anywhere = pattern.by_value and pattern.array.ndim == 0
+    if value.rank is not None and not anywhere and pattern.array.shape != value.shape:
         return False  # without reading a constant that may be large
     array = value.array
     if array is None:
         return False
-    if wanted.by_value:
-        return _equal_by_value(wanted, array)
-    if array.dtype != wanted.array.dtype or array.shape != wanted.array.shape:
+    if pattern.by_value:
+        return _equal_by_value(pattern, array)
+    if array.dtype != pattern.array.dtype or array.shape != pattern.array.shape:
         return False
-    if wanted.rtol or wanted.atol:
+    if pattern.rtol or pattern.atol:
         return bool(
             np.allclose(
-                _comparable(array), _comparable(wanted.array), rtol=wanted.rtol, atol=wanted.atol
+                _comparable(array), _comparable(pattern.array), rtol=pattern.rtol, atol=pattern.atol
             )
         )
-    return array.tobytes() == wanted.array.tobytes()
+    return array.tobytes() == pattern.array.tobytes()
 
 
 def _comparable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
+def _equal_by_value(pattern: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
     """Whether ``array`` equals the literal in its own dtype.
 
     A single number fits any shape.
     """
     if array.size == 0 or array.dtype == object:
         return False
-    literal = wanted.in_dtype(array.dtype)
+    literal = pattern.in_dtype(array.dtype)
     if literal is None:
         return False
     if array.size == 1 and literal.ndim == 0:

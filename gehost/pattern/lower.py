@@ -113,25 +113,25 @@ class LoweredPattern:
         )
 
     def _captured(self, tensor: EsTensor) -> int | None:
-        found = self._by_key.get((id(tensor.producer), tensor.index))
-        return None if found is None else found.index
+        lowered = self._by_key.get((id(tensor.producer), tensor.index))
+        return None if lowered is None else lowered.index
 
     def _tensor(self, tensor: EsTensor, node_index: int | None = None) -> TensorPattern:
         key = (id(tensor.producer), tensor.index)
-        found = self._by_key.get(key)
-        if found is None:
+        lowered = self._by_key.get(key)
+        if lowered is None:
             options: tuple[int, ...] = ()
             choice = tensor.producer
             if isinstance(choice, EsChoice):
                 usable = choice.options if self._options is None else self._options[choice]
                 options = tuple([self._tensor(option).index for option in usable])
-            found = self._by_key[key] = _tensor(
+            lowered = self._by_key[key] = _tensor(
                 tensor, len(self._tensors), node_index, self._config, options
             )
-            self._tensors.append(found)
+            self._tensors.append(lowered)
             if not isinstance(tensor.producer, EsNode):
-                self._others[tensor.producer] = found.index
-        return found
+                self._others[tensor.producer] = lowered.index
+        return lowered
 
     def _op(self, node: EsNode, fits: Sequence[_Fit], index: int) -> OpPattern:
         outputs = tuple(self._tensor(tensor, index) for tensor in node.outputs)
@@ -146,13 +146,14 @@ class LoweredPattern:
                     if slot in node.open_slots and all(fit.holds_parameter(slot) for fit in fits)
                     else None
                 )
-        asked = dict(node.constraints)
-        for name, wanted in node.params.items():  # no attribute has a function as its value
-            if callable(wanted) or isinstance(wanted, Bind):
-                asked.setdefault(name, wanted)
+        conditions = dict(node.constraints)
+        for name, condition in node.params.items():  # no attribute has a function as its value
+            if callable(condition) or isinstance(condition, Bind):
+                conditions.setdefault(name, condition)
         op = fits[0].op
         constraints = [
-            _constraint(name, newest_spelling(op, name, wanted)) for name, wanted in asked.items()
+            _constraint(name, newest_spelling(op, name, condition))
+            for name, condition in conditions.items()
         ]
         # A number given by position is matched by value, even if it is an attribute at this opset.
         constraints.extend(
@@ -163,14 +164,14 @@ class LoweredPattern:
         constraints.extend(_constraint(name, None) for name in _left_out(node, fits))
         exact: frozenset[str] | None = None
         if self._config.ir_attr_match:
-            given = {constraint.name for constraint in constraints}
+            names = {constraint.name for constraint in constraints}
             wanted_params, exact = self._all_parameters(fits)
             constraints.extend(
                 Constraint(name, Kind.AS_ABSENT)
-                if wanted is None and name not in params
-                else _constraint(name, newest_spelling(op, name, wanted))
-                for name, wanted in wanted_params.items()
-                if name not in given
+                if condition is None and name not in params
+                else _constraint(name, newest_spelling(op, name, condition))
+                for name, condition in wanted_params.items()
+                if name not in names
             )
         return OpPattern(
             index,
@@ -186,24 +187,25 @@ class LoweredPattern:
 
     def _fits(self, node: EsNode, model: Model) -> list[_Fit]:
         """Return the accepted operators that the opset has; at least one."""
-        found: list[_Fit] = []
+        fits: list[_Fit] = []
         reason: Refused | None = None
         for name in node.ops:
             op = resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
                 signature = self._custom(node, op)
                 variants = self._variants[op] = model.variants_of(op)
-                found.extend(
-                    _Fit(each, signature, node.inputs, node.params) for each in (op, *variants)
+                fits.extend(
+                    _Fit(op_name, signature, node.inputs, node.params)
+                    for op_name in (op, *variants)
                 )
                 continue
             version = model.opset(split_op(op)[0])
             try:
                 signature = signature_at(op, version)
                 operands, params = arguments_at(node, op, signature, version)
-                for constrained, wanted in node.constraints.items():
+                for constrained, condition in node.constraints.items():
                     if (
-                        wanted is not None  # what the opset lacks is absent
+                        condition is not None  # what the opset lacks is absent
                         and constrained not in signature.parameters
                         and signature.attribute_of(constrained) is None
                     ):
@@ -214,23 +216,25 @@ class LoweredPattern:
             except Refused as error:
                 reason = error
                 continue
-            for name, wanted in {**params, **node.constraints}.items():
-                asked = not (wanted is None or callable(wanted) or isinstance(wanted, Bind))
-                if asked and (problem := wrong_kind(op, name, wanted, signature)):
+            for name, condition in {**params, **node.constraints}.items():
+                is_value = not (
+                    condition is None or callable(condition) or isinstance(condition, Bind)
+                )
+                if is_value and (problem := wrong_kind(op, name, condition, signature)):
                     raise PatternError(problem, where=node.origin)
-            found.append(_Fit(op, signature, operands, params))
-        if not found:
+            fits.append(_Fit(op, signature, operands, params))
+        if not fits:
             assert reason is not None
             raise reason
         if any(
-            fit.operands != found[0].operands or fit.params.keys() != found[0].params.keys()
-            for fit in found
+            fit.operands != fits[0].operands or fit.params.keys() != fits[0].params.keys()
+            for fit in fits
         ):
             raise PatternError(
                 f"the operators {'|'.join(node.ops)} take different inputs at this opset",
                 where=node.origin,
             )
-        return found
+        return fits
 
     def _custom(self, node: EsNode, op: str) -> schemas.Signature | None:
         """Return a registered operator's signature, after checking its use in a pattern.
@@ -270,7 +274,7 @@ class LoweredPattern:
 
         The second result is the set of allowed attributes if the operator is unknown.
         """
-        wanted = dict(fits[0].params)
+        params = dict(fits[0].params)
         exact: frozenset[str] | None = None
         for fit in fits:
             signature = fit.signature
@@ -292,10 +296,10 @@ class LoweredPattern:
                 if signature.flattens:
                     defaults["axis"] = -1
                 for name, default in defaults.items():
-                    wanted.setdefault(name, default)
+                    params.setdefault(name, default)
             if schemas.operator(*split_op(fit.op)) is None:
-                exact = frozenset(wanted)
-        return wanted, exact
+                exact = frozenset(params)
+        return params, exact
 
 
 class _Usable:
@@ -309,15 +313,15 @@ class _Usable:
         producer = tensor.producer
         if not isinstance(producer, EsNode | EsChoice):
             return True
-        known = self._known.get(producer)
-        if known is None:
+        usable = self._known.get(producer)
+        if usable is None:
             if isinstance(producer, EsChoice):
-                known = any(map(self, producer.options))
+                usable = any(map(self, producer.options))
             else:
                 operands = [operand for operand in producer.inputs if operand is not None]
-                known = self._has(producer) and all(map(self, operands))
-            self._known[producer] = known
-        return known
+                usable = self._has(producer) and all(map(self, operands))
+            self._known[producer] = usable
+        return usable
 
 
 class _Fit(NamedTuple):
@@ -330,25 +334,27 @@ class _Fit(NamedTuple):
 
     def holds_parameter(self, slot: int) -> bool:
         """Whether input ``slot`` is an attribute at other opsets."""
-        known = self.signature
+        signature = self.signature
         return (
-            known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
+            signature is not None
+            and slot < len(signature.inputs)
+            and signature.inputs[slot] in signature.migrating
         )
 
 
 def _left_out(node: EsNode, fits: Sequence[_Fit]) -> list[str]:
     """Return the inputs that are given as None and that this opset has in attributes."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for slot, tensor in enumerate(node.inputs):
         if tensor is not None or slot in node.open_slots:
             continue
         for fit in fits:
-            known = schemas.operator(*split_op(fit.op))
-            if known is not None and slot < len(known.inputs):
-                name = known.inputs[slot]
+            schema = schemas.operator(*split_op(fit.op))
+            if schema is not None and slot < len(schema.inputs):
+                name = schema.inputs[slot]
                 if fit.signature is not None and fit.signature.attribute_of(name) is not None:
-                    found[name] = None
-    return list(found)
+                    names[name] = None
+    return list(names)
 
 
 def _tensor(
@@ -371,18 +377,18 @@ def _tensor(
         )
     if isinstance(producer, EsConst):
         if producer.literal:
-            wanted = ConstantPattern(producer.array, by_value=True)
+            constant = ConstantPattern(producer.array, by_value=True)
         elif config.const_value_match or producer.rtol or producer.atol:
-            wanted = ConstantPattern(producer.array, rtol=producer.rtol, atol=producer.atol)
+            constant = ConstantPattern(producer.array, rtol=producer.rtol, atol=producer.atol)
         else:
-            wanted = ConstantPattern()
-        return TensorPattern(index, constant=wanted)
+            constant = ConstantPattern()
+        return TensorPattern(index, constant=constant)
     return TensorPattern(index, producer=node_index, slot=tensor.index)
 
 
-def _constraint(name: str, wanted: Any) -> Constraint:
-    if wanted is None:
+def _constraint(name: str, condition: Any) -> Constraint:
+    if condition is None:
         return Constraint(name, Kind.ABSENT)
-    if isinstance(wanted, Bind):
-        return Constraint(name, Kind.BIND, wanted.name)
-    return Constraint(name, Kind.PREDICATE if callable(wanted) else Kind.EQUALS, wanted)
+    if isinstance(condition, Bind):
+        return Constraint(name, Kind.BIND, condition.name)
+    return Constraint(name, Kind.PREDICATE if callable(condition) else Kind.EQUALS, condition)

@@ -94,10 +94,10 @@ class MatchResult:
         if name not in names:
             if name in self._all_names:
                 return None
-            meant = hint(name, [*names, *self._all_names]) if isinstance(name, str) else ""
-            meant = meant or f"; it has {', '.join(names)}"
+            near = hint(name, [*names, *self._all_names]) if isinstance(name, str) else ""
+            near = near or f"; it has {', '.join(names)}"
             raise PatternError(
-                f"pattern {self._source.name!r} has no tensor named {name!r}{meant}",
+                f"pattern {self._source.name!r} has no tensor named {name!r}{near}",
                 where=author_origin(),
             )
         index = names[name]
@@ -180,7 +180,7 @@ class MatchResult:
         The operator is given by itself, by its output, or by its position.
         """
         if isinstance(node, SupportsIndex):
-            found = self._binding.nodes[operator.index(node)]
+            matched_node = self._binding.nodes[operator.index(node)]
         else:
             producer = node.producer if isinstance(node, EsTensor) else node
             if not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
@@ -189,12 +189,12 @@ class MatchResult:
                     where=author_origin(),
                 )
             nodes = self._source.nodes
-            found = self._binding.nodes[nodes.index(producer)] if producer in nodes else None
-        if found is None:
+            matched_node = self._binding.nodes[nodes.index(producer)] if producer in nodes else None
+        if matched_node is None:
             raise PatternError(
                 f"{node} is in an alternative that did not match", where=author_origin()
             )
-        return found
+        return matched_node
 
     def check_names(self, replacement: EsGraph) -> None:
         """Check the names of a replacement's inputs against the pattern's, by index.

@@ -113,10 +113,10 @@ class CompiledPattern:
             [
                 index
                 for op in source.ops
-                for index in {each.index for each in op.inputs if each is not None}
+                for index in {item.index for item in op.inputs if item is not None}
             ]
         )
-        self._inner = [] if self._has_choices else [(each, readers[each]) for each in source.inner]
+        self._inner = [] if self._has_choices else [(item, readers[item]) for item in source.inner]
         """Inner tensors, each with its number of reading operators."""
         self._choices = {
             choice.index: [
@@ -169,25 +169,25 @@ class CompiledPattern:
             return None, []
         if self._has_choices and roots is not None and not roots.inputs_fit(node):
             return None, []
-        binding, found = Binding(node.graph, self.source), False
+        binding, matches = Binding(node.graph, self.source), False
         if root is not None:
-            found = self._bind(root, binding, node, None)
+            matches = self._bind(root, binding, node, None)
         else:  # output 0 is a choice
             start = _State(binding)
             for slot in self._slots:
                 value = node.outputs[slot] if slot < len(node.outputs) else None
                 if value is not None:
                     binding.values[self._first.index] = value
-                    found = self._bind_agenda(binding, (self._first, None))
-                    if found:
+                    matches = self._bind_agenda(binding, (self._first, None))
+                    if matches:
                         break
                     start.restore(binding)
         if self._best is not None:
             best, self._best = self._best, None
             best.restore(binding)
-            found = True
+            matches = True
         blocked, self._blocked = self._blocked, []  # a pattern outlives its graphs
-        return (binding, []) if found else (None, blocked)
+        return (binding, []) if matches else (None, blocked)
 
     # going up
 
@@ -272,22 +272,22 @@ class CompiledPattern:
     def _options(self, binding: Binding, choice: TensorPattern, value: Value) -> Sequence[_Option]:
         """Return the options of a choice that fit the producer of ``value``."""
         node = value.producer
-        known = binding.chosen.get(choice.index)
-        if known is not None:
-            return self._choices[choice.index][known : known + 1]
+        chosen = binding.chosen.get(choice.index)
+        if chosen is not None:
+            return self._choices[choice.index][chosen : chosen + 1]
         op = "" if node is None else node.op
         key = choice.index, op, value.index
-        found = self._fitting.get(key)
-        if found is None:
-            found = self._fitting[key] = [
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            fitting = self._fitting[key] = [
                 option
                 for option in self._choices[choice.index]
                 if option.ops is None or (op in option.ops and value.index == option.tensor.slot)
             ]
         if self._best is not None:
             most = self._most_options(binding, choice)
-            return [option for option in found if option.number < most]
-        return found
+            return [option for option in fitting if option.number < most]
+        return fitting
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
         """Return the number of options worth trying, fewer after an earlier match.
@@ -297,11 +297,11 @@ class CompiledPattern:
         """
         if self._best is None:
             return len(choice.options)
-        taken, best = list(binding.chosen.values()), self._best.taken
-        place = len(taken)
-        if taken < best[:place]:
+        options, best = list(binding.chosen.values()), self._best.taken
+        place = len(options)
+        if options < best[:place]:
             return len(choice.options)
-        return best[place] + 1 if taken == best[:place] and place < len(best) else 0
+        return best[place] + 1 if options == best[:place] and place < len(best) else 0
 
     # further outputs
 
@@ -370,8 +370,8 @@ class CompiledPattern:
         if not self._must_compare or not any(binding.chosen.values()):
             self._best = None
             return True
-        taken = list(binding.chosen.values())
-        if self._best is None or taken < self._best.taken:
+        options = list(binding.chosen.values())
+        if self._best is None or options < self._best.taken:
             self._best = _State(binding)
         return False
 
@@ -395,9 +395,9 @@ class CompiledPattern:
             value = values[index]
             if nodes[op] is None or value is None or (may_be_output and value in outputs):
                 continue
-            found = value.read_by
-            if isinstance(found, Node):
-                if found in inside:
+            reader = value.read_by
+            if isinstance(reader, Node):
+                if reader in inside:
                     continue
             elif not outside_readers(value, inside):
                 continue
@@ -454,7 +454,7 @@ class _Op:
         """The operators and the output slot that each operand must come from."""
         self._rivals = [rival for rival in rivals if rival != op.index]
         self._counted = counted_ops(op)
-        self._outputs = [(each.slot, each.index, each.index in needed) for each in op.outputs]
+        self._outputs = [(item.slot, item.index, item.index in needed) for item in op.outputs]
         if len(op.outputs) == 1 and not is_linked and not self._counted:
             self._outputs = []  # a node is found through this output, which is bound then
         self._of_attributes = [
@@ -468,7 +468,7 @@ class _Op:
             )
         ]
         """Constraints on values of attributes at this opset."""
-        self._others = [each for each in op.constraints if each not in self._of_attributes]
+        self._others = [item for item in op.constraints if item not in self._of_attributes]
         self._is_checked = bool(op.constraints) or op.exact_attributes is not None
         self._known: dict[Hashable, bool] = {}
 
@@ -476,7 +476,7 @@ class _Op:
         """Find the forced and undecided steps above this operator, depth first."""
         forced: list[tuple[int, int, _Op]] = []
         choices: list[TensorPattern] = []
-        seen = {self.index}
+        visited = {self.index}
         stack = [*reversed(self.pattern.inputs)]
         while stack:
             tensor = stack.pop()
@@ -484,12 +484,12 @@ class _Op:
                 continue
             if tensor.options:
                 choices.append(tensor)
-            elif tensor.producer is not None and tensor.producer not in seen:
+            elif tensor.producer is not None and tensor.producer not in visited:
                 above = ops[tensor.producer]
                 if above.pattern.commutative:
                     choices.append(tensor)
                     continue
-                seen.add(above.index)
+                visited.add(above.index)
                 forced.append((tensor.index, tensor.slot, above))
                 stack.extend(reversed(above.pattern.inputs))
         self.forced, self.undecided = tuple(forced), tuple(reversed(choices))
@@ -514,9 +514,9 @@ class _Op:
                 values[index] = value  # as ``bind_operand`` does, without the call
             elif not bind_operand(operand, value, binding):
                 return False
-        given = node.outputs
+        results = node.outputs
         if node.graph is not binding.graph or (
-            node.op in self._counted and len(given) != len(self._outputs)
+            node.op in self._counted and len(results) != len(self._outputs)
         ):
             return False
         for other in self._rivals:
@@ -524,7 +524,7 @@ class _Op:
                 return False
         nodes[self.index] = node
         for slot, tensor, needed in self._outputs:
-            value = given[slot] if slot < len(given) else None
+            value = results[slot] if slot < len(results) else None
             if not output_fits(value, values[tensor], needed=needed):
                 return False
             values[tensor] = value
@@ -593,19 +593,19 @@ class _Op:
         return ((first, second), (second, first)) if in_order else ((second, first),)
 
     def _permutations(
-        self, binding: Binding, inputs: Inputs, taken: tuple[int, ...]
+        self, binding: Binding, inputs: Inputs, slots: tuple[int, ...]
     ) -> Iterator[Inputs]:
-        """Yield the orders of ``orders`` that begin with the inputs ``taken``."""
-        position = len(taken)
+        """Yield the orders of ``orders`` that begin with the inputs ``slots``."""
+        position = len(slots)
         if position == len(self._operands):
-            yield [inputs[slot] for slot in taken]
+            yield [inputs[slot] for slot in slots]
             return
         index = self._operands[position][0]
-        known = binding.values[index] if index >= 0 else None
-        for slot in slots_to_try(self._equals, taken, inputs):
+        bound = binding.values[index] if index >= 0 else None
+        for slot in slots_to_try(self._equals, slots, inputs):
             value = inputs[slot]
-            if (known is None or known is value) and self._accepts(position, value):
-                yield from self._permutations(binding, inputs, (*taken, slot))
+            if (bound is None or bound is value) and self._accepts(position, value):
+                yield from self._permutations(binding, inputs, (*slots, slot))
 
     def _accepts(self, position: int, value: Value | None) -> bool:
         """Whether a value fits an operand's constraints and producer."""
@@ -673,9 +673,9 @@ def _would_cycle(binding: Binding) -> bool:
 def bind_operand(operand: Operand, value: Value | None, binding: Binding) -> bool:
     """Bind ``value`` to an operand; return whether it fits."""
     index, producer, tensor, constrained = operand
-    known = binding.values[index] if index >= 0 else None
-    if known is not None:
-        return known is value
+    bound = binding.values[index] if index >= 0 else None
+    if bound is not None:
+        return bound is value
     if ((constrained or value is None) and not operand_fits(tensor, value)) or (
         producer >= 0 and binding.nodes[producer] is not None
     ):

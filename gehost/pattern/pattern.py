@@ -171,18 +171,18 @@ class VariadicPattern:
         Raises:
             PatternError: ``build`` returns something else.
         """
-        found = self._patterns.get(number)
-        if found is None:
-            found = self._build(number)
-            if not isinstance(found, Pattern):
+        pattern = self._patterns.get(number)
+        if pattern is None:
+            pattern = self._build(number)
+            if not isinstance(pattern, Pattern):
                 raise PatternError(
-                    f"the pattern for {number} is {found!r}, not a Pattern",
+                    f"the pattern for {number} is {pattern!r}, not a Pattern",
                     where=self.origin,
                     subject="VariadicPattern",
                 )
-            found.number = number
-            self._patterns[number] = found
-        return found
+            pattern.number = number
+            self._patterns[number] = pattern
+        return pattern
 
     def _extra(self, pattern: Pattern, number: int) -> set[int]:
         return {
@@ -219,9 +219,9 @@ def check_pattern(graph: EsGraph) -> None:
     """
     if not graph.nodes:
         raise PatternError(f"pattern {graph.name!r} has no operator", where=graph.origin)
-    wanted = set(graph.reachable())
+    reachable = set(graph.reachable())
     for node in graph.nodes:
-        if node not in wanted:
+        if node not in reachable:
             raise PatternError(
                 f"{node.ops[0]} of pattern {graph.name!r} reaches no output", where=node.origin
             )
@@ -244,7 +244,7 @@ def check_pattern(graph: EsGraph) -> None:
 
 def _check_outputs(graph: EsGraph) -> None:
     """Check that outputs differ and have an operator in all variants."""
-    seen: set[tuple[EsNode, int]] = set()
+    visited: set[tuple[EsNode, int]] = set()
     for position, output in enumerate(graph.outputs):
         pattern = f"pattern {graph.name!r}"
         if isinstance(output.producer, EsChoice):
@@ -260,9 +260,9 @@ def _check_outputs(graph: EsGraph) -> None:
                     f"output {position} of {pattern} has no operator", where=graph.origin
                 )
             leaves.add((tensor.producer, tensor.index))
-        if leaves & seen:
+        if leaves & visited:
             raise PatternError(f"output {position} of {pattern} is given twice", where=graph.origin)
-        seen |= leaves
+        visited |= leaves
 
 
 def _operands(

@@ -73,8 +73,8 @@ class Roots:
         if rarest is self._root and not self._computed_inputs:
             return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        found = [node for node in self._walk(nodes, rarest) if self.inputs_fit(node)]
-        return sorted(found, key=by_order), False
+        candidates = [node for node in self._walk(nodes, rarest) if self.inputs_fit(node)]
+        return sorted(candidates, key=by_order), False
 
     def inputs_fit(self, node: Node) -> bool:
         """Whether a candidate's inputs come from the right operators.
@@ -95,10 +95,10 @@ class Roots:
 
     def reached_from(self, node: Node) -> list[Node]:
         """Return the candidates of matches in which ``node`` may take part."""
-        found: dict[Node, None] = {}
+        reached: dict[Node, None] = {}
         for op in self._connected.get(node.op, ()):
-            found.update(dict.fromkeys(self._walk([node], op)))
-        return list(found)
+            reached.update(dict.fromkeys(self._walk([node], op)))
+        return list(reached)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
         """Return candidates for the root that nodes of ``op`` reach.

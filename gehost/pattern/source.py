@@ -44,8 +44,8 @@ class Constraint(Struct, frozen=True):
     def __str__(self) -> str:
         if self.kind is Kind.EQUALS:
             return f"{self.name}={self.wanted!r}"
-        wanted = f" {self.wanted}" if self.kind is Kind.BIND else ""
-        return f"{self.name}: {self.kind.value}{wanted}"
+        suffix = f" {self.wanted}" if self.kind is Kind.BIND else ""
+        return f"{self.name}: {self.kind.value}{suffix}"
 
 
 class ConstantPattern(Struct, frozen=True, eq=False):
@@ -170,18 +170,18 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
         It walks from the outputs to their producers.
         """
-        found: dict[int, None] = {}
+        results: dict[int, None] = {}
         open_choice: TensorPattern | None = None
         stack = [self.tensors[index] for index in reversed(self.outputs)]
         while stack:
             tensor = self.resolved(stack.pop(), chosen)
             if tensor.options:
                 open_choice = open_choice or tensor
-            elif tensor.producer is not None and tensor.producer not in found:
-                found[tensor.producer] = None
+            elif tensor.producer is not None and tensor.producer not in results:
+                results[tensor.producer] = None
                 inputs = self.ops[tensor.producer].inputs
-                stack.extend(each for each in reversed(inputs) if each is not None)
-        return sorted(found), open_choice
+                stack.extend(operand for operand in reversed(inputs) if operand is not None)
+        return sorted(results), open_choice
 
     def order(self, chosen: Chosen) -> list[tuple[OpPattern, Link]]:
         """Return needed operators, each after a tensor that leads to it.
@@ -189,37 +189,37 @@ class SourcePattern(Struct, frozen=True, eq=False):
         That of output 0 is first, with the operators above it; then one that reads a tensor of
         these, with the operators above it; and so on. Output 0 must not be an open choice.
         """
-        wanted, _ = self.reached(chosen)
+        needed, _ = self.reached(chosen)
         plan: list[tuple[OpPattern, Link]] = []
         placed: set[int] = set()
-        known: set[int] = set()
+        bound: set[int] = set()
 
         def operands(op: OpPattern) -> list[TensorPattern]:
             return [
-                self.resolved(each, chosen)
-                for each in op.inputs
-                if each is not None and each is not ANY
+                self.resolved(operand, chosen)
+                for operand in op.inputs
+                if operand is not None and operand is not ANY
             ]
 
         def place(op: OpPattern, link: Link) -> None:
             placed.add(op.index)
-            known.update([tensor.index for tensor in op.outputs])
+            bound.update([tensor.index for tensor in op.outputs])
             plan.append((op, link))
             for tensor in operands(op):
-                known.add(tensor.index)
+                bound.add(tensor.index)
                 if tensor.producer is not None and tensor.producer not in placed:
                     place(self.ops[tensor.producer], tensor)
 
         first = self.resolved(self.tensors[self.outputs[0]], chosen).producer
         assert first is not None
         place(self.ops[first], None)
-        while len(placed) < len(wanted):
-            waiting = [self.ops[index] for index in wanted if index not in placed]
+        while len(placed) < len(needed):
+            waiting = [self.ops[index] for index in needed if index not in placed]
             reading = [
                 (op, tensor)
                 for op in waiting
                 for tensor in operands(op)
-                if tensor.constant is None and tensor.index in known
+                if tensor.constant is None and tensor.index in bound
             ]
             place(*(reading[0] if reading else (waiting[0], None)))
         return plan
@@ -236,17 +236,21 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
         def place(tensor: TensorPattern) -> TensorPattern:
             tensor = self.resolved(tensor, chosen)
-            found = places.get(tensor.index)
-            if found is None:
+            index_here = places.get(tensor.index)
+            if index_here is None:
                 producer = None if tensor.producer is None else ops[tensor.producer]
-                found = replace(tensor, index=len(tensors), producer=producer, options=())
-                places[tensor.index] = found
-                tensors.append(found)
-            return found
+                index_here = replace(tensor, index=len(tensors), producer=producer, options=())
+                places[tensor.index] = index_here
+                tensors.append(index_here)
+            return index_here
 
-        def known(index: int | None) -> int | None:
-            found = None if index is None else self.resolved(self.tensors[index], chosen)
-            return None if found is None or found.index not in places else places[found.index].index
+        def place_of(index: int | None) -> int | None:
+            index_here = None if index is None else self.resolved(self.tensors[index], chosen)
+            return (
+                None
+                if index_here is None or index_here.index not in places
+                else places[index_here.index].index
+            )
 
         inputs = tuple([place(self.tensors[index]).index for index in self.inputs])
         outputs = tuple([place(self.tensors[index]).index for index in self.outputs])
@@ -255,9 +259,9 @@ class SourcePattern(Struct, frozen=True, eq=False):
                 replace(
                     op,
                     index=ops[op.index],
-                    outputs=tuple([place(each) for each in op.outputs]),
+                    outputs=tuple([place(item) for item in op.outputs]),
                     inputs=tuple(
-                        [each if each is None or each is ANY else place(each) for each in op.inputs]
+                        [item if item is None or item is ANY else place(item) for item in op.inputs]
                     ),
                 )
                 for op in (self.ops[index] for index in reached)
@@ -269,11 +273,11 @@ class SourcePattern(Struct, frozen=True, eq=False):
             tensors=tuple(tensors),
             inputs=inputs,
             outputs=outputs,
-            captures=tuple([known(index) for index in self.captures]),
-            names={name: known(index) for name, index in self.names.items()},
+            captures=tuple([place_of(index) for index in self.captures]),
+            names={name: place_of(index) for name, index in self.names.items()},
             origin=self.origin,
             nodes=tuple([self.nodes[index] for index in reached]),
-            others={other: known(index) for other, index in self.others.items()},
+            others={other: place_of(index) for other, index in self.others.items()},
         )
 
     def variants(self) -> Iterator[SourcePattern]:
@@ -285,8 +289,8 @@ class SourcePattern(Struct, frozen=True, eq=False):
             if choice is None:
                 yield self.variant(chosen)
             else:
-                taken = reversed(range(len(choice.options)))
-                waiting.extend({**chosen, choice.index: option} for option in taken)
+                choice_options = reversed(range(len(choice.options)))
+                waiting.extend({**chosen, choice.index: option} for option in choice_options)
 
     @property
     def inner(self) -> tuple[int, ...]:

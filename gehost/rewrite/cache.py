@@ -78,17 +78,17 @@ class LoweredOp:
 
     def template(self, author: Author, origin_types: str) -> NodeTemplate:
         """Return a template of such nodes without the replaced nodes' names."""
-        found = self._templates.get(origin_types)
-        if found is None:
+        cached = self._templates.get(origin_types)
+        if cached is None:
             metadata = author.metadata(Provenance("", origin_types))
             if self.original:
                 metadata["gehost.op"] = self.original
             if self.provided_by:
                 metadata[PROVIDED_BY] = self.provided_by
-            found = self._templates[origin_types] = NodeTemplate.of(
+            cached = self._templates[origin_types] = NodeTemplate.of(
                 self.op, self.attributes, metadata, ORIGIN_NODES
             )
-        return found
+        return cached
 
 
 LoweredReplacement: TypeAlias = Sequence[LoweredOp]
@@ -116,8 +116,8 @@ class ReplacementCache:
         match: Hashable = ()
         if entry.from_match:
             match = _match_key(region, replacement, states_of(region.nodes))
-        found = entry.by_match.get(match)
-        lowered = found.get(_elements(region)) if isinstance(found, dict) else found
+        cached = entry.by_match.get(match)
+        lowered = cached.get(_elements(region)) if isinstance(cached, dict) else cached
         if lowered is None:
             return None
         for op in lowered:
@@ -155,9 +155,9 @@ class ReplacementCache:
         if all(self._ignores_elements(op.original or op.op, op.body) for op in ops):
             entry.by_match[match] = ops
             return
-        found = entry.by_match.get(match)
-        if isinstance(found, dict):
-            found[_elements(region)] = ops
+        lowered = entry.by_match.get(match)
+        if isinstance(lowered, dict):
+            lowered[_elements(region)] = ops
         else:
             entry.by_match[match] = {_elements(region): ops}
 
@@ -202,8 +202,8 @@ def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
     key.append(len(nodes))
     for node in nodes:
         key += (node.ops, node.count, len(node.params), len(node.inputs))
-        for name, given in node.params.items():
-            token = exact(given)
+        for name, parameter in node.params.items():
+            token = exact(parameter)
             if token is None:
                 return None
             key += (name, token)
@@ -259,8 +259,8 @@ def _match_key(
 
 def _elements(region: Region) -> Hashable:
     """Return a key of the constant inputs' elements that inference may read."""
-    found: list[Hashable] = []
+    elements: list[Hashable] = []
     for value in region.inputs:
         array = small_array(value)
-        found.append(None if array is None else (array.dtype, array.shape, array.tobytes()))
-    return tuple(found)
+        elements.append(None if array is None else (array.dtype, array.shape, array.tobytes()))
+    return tuple(elements)

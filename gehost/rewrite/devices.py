@@ -11,7 +11,7 @@ from gehost.ir.region import Region
 from gehost.refusal import Refused
 
 
-def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node]) -> None:
+def inherit_devices(region: Region, removed: Sequence[Node], new_nodes: Sequence[Node]) -> None:
     """Give a new node the devices of the nodes that it replaces.
 
     It inherits their specs of its inputs and outputs, and their pipeline stage. Specs of tensors
@@ -30,13 +30,13 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
     placed = [node for node in removed if node.proto.device_configurations]
     if not placed:
         return
-    if len(made) != 1:
+    if len(new_nodes) != 1:
         raise Refused(
             "sharding",
             f"{placed[0].op} has device configurations, which one new node can take "
-            f"over, not {len(made)}",
+            f"over, not {len(new_nodes)}",
         )
-    new = made[0]
+    new = new_nodes[0]
     boundary = {value.name for value in (*new.inputs, *new.outputs) if value is not None}
     inside = {
         value.name
@@ -44,17 +44,22 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
         for value in node.outputs
         if value is not None and value not in region.outputs
     }
-    found: dict[str, onnx.NodeDeviceConfigurationProto] = {}
+    configurations: dict[str, onnx.NodeDeviceConfigurationProto] = {}
     specs: dict[tuple[str, str], onnx.ShardingSpecProto] = {}
     for node in placed:
         for old in node.proto.device_configurations:
             name = old.configuration_id
-            kept = found.setdefault(name, onnx.NodeDeviceConfigurationProto(configuration_id=name))
+            configuration = configurations.setdefault(
+                name, onnx.NodeDeviceConfigurationProto(configuration_id=name)
+            )
             if old.HasField("pipeline_stage"):
-                if kept.HasField("pipeline_stage") and kept.pipeline_stage != old.pipeline_stage:
-                    stages = f"{kept.pipeline_stage} and {old.pipeline_stage}"
+                if (
+                    configuration.HasField("pipeline_stage")
+                    and configuration.pipeline_stage != old.pipeline_stage
+                ):
+                    stages = f"{configuration.pipeline_stage} and {old.pipeline_stage}"
                     raise Refused("sharding", f"the matched nodes are of pipeline stages {stages}")
-                kept.pipeline_stage = old.pipeline_stage
+                configuration.pipeline_stage = old.pipeline_stage
             for spec in old.sharding_spec:
                 tensor = spec.tensor_name
                 if tensor in boundary:
@@ -63,8 +68,8 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
                 elif tensor not in inside and spec.sharded_dim:
                     raise Refused("sharding", f'{new.op} does not have "{tensor}", which is split')
     for (name, _), spec in specs.items():
-        found[name].sharding_spec.append(spec)
-    new.device_configurations = tuple(found.values())
+        configurations[name].sharding_spec.append(spec)
+    new.device_configurations = tuple(configurations.values())
 
 
 def check_not_specified(value: Value, readers: Sequence[Node]) -> None:

@@ -81,12 +81,12 @@ def add_function(
     function.domain, function.name = split_op(op)
     content = function.SerializeToString(deterministic=True)
     named = op
-    known = model.function(op)
-    differs = known is not None and known.SerializeToString(deterministic=True) != content
+    present = model.function(op)
+    differs = present is not None and present.SerializeToString(deterministic=True) != content
     if not renamed:
         if differs and op not in model.new_functions:
             raise Refused("body", f"the model came with another body for {op}")
-        if op not in model.withheld and (differs or (known is None and op in model.original_ops)):
+        if op not in model.withheld and (differs or (present is None and op in model.original_ops)):
             model.withhold_function(op)
     elif differs:
         import hashlib  # with OpenSSL behind it; few models have two bodies of a name
@@ -160,10 +160,10 @@ class _BodyMaker:
         if definition is None or definition.body is None:
             return None
         key = _call_key(op, types, present, attributes)
-        known = None if key is None else self._cache.get(key)
-        if known is not None:
-            self._model.import_domain(split_op(known)[0], definition.version)
-            return known
+        cached = None if key is None else self._cache.get(key)
+        if cached is not None:
+            self._model.import_domain(split_op(cached)[0], definition.version)
+            return cached
         function = self.function(definition, types, present, attributes)
         named = add_function(
             op, function, self._model, definition.version, renamed=not definition.provided_by
@@ -236,14 +236,17 @@ class _BodyMaker:
         names = {
             _key(tensor): name for tensor, name in zip(graph.inputs, definition.inputs, strict=True)
         }
-        known = {_key(tensor): found for tensor, found in zip(graph.inputs, types, strict=False)}
+        input_types = {
+            _key(tensor): value_type
+            for tensor, value_type in zip(graph.inputs, types, strict=False)
+        }
         writer = _BodyWriter(function, self._model)
         domains: dict[str, None] = {"": None}
 
         def type_of(tensor: EsTensor) -> ValueType | None:
             if isinstance(tensor.producer, EsConst):
                 return array_type(tensor.producer.array)
-            return known.get(_key(tensor))
+            return input_types.get(_key(tensor))
 
         def name_of(operand: Operand) -> str:
             if operand is None:
@@ -269,7 +272,10 @@ class _BodyMaker:
                 for operand in lowered.inputs
             ]
             if _keeps_dtype(lowered, read):
-                names[_key(node.outputs[0])], known[_key(node.outputs[0])] = inputs[0], read[0]
+                names[_key(node.outputs[0])], input_types[_key(node.outputs[0])] = (
+                    inputs[0],
+                    read[0],
+                )
                 continue
             present = [operand is not None for operand in lowered.inputs]
             op = self.op(lowered.op, read, present, lowered.attributes) or lowered.op
@@ -278,10 +284,10 @@ class _BodyMaker:
             body = self._model.function(op)
             absent = [""] * (0 if body is None else len(body.output) - len(outputs))
             writer.node(op, inputs, [*outputs, *absent], lowered.attributes, original=lowered.op)
-            made = self._infer(op, function.node[-1], read, arrays)
-            for tensor, name, found in zip(node.outputs, outputs, made, strict=False):
+            results = self._infer(op, function.node[-1], read, arrays)
+            for tensor, name, value_type in zip(node.outputs, outputs, results, strict=False):
                 names[_key(tensor)] = name
-                known[_key(tensor)] = found
+                input_types[_key(tensor)] = value_type
         for tensor, name in zip(graph.outputs, definition.outputs, strict=True):
             writer.node("Identity", [name_of(tensor)], [name], {})
         _import(function, domains, self._model)
@@ -310,7 +316,9 @@ def _keeps_dtype(node: LoweredNode, types: Sequence[ValueType | None]) -> bool:
     """
     if node.op not in ("Cast", "CastLike"):
         return False
-    dtypes = [known.dtype if isinstance(known, TensorType) else None for known in types]
+    dtypes = [
+        value_type.dtype if isinstance(value_type, TensorType) else None for value_type in types
+    ]
     to = node.attributes["to"] if node.op == "Cast" else dtypes[1]
     return dtypes[0] is not None and dtypes[0] == to
 
@@ -346,15 +354,15 @@ def _call_body(
     ]
     where = f"{definition.origin}: the body of {definition.name}"
     try:
-        made: Any = definition.body(*arguments, **{**definition.defaults, **attributes})
-        is_one = isinstance(made, EsTensor) or not isinstance(made, Iterable)
-        outputs: list[Any] = [made] if is_one else list(cast("Iterable[Any]", made))
+        body: Any = definition.body(*arguments, **{**definition.defaults, **attributes})
+        is_one = isinstance(body, EsTensor) or not isinstance(body, Iterable)
+        outputs: list[Any] = [body] if is_one else list(cast("Iterable[Any]", body))
     except (GehostError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
     if not all(isinstance(output, EsTensor) for output in outputs):
-        raise WrongOutputsError(f"{where} must return its output tensors, got {made!r}")
+        raise WrongOutputsError(f"{where} must return its output tensors, got {body!r}")
     if len(outputs) != len(definition.outputs):
         raise WrongOutputsError(
             f"{where} returns {counted(len(outputs), 'output')}, declared "
@@ -374,9 +382,9 @@ def check_body(definition: OpDef) -> None:
     """
     if definition.body is None or len(definition.defaults) < len(definition.attributes):
         return
-    for given in {len(definition.inputs), definition.required}:
+    for count in {len(definition.inputs), definition.required}:
         try:
-            _call_body(definition, [True] * given, {})
+            _call_body(definition, [True] * count, {})
         except WrongOutputsError:
             raise
         except GehostError:
@@ -470,11 +478,11 @@ def function_of_region(
         function.input.append(f"input_{position}")
         if value is not None:
             names.setdefault(value, function.input[-1])
-    given = {
+    entries = {
         value: f"output_{position}"
         for position, value in enumerate(region.outputs if outputs is None else outputs)
     }
-    function.output.extend(given.values())
+    function.output.extend(entries.values())
     function.attribute.extend(attributes)
     writer = _BodyWriter(function, region.graph.model)
     domains: dict[str, None] = {"": None}
@@ -489,11 +497,11 @@ def function_of_region(
         ]
         for value in step.outputs:
             if value is not None:
-                names[value] = given.get(value) or writer.fresh("inner")
-        made = [names[value] if value is not None else "" for value in step.outputs]
+                names[value] = entries.get(value) or writer.fresh("inner")
+        results = [names[value] if value is not None else "" for value in step.outputs]
         original = original_op(node)
         writer.node(
-            node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original
+            node.op, read, results, {entry.name: entry for entry in node.proto.attribute}, original
         )
     _import(function, domains, region.graph.model)
     return function
@@ -519,12 +527,12 @@ def region_key(
         read: list[Hashable] = []
         for value in state.inputs:
             if value not in numbers:
-                known = None
+                constant = None
                 if value is not None and value.is_constant:
-                    known = content(value, _INLINE_LIMIT)
-                if known is None:
+                    constant = content(value, _INLINE_LIMIT)
+                if constant is None:
                     return None
-                numbers[value] = known
+                numbers[value] = constant
             read.append(numbers[value])
         for slot, value in enumerate(state.outputs):
             numbers.setdefault(value, (len(steps), slot))
@@ -537,8 +545,8 @@ def region_key(
                 tuple(value is None for value in state.outputs),
             )
         )
-    given = tuple(value is None for value in inputs), tuple(numbers[value] for value in outputs)
-    return tuple(steps), given, tuple(attributes), len(region.graph.model.opsets)
+    layout = tuple(value is None for value in inputs), tuple(numbers[value] for value in outputs)
+    return tuple(steps), layout, tuple(attributes), len(region.graph.model.opsets)
 
 
 def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) -> str:
@@ -549,9 +557,11 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
             "needs a function body",
             f'the match reads "{value.name}", which the new node does not take',
         )
-    known = value.type
+    value_type = value.type
     too_large = (
-        isinstance(known, TensorType) and known.size is not None and known.size > 2 * _INLINE_LIMIT
+        isinstance(value_type, TensorType)
+        and value_type.size is not None
+        and value_type.size > 2 * _INLINE_LIMIT
     )
     array = None if too_large else value.array
     if array is None or array.nbytes > _INLINE_LIMIT:

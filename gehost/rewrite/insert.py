@@ -95,17 +95,17 @@ class Insertion:
 
     def resolve(self, inputs: Sequence[OpInput]) -> list[Value | None]:
         """Return the values of an operator's inputs; add constants to the graph."""
-        found: list[Value | None] = []
+        values: list[Value | None] = []
         for read in inputs:
             if isinstance(read, int):
-                found.append(self._region.inputs[read])
+                values.append(self._region.inputs[read])
             elif isinstance(read, tuple):
-                found.append(self.nodes[read[0]].outputs[read[1]])
+                values.append(self.nodes[read[0]].outputs[read[1]])
             elif read is not None:
-                found.append(self.constant(read))
+                values.append(self.constant(read))
             else:
-                found.append(None)
-        return found
+                values.append(None)
+        return values
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """Return the initializer of an array, created on first use.
@@ -113,9 +113,9 @@ class Insertion:
         Raises:
             Refused: an old opset cannot express a constant of this type.
         """
-        known = self._constants.get(id(array))
-        if known is not None:
-            return known
+        present = self._constants.get(id(array))
+        if present is not None:
+            return present
         model, graph = self._session.model, self._region.graph
         if not graph.takes_constant(array.dtype):
             raise Refused(
@@ -217,13 +217,13 @@ class Lowering:
             if reads_elements(new):
                 self.cacheable = False
             refined = inferrer.refined(new, types, op.types)
-            for tensor, value, known in zip(node.outputs, new.outputs, refined, strict=False):
+            for tensor, value, value_type in zip(node.outputs, new.outputs, refined, strict=False):
                 assert value is not None
                 self._values[_key(tensor)] = value
                 if _key(tensor) in self.replaced_slots:
-                    self._new_types[value] = known
+                    self._new_types[value] = value_type
                 else:
-                    self._region.graph.set_type(value, known)
+                    self._region.graph.set_type(value, value_type)
 
     def value(self, tensor: EsTensor) -> Value:
         """Return a replacement tensor's value: an input, constant or new output.
@@ -232,8 +232,8 @@ class Lowering:
             PassError: the replacement does not compute it, or the input is absent here.
             PatternError: it belongs to a pattern's alternatives.
         """
-        found = self._values.get(_key(tensor))
-        if found is None:
+        cached = self._values.get(_key(tensor))
+        if cached is None:
             producer = tensor.producer
             if isinstance(producer, EsInput):
                 raise PassError(
@@ -248,8 +248,8 @@ class Lowering:
                 raise PassError(
                     "the replacement uses a tensor that it does not compute", where=producer.origin
                 )
-            found = self._values[_key(tensor)] = self.insertion.constant(producer.array)
-        return found
+            cached = self._values[_key(tensor)] = self.insertion.constant(producer.array)
+        return cached
 
     def type_of_value(self, value: Value) -> ValueType | None:
         """Return a value's type, of a replaced output its new type."""
@@ -321,13 +321,13 @@ class Lowering:
             for tensor, value in zip(self._replacement.outputs, self._region.outputs, strict=True)
         }
         outputs = [delivered.get(_key(tensor)) for tensor in node.outputs]
-        found = [value for value in outputs if value is not None]
-        if len(found) < len(outputs) or len(found) < len(self._region.outputs):
+        results = [value for value in outputs if value is not None]
+        if len(results) < len(outputs) or len(results) < len(self._region.outputs):
             raise Refused(
                 "needs a function body",
                 f"{op} has none, and its outputs are not those of the match",
             )
-        return found
+        return results
 
 
 _Key: TypeAlias = tuple[object, int]

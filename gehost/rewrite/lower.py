@@ -112,15 +112,15 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
 def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
     """Lower ``CastLike`` before opset 15: a ``Cast`` to the known dtype."""
     source, like = node.inputs[:2]
-    known = type_of(like) if like is not None else None
-    if not isinstance(known, TensorType) or not known.dtype:
+    target_type = type_of(like) if like is not None else None
+    if not isinstance(target_type, TensorType) or not target_type.dtype:
         raise Refused("dtype", "CastLike below opset 15 needs a known dtype to cast to")
     operand = (
         source.producer.array
         if source is not None and isinstance(source.producer, EsConst)
         else source
     )
-    return LoweredNode("Cast", [operand], {"to": int(known.dtype)})
+    return LoweredNode("Cast", [operand], {"to": int(target_type.dtype)})
 
 
 class _Lowering:
@@ -135,9 +135,9 @@ class _Lowering:
         self._signature = signature
         self._type_of = type_of
         self._found: tuple[EsTensor | None, dict[str, EsTensor]] | None = None
-        known = schemas.operator(*split_op(op))
-        assert known is not None
-        self._vectors = known.vectors
+        schema = schemas.operator(*split_op(op))
+        assert schema is not None
+        self._vectors = schema.vectors
 
     def lower(self) -> LoweredNode:
         node, signature = self._node, self._signature
@@ -152,21 +152,21 @@ class _Lowering:
             else:
                 inputs.append(producer.array)
         attributes: dict[str, Any] = {}
-        for name, given in self._settled(params, len(operands)).items():
+        for name, argument in self._settled(params, len(operands)).items():
             attribute = signature.attribute_of(name)
             if attribute is not None:
-                if not has_value(self._op, name, given, self._version or 0):
+                if not has_value(self._op, name, argument, self._version or 0):
                     raise Refused(
                         "not applicable",
-                        f"{self._op} of opset {self._version} has no {name} {given!r}",
+                        f"{self._op} of opset {self._version} has no {name} {argument!r}",
                     )
-                spelled = spelling_at(self._op, name, given, self._version or 0)
+                spelled = spelling_at(self._op, name, argument, self._version or 0)
                 attributes[attribute] = _as_attribute(
                     spelled, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}"
                 )
                 continue
             parameter = signature.parameters[name]
-            array = np.atleast_1d(given) if name in self._vectors else np.reshape(given, ())
+            array = np.atleast_1d(argument) if name in self._vectors else np.reshape(argument, ())
             inputs.extend([None] * (parameter.slot + 1 - len(inputs)))
             inputs[parameter.slot] = self._literal(array, parameter)
         while inputs and inputs[-1] is None:
@@ -176,10 +176,10 @@ class _Lowering:
             self._refuse_broadcast(inputs)
         return LoweredNode(self._op, inputs, attributes)
 
-    def _settled(self, given: dict[str, Any], operands: int) -> dict[str, Any]:
+    def _settled(self, passed: dict[str, Any], operands: int) -> dict[str, Any]:
         """Return the parameters, with those that this opset expresses differently converted."""
         signature = self._signature
-        params = {name: value for name, value in given.items() if value is not None}
+        params = {name: value for name, value in passed.items() if value is not None}
         if (
             self._op == "Split"
             and "num_outputs" in signature.attributes
@@ -189,7 +189,7 @@ class _Lowering:
             params["num_outputs"] = self._node.count
         for (op, name), before in BEFORE.items():
             lacking = op == self._op and signature.attribute_of(name) is None
-            if lacking and given.get(name, self._node.params.get(name)) is None:
+            if lacking and passed.get(name, self._node.params.get(name)) is None:
                 raise Refused(
                     "not applicable",
                     f"{op} of opset {self._version} has no {name}, and does what {before!r} means",
@@ -228,9 +228,9 @@ class _Lowering:
                 params[name] = newest
 
     def _positive(self, axes: Any) -> Any:
-        listed = np.atleast_1d(axes)
+        numbers = np.atleast_1d(axes)
         rank = self._rank()
-        if rank is None and (listed >= 0).all():
+        if rank is None and (numbers >= 0).all():
             return axes
         if rank is None:
             raise Refused(
@@ -239,7 +239,7 @@ class _Lowering:
                 "the rank is unknown",
             )
         rank = schemas.axes_rank(self._op, rank, axes)
-        positive = [self._from_front(int(axis), rank) for axis in listed]
+        positive = [self._from_front(int(axis), rank) for axis in numbers]
         return positive[0] if np.ndim(axes) == 0 else positive
 
     def _from_front(self, axis: Any, rank: int) -> Any:  # numpy's integers, too, and 1.0
@@ -249,8 +249,8 @@ class _Lowering:
 
     def _rank(self) -> int | None:
         first = self._node.inputs[0] if self._node.inputs else None
-        known = self._type_of(first) if first is not None else None
-        return known.rank if isinstance(known, TensorType) else None
+        first_type = self._type_of(first) if first is not None else None
+        return first_type.rank if isinstance(first_type, TensorType) else None
 
     def _refuse_missing(self, inputs: list[Operand], attributes: dict[str, Any]) -> None:
         signature, node = self._signature, self._node
@@ -273,16 +273,21 @@ class _Lowering:
             for operand in inputs
             if operand is not None
         ]
-        shapes = [known.shape if isinstance(known, TensorType) else None for known in types]
+        shapes = [
+            operand_type.shape if isinstance(operand_type, TensorType) else None
+            for operand_type in types
+        ]
         first = shapes[0]
         proven = first is not None and None not in first and shapes.count(first) == len(shapes)
         if proven or len(shapes) == 1:
             return
-        listed = ", ".join("unknown" if known is None else str(known) for known in types)
+        spelled = ", ".join(
+            "unknown" if operand_type is None else str(operand_type) for operand_type in types
+        )
         raise Refused(
             "broadcast",
             f"{self._op} of opset {self._version} takes inputs of one shape, got "
-            f"{listed}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)",
+            f"{spelled}; it broadcasts from opset {self._signature.broadcasts_since} on (--opset)",
         )
 
     def _literal(
@@ -332,9 +337,9 @@ def _is_literal(tensor: EsTensor) -> bool:
 
 
 def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
-    known = type_of(partner)
-    if isinstance(known, TensorType) and known.dtype:
-        return known.dtype
+    partner_type = type_of(partner)
+    if isinstance(partner_type, TensorType) and partner_type.dtype:
+        return partner_type.dtype
     raise Refused(
         "literal",
         f"the dtype of the partner of a literal of {op} is unknown (before "
@@ -353,8 +358,8 @@ def _cast(
         array = None if dtype == DataType.STRING else in_dtype(literal, dtype.numpy)
         if array is not None:
             return array
-    wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "type that this input accepts"
-    raise Refused("literal", f"{literal.tolist()} of {op} at {node.origin} is no {wanted}")
+    expected = " or ".join(dtype.name.lower() for dtype in dtypes) or "type that this input accepts"
+    raise Refused("literal", f"{literal.tolist()} of {op} at {node.origin} is no {expected}")
 
 
 _INTEGERS = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.INTS})
@@ -362,22 +367,22 @@ _LISTS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS})
 _NUMBERS = _INTEGERS | _LISTS | {onnx.AttributeProto.FLOAT}
 
 
-def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
+def _as_attribute(setting: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
     """Convert a parameter to its attribute's kind.
 
     ``1`` becomes a float, a tuple or array a list.
     """
     if kind not in _NUMBERS:
-        return given
-    if kind == onnx.AttributeProto.INT and type(given) is int:
-        return given
-    if kind == onnx.AttributeProto.FLOAT and type(given) in (int, float):
-        return float(given)
+        return setting
+    if kind == onnx.AttributeProto.INT and type(setting) is int:
+        return setting
+    if kind == onnx.AttributeProto.FLOAT and type(setting) in (int, float):
+        return float(setting)
     wrong = PatternError(
-        f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {given!r}"
+        f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {setting!r}"
     )
     try:
-        array = np.asarray(given)
+        array = np.asarray(setting)
     except ValueError as error:
         raise wrong from error
     if array.dtype.kind not in "biuf" or (kind not in _LISTS and array.size != 1):
@@ -385,7 +390,7 @@ def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: st
     converted = in_dtype(array, np.dtype(np.int64 if kind in _INTEGERS else np.float64))
     if converted is None:
         raise wrong
-    listed = converted.ravel().tolist()
+    entries = converted.ravel().tolist()
     if kind not in _LISTS:
-        return listed[0]
-    return listed or onnx.AttributeProto(type=kind)
+        return entries[0]
+    return entries or onnx.AttributeProto(type=kind)

@@ -90,9 +90,9 @@ def _encode(steps: Sequence[object]) -> str:
     return as_text(_ENCODER.encode(steps))
 
 
-def as_text(written: str) -> str:
+def as_text(encoded: str) -> str:
     """Return JSON as valid UTF-8; lone surrogates from a file stay escaped."""
-    return written if written.isascii() else written.encode(errors="backslashreplace").decode()
+    return encoded if encoded.isascii() else encoded.encode(errors="backslashreplace").decode()
 
 
 def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
@@ -130,18 +130,18 @@ def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def carried(metadata: Mapping[str, str], key: str) -> list[str] | None:
     """Return the texts under ``key``, None if absent or not gehost's."""
-    listed = _json_list(metadata.get(key, ""))
-    return None if listed is None else [str(entry) for entry in listed]
+    entries = _json_list(metadata.get(key, ""))
+    return None if entries is None else [str(entry) for entry in entries]
 
 
 def _json_list(text: str) -> list[Any] | None:
     if not text:
         return None
     try:
-        listed: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):  # not written by gehost
         return None
-    return cast("list[Any]", listed) if isinstance(listed, list) else None
+    return cast("list[Any]", content) if isinstance(content, list) else None
 
 
 def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
@@ -169,20 +169,20 @@ def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
     return None
 
 
-def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
+def _sources(content: Any, place: int) -> tuple[Source, ...] | None:
     """Return the sources of the step at ``place``, None if invalid."""
-    found: list[Source] = []
-    for source in cast("list[Any]", given) if isinstance(given, list) else ():
+    sources: list[Source] = []
+    for source in cast("list[Any]", content) if isinstance(content, list) else ():
         if isinstance(source, list):
             pair = tuple(cast("list[Any]", source))
             if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
                 return None
-            found.append(pair)
+            sources.append(pair)
         elif type(source) is int and 0 <= source < place:
-            found.append(source)
+            sources.append(source)
         else:
             return None
-    return tuple(found)
+    return tuple(sources)
 
 
 class Provenance:
@@ -213,13 +213,13 @@ class Author:
         # the name of a vendor's directory may not be valid text
         return {PASS: self.name, VENDOR: self.vendor.encode(errors="backslashreplace").decode()}
 
-    def metadata(self, found: Provenance) -> dict[str, str]:
+    def metadata(self, origin: Provenance) -> dict[str, str]:
         """Return ``metadata_props`` of the new nodes."""
         metadata = self.signature()
-        metadata[ORIGIN_NODES] = found.origin_nodes
-        metadata[ORIGIN_TYPES] = found.origin_types
-        if found.history:
-            metadata[HISTORY] = found.history
+        metadata[ORIGIN_NODES] = origin.origin_nodes
+        metadata[ORIGIN_TYPES] = origin.origin_types
+        if origin.history:
+            metadata[HISTORY] = origin.history
         return metadata
 
 
@@ -240,7 +240,10 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
                 origins.setdefault(name, op)
             if PASS in metadata and not history:
                 history = history_of(
-                    [(each, each.metadata if each.is_traced else {}) for each in nodes]
+                    [
+                        (source_node, source_node.metadata if source_node.is_traced else {})
+                        for source_node in nodes
+                    ]
                 )
         else:
             origins.setdefault(label, node.op)

@@ -279,7 +279,7 @@ class Outputs:
     def _check_devices(self, value: Value) -> None:
         """Refuse to change a tensor that has a sharding spec."""
         if self._model.has_device_configurations:
-            nodes = [found for found in value.readers if isinstance(found, Node)]
+            nodes = [reader for reader in value.readers if isinstance(reader, Node)]
             if value.producer in self.retained:
                 nodes.append(value.producer)
             staying = [n for n in nodes if n in self.retained or not self._region.holds(n)]
@@ -311,9 +311,9 @@ def retained_nodes(region: Region) -> set[Node]:
             if not replaced and value in inputs:
                 retained.add(node)
                 continue
-            for found in value.readers:
+            for user in value.readers:
                 # A body's use counts as one of the node that holds it.
-                reader = found if found in inside else graph.reading_node(found)
+                reader = user if user in inside else graph.reading_node(user)
                 if reader in retained or not (replaced or reader in inside):
                     retained.add(node)
                     break

@@ -25,17 +25,17 @@ _HALF = (DataType.FLOAT16, DataType.BFLOAT16)
 def note_constant(model: Model, value: Value, exact: float) -> None:
     """Note that a constant became ``exact``; only one in half is rounded enough to matter."""
     if value.dtype in _HALF:
-        known = constants_of({CONSTANTS: model.metadata(CONSTANTS) or ""})
-        if known.get(value.name) != exact:
-            model.set_metadata(CONSTANTS, json.dumps({**known, value.name: exact}))
+        constants = constants_of({CONSTANTS: model.metadata(CONSTANTS) or ""})
+        if constants.get(value.name) != exact:
+            model.set_metadata(CONSTANTS, json.dumps({**constants, value.name: exact}))
 
 
 def note_weight(model: Model, value: Value) -> None:
     """Note that new weights in half were computed from a tensor."""
     if value.dtype in _HALF:
-        known = folded_of({FOLDED_WEIGHTS: model.metadata(FOLDED_WEIGHTS) or ""})
-        if value.name not in known:
-            model.set_metadata(FOLDED_WEIGHTS, json.dumps([*known, value.name]))
+        weights = folded_of({FOLDED_WEIGHTS: model.metadata(FOLDED_WEIGHTS) or ""})
+        if value.name not in weights:
+            model.set_metadata(FOLDED_WEIGHTS, json.dumps([*weights, value.name]))
 
 
 def constants_of(metadata: Mapping[str, str]) -> dict[str, float]:

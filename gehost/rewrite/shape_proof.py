@@ -209,19 +209,24 @@ def _infer(steps: Sequence[NodeState], numbering: ValueNumbering) -> dict[Value,
     return side.types()
 
 
-def _dims(known: ValueType | None, rank: int) -> tuple[Dim, ...]:
-    if isinstance(known, TensorType) and known.shape is not None and len(known.shape) == rank:
-        return known.shape
+def _dims(value_type: ValueType | None, rank: int) -> tuple[Dim, ...]:
+    if (
+        isinstance(value_type, TensorType)
+        and value_type.shape is not None
+        and len(value_type.shape) == rank
+    ):
+        return value_type.shape
     return (None,) * rank
 
 
-def _without_names(known: ValueType | None) -> ValueType | None:
+def _without_names(value_type: ValueType | None) -> ValueType | None:
     """Return a type in which named sizes are unknown again."""
-    if isinstance(known, TensorType) and known.shape is not None:
+    if isinstance(value_type, TensorType) and value_type.shape is not None:
         return TensorType(
-            known.dtype, tuple(dim if isinstance(dim, int) else None for dim in known.shape)
+            value_type.dtype,
+            tuple(dim if isinstance(dim, int) else None for dim in value_type.shape),
         )
-    return known
+    return value_type
 
 
 # names of unknown sizes: value numbering, as compilers do to find equal computations
@@ -268,17 +273,17 @@ class ValueNumbering:
         """Describe an existing tensor: symbols are kept, other unknown sizes get names."""
         array = small_array(value)
         number = self.number(value if array is None else _content(array))
-        known = value.type
-        if isinstance(known, TensorType) and known.shape is not None:
+        value_type = value.type
+        if isinstance(value_type, TensorType) and value_type.shape is not None:
             # marked, so that no symbol of a model equals a name given here
-            named = [f"={dim}" if isinstance(dim, str) else dim for dim in known.shape]
+            named = [f"={dim}" if isinstance(dim, str) else dim for dim in value_type.shape]
             dims = [f"?{number}.{place}" if dim is None else dim for place, dim in enumerate(named)]
             self.sizes.update([dim for dim in dims if isinstance(dim, str)])
-            known = TensorType(known.dtype, tuple(dims))
-        return NumberedTensor(known, array, number)
+            value_type = TensorType(value_type.dtype, tuple(dims))
+        return NumberedTensor(value_type, array, number)
 
     def computed(
-        self, known: ValueType | None, computation: Hashable, sizing: Hashable = None
+        self, value_type: ValueType | None, computation: Hashable, sizing: Hashable = None
     ) -> NumberedTensor:
         """Describe a computed tensor.
 
@@ -286,11 +291,13 @@ class ValueNumbering:
         else after the computation.
         """
         number = self.number(computation)
-        if isinstance(known, TensorType) and known.shape is not None:
+        if isinstance(value_type, TensorType) and value_type.shape is not None:
             name = number if sizing is None else self.number(sizing)
-            dims = [f"~{name}.{place}" if d is None else d for place, d in enumerate(known.shape)]
-            known = TensorType(known.dtype, tuple(dims))
-        return NumberedTensor(known, None, number)
+            dims = [
+                f"~{name}.{place}" if d is None else d for place, d in enumerate(value_type.shape)
+            ]
+            value_type = TensorType(value_type.dtype, tuple(dims))
+        return NumberedTensor(value_type, None, number)
 
 
 def _with_origin(size: Dim, place: int, value: Value, side: Sequence[NodeState], whose: str) -> str:
@@ -302,13 +309,15 @@ def _with_origin(size: Dim, place: int, value: Value, side: Sequence[NodeState],
     """
     if not is_invented(size):
         return "unknown" if size is None else str(size)
-    states = {made: state for state in side for made in state.outputs}
+    states = {result: state for state in side for result in state.outputs}
     while True:
         state, node = states.get(value), value.producer
         operands = () if node is None else node.inputs
         if state is not None:
             node, operands = state.node, state.inputs
-        above = [each for each in operands if each is not None and size in (each.shape or ())]
+        above = [
+            operand for operand in operands if operand is not None and size in (operand.shape or ())
+        ]
         if not above:
             break
         value = above[0]
@@ -329,7 +338,7 @@ class SideInference:
         self._inside: set[str] = set()
 
     def types(self) -> dict[Value, ValueType | None]:
-        return {value: known.type for value, known in self._known.items()}
+        return {value: entry.type for value, entry in self._known.items()}
 
     def step(
         self, node: Node, inputs: Sequence[Value | None], outputs: Sequence[Value | None]
@@ -343,10 +352,10 @@ class SideInference:
             None if value is None else self._known.get(value) or self._numbering.outer(value)
             for value in inputs
         ]
-        made = self._infer(node.op, node.proto, read, None)
-        for value, known in zip(outputs, made, strict=True):
+        results = self._infer(node.op, node.proto, read, None)
+        for value, entry in zip(outputs, results, strict=True):
             if value is not None and value not in self._numbering.given:
-                self._known[value] = known
+                self._known[value] = entry
 
     def unknown(self, outputs: Sequence[Value | None]) -> None:
         """Mark these values as unknown."""
@@ -366,16 +375,18 @@ class SideInference:
         if op == "Identity" and read and read[0] is not None:
             return [read[0]]
         numbering, inferrer = self._numbering, self._numbering.inferrer
-        types = [None if known is None else known.type for known in read]
-        arrays = [None if known is None else known.array for known in read]
-        made = inferrer.proto(op, proto, types, arrays, opsets)
+        types = [None if operand is None else operand.type for operand in read]
+        arrays = [None if operand is None else operand.array for operand in read]
+        results = inferrer.proto(op, proto, types, arrays, opsets)
         body = inferrer.body(op)
         if body is not None and op not in self._inside:
             self._inside.add(op)
             inside = self._walk(body, proto, read)
             self._inside.discard(op)
-            return [self._merged(known, inner) for known, inner in zip(made, inside, strict=True)]
-        numbers = [-1 if known is None else known.number for known in read]
+            return [
+                self._merged(operand, inner) for operand, inner in zip(results, inside, strict=True)
+            ]
+        numbers = [-1 if operand is None else operand.number for operand in read]
         if op in COMMUTATIVE:
             numbers.sort()
         attributes = tuple(
@@ -385,9 +396,9 @@ class SideInference:
         sizing = _window_sizes(op, attributes, types) if op in _WINDOWS else None
         return [
             numbering.computed(
-                known, (computation, slot), None if sizing is None else (sizing, slot)
+                operand, (computation, slot), None if sizing is None else (sizing, slot)
             )
-            for slot, known in enumerate(made)
+            for slot, operand in enumerate(results)
         ]
 
     def _walk(
@@ -441,7 +452,9 @@ def _window_sizes(
     op: str, attributes: tuple[bytes, ...], types: Sequence[ValueType | None]
 ) -> Hashable:
     """Return what the sizes of a Conv or a pooling depend on; None if one is unknown."""
-    shapes = tuple(known.shape if isinstance(known, TensorType) else None for known in types)
+    shapes = tuple(
+        value_type.shape if isinstance(value_type, TensorType) else None for value_type in types
+    )
     if any(shape is None or None in shape for shape in shapes):
         return None
     return "sizes", op, attributes, shapes

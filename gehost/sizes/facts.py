@@ -29,9 +29,9 @@ def name_of(fact: str) -> str:
     return "" if name == ALL else name
 
 
-def assume_all(scope: Algebra, stated: Iterable[str]) -> None:
+def assume_all(scope: Algebra, declared: Iterable[str]) -> None:
     """Take facts in any order: those that define a name use others, so they come last."""
-    for fact in sorted(stated, key=lambda fact: "==" in fact and _MULTIPLE.match(fact) is None):
+    for fact in sorted(declared, key=lambda fact: "==" in fact and _MULTIPLE.match(fact) is None):
         assume(scope, fact)
 
 

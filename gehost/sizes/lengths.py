@@ -63,10 +63,10 @@ def broadcast(scope: Scope, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
 
 def _broadcast(scope: Scope, column: Iterable[Dim]) -> Dim:
     sizes = dict.fromkeys(column)
-    known = [size for size in sizes if size is not None]
-    if len(known) == len(sizes):
-        return scope.broadcast(*known)
-    result = scope.broadcast(*known)
+    entries = [size for size in sizes if size is not None]
+    if len(entries) == len(sizes):
+        return scope.broadcast(*entries)
+    result = scope.broadcast(*entries)
     return result if isinstance(result, int) and result != 1 else None
 
 
@@ -82,8 +82,8 @@ def part(scope: Scope, size: Dim, start: Dim, end: Dim, step: Dim = 1) -> Dim:
     bounds = [_clamped(scope, size, bound) for bound in (start, end)]
     if bounds[0] is None and bounds[1] is size and is_size(scope, scope.mul(start, -1)):
         # the last -start, or all from 0 on
-        kept = scope.either(scope.min(size, scope.mul(start, -1)), size)
-        return scope.ceildiv(kept, step)
+        retained = scope.either(scope.min(size, scope.mul(start, -1)), size)
+        return scope.ceildiv(retained, step)
     if bounds[0] is None or bounds[1] is None:
         return _cut(scope, size, start, end, step)
     length = scope.ceildiv(scope.sub(bounds[1], bounds[0]), step)
@@ -125,10 +125,10 @@ def windows(scope: Scope, size: Known, room: int, step: int, *, truncates: bool)
         truncates: in an axis that is shorter than a window, a runtime rounds toward zero. Such a
             length is no formula: equal windows have one length.
     """
-    left = scope.add(size, room)
-    if truncates and step > 1 and not is_size(scope, left):
+    rest = scope.add(size, room)
+    if truncates and step > 1 and not is_size(scope, rest):
         return scope.keyed(("windows", size, room, step))
-    return scope.max(0, scope.add(scope.floordiv(left, step), 1))
+    return scope.max(0, scope.add(scope.floordiv(rest, step), 1))
 
 
 def _cut(scope: Scope, size: Known, start: Known, end: Known, step: int) -> Size:
@@ -225,14 +225,14 @@ def _left_over(
     """
     if source is None or None in rest:
         return None
-    left = list(source)
+    remaining = list(source)
     over: list[Dim] = []
     for dim in rest:  # sizes that stay cancel out, even if unknown
-        if isinstance(dim, Size) and dim in left:
-            left.remove(dim)
+        if isinstance(dim, Size) and dim in remaining:
+            remaining.remove(dim)
         else:
             over.append(dim)
-    whole, divisor = product(scope, left), product(scope, over)
+    whole, divisor = product(scope, remaining), product(scope, over)
     if whole is None or divisor is None or divisor == 0:
         return None
     if isinstance(whole, int) and isinstance(divisor, int) and whole % divisor:

@@ -51,9 +51,9 @@ def least(scope: Algebra, sizes: Sequence[Known]) -> Known:
     # min(a, b) = a + min(0, b - a): one of the operands is chosen as the base
     spelled = [([scope.sub(size, base) for size in operands], base) for base in operands]
     ranks = [sorted(map(rank, differences)) for differences, _ in spelled]
-    best = [found for found, ranked in zip(spelled, ranks, strict=True) if ranked == min(ranks)]
+    best = [item for item, ranked in zip(spelled, ranks, strict=True) if ranked == min(ranks)]
     differences, base = (
-        best[0] if len(best) == 1 else min(best, key=lambda found: sorted(map(str, found[0])))
+        best[0] if len(best) == 1 else min(best, key=lambda item: sorted(map(str, item[0])))
     )
     g = gcd(*[c for size in differences for _, c in terms_of(size)])
     args = tuple(

@@ -111,8 +111,8 @@ def _quotient_helps(scope: Algebra, size: Size, atom: Atom, factor: Known, depth
     others = {m: c for m, c in size.terms if atom.number not in m}
     rest = scope.of(others, ("rest", size, atom.number))
     bound = x if high <= 0 else scope.add(scope.sub(x, y), 1)
-    whole, left = scope.division(factor, y)
-    if left == 0:
+    whole, remaining = scope.division(factor, y)
+    if remaining == 0:
         return at_least(scope, scope.add(rest, scope.mul(whole, bound)), 0, depth - 1)
     # size is at least the total over y, and more than -1 suffices
     total = scope.add(scope.mul(y, rest), scope.mul(factor, bound))

@@ -156,13 +156,13 @@ class Scope:
     def of(self, terms: Mapping[Monomial, int], key: Hashable) -> Known:
         """Return the size of a polynomial; ``key`` names it if it is too large."""
         self.steps += 1
-        listed = tuple(sorted([term for term in terms.items() if term[1]]))
-        if not listed:
+        items = tuple(sorted([term for term in terms.items() if term[1]]))
+        if not items:
             return 0
-        if len(listed) == 1 and not listed[0][0]:
-            return listed[0][1]
-        size = self._size(listed)
-        if size.weight > MOST_WEIGHT or any(not -_LARGEST < c < _LARGEST for _, c in listed):
+        if len(items) == 1 and not items[0][0]:
+            return items[0][1]
+        size = self._size(items)
+        if size.weight > MOST_WEIGHT or any(not -_LARGEST < c < _LARGEST for _, c in items):
             least, most = self.bounds(size)
             return self.keyed(key, least=least, most=most)
         return size
@@ -232,15 +232,15 @@ class Scope:
         while waiting:
             monomial = waiting.pop()
             count = poly.get(monomial, 0) // factor
-            left = without(monomial, lead) if count else None
-            if left is None:
+            rest = without(monomial, lead) if count else None
+            if rest is None:
                 continue
             steps += 1
             if steps > MOST_WEIGHT:
                 return 0, a
-            wholes[left] = wholes.get(left, 0) + count
+            wholes[rest] = wholes.get(rest, 0) + count
             for m, c in b.terms:
-                both = tuple(sorted(m + left))
+                both = tuple(sorted(m + rest))
                 if both not in poly:
                     poly[both] = 0
                     waiting.append(both)
@@ -309,9 +309,9 @@ class Scope:
         """Note that two products are equal, for ``filled``: those of a Reshape's sizes."""
         one, other = self.filled(one), self.filled(other)
         if isinstance(one, Size) and isinstance(other, Size) and one is not other:
-            known = len(self.chosen)
+            entry = len(self.chosen)
             minima.learn(self, one, other)
-            if len(self.chosen) > known:
+            if len(self.chosen) > entry:
                 self._filled.clear()
 
     # questions
@@ -436,9 +436,9 @@ class Scope:
         """
         facts.assume(self, fact)
 
-    def assume_all(self, stated: Iterable[str]) -> None:
+    def assume_all(self, declared: Iterable[str]) -> None:
         """Take facts in any order, as ``assume``."""
-        facts.assume_all(self, stated)
+        facts.assume_all(self, declared)
 
     def define(self, name: str, size: Known) -> None:
         """Make a name a spelling of a size; a caller checks that the name is not in use."""

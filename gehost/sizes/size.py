@@ -243,7 +243,7 @@ def in_order(sizes: Iterable[Known]) -> list[Known]:
     """Sort sizes by rank; by texts only those of equal rank."""
     ranked = sorted([(rank(size), place, size) for place, size in enumerate(sizes)])
     if len({ranks for ranks, _, _ in ranked}) < len(ranked):
-        ranked.sort(key=lambda found: (found[0], str(found[2])))
+        ranked.sort(key=lambda item: (item[0], str(item[2])))
     return [size for _, _, size in ranked]
 
 

@@ -31,16 +31,16 @@ def elementwise(scope: Scope, op: str, row: Sequence[Dim], *, bits: int) -> Dim:
     if op in ("And", "Or"):
         decisive = int(op == "Or")
         return decisive if decisive in row else None if None in row else 1 - decisive
-    known = [element for element in row if element is not None]
-    if len(known) < len(row):
+    entries = [element for element in row if element is not None]
+    if len(entries) < len(row):
         return None
-    if len(known) == 1:
-        result = _UNARY[op](scope, known[0]) if op in _UNARY else known[0]
+    if len(entries) == 1:
+        result = _UNARY[op](scope, entries[0]) if op in _UNARY else entries[0]
     else:
-        result: Dim = known[0]
-        for other in known[1:]:
+        result: Dim = entries[0]
+        for other in entries[1:]:
             result = None if result is None else _BINARY[op](scope, result, other)
-    return result if result is None or _fits(scope, result, known, bits) else None
+    return result if result is None or _fits(scope, result, entries, bits) else None
 
 
 def _fits(scope: Scope, result: Known, operands: Sequence[Known], bits: int) -> bool:

@@ -111,13 +111,15 @@ def realistic_inputs(
         ModelError: the model runs on none of the inputs that were tried.
     """
     signature = _Signature(runner.proto())
-    given = dict(zip(signature.symbols_of(measure or {}), (measure or {}).values(), strict=True))
-    chosen = signature.sizes_of(given)
+    arguments = dict(
+        zip(signature.symbols_of(measure or {}), (measure or {}).values(), strict=True)
+    )
+    chosen = signature.sizes_of(arguments)
     try:
         attempts = [
             (sizes, ties)
             for sizes, ties in _attempts(signature, chosen)
-            if ties.keys().isdisjoint(given)
+            if ties.keys().isdisjoint(arguments)
         ]
         largest, first_try = _first_that_runs(runner, signature, attempts, seed)
         if largest is None:
@@ -129,18 +131,18 @@ def realistic_inputs(
                 (dict(find_feeds(runner, seed)[-1][0]),), ("sizes of the role do not run",)
             )
         sizes, ties, feeds = largest
-        found = [feeds]
-        for smaller in _other_sizes(signature, given, sizes):
+        results = [feeds]
+        for smaller in _other_sizes(signature, arguments, sizes):
             other = _first_that_runs(runner, signature, [(smaller, ties)], seed)[0]
             if other is not None:
-                found.append(other[2])
+                results.append(other[2])
         notes = [
             f"{symbol} {size} in place of {attempts[0][0][symbol]}, at which it does not run"
             for symbol, size in sizes.items()
             if size != attempts[0][0][symbol]
         ]
-        found.sort(key=lambda feeds: sum(array.size for array in feeds.values()))
-        return Inputs(tuple(found), tuple(notes))
+        results.sort(key=lambda feeds: sum(array.size for array in feeds.values()))
+        return Inputs(tuple(results), tuple(notes))
     finally:
         runner.close()
 
@@ -167,7 +169,7 @@ class _Signature:
             UsageError: the model has no such open size.
         """
         places = {f"{name}:{axis}": symbol for symbol, (name, axis, _) in self._places.items()}
-        found: list[str] = []
+        results: list[str] = []
         for name in names:
             symbol = name if name in self.roles else places.get(name)
             if symbol is None:
@@ -175,12 +177,12 @@ class _Signature:
                     f"size of {name}: the model has no such open size"
                     + (hint(name, self.roles) or f"; there are {', '.join(self.roles) or 'none'}")
                 )
-            found.append(symbol)
-        return found
+            results.append(symbol)
+        return results
 
-    def sizes_of(self, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    def sizes_of(self, arguments: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
         """Return the sizes to try for each symbol, the likely first; those given alone."""
-        chosen = {symbol: tuple(sizes[:1]) for symbol, sizes in given.items()}
+        chosen = {symbol: tuple(sizes[:1]) for symbol, sizes in arguments.items()}
         cached = _PAST in self.roles.values()
         for symbol, role in self.roles.items():
             if symbol in chosen:
@@ -218,7 +220,7 @@ def _channels_of(model: onnx.ModelProto) -> int:
     weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Conv" and len(node.input) > 1 and node.input[1] in weights:
-            groups = next((each.i for each in node.attribute if each.name == "group"), 1)
+            groups = next((item.i for item in node.attribute if item.name == "group"), 1)
             return weights[node.input[1]][1] * groups
     return 0
 
@@ -241,16 +243,19 @@ def _attempts(
     levels = range(max(map(len, chosen.values()), default=1))
     for ties in plans:
         for level in levels:
-            yield {s: each[min(level, len(each) - 1)] for s, each in chosen.items()}, dict(ties)
+            yield {s: item[min(level, len(item) - 1)] for s, item in chosen.items()}, dict(ties)
 
 
 def _other_sizes(
-    signature: _Signature, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
+    signature: _Signature, arguments: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
     """Yield the sizes to measure besides the first: those of the user, else a small sequence."""
-    if given:
-        for number in range(1, max(map(len, given.values()))):
-            yield {**sizes, **{s: each[min(number, len(each) - 1)] for s, each in given.items()}}
+    if arguments:
+        for number in range(1, max(map(len, arguments.values()))):
+            yield {
+                **sizes,
+                **{s: item[min(number, len(item) - 1)] for s, item in arguments.items()},
+            }
         return
     small = {
         symbol: _SMALL
@@ -282,7 +287,7 @@ def _first_that_runs(
 
 def _with_likely_values(feeds: Feeds) -> Feeds:
     """Return the feeds with masks that are mostly 1, and positions that count up."""
-    found = dict(feeds)
+    results = dict(feeds)
     for name, array in feeds.items():
         if not array.ndim or array.dtype.kind not in "biuf":
             continue
@@ -290,8 +295,8 @@ def _with_likely_values(feeds: Feeds) -> Feeds:
             mask = np.ones(array.shape, array.dtype)
             length = array.shape[-1]
             mask[:, length - length // 8 :] = 0
-            found[name] = mask
+            results[name] = mask
         elif "position" in name.lower() and array.dtype.kind in "iu":
             counted = np.arange(array.shape[-1], dtype=array.dtype)
-            found[name] = np.broadcast_to(counted, array.shape).copy()
-    return found
+            results[name] = np.broadcast_to(counted, array.shape).copy()
+    return results

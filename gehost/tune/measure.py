@@ -126,13 +126,13 @@ def measure_pairs(
         ratios.append(one / two)
         runs += count
         one, two = map(statistics.median, medians)
-        found = Comparison(tuple(ratios), one, two, runs)
+        result = Comparison(tuple(ratios), one, two, runs)
         if len(ratios) < pairs:
             continue
         used = time.perf_counter() - started
         with_next = used * (1 + 1 / len(ratios))
-        if len(ratios) >= most_pairs or decided(found) or with_next > seconds:
-            return found
+        if len(ratios) >= most_pairs or decided(result) or with_next > seconds:
+            return result
 
 
 _MOST_RUNS = 400
@@ -169,5 +169,5 @@ def _pair(
             run()
             times[index].append(clock() - start)
     tick = 1e-9  # a clock may not advance during a very short run
-    one_time, two_time = (statistics.median(each) + tick for each in times)
+    one_time, two_time = (statistics.median(item) + tick for item in times)
     return one_time, two_time, len(times[0])

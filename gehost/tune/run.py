@@ -71,20 +71,20 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Return its entry in the switch file."""
-        found: dict[str, Any] = {"verdict": self.verdict}
+        results: dict[str, Any] = {"verdict": self.verdict}
         if self.passes and self.passes != (self.name,):
-            found["passes"] = list(self.passes)
+            results["passes"] = list(self.passes)
         if self.reason:
-            found["reason"] = self.reason
+            results["reason"] = self.reason
         if self.comparison is not None:
             low, high = self.comparison.interval
-            found |= {
+            results |= {
                 "gain": round(self.comparison.median, 4),
                 "interval": [round(low, 4), round(high, 4)],
                 "pairs": [round(ratio, 4) for ratio in self.comparison.ratios],
                 "seconds": [self.comparison.first, self.comparison.second],
             }
-        return found
+        return results
 
 
 @dataclass
@@ -223,8 +223,8 @@ class _Tuner:
         self._model, self._options, self._threads = model, options, threads
         self._directory, self._progress = directory, progress
         host = Host(replace(options, dims={}))
-        for each in host.unregistered:
-            progress(str(each))
+        for item in host.unregistered:
+            progress(str(item))
         off = disabled_passes(options, {spec.name: spec.default for spec in host.passes})
         self._passes = [spec.name for spec in host.passes]
         kinds = host.tune_kinds()
@@ -261,77 +261,78 @@ class _Tuner:
 
     def run(self, budget: float) -> Tuning:
         sizes = {name: list(array.shape) for name, array in self._feeds.items()}
-        found = Tuning(self._model, self._threads, sizes)
+        result = Tuning(self._model, self._threads, sizes)
         self._count = len(self._kinds) + len(self._switches) + 2
         self._ends, self._left = self._started + budget, self._count
         self._needed = (
             0.0  # seconds of a comparison of the fewest runs that is longer than its share
         )
-        found.original_differs = self._problem(self._original)
+        result.original_differs = self._problem(self._original)
         self._step("the model against itself")
-        found.same = self._measure(self._original, self._original, lambda _: False)
-        found.dead_zone = dead_zone_of(found.same)
-        state = self._tune_runtime(found)
+        result.same = self._measure(self._original, self._original, lambda _: False)
+        result.dead_zone = dead_zone_of(result.same)
+        state = self._tune_runtime(result)
         compiled = self._compile(frozenset(), state.runtime)
         for name, passes in self._kinds:
             self._step(name)
             if self._is_late(1):
-                found.trials.append(_unmeasured(name, passes))
+                result.trials.append(_unmeasured(name, passes))
                 continue
-            trial, compiled = self._try_kind(name, passes, compiled, found.dead_zone)
-            found.trials.append(trial)
-        self._note_shortage(found, budget)
+            trial, compiled = self._try_kind(name, passes, compiled, result.dead_zone)
+            result.trials.append(trial)
+        self._note_shortage(result, budget)
         self._step("the whole")
-        self._finish(found, compiled)
-        return found
+        self._finish(result, compiled)
+        return result
 
     def _is_late(self, others: int) -> bool:
         """Whether the time left is too short for these comparisons."""
         return self._ends - time.perf_counter() < (1 + others) * self._needed
 
-    def _note_shortage(self, found: Tuning, budget: float) -> None:
+    def _note_shortage(self, result: Tuning, budget: float) -> None:
         """State which budget measures all kinds, if this one did not.
 
         Raises:
             UsageError: nothing was measured but the model against itself.
         """
-        missed = [trial for trial in found.trials if trial.verdict == "unmeasured"]
+        missed = [trial for trial in result.trials if trial.verdict == "unmeasured"]
         if not missed:
             return
-        wanted = math.ceil(self._needed * (self._count + 1) / 10) * 10
-        found.short = (
+        expected = math.ceil(self._needed * (self._count + 1) / 10) * 10
+        result.short = (
             f"budget of {budget:g} s: no time for {len(missed)} of "
-            f"{counted(self._count, 'comparison')}; all take about {wanted} s: --budget {wanted}s"
+            f"{counted(self._count, 'comparison')}; "
+            f"all take about {expected} s: --budget {expected}s"
         )
-        if len(missed) == len(found.trials):
-            raise UsageError(found.short)
+        if len(missed) == len(result.trials):
+            raise UsageError(result.short)
 
     def _step(self, name: str) -> None:
         """Report the next measurement, and divide the remaining time."""
-        left = max(self._ends - time.perf_counter(), 0.0)
-        self._share = left / max(self._left, 1)
+        rest = max(self._ends - time.perf_counter(), 0.0)
+        self._share = rest / max(self._left, 1)
         self._began = time.perf_counter()
-        self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.1f} s")
+        self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {rest:.1f} s")
         self._left -= 1
 
-    def _tune_runtime(self, found: Tuning) -> _Candidate:
+    def _tune_runtime(self, result: Tuning) -> _Candidate:
         """Try the runtime's own switches on the original model."""
         state = self._original
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
         for name, change in self._switches:
             self._step(name)
             if self._is_late(len(self._kinds) + 1):
-                found.trials.append(_unmeasured(name, ()))
+                result.trials.append(_unmeasured(name, ()))
                 continue
             runtime, changed = change(state.runtime), graph
             if not runtime.cuda_graph:  # which changes the runs, not the nodes
                 changed = optimized_bytes(state.path, runtime, self._threads, self._directory)
                 if changed == graph:
-                    found.trials.append(Trial(name, "same"))
+                    result.trials.append(Trial(name, "same"))
                     continue
             candidate = _Candidate(state.path, runtime, state.passes)
-            trial = self._judge(name, (), state, candidate, found.dead_zone)
-            found.trials.append(trial)
+            trial = self._judge(name, (), state, candidate, result.dead_zone)
+            result.trials.append(trial)
             if trial.verdict == "keep":
                 state, graph = candidate, changed
         return state
@@ -385,9 +386,9 @@ class _Tuner:
     def _problem(self, candidate: _Candidate) -> str:
         """Return why a candidate fails or its outputs differ, or ""."""
         if candidate.path != self._original.path:
-            found = self._baseline.against(candidate.path)
-            if not found.equal:
-                return f"numbers {found.summary()}"
+            result = self._baseline.against(candidate.path)
+            if not result.equal:
+                return f"numbers {result.summary()}"
         runtime = candidate.runtime
         try:
             if runtime.provider != CPU:
@@ -413,7 +414,7 @@ class _Tuner:
     def _measure(
         self, first: _Candidate, second: _Candidate, decided: Callable[[Comparison], bool]
     ) -> Comparison:
-        found = measure_pairs(
+        result = measure_pairs(
             first.runtime.runner(first.path, self._feeds, self._threads),
             second.runtime.runner(second.path, self._feeds, self._threads),
             seconds=self._share,
@@ -423,11 +424,11 @@ class _Tuner:
             clock=time.perf_counter if first.runtime.provider != CPU else None,
         )
         took = time.perf_counter() - self._began
-        if found.runs <= FEWEST_PAIRS * FEWEST_RUNS and took > self._share:
+        if result.runs <= FEWEST_PAIRS * FEWEST_RUNS and took > self._share:
             self._needed = max(self._needed, took)
-        return found
+        return result
 
-    def _finish(self, found: Tuning, kept: _Candidate) -> None:
+    def _finish(self, result: Tuning, retained: _Candidate) -> None:
         """Compare the whole with the original model.
 
         Turns everything off if it does not pay.
@@ -435,23 +436,23 @@ class _Tuner:
         original = self._original
         # the clean-up alone may change the file
         if (
-            kept.runtime != original.runtime
-            or Path(kept.path).read_bytes() != Path(original.path).read_bytes()
+            retained.runtime != original.runtime
+            or Path(retained.path).read_bytes() != Path(original.path).read_bytes()
         ):
-            passes = tuple(sorted(kept.passes))
-            found.whole = self._judge("whole", passes, original, kept, found.dead_zone)
+            passes = tuple(sorted(retained.passes))
+            result.whole = self._judge("whole", passes, original, retained, result.dead_zone)
         else:
-            found.whole = Trial("whole", "same")
-        if not found.pays:
-            kept = original
-        found.runtime = kept.runtime
-        found.passes = {name: name in kept.passes for name in self._passes}
-        found.requires = _requires(kept.path) if kept.passes else ()
-        provider = kept.runtime.provider
+            result.whole = Trial("whole", "same")
+        if not result.pays:
+            retained = original
+        result.runtime = retained.runtime
+        result.passes = {name: name in retained.passes for name in self._passes}
+        result.requires = _requires(retained.path) if retained.passes else ()
+        provider = retained.runtime.provider
         if provider != CPU:
-            libraries = [os.fspath(each) for each in kept.runtime.libraries]
-            _, placed = run_on_device(Path(kept.path), None, provider, [self._feeds], libraries)
-            found.placement = f"on {provider}: {placed}"
+            libraries = [os.fspath(library) for library in retained.runtime.libraries]
+            _, placed = run_on_device(Path(retained.path), None, provider, [self._feeds], libraries)
+            result.placement = f"on {provider}: {placed}"
 
 
 def _unmeasured(name: str, passes: tuple[str, ...]) -> Trial:
@@ -491,8 +492,8 @@ def picture(tuning: Tuning) -> list[str]:
         line = f"{one_line(trial.name):{wide}}  {trial.verdict:6}"
         if trial.comparison is not None:
             low, high = trial.comparison.interval
-            drawn = _draw_interval(trial.comparison, math.log(tuning.dead_zone), reach)
-            line += f"  {trial.comparison.median:.3f}  [{low:.3f}, {high:.3f}]  {drawn}"
+            drawing = _draw_interval(trial.comparison, math.log(tuning.dead_zone), reach)
+            line += f"  {trial.comparison.median:.3f}  [{low:.3f}, {high:.3f}]  {drawing}"
         lines.append(f"{line}  {trial.reason}".rstrip())
     return lines
 
@@ -517,7 +518,7 @@ def seconds_of(text: str) -> float:
     Raises:
         UsageError: the text is not a time.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text.strip())
+    if not match:
         raise UsageError(f"budget {text}: wanted seconds or minutes, as in 60s or 2m")
-    return float(found[1]) * (60 if found[2] == "m" else 1)
+    return float(match[1]) * (60 if match[2] == "m" else 1)

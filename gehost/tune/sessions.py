@@ -47,19 +47,19 @@ class Runtime:
     """Whether the runs of one size are captured as a CUDA graph."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], source: str) -> Runtime:
+    def of(cls, arguments: Mapping[str, Any], source: str) -> Runtime:
         """Read the entries of a switch file.
 
         Raises:
             UsageError: the level does not exist.
         """
-        level = given.get("level", "all")
+        level = arguments.get("level", "all")
         if level not in LEVELS:
             raise UsageError(f'{source}: level "{level}": wanted {", ".join(LEVELS)}')
         optimizers, libraries = (
-            tuple(given.get(name, ())) for name in ("disabled_optimizers", "libraries")
+            tuple(arguments.get(name, ())) for name in ("disabled_optimizers", "libraries")
         )
-        provider, graph = given.get("provider", CPU), given.get("cuda_graph", False)
+        provider, graph = arguments.get("provider", CPU), arguments.get("cuda_graph", False)
         return cls(level, optimizers, libraries, str(provider), bool(graph))
 
     def as_dict(self) -> dict[str, Any]:
@@ -201,8 +201,8 @@ def runtime_providers(path: str | os.PathLike[str]) -> list[Any]:
 def satisfies(installed: str, needed: str) -> bool:
     """Whether a version is in a range: ``satisfies("1.31.1", "onnxruntime>=1.31,<2")``."""
     mine = _numbers(installed)
-    for relation, wanted in re.findall(r"(>=|<=|==|!=|<|>)([\d.]+)", needed):
-        other = _numbers(wanted)
+    for relation, expected in re.findall(r"(>=|<=|==|!=|<|>)([\d.]+)", needed):
+        other = _numbers(expected)
         order = (mine > other) - (mine < other)
         fits = {
             ">=": order >= 0,
@@ -218,10 +218,10 @@ def satisfies(installed: str, needed: str) -> bool:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    found = [int(part) for part in re.findall(r"\d+", text)[:4]]
-    while found and not found[-1]:  # 1.31 is 1.31.0
-        found.pop()
-    return tuple(found)
+    results = [int(part) for part in re.findall(r"\d+", text)[:4]]
+    while results and not results[-1]:  # 1.31 is 1.31.0
+        results.pop()
+    return tuple(results)
 
 
 def optimized_bytes(

@@ -115,13 +115,13 @@ class Verification:
             )
         names = {output.output for output in self.outputs}
         dull = sorted(names - {output.output for output in self.outputs if output.telling})
-        found = (
+        result = (
             f"worst |a-b| {worst.max_abs:.2g} at {worst.place} {worst.allowed}"
             if worst and worst.max_abs
             else "no difference"
         )
         parts = [
-            f"{_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, {found}",
+            f"{_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, {result}",
             *([f"decided by {self.rule}"] if self.rule else []),
             *([f"computed by {engine_name(self.engine)}"] if self.engine else []),
             *([self.rounding] if self.rounding else []),
@@ -245,16 +245,16 @@ class Baseline:
             )
         if feeds is not None and not feeds:
             raise UsageError("no feeds to compare on: give at least one, or None to generate them")
-        given = None if feeds is None else [with_declared_types(each, proto) for each in feeds]
+        argument = None if feeds is None else [with_declared_types(feed, proto) for feed in feeds]
         forms = Forms(runner, exact)
         blank = cls(runner, (), seed, rtol, atol, engine, exact=exact, provider=provider, rule=rule)
         if forms.half:
             with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
                 return blank._run(
-                    forms, given, widen=True, special_values=special_values, generated=generated
+                    forms, argument, widen=True, special_values=special_values, generated=generated
                 )
         return blank._run(
-            forms, given, widen=False, special_values=special_values, generated=generated
+            forms, argument, widen=False, special_values=special_values, generated=generated
         )
 
     def _run(
@@ -300,7 +300,7 @@ class Baseline:
         Raises:
             UnsupportedModelError: The installed runtime cannot load the model.
         """
-        found = Verification(
+        verification = Verification(
             equal=True,
             feeds=len(self.runs),
             outputs=(),
@@ -311,7 +311,7 @@ class Baseline:
         )
         if self.provider != CPU:
             self._on_device  # noqa: B018 - where the original fails there, nothing can be compared
-        done: list[int] = []
+        outcome: list[int] = []
         try:
             second = self._forms_of(model, base_dir)
             if self.widen:
@@ -319,20 +319,24 @@ class Baseline:
             outputs: list[Outputs] = []
             with second.plain(widen=self.widen) as run:
                 for number, (feeds, _) in enumerate(self.runs):
-                    done.append(number)
+                    outcome.append(number)
                     progress(number)
                     outputs.append(run(feeds))
             # two engines round differently, so a small difference may be theirs
             if second.engine != self.ran_in:
-                found = dataclasses.replace(found, engine=f"{self.ran_in}, {second.engine}")
-            judged = self._judged(found, second, outputs, of_widened)
+                verification = dataclasses.replace(
+                    verification, engine=f"{self.ran_in}, {second.engine}"
+                )
+            judged = self._judged(verification, second, outputs, of_widened)
             wrong = self._known_wrong(second)
             return dataclasses.replace(judged, equal=True, unjudged=wrong) if wrong else judged
         except (UnsupportedModelError, NoRoomError):
             raise
         except (ModelError, UsageError) as failure:
-            failed = done[-1] if done else None
-            return dataclasses.replace(found, equal=False, error=str(failure), failed_feed=failed)
+            failed = outcome[-1] if outcome else None
+            return dataclasses.replace(
+                verification, equal=False, error=str(failure), failed_feed=failed
+            )
 
     def _forms_of(
         self, model: Runner | onnx.ModelProto | str | os.PathLike[str], base_dir: str | None
@@ -385,42 +389,42 @@ class Baseline:
 
     def _judged(
         self,
-        found: Verification,
+        result: Verification,
         second: Forms,
         outputs: Sequence[Outputs],
         of_widened: Callable[[onnx.ModelProto], onnx.ModelProto] | None,
     ) -> Verification:
-        """Return ``found`` with the verdict on the outputs of all feeds."""
-        found = dataclasses.replace(found, note=self.note)
+        """Return ``result`` with the verdict on the outputs of all feeds."""
+        result = dataclasses.replace(result, note=self.note)
         tolerant = self._by_tolerances(outputs)
         if self.rtol is not None or self.atol is not None:
-            return _with(found, tolerant, "the given tolerances")
-        if not self._forms.judged or any(each.reason for each in tolerant):
-            return _with(found, tolerant, "" if _same(tolerant) else "tolerances by type")
+            return _with(result, tolerant, "the given tolerances")
+        if not self._forms.judged or any(item.reason for item in tolerant):
+            return _with(result, tolerant, "" if _same(tolerant) else "tolerances by type")
         try:
             judged, rule, rounding = tolerant, "", ""
             if not _same(tolerant):
                 judged, rounding = self._same_function(second, outputs, of_widened)
                 rule = f"rows, error at most {SAME_FUNCTION.k} times the original's"
-            if self.provider != CPU and all(each.equal for each in judged):
+            if self.provider != CPU and all(item.equal for item in judged):
                 judged, placed = self._by_device(second)
                 rule = f"rows, also on {self.provider}"
-                found = self._with_placement(found, placed)
-            elif self.widen and all(each.equal for each in judged):
+                result = self._with_placement(result, placed)
+            elif self.widen and all(item.equal for item in judged):
                 rounded = self._by_rounding(second)
                 if rounded is not None:
                     judged, rule = rounded, "rows, also rounded to half"
         except NoRoomError as error:
             if _same(tolerant):  # only the rounding of equal runs is not judged
                 note = "; ".join(filter(None, (f"not judged: {error}", self.note)))
-                return dataclasses.replace(_with(found, tolerant, ""), note=note)
-            found = _with(found, tolerant, "tolerances by type")
-            return dataclasses.replace(found, equal=True, unjudged=str(error))
+                return dataclasses.replace(_with(result, tolerant, ""), note=note)
+            result = _with(result, tolerant, "tolerances by type")
+            return dataclasses.replace(result, equal=True, unjudged=str(error))
         except ModelError as error:
-            why = "" if all(each.equal for each in tolerant) else str(error)
-            found = _with(found, tolerant, "tolerances by type")
-            return dataclasses.replace(found, equal=True, unjudged=why) if why else found
-        return dataclasses.replace(_with(found, judged, rule), rounding=rounding)
+            why = "" if all(item.equal for item in tolerant) else str(error)
+            result = _with(result, tolerant, "tolerances by type")
+            return dataclasses.replace(result, equal=True, unjudged=why) if why else result
+        return dataclasses.replace(_with(result, judged, rule), rounding=rounding)
 
     def _same_function(
         self,
@@ -429,9 +433,9 @@ class Baseline:
         of_widened: Callable[[onnx.ModelProto], onnx.ModelProto] | None,
     ) -> tuple[list[OutputDifference], str]:
         """Judge the widened runs; also return what the model has rounded otherwise, or ""."""
-        metadata = {each.key: each.value for each in second.runner.proto().metadata_props}
-        known = {each.key: each.value for each in self.runner.proto().metadata_props}
-        weights = [name for name in folded_of(metadata) if name not in folded_of(known)]
+        metadata = {prop.key: prop.value for prop in second.runner.proto().metadata_props}
+        entries = {prop.key: prop.value for prop in self.runner.proto().metadata_props}
+        weights = [name for name in folded_of(metadata) if name not in folded_of(entries)]
         if self.widen and weights:
             rounding = f"weights folded in half: {_some(weights)}"
             if of_widened is None:
@@ -489,7 +493,7 @@ class Baseline:
         if _same(same):
             return None
         runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
-        yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
+        yardsticks = [Yardstick(yardstick.precise, ()) for yardstick in self._yardsticks]
         return self._by_rule(self._for_rounded, runs, theirs, yardsticks)
 
     def _by_device(self, second: Forms) -> tuple[list[OutputDifference], list[Placement]]:
@@ -502,20 +506,24 @@ class Baseline:
             return [OutputDifference(first, 0, equal=False, reason=str(error))], []
         runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            unlike = [each for each in compare_outputs(a, b, feed=number) if each.reason]
+            unlike = [
+                yardstick for yardstick in compare_outputs(a, b, feed=number) if yardstick.reason
+            ]
             if unlike:
                 return unlike, []
-        yardsticks = [Yardstick(each.precise, ()) for each in self._yardsticks]
+        yardsticks = [Yardstick(yardstick.precise, ()) for yardstick in self._yardsticks]
         judged = self._by_rule(self._for_rounded, runs, theirs, yardsticks)
         return judged, [placed, other]
 
-    def _with_placement(self, found: Verification, placed: Sequence[Placement]) -> Verification:
+    def _with_placement(
+        self, verification: Verification, placed: Sequence[Placement]
+    ) -> Verification:
         if not placed:
-            return found
+            return verification
         where = f"on {self.provider}: {', and '.join(map(str, placed))}"
-        operators = sorted({op for each in placed for op, _ in each.elsewhere})
+        operators = sorted({op for item in placed for op, _ in item.elsewhere})
         note = "; ".join(filter(None, (where, self.note)))
-        return dataclasses.replace(found, note=note, elsewhere=tuple(operators))
+        return dataclasses.replace(verification, note=note, elsewhere=tuple(operators))
 
     @cached_property
     def _on_device(self) -> tuple[list[Outputs], Placement]:
@@ -562,7 +570,7 @@ class Baseline:
                 [
                     run[number]
                     for run in runs
-                    if all(each.equal for each in compare_outputs(expected, run[number]))
+                    if all(output.equal for output in compare_outputs(expected, run[number]))
                 ],
             )
             for number, (_, expected) in enumerate(self.runs)
@@ -587,14 +595,16 @@ class _Plain:
         return self._run(feeds)
 
 
-def _with(found: Verification, outputs: Sequence[OutputDifference], rule: str) -> Verification:
+def _with(
+    verification: Verification, outputs: Sequence[OutputDifference], rule: str
+) -> Verification:
     equal = all(output.equal for output in outputs)
-    return dataclasses.replace(found, equal=equal, outputs=tuple(outputs), rule=rule)
+    return dataclasses.replace(verification, equal=equal, outputs=tuple(outputs), rule=rule)
 
 
 def _same(outputs: Sequence[OutputDifference]) -> bool:
     """Whether all outputs are equal to the bit."""
-    return all(each.equal and not each.max_abs for each in outputs)
+    return all(output.equal and not output.max_abs for output in outputs)
 
 
 def _plain(value: Any) -> Any:

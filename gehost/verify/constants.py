@@ -56,11 +56,11 @@ def rounded_in_half(model: onnx.ModelProto) -> dict[str, float]:
 def _scalars(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield each embedded constant of one element by its name."""
     for graph in graphs_of(model):
-        found = [(tensor.name, tensor) for tensor in graph.initializer]
+        results = [(tensor.name, tensor) for tensor in graph.initializer]
         for node in graph.node:
             if node.op_type == "Constant":
-                found += [(node.output[0], a.t) for a in node.attribute if a.HasField("t")]
-        for name, tensor in found:
+                results += [(node.output[0], a.t) for a in node.attribute if a.HasField("t")]
+        for name, tensor in results:
             external = tensor.data_location == onnx.TensorProto.EXTERNAL
             if all(dim == 1 for dim in tensor.dims) and not external:
                 yield name, tensor

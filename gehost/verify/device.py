@@ -56,15 +56,15 @@ def check_provider(name: str) -> str:
         raise UsageError(f"provider {name!r} needs ONNX Runtime, which is not installed") from error
     available: list[str] = runtime.get_available_providers()
     short = {full.removesuffix(_SUFFIX).lower(): full for full in available}
-    found = short.get(name.removesuffix(_SUFFIX).lower())
-    if found is None:
+    cached = short.get(name.removesuffix(_SUFFIX).lower())
+    if cached is None:
         package = _PACKAGES.get(name.lower(), "")
         raise UsageError(
             f"provider {name!r}: ONNX Runtime {runtime.__version__} here has "
             f"{', '.join(sorted(short))}",
             hint=f"install the package {package} in place of onnxruntime" if package else "",
         )
-    return found
+    return cached
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ def run_on_device(
             names = [output.name for output in session.session.get_outputs()]
             results: list[dict[str, Array]] = []
             placement = Placement(0, (), 0)
-            for number, each in enumerate(feeds):
-                given = {n: a.astype(kinds[n]) if n in kinds else a for n, a in each.items()}
-                values = session.bound(given)()
+            for number, feed in enumerate(feeds):
+                arguments = {n: a.astype(kinds[n]) if n in kinds else a for n, a in feed.items()}
+                values = session.bound(arguments)()
                 if number == 0:
                     profile = Path(session.session.end_profiling())
                     placement = placement_of(profile.read_text(encoding="utf-8"), provider)

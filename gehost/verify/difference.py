@@ -81,22 +81,22 @@ def compare_outputs(
     Raises:
         UsageError: the memory does not suffice to compare an output.
     """
-    found: list[OutputDifference] = []
+    results: list[OutputDifference] = []
     for number, (name, other) in enumerate(itertools.zip_longest(expected, actual)):
         if name != other:
             reason = f"output {number} is {other!r}, wanted {name!r}"
-            found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
+            results.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
             continue
-        wanted, blank = expected[name], OutputDifference(name, feed, equal=False)
+        target, blank = expected[name], OutputDifference(name, feed, equal=False)
         try:
-            found.append(compare_arrays(wanted, actual[name], blank, rtol, atol))
+            results.append(compare_arrays(target, actual[name], blank, rtol, atol))
         except MemoryError as error:
             raise UsageError(
-                f"output {name!r}, {wanted.dtype}{list(wanted.shape)}, is too large to be compared"
+                f"output {name!r}, {target.dtype}{list(target.shape)}, is too large to be compared"
                 " in this process's memory",
                 hint="give smaller inputs by --feeds",
             ) from error
-    return found
+    return results
 
 
 def compare_arrays(

@@ -30,46 +30,46 @@ def decompose_convolutions(model: onnx.ModelProto, base_dir: str | None) -> None
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         tensor = weights.get(node.input[1]) if node.op_type == "Conv" else None
-        given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-        if tensor is None or not _is_simple(given, tensor):
+        arguments = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        if tensor is None or not _is_simple(arguments, tensor):
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
             nodes.append(copy)
         else:
-            nodes.extend(_positions(node, given, to_numpy(tensor, base_dir), model.graph))
+            nodes.extend(_positions(node, arguments, to_numpy(tensor, base_dir), model.graph))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
 
 
-def _is_simple(given: dict[str, Any], weights: onnx.TensorProto) -> bool:
+def _is_simple(arguments: dict[str, Any], weights: onnx.TensorProto) -> bool:
     """Whether pads are stated and the kernel is small."""
     positions = int(np.prod(weights.dims[2:]))
-    return given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID") and (
+    return arguments.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID") and (
         0 < positions <= _MOST_POSITIONS and len(weights.dims) > 2
     )
 
 
 def _positions(
-    node: onnx.NodeProto, given: dict[str, Any], weights: Any, graph: onnx.GraphProto
+    node: onnx.NodeProto, arguments: dict[str, Any], weights: Any, graph: onnx.GraphProto
 ) -> Iterator[onnx.NodeProto]:
     """Yield the nodes of one convolution: weights [M, C/group, …], of any number of axes."""
-    name, group = node.output[0], int(given.get("group", 1))
+    name, group = node.output[0], int(arguments.get("group", 1))
     outer, inner, *kernel = weights.shape
     axes = len(kernel)
-    strides = given.get("strides", [1] * axes)
-    dilations = given.get("dilations", [1] * axes)
-    pads = given.get("pads", [0] * 2 * axes)
+    strides = arguments.get("strides", [1] * axes)
+    dilations = arguments.get("dilations", [1] * axes)
+    pads = arguments.get("pads", [0] * 2 * axes)
 
     def constant(label: str, values: Any, dtype: Any = np.int64) -> str:
         full = f"{name} ({label})"
         graph.initializer.append(from_numpy(np.asarray(values, dtype), full))
         return full
 
-    def made(op: str, label: str, *inputs: str, **attributes: Any) -> onnx.NodeProto:
+    def result(op: str, label: str, *inputs: str, **attributes: Any) -> onnx.NodeProto:
         return onnx.helper.make_node(op, list(inputs), [f"{name} ({label})"], **attributes)
 
     around = [0, 0, *pads[:axes], 0, 0, *pads[axes:]]
-    yield made("Pad", "padded", node.input[0], constant("pads", around))
+    yield result("Pad", "padded", node.input[0], constant("pads", around))
     spatial = constant("axes", range(2, 2 + axes))
     steps = constant("steps", strides)
     in_groups = constant("in groups", [0, group, inner, -1])
@@ -82,9 +82,9 @@ def _positions(
             (size - 1 - at) * dilation
             for at, size, dilation in zip(place, kernel, dilations, strict=True)
         ]
-        ends = [-each if each else _LAST for each in behind]
+        ends = [-item if item else _LAST for item in behind]
         part = weights[(slice(None), slice(None), *place)].reshape(group, outer // group, inner)
-        yield made(
+        yield result(
             "Slice",
             f"shifted {label}",
             f"{name} (padded)",
@@ -93,8 +93,8 @@ def _positions(
             spatial,
             steps,
         )
-        yield made("Reshape", f"flat {label}", f"{name} (shifted {label})", in_groups)
-        yield made(
+        yield result("Reshape", f"flat {label}", f"{name} (shifted {label})", in_groups)
+        yield result(
             "Einsum",
             f"product {label}",
             f"{name} (flat {label})",
@@ -102,10 +102,10 @@ def _positions(
             equation="ngcl,gmc->ngml",
         )
         products.append(f"{name} (product {label})")
-    yield made("Sum", "sum", *products)
+    yield result("Sum", "sum", *products)
     first = f"{name} (shifted {' '.join(['0'] * axes)})"
-    yield made("Shape", "shape", first)
-    yield made(
+    yield result("Shape", "shape", first)
+    yield result(
         "Slice",
         "sizes",
         f"{name} (shape)",
@@ -113,11 +113,11 @@ def _positions(
         constant("end", [_LAST]),
         constant("zero", [0]),
     )
-    yield made("Concat", "full", constant("outer", [0, outer]), f"{name} (sizes)", axis=0)
+    yield result("Concat", "full", constant("outer", [0, outer]), f"{name} (sizes)", axis=0)
     biased = len(node.input) > 2 and node.input[2]
     whole = f"{name} (whole)" if biased else name
     yield onnx.helper.make_node("Reshape", [f"{name} (sum)", f"{name} (full)"], [whole])
     if biased:
         column = constant("column", [outer, *[1] * axes])
-        yield made("Reshape", "bias", node.input[2], column)
+        yield result("Reshape", "bias", node.input[2], column)
         yield onnx.helper.make_node("Add", [whole, f"{name} (bias)"], [name])

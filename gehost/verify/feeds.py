@@ -199,10 +199,10 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
     name = os.fspath(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found: dict[str, Any] = {entry: archive[entry] for entry in archive.files}
-            if not all(isinstance(array, np.ndarray) for array in found.values()):
+            results: dict[str, Any] = {entry: archive[entry] for entry in archive.files}
+            if not all(isinstance(array, np.ndarray) for array in results.values()):
                 raise TypeError("an entry of the archive is not an array")
-            return found
+            return results
     except FileNotFoundError as error:
         raise UsageError("there is no such file", where=name) from error
     except OSError as error:
@@ -254,11 +254,11 @@ def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[d
     """
     for number, values in enumerate(_SPECIAL):
         rng = np.random.default_rng([seed, number])
-        found = dict(feeds)
+        results = dict(feeds)
         for name, array in feeds.items():
             if is_float(array):
-                found[name] = _with_special(array, values, rng)
-        yield found
+                results[name] = _with_special(array, values, rng)
+        yield results
 
 
 def is_float(array: Array) -> bool:
@@ -284,15 +284,15 @@ def _with_special(array: Array, values: Sequence[float], rng: np.random.Generato
 
 def nudged(feeds: Mapping[str, Array]) -> dict[str, Array]:
     """Return the feeds with each number of a float input a unit of float32 off, up or down."""
-    found = dict(feeds)
+    results = dict(feeds)
     for name, array in feeds.items():
         if array.dtype.name in ("float16", "bfloat16", "float32"):
             rng = np.random.default_rng(zlib.crc32(name.encode()))
             wide = array.astype(np.float32)
             ends = np.where(rng.random(array.shape) < 1 / 2, -np.inf, np.inf).astype(np.float32)
             with np.errstate(over="ignore"):
-                found[name] = np.where(wide == 0, wide, np.nextafter(wide, ends))
-    return found
+                results[name] = np.where(wide == 0, wide, np.nextafter(wide, ends))
+    return results
 
 
 def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:
@@ -301,13 +301,13 @@ def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> d
     numpy's files lack some, such as bfloat16.
     """
     declared = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-    found = dict(feeds)
+    results = dict(feeds)
     for name, array in feeds.items():
         if array.dtype.kind == "V" and declared.get(name):
             dtype = onnx.helper.tensor_dtype_to_np_dtype(declared[name])
             if dtype.itemsize == array.dtype.itemsize:
-                found[name] = array.view(dtype)
-    return found
+                results[name] = array.view(dtype)
+    return results
 
 
 class _Input(NamedTuple):
@@ -346,7 +346,7 @@ class _Users:
 
     def use(self, name: str) -> _Use:
         """Follow an input to the nodes whose result depends on its values."""
-        pending, seen = [name], {name}
+        pending, visited = [name], {name}
         tables: list[int | str] = []
         tests = others = 0
         while pending:
@@ -364,8 +364,8 @@ class _Users:
                 elif self._is_test(node, slot):
                     tests += 1
                 elif node.op_type in (_SAME_VALUES if slot == 0 else _SAME_VALUES_FROM_ANY):
-                    pending += [output for output in node.output if output not in seen]
-                    seen.update(node.output)
+                    pending += [output for output in node.output if output not in visited]
+                    visited.update(node.output)
                 elif node.op_type not in _ONLY_TYPE_OR_SHAPE:
                     others += 1
         return _Use(tuple(tables), tests > 0 == others)
@@ -396,7 +396,7 @@ def _inputs(model: onnx.ModelProto) -> list[_Input]:
     initialized = {t.name for t in model.graph.initializer} | {
         t.values.name for t in model.graph.sparse_initializer
     }
-    found: list[_Input] = []
+    results: list[_Input] = []
     for value in model.graph.input:
         if value.name in initialized:
             continue
@@ -420,8 +420,8 @@ def _inputs(model: onnx.ModelProto) -> list[_Input]:
             else d.dim_param or f"{value.name}:{axis}"
             for axis, d in enumerate(declared.shape.dim)
         )
-        found.append(_Input(value.name, declared.elem_type, dims))
-    return found
+        results.append(_Input(value.name, declared.elem_type, dims))
+    return results
 
 
 def _draw_values(
@@ -482,16 +482,16 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     lean.graph.value_info.extend(graph.value_info)
     lean.graph.initializer.extend(
         [
-            each
-            for each in graph.initializer
-            if math.prod(each.dims) <= _SMALL and each.data_location != _TENSOR.EXTERNAL
+            item
+            for item in graph.initializer
+            if math.prod(item.dims) <= _SMALL and item.data_location != _TENSOR.EXTERNAL
         ]
     )
-    given = {tensor.name for tensor in lean.graph.initializer}
-    lean.graph.input.extend([value for value in graph.input if value.name not in given])
-    given.update(value.name for value in graph.input)
+    arguments = {tensor.name for tensor in lean.graph.initializer}
+    lean.graph.input.extend([value for value in graph.input if value.name not in arguments])
+    arguments.update(value.name for value in graph.input)
     for tensor in graph.initializer:
-        if tensor.name not in given:
+        if tensor.name not in arguments:
             lean.graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             )

@@ -123,8 +123,8 @@ class Forms:
         with ExitStack() as stack:
             folder = None
             if sum(sizes) > MUCH:
-                made = stack.enter_context(tempfile.TemporaryDirectory(prefix="gehost-verify-"))
-                folder = Path(made)
+                result = stack.enter_context(tempfile.TemporaryDirectory(prefix="gehost-verify-"))
+                folder = Path(result)
                 check_room(what, max(sizes), copies=COPIES_OF_ONE)
             check_room(what, sum(sizes), folder)
             yield folder

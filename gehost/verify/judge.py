@@ -73,17 +73,17 @@ def judge_outputs(
         feed: its number.
         steps: of quantized outputs, which may be off by one.
     """
-    found: list[OutputDifference] = []
+    results: list[OutputDifference] = []
     for name, a in expected.items():
         blank, b = OutputDifference(name, feed, equal=False), actual[name]
         precise = yardstick.precise.get(name)
         if precise is None or precise.shape != a.shape or not is_judged(a):
-            found.append(_within_a_step(compare_arrays(a, b, blank, None, None), steps))
+            results.append(_within_a_step(compare_arrays(a, b, blank, None, None), steps))
             continue
         runs = [run[name] for run in yardstick.runs if run[name].shape == a.shape]
         difference = _judge(blank, a, b, precise, [a, *runs], rule)
-        found.append(_within_a_step(difference, steps))
-    return found
+        results.append(_within_a_step(difference, steps))
+    return results
 
 
 def is_judged(array: Array) -> bool:
@@ -130,11 +130,11 @@ def _judge(
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the indices of an element by its place in memory."""
-    found: list[int] = []
+    results: list[int] = []
     for size in reversed(shape):
         place, index = divmod(place, size)
-        found.insert(0, index)
-    return tuple(found)
+        results.insert(0, index)
+    return tuple(results)
 
 
 def _bounds(precise: Array, runs: Sequence[Array], rule: Rule) -> NDArray[np.float64]:
@@ -159,8 +159,8 @@ def _rows(array: Array) -> Array:
     return array.reshape(-1, length)
 
 
-def _within_a_step(found: OutputDifference, steps: Mapping[str, float]) -> OutputDifference:
-    step = steps.get(found.output)
-    if found.equal or found.reason or step is None or found.max_abs > step:
-        return found
-    return dataclasses.replace(found, equal=True, rule="one quantization step")
+def _within_a_step(result: OutputDifference, steps: Mapping[str, float]) -> OutputDifference:
+    step = steps.get(result.output)
+    if result.equal or result.reason or step is None or result.max_abs > step:
+        return result
+    return dataclasses.replace(result, equal=True, rule="one quantization step")

@@ -61,7 +61,7 @@ def load_precise(
         try:
             return load(exact)
         except ModelError as error:
-            op = next((found[1] for each in _NAMED if (found := each.search(str(error)))), "")
+            op = next((match[1] for item in _NAMED if (match := item.search(str(error)))), "")
             # where no node of the model has that operator, it is in the body of another operator
             if not (
                 _compute_in_single(exact, frozenset((op,)), doubles)
@@ -94,9 +94,9 @@ def _compute_in_single(model: onnx.ModelProto, ops: frozenset[str], doubles: set
             if node.op_type in ops:
                 around = _with_casts(node, doubles)
                 changed |= len(around) > 1
-            for each in around:
+            for item in around:
                 copy = onnx.NodeProto()
-                copy.CopyFrom(each)
+                copy.CopyFrom(item)
                 nodes.append(copy)
         del graph.node[:]
         graph.node.extend(nodes)

@@ -26,7 +26,7 @@ def reference_faults(model: onnx.ModelProto) -> list[str]:
     Each with its version: ``BatchNormalization of opset 9``. Without one its numbers can be trusted
     as far as they were compared; where it fails it says so itself.
     """
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     graphs = [(model.opset_import, model.graph.node)]
     graphs += [(function.opset_import, function.node) for function in model.functions]
     for imports, nodes in graphs:
@@ -35,8 +35,8 @@ def reference_faults(model: onnx.ModelProto) -> list[str]:
         for node in _all(nodes):
             fault = _fault(node, own)
             if fault:
-                found[fault] = None
-    return list(found)
+                results[fault] = None
+    return list(results)
 
 
 ENOUGH = 20

@@ -142,20 +142,20 @@ def holds(model: onnx.ModelProto, types: frozenset[int]) -> bool:
 
 def element_types(model: onnx.ModelProto) -> dict[str, int]:
     """Return the element type of each tensor, as far as inference knows it."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     indexed = Model(without_weights(model))
     infer_model(indexed)
     for graph in indexed.graphs:
         for name, value in graph.values.items():
             if isinstance(value.type, TensorType):
-                found[name] = int(value.type.dtype)
+                results[name] = int(value.type.dtype)
     # of a kernel without a body nothing is known: mostly it keeps the type of its first input
     for nodes in node_lists(model):
         for node in nodes:
-            first = next((found[name] for name in node.input if name in found), None)
+            first = next((results[name] for name in node.input if name in results), None)
             if first is not None and node.domain not in ("", "ai.onnx"):
-                found.setdefault(node.output[0], first)
-    return found
+                results.setdefault(node.output[0], first)
+    return results
 
 
 def node_lists(model: onnx.ModelProto) -> Iterator[NodeList]:

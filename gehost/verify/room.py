@@ -63,8 +63,8 @@ def available_memory() -> int | None:
 
 def _free_on_disk(folder: Path) -> int | None:
     with suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_bavail * found.f_frsize
+        result = os.statvfs(folder)
+        return result.f_bavail * result.f_frsize
     return None
 
 

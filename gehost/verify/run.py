@@ -49,8 +49,8 @@ _BAD_INPUT = (
 def engine_name(engine: str) -> str:
     """Return the names of engines with their versions."""
     named: list[str] = []
-    for each in engine.split(", "):
-        if each == "reference":
+    for part in engine.split(", "):
+        if part == "reference":
             named.append(f"onnx.reference {onnx.__version__}")
         else:
             named.append(f"ONNX Runtime {importlib.import_module('onnxruntime').__version__}")
@@ -174,11 +174,11 @@ class Runner:
         except (ModelError, UsageError):
             raise
         except Exception as error:
-            told = cause if isinstance(cause, _UnsupportedError) else error
-            lack = _missing_feature(str(told))
+            message = cause if isinstance(cause, _UnsupportedError) else error
+            lack = _missing_feature(str(message))
             if lack:
                 raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
-            raise ModelError(f"{self._name} does not load: {_one_line(told)}") from error
+            raise ModelError(f"{self._name} does not load: {_one_line(message)}") from error
 
     def like(
         self,
@@ -238,8 +238,8 @@ class Runner:
         """
         session = self._session = self._session or self._load(self.engine)
         required, optional = session.inputs
-        known = {*required, *optional}
-        wrong = [name for name in feeds if name not in known]
+        entries = {*required, *optional}
+        wrong = [name for name in feeds if name not in entries]
         missing = [name for name in required if name not in feeds]
         if wrong or missing:
             what = (
@@ -289,10 +289,10 @@ _LACKS = MappingProxyType(
 def _missing_feature(text: str) -> str:
     """Return what ONNX Runtime lacks, "" if the model is at fault."""
     for pattern, message in _LACKS.items():
-        found = re.search(pattern, text)
-        if found:
+        match = re.search(pattern, text)
+        if match:
             version = onnx_runtime().__version__
-            return message.format(runtime=f"ONNX Runtime {version}", **found.groupdict())
+            return message.format(runtime=f"ONNX Runtime {version}", **match.groupdict())
     return ""
 
 
@@ -371,7 +371,7 @@ def _maps_much(source: onnx.ModelProto | Path) -> bool:
             return False
         source = onnx.ModelProto.FromString(source.read_bytes())
     outside = external_tensors(source)
-    return sum(element_bits(each.data_type) * element_count(each) for each in outside) > 8 * MUCH
+    return sum(element_bits(item.data_type) * element_count(item) for item in outside) > 8 * MUCH
 
 
 _MOST = 1 << 31

@@ -63,17 +63,17 @@ def find_feeds(model: Runs, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
         except ModelError as error:
             first_error = first_error or error
             continue
-        found = ties, variant, feeds, outputs
+        result = ties, variant, feeds, outputs
         if not outputs or any(finite(array).any() for array in outputs.values()):
             break
-        blank = blank or found
+        blank = blank or result
     else:
         if blank is None:
             raise ModelError(
                 f"{first_error} (on the inputs that were generated for it; give --feeds)"
             ) from first_error
-        found = blank
-    ties, variant, feeds, outputs = found
+        result = blank
+    ties, variant, feeds, outputs = result
     runs = {variant: (feeds, outputs)}
     start = variant - variant % 3
     for other in range(start, start + 3 if maker.shapes else start):

@@ -80,13 +80,13 @@ class Sizes:
 
         Others come from shape inference, which creates symbols of its own.
         """
-        found: list[int] = []
+        results: list[int] = []
         for dim in dims:
             try:
-                found.append(self[dim])
+                results.append(self[dim])
             except KeyError:
                 continue
-        return found
+        return results
 
 
 def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:

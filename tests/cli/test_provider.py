@@ -34,10 +34,10 @@ def line(capsys: pytest.CaptureFixture[str], command: str, provider: str) -> tup
 def test_a_provider_that_is_not_installed_is_one_line(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    code, told = line(capsys, command, "dml")
+    code, message = line(capsys, command, "dml")
     assert code == 2
-    assert "provider 'dml': ONNX Runtime" in told
-    assert "install the package onnxruntime-directml in place of onnxruntime" in told
+    assert "provider 'dml': ONNX Runtime" in message
+    assert "install the package onnxruntime-directml in place of onnxruntime" in message
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -46,9 +46,9 @@ def test_nodes_that_fall_back_to_the_cpu_are_named(
 ) -> None:
     if "AzureExecutionProvider" not in onnxruntime.get_available_providers():
         pytest.skip("this build of ONNX Runtime has no azure")
-    code, told = line(capsys, command, "azure")
-    assert code == 0, told
-    told += Path("run/zoo.jsonl").read_text(encoding="utf-8") if command == "zoo" else ""
+    code, message = line(capsys, command, "azure")
+    assert code == 0, message
+    message += Path("run/zoo.jsonl").read_text(encoding="utf-8") if command == "zoo" else ""
     fallback = ", also on azure, which left " if command == "check-pass" else "on azure: 0 of "
-    assert fallback in told
-    assert ("Erf" if command == "check-pass" else "Relu") in told
+    assert fallback in message
+    assert ("Erf" if command == "check-pass" else "Relu") in message

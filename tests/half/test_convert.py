@@ -129,9 +129,9 @@ def test_squares_do_not_overflow() -> None:
     )
     result = converted(model)
     large = np.array([[300, 1000, -500, 2]], np.float16)
-    found = Runner(result).run({"x": large})["y"]
+    match = Runner(result).run({"x": large})["y"]
     expected = Runner(model).run({"x": large.astype(np.float32)})["y"]
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    np.testing.assert_allclose(match, expected, rtol=1e-3)
 
 
 def test_a_fill_becomes_the_lowest_number_not_infinity() -> None:
@@ -152,9 +152,9 @@ def test_a_mask_made_in_float32_is_bounded_before_its_cast() -> None:
     )
     result = converted(model)
     mask = np.array([[1, 0, 1, 0]])
-    found = Runner(result).run({"x": np.zeros((1, 4), np.float16), "mask": mask})["y"]
+    match = Runner(result).run({"x": np.zeros((1, 4), np.float16), "mask": mask})["y"]
     # the sum of two fills is an infinity of float32 already
-    assert found.tolist() == [[0, -65504, 0, -65504]]
+    assert match.tolist() == [[0, -65504, 0, -65504]]
 
 
 def test_positions_are_counted_in_float32() -> None:
@@ -199,9 +199,9 @@ def test_a_function_keeps_its_epsilon_inside() -> None:
     }
     assert onnx.numpy_helper.to_array(constants["e"]) == np.float32(1e-6)
     x = np.array([[300, 1000, -500, 2]], np.float16)
-    found = Runner(result).run({"x": x})["y"]
+    match = Runner(result).run({"x": x})["y"]
     np.testing.assert_allclose(
-        found, Runner(model).run({"x": x.astype(np.float32)})["y"], rtol=2e-3
+        match, Runner(model).run({"x": x.astype(np.float32)})["y"], rtol=2e-3
     )
 
 
@@ -290,9 +290,9 @@ def test_nodes_of_a_body_read_values_of_the_graph_around_it() -> None:
     )
     result = converted(model)
     feeds = {"x": np.array([0.5, 0.25], np.float16)}
-    for taken, expected in ((True, [50000, 25000]), (False, [1, 0.5])):
-        found = Runner(result).run(feeds | {"c": np.array(taken)})["y"]
-        np.testing.assert_allclose(found, expected, rtol=1e-3)
+    for selected, expected in ((True, [50000, 25000]), (False, [1, 0.5])):
+        match = Runner(result).run(feeds | {"c": np.array(selected)})["y"]
+        np.testing.assert_allclose(match, expected, rtol=1e-3)
 
 
 def test_a_model_in_half_stays_as_it_is() -> None:

@@ -27,13 +27,13 @@ def epsilon(model: onnx.ModelProto) -> None:
 
 
 def weight(model: onnx.ModelProto) -> None:
-    tensor = next(each for each in model.graph.initializer if len(each.dims) == 2)
+    tensor = next(item for item in model.graph.initializer if len(item.dims) == 2)
     array = onnx.numpy_helper.to_array(tensor).copy()
     tensor.CopyFrom(onnx.numpy_helper.from_array(array * np.float16(1.01), tensor.name))
 
 
 def negated(model: onnx.ModelProto) -> None:
-    node = next(each for each in model.graph.node if each.op_type == "Add")
+    node = next(item for item in model.graph.node if item.op_type == "Add")
     node.op_type = "Sub"
 
 
@@ -41,10 +41,10 @@ def negated(model: onnx.ModelProto) -> None:
 def test_exports_are_equal(name: str) -> None:
     model = onnx.load(MODELS / f"{name}.onnx")
     feeds = [make_feeds(model)]
-    found = judge(model, to_float16(model, feeds=feeds), feeds)
-    assert found.equal, found.summary()
-    assert not found.unjudged
-    assert "float16 is off by" in found.summary()
+    result = judge(model, to_float16(model, feeds=feeds), feeds)
+    assert result.equal, result.summary()
+    assert not result.unjudged
+    assert "float16 is off by" in result.summary()
 
 
 @pytest.mark.parametrize("fault", [epsilon, weight, negated])
@@ -66,8 +66,8 @@ def test_an_infinity_of_float16_is_found() -> None:
     )
     feeds = [{"x": np.full((1, 4), 90.0, np.float32)}]
     assert judge(model, to_float16(model, feeds=feeds), feeds).equal
-    found = judge(model, to_float16(model), feeds)
-    assert found.summary() == 'differ: output "y" of feed 0 is not finite in float16'
+    result = judge(model, to_float16(model), feeds)
+    assert result.summary() == 'differ: output "y" of feed 0 is not finite in float16'
 
 
 def test_a_constant_of_both_types_is_rounded_for_its_half_readers() -> None:
@@ -92,8 +92,8 @@ def test_a_bounded_mask_keeps_the_names_of_its_node() -> None:
         node.name = node.output[0]
     x = np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)
     feeds = [{"x": x, "keep": np.array([[True, False, True, True], [True, True, False, False]])}]
-    found = judge(model, to_float16(model, feeds=feeds), feeds)
-    assert found.equal, found.summary()
+    result = judge(model, to_float16(model, feeds=feeds), feeds)
+    assert result.equal, result.summary()
 
 
 def test_a_weight_that_a_node_makes_is_rounded() -> None:

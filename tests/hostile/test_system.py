@@ -79,11 +79,11 @@ def test_a_disk_that_fails(
 ) -> None:
     """Each file in its turn: dumps, the output, the report."""
     error, real = OSError(number, os.strerror(number)), getattr(module, name)
-    left = [{"--dump": 3, "--report": 1}[options[0]] if options else 0]
+    rest = [{"--dump": 3, "--report": 1}[options[0]] if options else 0]
 
     def fail(*arguments: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
+        rest[0] -= 1
+        if rest[0] < 0:
             raise error
         return real(*arguments)
 

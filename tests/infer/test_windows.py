@@ -167,12 +167,12 @@ def test_lengths_of_an_encoder_with_relative_positions(least: int) -> None:
     model = load(CONFORMER, "float[batch, 4, time] x, float[4, 4, 3] w, bool[batch, time] mask")
     model.assume([f"time >= {least}"])
     infer_model(model)
-    frames, kept, bias, total = (
+    frames, retained, bias, total = (
         model.graph.values[n].shape for n in ("frames", "kept", "bias", "sum")
     )
     length = "(time - 3) // 4" if least else "max((time - 3) // 4, 0)"
     assert frames == ("batch", 4, length)
-    assert kept == ("batch", length)
+    assert retained == ("batch", length)
     if least:  # else a Reshape may copy a size in place of 0
         assert bias == total == ("batch", 2, length, length)
 

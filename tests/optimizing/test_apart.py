@@ -20,15 +20,15 @@ def test_the_result_is_the_same_byte_by_byte(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxruntime")
-    written: list[bytes] = []
+    text: list[bytes] = []
     sizes: list[Any] = []
     for limit in (1 << 40, 0):
         monkeypatch.setattr(build, "LARGE", limit)
         output = tmp_path / f"{limit}.onnx"
-        made = gehost.optimize(MODELS / f"{name}.onnx", output=output, measured=False)
-        written.append(output.read_bytes())
-        sizes.append((made.report.before.size, made.report.after.size))
-    assert written[0] == written[1]
+        result = gehost.optimize(MODELS / f"{name}.onnx", output=output, measured=False)
+        text.append(output.read_bytes())
+        sizes.append((result.report.before.size, result.report.after.size))
+    assert text[0] == text[1]
     assert sizes[0][0] == sizes[1][0]
     assert {path.name for path in tmp_path.iterdir()} == {"0.onnx", f"{1 << 40}.onnx"}
 

@@ -19,7 +19,7 @@ SLOW_IN_REFERENCE = ("light_vgg19", "light_densenet121", "light_inception", "lig
 
 
 def _ways() -> dict[str, Callable[[Path, Any], dict[str, Any]]]:
-    found: dict[str, Callable[[Path, Any], dict[str, Any]]] = {
+    results: dict[str, Callable[[Path, Any], dict[str, Any]]] = {
         "ONNX Runtime": lambda path, feeds: Runner(path).run(feeds),
         "onnx.reference": lambda path, feeds: Runner(path, engine="reference").run(feeds),
     }
@@ -31,8 +31,8 @@ def _ways() -> dict[str, Callable[[Path, Any], dict[str, Any]]]:
             assert run is not None
             return run(feeds)
 
-        found["OpenVINO"] = in_openvino
-    return found
+        results["OpenVINO"] = in_openvino
+    return results
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -49,13 +49,13 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def pairs(monkeypatch: pytest.MonkeyPatch) -> list[Comparison]:
     """Stands for measuring: comparisons in order, the last one for all that follow."""
-    given = [SAME]
+    arguments = [SAME]
 
     def measure(_first: Any, _second: Any, **_options: Any) -> Comparison:
-        return given.pop(0) if len(given) > 1 else given[0]
+        return arguments.pop(0) if len(arguments) > 1 else arguments[0]
 
     monkeypatch.setattr(optimizing, "measure_pairs", measure)
-    return given
+    return arguments
 
 
 def ops(path: str | Path) -> list[str]:
@@ -82,7 +82,7 @@ def test_one_command_writes_a_file_beside_the_model(
     assert result.stat().st_size < path.stat().st_size
     assert "Attention" in ops(result)
     assert not any(node.metadata_props for node in onnx.load(result).graph.node)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["bert.onnx", "bert.opt.onnx"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["bert.onnx", "bert.opt.onnx"]
 
 
 def test_quiet_prints_a_line_and_json_the_data(
@@ -123,46 +123,46 @@ def test_fusions_that_are_slower_in_all_are_not_written(
     path.write_bytes(BERT.read_bytes())
     pairs[:] = [SAME, FASTER, FASTER, SLOWER, SLOWER, SAME]  # itself, one group, all, cleaned
     disable = ["OrtSkipNormPass", "OrtBiasGeluPass", "GeluFusionPass"]
-    found = gehost.optimize(path, "cpu", disable=disable)
-    assert found.report.result == "cleaned"
-    assert any(line.startswith("nothing pays here") for line in found.report.lines())
-    assert any(line.startswith("not used: all fusions (0.71 ×") for line in found.report.lines())
-    assert "Attention" not in ops(found.model)
+    result = gehost.optimize(path, "cpu", disable=disable)
+    assert result.report.result == "cleaned"
+    assert any(line.startswith("nothing pays here") for line in result.report.lines())
+    assert any(line.startswith("not used: all fusions (0.71 ×") for line in result.report.lines())
+    assert "Attention" not in ops(result.model)
 
 
 def test_where_even_the_clean_up_is_slower_the_model_is_written(
     model: Path, pairs: list[Comparison]
 ) -> None:
     pairs[:] = [SAME, SLOWER]
-    found = gehost.optimize(model, "cpu")
-    assert found.report.result == "original"
-    assert ops(found.model) == ops(model)
+    result = gehost.optimize(model, "cpu")
+    assert result.report.result == "original"
+    assert ops(result.model) == ops(model)
 
 
 def test_a_pass_that_changes_numbers_is_dropped_and_named(model: Path, vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("Right", "Abs", "Relu"))
     vendors.write("acme/b.py", vendors.swap("Wrong", "Softplus", "Exp"))
-    found = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
-    assert list(found.report.dropped) == ["Wrong"]
-    assert "differ" in found.report.dropped["Wrong"]
-    assert ops(found.model) == ["Relu", "Relu", "Softplus"] or ops(found.model) == [
+    result = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
+    assert list(result.report.dropped) == ["Wrong"]
+    assert "differ" in result.report.dropped["Wrong"]
+    assert ops(result.model) == ["Relu", "Relu", "Softplus"] or ops(result.model) == [
         "Relu", "Softplus",
     ]  # fmt: skip
-    assert any("not used: Wrong" in line for line in found.report.lines())
+    assert any("not used: Wrong" in line for line in result.report.lines())
 
 
 def test_a_class_that_is_not_registered_is_a_note(model: Path, vendors: Any) -> None:
     bare = vendors.swap("Bad", "Abs", "Relu").replace("@REG", "# @REG")
     vendors.write("acme/a.py", vendors.swap("A", "Erf", "Relu"), bare)
-    found = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
-    assert sum("Bad is not registered" in note for note in found.report.notes) == 1
+    result = gehost.optimize(model, "any", vendors=[vendors.root], measured=False)
+    assert sum("Bad is not registered" in note for note in result.report.notes) == 1
 
 
 def test_any_has_operators_of_onnx_alone() -> None:
-    found = gehost.optimize(onnx.load(BERT), "any", measured=False)
-    assert foreign_nodes(found.model) == []
-    assert not found.model.functions
-    assert "GeluFusionPass" in found.report.dropped
+    result = gehost.optimize(onnx.load(BERT), "any", measured=False)
+    assert foreign_nodes(result.model) == []
+    assert not result.model.functions
+    assert "GeluFusionPass" in result.report.dropped
     newer = gehost.optimize(onnx.load(BERT), "any", measured=False, opset=20)
     assert foreign_nodes(newer.model) == []
     assert "Gelu" in [node.op_type for node in newer.model.graph.node]
@@ -172,19 +172,19 @@ def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
     m (float[2] x) => (float[2] y) { y = own.twice(x) }
     <domain: "own", opset_import: ["" : 17]> twice (a) => (b) { b = Add(a, a) }"""
-    found = gehost.optimize(parse(text), "any", measured=False).model
-    assert [node.op_type for node in found.graph.node] == ["Add"]
-    assert not found.functions
+    result = gehost.optimize(parse(text), "any", measured=False).model
+    assert [node.op_type for node in result.graph.node] == ["Add"]
+    assert not result.functions
 
 
 @pytest.mark.parametrize("target", ["any", "cpu"])
 def test_the_kind_of_model_stays_and_the_interface_too(target: str) -> None:
     original = onnx.load(BERT)
-    found = gehost.optimize(original, target, measured=False)
-    assert [v.SerializeToString() for v in found.model.graph.input] == [
+    match = gehost.optimize(original, target, measured=False)
+    assert [v.SerializeToString() for v in match.model.graph.input] == [
         v.SerializeToString() for v in original.graph.input
     ]
-    assert [v.SerializeToString() for v in found.model.graph.output] == [
+    assert [v.SerializeToString() for v in match.model.graph.output] == [
         v.SerializeToString() for v in original.graph.output
     ]
     result = gehost.optimize(onnx_ir.load(BERT), target, measured=False)
@@ -202,21 +202,23 @@ def test_a_file_is_never_larger_than_the_input(tmp_path: Path) -> None:
     }"""
     path = tmp_path / "grows.onnx"
     onnx.save(parse(text), path)
-    found = gehost.optimize(path, "cpu", measured=False)
-    assert Path(found.model).stat().st_size <= path.stat().st_size
-    assert found.report.result == "cleaned"
-    assert not onnx.load(found.model).metadata_props
+    result = gehost.optimize(path, "cpu", measured=False)
+    assert Path(result.model).stat().st_size <= path.stat().st_size
+    assert result.report.result == "cleaned"
+    assert not onnx.load(result.model).metadata_props
 
 
 def test_half_keeps_the_interface_and_halves_the_weights(tmp_path: Path) -> None:
     original = onnx.load(BERT)
-    found = gehost.optimize(original, "cpu", half=True, measured=False, disable=["OrtSkipNormPass"])
-    assert [v.SerializeToString() for v in found.model.graph.output] == [
+    result = gehost.optimize(
+        original, "cpu", half=True, measured=False, disable=["OrtSkipNormPass"]
+    )
+    assert [v.SerializeToString() for v in result.model.graph.output] == [
         v.SerializeToString() for v in original.graph.output
     ]
-    kinds = [t.data_type for t in found.model.graph.initializer if len(t.raw_data) > 1000]
+    kinds = [t.data_type for t in result.model.graph.initializer if len(t.raw_data) > 1000]
     assert set(kinds) == {onnx.TensorProto.FLOAT16}
-    assert found.report.numbers.endswith("beside the original in float16")
+    assert result.report.numbers.endswith("beside the original in float16")
 
 
 def test_weights_in_another_file_are_linked_and_kept(tmp_path: Path) -> None:
@@ -228,9 +230,9 @@ def test_weights_in_another_file_are_linked_and_kept(tmp_path: Path) -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
     path = tmp_path / "m.onnx"
     onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=16)
-    found = gehost.optimize(path, "cpu", measured=False)
-    assert found.report.after.size >= weight.nbytes
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["m.data", "m.onnx", "m.opt.onnx"]
+    result = gehost.optimize(path, "cpu", measured=False)
+    assert result.report.after.size >= weight.nbytes
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["m.data", "m.onnx", "m.opt.onnx"]
     other = tmp_path / "other"
     other.mkdir()
     gehost.optimize(path, "cpu", measured=False, output=other / "o.onnx")
@@ -314,24 +316,24 @@ def test_a_long_run_is_compared_once(
 ) -> None:
     monkeypatch.setattr(optimizing._Run, "_run_once", lambda *_: 100.0)
     pairs[:] = [FASTER]
-    found = gehost.optimize(model, "cpu")
-    assert "a run takes 100.00 s" in found.report.unmeasured
-    assert found.report.gain is not None
-    assert found.report.trials == []
+    result = gehost.optimize(model, "cpu")
+    assert "a run takes 100.00 s" in result.report.unmeasured
+    assert result.report.gain is not None
+    assert result.report.trials == []
 
 
 def test_feeds_of_the_user_are_checked_and_measured_with(tmp_path: Path, model: Path) -> None:
     np.savez(tmp_path / "f.npz", x=np.ones(2, np.float32))
-    found = gehost.optimize(model, "cpu", feeds=tmp_path / "f.npz")
-    assert found.report.sizes == "x 2"
+    result = gehost.optimize(model, "cpu", feeds=tmp_path / "f.npz")
+    assert result.report.sizes == "x 2"
 
 
 def test_dims_are_fixed_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     text = '<ir_version: 8, opset_import: ["" : 17]> m (float[n] x) => (float[n] y) { y = Relu(x) }'
     onnx.save(parse(text), path)
-    found = gehost.optimize(path, "any", dims={"n": 3}, measured=False)
-    assert onnx.load(found.model).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+    result = gehost.optimize(path, "any", dims={"n": 3}, measured=False)
+    assert onnx.load(result.model).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
 
 
 @pytest.mark.parametrize("name", ["gpt2.ts17", "bert.ts17"])

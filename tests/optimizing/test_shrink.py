@@ -15,7 +15,7 @@ from gehost.testing import parse
 
 
 def model() -> onnx.ModelProto:
-    found = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 17]>
+    result = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 17]>
     m (float[64, 64] x, bool c) => (float[64, 64] y, float[64, 64] w2) {
         a = MatMul(x, w)
         b = MatMul(a, w1)
@@ -25,77 +25,79 @@ def model() -> onnx.ModelProto:
     }""")
     weight = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     for name in ("w", "w1", "w2"):
-        found.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
-    for each in (found, found.graph.node[0], found.graph.initializer[0], found.graph.input[0]):
-        each.metadata_props.add(key="source", value="export.py:3")
-        each.doc_string = "a text"
-    branch = found.graph.node[3].attribute[0].g
+        result.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    for item in (result, result.graph.node[0], result.graph.initializer[0], result.graph.input[0]):
+        item.metadata_props.add(key="source", value="export.py:3")
+        item.doc_string = "a text"
+    branch = result.graph.node[3].attribute[0].g
     branch.node[0].metadata_props.add(key="source", value="export.py:4")
-    return found
+    return result
 
 
 def test_notes_go_and_those_of_the_model_stay() -> None:
-    found = model()
-    shrink(found)
-    assert [entry.key for entry in found.metadata_props] == ["source"]
-    assert found.doc_string == "a text"
-    branch = found.graph.node[3].attribute[0].g
-    for each in (found.graph.node[0], found.graph.initializer[0], branch.node[0]):
-        assert not each.metadata_props
-        assert not each.doc_string
+    result = model()
+    shrink(result)
+    assert [entry.key for entry in result.metadata_props] == ["source"]
+    assert result.doc_string == "a text"
+    branch = result.graph.node[3].attribute[0].g
+    for item in (result.graph.node[0], result.graph.initializer[0], branch.node[0]):
+        assert not item.metadata_props
+        assert not item.doc_string
 
 
 def test_equal_weights_become_one_also_in_bodies_but_not_an_output() -> None:
-    found = model()
-    shrink(found)
-    assert [tensor.name for tensor in found.graph.initializer] == ["w", "w2"]
-    branch = found.graph.node[3].attribute[0].g
-    assert [node.input[1] for node in (*found.graph.node[:3], branch.node[0])] == [
+    result = model()
+    shrink(result)
+    assert [tensor.name for tensor in result.graph.initializer] == ["w", "w2"]
+    branch = result.graph.node[3].attribute[0].g
+    assert [node.input[1] for node in (*result.graph.node[:3], branch.node[0])] == [
         "w", "w", "w2", "w",
     ]  # fmt: skip
-    onnx.checker.check_model(found, full_check=True)
+    onnx.checker.check_model(result, full_check=True)
 
 
 def test_equal_small_weights_stay_apart() -> None:
-    found = parse("""<ir_version: 10, opset_import: ["" : 17]>
+    result = parse("""<ir_version: 10, opset_import: ["" : 17]>
     m (float[4] x) => (float[4] y) <float[4] a = {1, 2, 3, 4}, float[4] b = {1, 2, 3, 4}> {
         s = Add(x, a)
         y = Mul(s, b)
     }""")
-    shrink(found)
-    assert len(found.graph.initializer) == 2
+    shrink(result)
+    assert len(result.graph.initializer) == 2
 
 
 def test_weights_of_equal_bytes_and_other_types_stay_apart() -> None:
-    found = onnx.ModelProto()
+    result = onnx.ModelProto()
     zeros = np.zeros(1024, np.float32)
     for name, array in (("a", zeros), ("b", zeros.view(np.int32)), ("c", zeros.reshape(32, 32))):
-        found.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    shrink(found)
-    assert [tensor.name for tensor in found.graph.initializer] == ["a", "b", "c"]
+        result.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    shrink(result)
+    assert [tensor.name for tensor in result.graph.initializer] == ["a", "b", "c"]
 
 
 def test_a_name_of_a_body_hides_a_weight() -> None:
-    found = model()
-    branch = found.graph.node[3].attribute[0].g
+    result = model()
+    branch = result.graph.node[3].attribute[0].g
     branch.initializer.append(onnx.numpy_helper.from_array(np.eye(64, dtype=np.float32), "w1"))
-    shrink(found)
+    shrink(result)
     assert branch.node[0].input[1] == "w1"
 
 
 def test_notes_of_graphs_and_types_of_weights_go() -> None:
-    found = model()
-    found.graph.metadata_props.add(key="signature", value="long")
+    result = model()
+    result.graph.metadata_props.add(key="signature", value="long")
     for name in ("w", "a"):
-        found.graph.value_info.add().CopyFrom(onnx.helper.make_tensor_value_info(name, 1, [64, 64]))
-    shrink(found)
-    assert not found.graph.metadata_props
-    assert [value.name for value in found.graph.value_info] == ["a"]
+        result.graph.value_info.add().CopyFrom(
+            onnx.helper.make_tensor_value_info(name, 1, [64, 64])
+        )
+    shrink(result)
+    assert not result.graph.metadata_props
+    assert [value.name for value in result.graph.value_info] == ["a"]
 
 
 @pytest.mark.parametrize("version", [3, 8])
 def test_constant_nodes_become_weights_but_not_an_output(version: int) -> None:
-    found = onnx.parser.parse_model(f"""<ir_version: {version}, opset_import: ["" : 17]>
+    result = onnx.parser.parse_model(f"""<ir_version: {version}, opset_import: ["" : 17]>
     m (float[2] x) => (float[2] y, float[2] c) {{
         k = Constant<value = float[2] {{1, 2}}>()
         n = Constant<value_float = 3.0>()
@@ -103,11 +105,11 @@ def test_constant_nodes_become_weights_but_not_an_output(version: int) -> None:
         s = Add(x, k)
         y = Mul(s, n)
     }}""")
-    expected = ReferenceEvaluator(found).run(None, {"x": np.ones(2, np.float32)})
-    shrink(found)
-    onnx.checker.check_model(found, full_check=True)
+    expected = ReferenceEvaluator(result).run(None, {"x": np.ones(2, np.float32)})
+    shrink(result)
+    onnx.checker.check_model(result, full_check=True)
     lifted = [] if version == 3 else ["k"]
-    assert [tensor.name for tensor in found.graph.initializer] == lifted
-    assert sum(node.op_type == "Constant" for node in found.graph.node) == 3 - len(lifted)
-    actual = ReferenceEvaluator(found).run(None, {"x": np.ones(2, np.float32)})
+    assert [tensor.name for tensor in result.graph.initializer] == lifted
+    assert sum(node.op_type == "Constant" for node in result.graph.node) == 3 - len(lifted)
+    actual = ReferenceEvaluator(result).run(None, {"x": np.ones(2, np.float32)})
     np.testing.assert_array_equal(actual, expected)

@@ -34,8 +34,8 @@ TWICE = """<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] 
 class Entry:
     """Stands for an entry point."""
 
-    def __init__(self, name: str, made: Any) -> None:
-        self.name, self.value, self._made = name, "package:function", made
+    def __init__(self, name: str, result: Any) -> None:
+        self.name, self.value, self._made = name, "package:function", result
 
     def load(self) -> Any:
         if isinstance(self._made, Exception):
@@ -55,8 +55,8 @@ class Absent(There):
         return "it is not installed: pip install it"
 
 
-def with_targets(monkeypatch: pytest.MonkeyPatch, **made: Any) -> None:
-    entries = [Entry(name, each) for name, each in made.items()]
+def with_targets(monkeypatch: pytest.MonkeyPatch, **result: Any) -> None:
+    entries = [Entry(name, item) for name, item in result.items()]
     monkeypatch.setattr(target, "entry_points", lambda group: entries)
 
 
@@ -67,12 +67,12 @@ def runs_there(path: str | Path) -> Any:
 
 def test_ours_ship() -> None:
     assert list(targets()) == ["any", "cpu", "cuda", "openvino"]
-    for name, each in targets().items():
-        assert each.name == name
+    for name, entry in targets().items():
+        assert entry.name == name
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("results", "expected"),
     [
         ({"cpu": There(), "any": Absent()}, "cpu"),
         ({"cuda": There(), "cpu": There(), "any": There()}, "cuda"),
@@ -81,10 +81,10 @@ def test_ours_ship() -> None:
     ],
 )
 def test_the_default_is_the_best_that_is_installed(
-    monkeypatch: pytest.MonkeyPatch, made: dict[str, Target], expected: str
+    monkeypatch: pytest.MonkeyPatch, results: dict[str, Target], expected: str
 ) -> None:
-    with_targets(monkeypatch, **made)
-    assert find_target() is made[expected]
+    with_targets(monkeypatch, **results)
+    assert find_target() is results[expected]
 
 
 def test_a_target_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +99,9 @@ def test_a_target_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_passes_of_the_targets_exist() -> None:
-    for each in targets().values():
-        host = gehost.Host(gehost.HostOptions(vendors=each.vendors))
-        assert set(each.passes) <= {spec.name for spec in host.passes}
+    for entry in targets().values():
+        host = gehost.Host(gehost.HostOptions(vendors=entry.vendors))
+        assert set(entry.passes) <= {spec.name for spec in host.passes}
 
 
 @needs_openvino
@@ -113,7 +113,7 @@ def test_what_any_writes_loads_in_openvino_and_computes_the_same(name: str, tmp_
     feeds = gehost.verify.make_feeds(original)
     if name == "bert.ts17":
         feeds = {key: array[:, :8] for key, array in feeds.items()}
-    expected, actual = (runs_there(each)(feeds) for each in (path, result))
+    expected, actual = (runs_there(item)(feeds) for item in (path, result))
     for output, array in expected.items():
         np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
 
@@ -148,10 +148,10 @@ def test_openvino_checks_and_measures_there(
     monkeypatch.setattr(run, "measure_pairs", measure)
     path = tmp_path / "m.onnx"
     onnx.save(parse(TWICE), path)
-    found = gehost.optimize(path, "openvino")
-    assert found.report.title.startswith("OpenVINO ")
-    assert found.report.gain is not None
-    assert onnx.load(found.model).graph.node[0].op_type == "Relu"
+    result = gehost.optimize(path, "openvino")
+    assert result.report.title.startswith("OpenVINO ")
+    assert result.report.gain is not None
+    assert onnx.load(result.model).graph.node[0].op_type == "Relu"
 
 
 def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,13 +168,13 @@ def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPat
 @needs_openvino
 def test_openvino_gets_the_attention_that_its_importer_takes(tmp_path: Path) -> None:
     path, result = MODELS / "vit.dyn20.onnx", tmp_path / "r.onnx"
-    found = gehost.optimize(path, "openvino", measured=False, output=result)
-    written = onnx.load(result)
-    assert [node.op_type for node in written.graph.node if node.domain] == ["Attention"] * 2
-    assert not written.functions
-    assert "any plain session of OpenVINO runs it" in " ".join(map(str.strip, found.report.lines()))
+    match = gehost.optimize(path, "openvino", measured=False, output=result)
+    text = onnx.load(result)
+    assert [node.op_type for node in text.graph.node if node.domain] == ["Attention"] * 2
+    assert not text.functions
+    assert "any plain session of OpenVINO runs it" in " ".join(map(str.strip, match.report.lines()))
     feeds = gehost.verify.make_feeds(onnx.load(path))
-    expected, actual = (runs_there(each)(feeds) for each in (path, result))
+    expected, actual = (runs_there(item)(feeds) for item in (path, result))
     for output, array in expected.items():
         np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
 
@@ -186,10 +186,10 @@ def test_what_openvino_computes_otherwise_is_dropped_and_named(tmp_path: Path) -
         if node.op_type == "Constant" and "layer.0/attention/self/Constant_6_" in node.output[0]:
             node.attribute[0].t.CopyFrom(onnx.numpy_helper.from_array(np.float32(2)))
     onnx.save(model, path)
-    found = gehost.optimize(path, "openvino", measured=False)
-    assert found.report.dropped["OrtPackedAttentionPass"].startswith("differs in OpenVINO ")
+    result = gehost.optimize(path, "openvino", measured=False)
+    assert result.report.dropped["OrtPackedAttentionPass"].startswith("differs in OpenVINO ")
     feeds = {name: array[:, :8] for name, array in gehost.verify.make_feeds(model).items()}
-    expected, actual = (runs_there(each)(feeds) for each in (path, found.model))
+    expected, actual = (runs_there(item)(feeds) for item in (path, result.model))
     for output, array in expected.items():
         np.testing.assert_allclose(actual[output], array, rtol=1e-3, atol=1e-4)
 
@@ -250,7 +250,7 @@ def test_a_fusion_that_fails_at_the_size_to_measure_with_is_dropped(
         has_fusion = any(node.op_type == "Attention" for node in onnx.load(path).graph.node)
         return Compiled(
             compiled(path, threads),
-            lambda feeds: has_fusion and max(each.shape[1] for each in feeds.values()) > 20,
+            lambda feeds: has_fusion and max(feed.shape[1] for feed in feeds.values()) > 20,
         )
 
     monkeypatch.setattr(openvino, "_compiled", fused_fails)

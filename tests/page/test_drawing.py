@@ -89,7 +89,7 @@ def test_what_the_picture_leaves_out_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "most", "wanted"),
+    ("text", "most", "expected"),
     [
         ("short", 24, "short"),
         ("x" * 24, 24, "x" * 24),
@@ -101,9 +101,9 @@ def test_what_the_picture_leaves_out_is_said() -> None:
     ],
 )
 def test_long_texts_lose_their_middle_and_control_characters_are_spelled_out(
-    text: str, most: int, wanted: str
+    text: str, most: int, expected: str
 ) -> None:
-    assert shortened(text, most) == wanted
+    assert shortened(text, most) == expected
 
 
 def test_of_a_very_long_text_both_ends_are_shown() -> None:

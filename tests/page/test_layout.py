@@ -37,12 +37,12 @@ def test_boxes_do_not_overlap_and_are_inside(
 ) -> None:
     sizes, edges = graph
     layout = lay_out(sizes, edges)
-    found = rectangles(layout, sizes)
-    assert len(found) == len(sizes)
-    for left, top, right, bottom in found:
+    result = rectangles(layout, sizes)
+    assert len(result) == len(sizes)
+    for left, top, right, bottom in result:
         assert -0.01 <= left <= right <= layout.width + 0.01
         assert 0 <= top <= bottom <= layout.height
-    for a, b in itertools.combinations(found, 2):
+    for a, b in itertools.combinations(result, 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
 

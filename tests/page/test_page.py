@@ -43,9 +43,9 @@ class Element:
     def all(self, *tags: str) -> list[Element]:
         inside = [child for child in self.children if isinstance(child, Element)]
         return [
-            found
+            result
             for child in inside
-            for found in ([child] if child.tag in tags or not tags else []) + child.all(*tags)
+            for result in ([child] if child.tag in tags or not tags else []) + child.all(*tags)
         ]
 
     def classed(self, name: str) -> list[Element]:
@@ -400,10 +400,10 @@ def full(text: str = "x") -> Report:
         PictureTensor(text, text, is_output=True),
     )
     before = Picture((PictureNode(text, text, "matched", (0, 1), (2,), {text: text}),), tensors)
-    done = PassRecord(text, text, text, text, vendor=text, matched=2, replaced=1, message=text)
-    done.rejected[text.partition(":")[0]] += 1
-    done.rewrites.append(RewriteGroup(before, before, [RewriteNames(1, (text,), (text,))]))
-    done.refusals.append(Refusals(text, [text]))
+    outcome = PassRecord(text, text, text, text, vendor=text, matched=2, replaced=1, message=text)
+    outcome.rejected[text.partition(":")[0]] += 1
+    outcome.rewrites.append(RewriteGroup(before, before, [RewriteNames(1, (text,), (text,))]))
+    outcome.refusals.append(Refusals(text, [text]))
     output = {
         "output": text,
         "feed": 0,
@@ -429,7 +429,7 @@ def full(text: str = "x") -> Report:
             "outputs": [output],
             "summary": text,
         },
-        passes=[done],
+        passes=[outcome],
         cleanup={text: 1},
         problems=[text],
         options={text: text, "vendors": [text]},
@@ -518,11 +518,11 @@ def test_the_page_and_the_json_say_the_same(vendors: Any) -> None:
         str(row["matched"]),
         str(row["replaced"]),
     ]
-    (told,) = row["rewrites"]
+    (message,) = row["rewrites"]
     assert parsed.table("rewrites") == [
-        [str(one["number"]), *one["nodes"], *one["made"]] for one in told["matches"]
+        [str(one["number"]), *one["nodes"], *one["made"]] for one in message["matches"]
     ]
-    ops = [node["op"] for node in told["before"]["nodes"]]
+    ops = [node["op"] for node in message["before"]["nodes"]]
     (before, _) = parsed.root.all("figure")[0].all("svg")
     assert [text.text for text in before.all("text") if text.attributes["class"] == "op"] == ops
     assert parsed.table("refusals") == [

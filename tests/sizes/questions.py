@@ -69,11 +69,11 @@ def expression(r: random.Random, depth: int) -> Expression:
             "either",
         ]
     )
-    left = expression(r, depth - 1)
+    rest = expression(r, depth - 1)
     if op in ("//", "%", "ceil"):
         divisors: list[Expression] = [1, 2, 2, 3, 4, 8, "w", "n", "s", ("+", "s", 1)]
-        return op, left, r.choice([*divisors, ("*", 2, "w"), -2])
-    return op, left, expression(r, depth - 1)
+        return op, rest, r.choice([*divisors, ("*", 2, "w"), -2])
+    return op, rest, expression(r, depth - 1)
 
 
 def rewritten(r: random.Random, e: Expression) -> Expression:
@@ -255,9 +255,11 @@ class Campaign:
             "divides": (scope.divides(b, a), (x % np.where(nonzero, y, 1) == 0)[nonzero]),
             "broadcastable": (scope.broadcastable(a, b), (x == y) | (x == 1) | (y == 1)),
         }
-        for name, (answer, held) in holds.items():
+        for name, (answer, content) in holds.items():
             self.answers[name, answer.value] += 1
-            if (answer is Answer.YES and not held.all()) or (answer is Answer.NO and held.any()):
+            if (answer is Answer.YES and not content.all()) or (
+                answer is Answer.NO and content.any()
+            ):
                 self.wrong.append((name, answer, first, second, str(a), str(b)))
         if len(x) < self._valuations // 10 or not (x == y).all():
             return None
@@ -303,12 +305,12 @@ def sympy_proves(first: Expression, second: Expression, seconds: float) -> bool 
         for name, least in NAMES.items()
     }
 
-    def made(e: Expression) -> Any:
+    def result(e: Expression) -> Any:
         if isinstance(e, int):
             return sympy.Integer(e)
         if isinstance(e, str):
             return symbols[e]
-        a, b = made(e[1]), made(e[2])
+        a, b = result(e[1]), result(e[2])
         functions: dict[str, Callable[[], Any]] = {
             "+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b,
             "//": lambda: sympy.floor(a / b), "%": lambda: sympy.Mod(a, b),
@@ -323,7 +325,7 @@ def sympy_proves(first: Expression, second: Expression, seconds: float) -> bool 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        difference = made(first) - made(second)
+        difference = result(first) - result(second)
         return bool(sympy.expand(difference) == 0 or sympy.simplify(difference) == 0)
     except Exception:  # noqa: BLE001  # sympy raises many kinds
         return None

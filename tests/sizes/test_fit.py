@@ -35,33 +35,33 @@ UP = {"strides": [2], "pads": [1, 1], "ceil_mode": 1}
 
 
 def test_the_condition_that_holds_for_the_wrong_ones_alone() -> None:
-    seen = [pool(size, size, **UP) for size in range(2, 12)]
-    seen += [pool(size, size, strides=[2]) for size in range(20, 30)]
-    assert {s.number for s in seen if s.verdict == DISAGREE} == {3, 5, 7, 9, 11}
-    rules, beyond = fit(seen)
+    visited = [pool(size, size, **UP) for size in range(2, 12)]
+    visited += [pool(size, size, strides=[2]) for size in range(20, 30)]
+    assert {s.number for s in visited if s.verdict == DISAGREE} == {3, 5, 7, 9, 11}
+    rules, beyond = fit(visited)
     assert [rule.doubt.when for rule in rules] == [("pool_output_size_differs",)]
     assert (rules[0].wrong, rules[0].right, rules[0].doubt.certain) == ([3, 5, 7, 9, 11], 0, 2)
     assert (rules[0].doubt.first, beyond) == (12, [])
-    assert [s.number for s in seen if in_doubt(rules, s)] == [3, 5, 7, 9, 11]
-    case = seen[1].case
+    assert [s.number for s in visited if in_doubt(rules, s)] == [3, 5, 7, 9, 11]
+    case = visited[1].case
     assert case is not None
     assert gehost_shapes(case, case.model(), table(rules)) == [(1, 2, None)]
 
 
 def test_more_cases_of_an_operator_change_its_rules_alone() -> None:
-    seen = [pool(size, size, **UP) for size in (3, 4)]
-    other = fit(seen)[0][0]
-    kept = other.__class__("Other", Doubt(1, None, ("any_node",), 0), [99], 0, 0)
-    rules, _ = fit_of([other, kept], [*seen, pool(5, 5, **UP)], {"MaxPool"})
+    visited = [pool(size, size, **UP) for size in (3, 4)]
+    other = fit(visited)[0][0]
+    retained = other.__class__("Other", Doubt(1, None, ("any_node",), 0), [99], 0, 0)
+    rules, _ = fit_of([other, retained], [*visited, pool(5, 5, **UP)], {"MaxPool"})
     assert [(rule.op, rule.wrong) for rule in rules] == [("MaxPool", [3, 5]), ("Other", [99])]
 
 
 def test_a_right_case_that_one_witness_runs_is_counted_apart() -> None:
-    seen = [pool(size, size, **UP) for size in (3, 4, 5, 7)]
-    assert seen[2].actual is not None
-    seen[2].verdict = seen[3].verdict = AGREE
-    del seen[2].actual["reference"]
-    (rule,), _ = fit(seen)
+    visited = [pool(size, size, **UP) for size in (3, 4, 5, 7)]
+    assert visited[2].actual is not None
+    visited[2].verdict = visited[3].verdict = AGREE
+    del visited[2].actual["reference"]
+    (rule,), _ = fit(visited)
     assert (rule.wrong, rule.right, rule.half_seen, rule.share) == ([3], 1, 1, 0.5)
 
 

@@ -54,14 +54,14 @@ def handled_texts(tree: ast.AST) -> Iterator[int]:
 
 @pytest.mark.parametrize("root", ["gehost", "vendors", "plugins"])
 def test_texts_of_sizes_stay_whole(root: str) -> None:
-    found: list[str] = []
+    results: list[str] = []
     for path in sorted((ROOT / root).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if name.startswith("gehost/sizes/") or "/tests/" in name or name in OTHERS:
             continue
         lines = handled_texts(ast.parse(path.read_text(encoding="utf-8")))
-        found += [f"{name}:{line}" for line in lines]
-    assert not found, "ask gehost.sizes"
+        results += [f"{name}:{line}" for line in lines]
+    assert not results, "ask gehost.sizes"
 
 
 @pytest.mark.skipif(not (ROOT / "gehost").is_dir(), reason="no sources beside the tests")

@@ -40,9 +40,9 @@ def test_no_wrong_size_is_believed() -> None:
 
 def test_right_sizes_are_known() -> None:
     doubted = {
-        entry["about"]: found
+        entry["about"]: result
         for entry, case, inferred, _ in RIGHT
-        if (found := gehost_shapes(case, case.model())) != inferred
+        if (result := gehost_shapes(case, case.model())) != inferred
     }
     assert doubted == {}
 
@@ -51,10 +51,10 @@ def test_right_sizes_are_known() -> None:
 def test_the_sizes_are_those_that_were_measured() -> None:
     changed = {}
     for entry, case, inferred, actual in WITNESSES:
-        found, _ = actual_shapes(case, case.model())
+        result, _ = actual_shapes(case, case.model())
         without = gehost_shapes(case, case.model(), {})
-        if found != actual or without != inferred:
-            changed[entry["about"]] = (found, without)
+        if result != actual or without != inferred:
+            changed[entry["about"]] = (result, without)
     assert changed == {}
 
 

@@ -19,8 +19,8 @@ FUSED = ("Attention", "MultiHeadAttention", "Softmax", "SkipLayerNormalization")
 def operators(model: Path, vendors: tuple[str, ...]) -> Counter[str]:
     names = [spec.name for spec in Host(HostOptions(vendors=vendors)).passes]
     enable = [name for name in names if name.startswith("Ort")]
-    made, _ = Host(HostOptions(vendors=vendors, enable=enable)).run(onnx.load(model))
-    return Counter(node.op_type for node in made.graph.node)
+    result, _ = Host(HostOptions(vendors=vendors, enable=enable)).run(onnx.load(model))
+    return Counter(node.op_type for node in result.graph.node)
 
 
 @pytest.mark.parametrize("name", ["bert.ts17", "bert.dyn20", "gpt2.ts17", "vit.ts13"])
@@ -30,5 +30,5 @@ def test_as_many_layers_are_fused_with_more_vendors(name: str) -> None:
     alone, together = operators(path, ALONE), operators(path, ALL)
     assert {one: together[one] for one in FUSED} == {one: alone[one] for one in FUSED}
     assert together["Attention"] == 2
-    left = ("Gelu", "BiasGelu", "fused_gemm_epilogue")  # what the other layers become
-    assert any(together[one] for one in left)
+    rest = ("Gelu", "BiasGelu", "fused_gemm_epilogue")  # what the other layers become
+    assert any(together[one] for one in rest)

@@ -66,7 +66,9 @@ def model_of(body: str, opset: int, shape: list[int]) -> onnx.ModelProto:
     text = f"""<ir_version: {11 if opset >= 23 else 8}, opset_import: ["": {opset}]>
         g (double{shape} x) => (double{shape} y) {{ {body} }}"""
     read = set(re.findall(r"\w+", text))
-    return parse(text, {name: np.asarray(given) for name, given in weights.items() if name in read})
+    return parse(
+        text, {name: np.asarray(weight) for name, weight in weights.items() if name in read}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,5 +87,5 @@ def test_float64_keeps_its_digits(case: str, opset: int, loaded: Host) -> None:
     assert sum(record.replaced for record in report.passes) == 1
     # In the tail, where 1 + tanh cancels, rounding alone moves the result by more.
     feeds = [{"x": np.linspace(-1.5, 2.0, 48).reshape(shape)}]
-    found = compare(model, result, feeds, rtol=1e-13, atol=1e-14)
-    assert found.equal, found.summary()
+    match = compare(model, result, feeds, rtol=1e-13, atol=1e-14)
+    assert match.equal, match.summary()

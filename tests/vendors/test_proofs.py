@@ -27,13 +27,13 @@ OFF = ("FlattenBatchMatMulAddPass", "MoveReluBeforeConcatPass", "DecomposeGroupe
 
 
 def test_authors_vouch_only_where_the_host_cannot_prove() -> None:
-    found = {
+    results = {
         path.name
         for vendor in ("ascend", "onnx", "onnxruntime", "openxla", "paddle")
         for path in (ROOT / "vendors" / vendor).rglob("*.py")
         if "shape_proven=True" in path.read_text().replace(" ", "")
     }
-    assert found == VOUCHED
+    assert results == VOUCHED
 
 
 @pytest.mark.parametrize("name", ["bert.ts17", "bert.dyn20", "gpt2.ts17", "llama.ts17", "vit.ts17"])

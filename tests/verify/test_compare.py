@@ -31,8 +31,8 @@ def parse(text: str) -> onnx.ModelProto:
 
 
 def one(a: np.ndarray, b: np.ndarray, **kwargs: float) -> OutputDifference:
-    (found,) = compare_outputs({"y": np.asarray(a)}, {"y": np.asarray(b)}, **kwargs)
-    return found
+    (result,) = compare_outputs({"y": np.asarray(a)}, {"y": np.asarray(b)}, **kwargs)
+    return result
 
 
 LIBRARY = """
@@ -113,17 +113,17 @@ def test_worst_element_is_named() -> None:
     b[0, 1] += 0.05  # the largest distance, and inside rtol
     b[1, 2] += 0.01
     b[1, 0] += 0.02
-    found = one(a, b)
-    assert not found.equal
-    assert found.index == (1, 0)
-    assert (found.a, found.b) == (0.0, pytest.approx(0.02))
-    assert found.max_abs == pytest.approx(0.02)
-    assert found.place == "y[1,0]"
+    result = one(a, b)
+    assert not result.equal
+    assert result.index == (1, 0)
+    assert (result.a, result.b) == (0.0, pytest.approx(0.02))
+    assert result.max_abs == pytest.approx(0.02)
+    assert result.place == "y[1,0]"
     b[1] = 0
-    found = one(a, b)
-    assert found.equal
-    assert found.index == (0, 1)
-    assert found.max_rel == pytest.approx(5e-5, rel=1e-2)
+    result = one(a, b)
+    assert result.equal
+    assert result.index == (0, 1)
+    assert result.max_rel == pytest.approx(5e-5, rel=1e-2)
 
 
 def test_nan_and_infinity_agree_only_with_themselves() -> None:
@@ -140,10 +140,10 @@ def test_nan_and_infinity_agree_only_with_themselves() -> None:
     ]:
         other = special.copy()
         other[place] = value
-        found = one(special, other, rtol=1e30, atol=1e30)
-        assert not found.equal
-        assert found.index == (place,)
-        assert found.max_abs == np.inf
+        result = one(special, other, rtol=1e30, atol=1e30)
+        assert not result.equal
+        assert result.index == (place,)
+        assert result.max_abs == np.inf
     assert one(special, special.copy(), rtol=0.0, atol=0.0).equal
 
 
@@ -168,10 +168,10 @@ def test_tolerance_by_dtype(dtype: type, near: float, far: float) -> None:
     other[1] = near
     assert one(ones, other).equal
     other[1] = far
-    found = one(ones, other)
-    assert not found.equal
-    assert found.index == (1,)
-    assert found.max_abs > 0
+    result = one(ones, other)
+    assert not result.equal
+    assert result.index == (1,)
+    assert result.max_abs > 0
 
 
 def test_small_values_have_an_absolute_tolerance() -> None:
@@ -196,8 +196,8 @@ def test_integers_are_compared_exactly() -> None:
 def test_strings() -> None:
     words = np.array(["a", "b"], object)
     assert one(words, words.copy()).equal
-    found = one(words, np.array(["a", "c"], object))
-    assert (found.equal, found.index, found.a, found.b) == (False, (1,), "b", "c")
+    result = one(words, np.array(["a", "c"], object))
+    assert (result.equal, result.index, result.a, result.b) == (False, (1,), "b", "c")
 
 
 def test_dtype_shape_name_and_order_have_to_be_the_same() -> None:
@@ -206,8 +206,8 @@ def test_dtype_shape_name_and_order_have_to_be_the_same() -> None:
     assert one(ones, ones.T).reason == "shape [1, 2], wanted [2, 1]"
     assert not one(ones, ones[0]).equal
     assert one(ones[:0], ones[:0]).equal
-    found = compare_outputs({"a": ones, "b": ones}, {"b": ones, "a": ones})
-    assert [f.reason for f in found] == [
+    result = compare_outputs({"a": ones, "b": ones}, {"b": ones, "a": ones})
+    assert [f.reason for f in result] == [
         "output 0 is 'b', wanted 'a'",
         "output 1 is 'a', wanted 'b'",
     ]
@@ -357,18 +357,18 @@ def test_hidden_relations_between_sizes_are_found(text: str) -> None:
 
 def test_sizes_that_are_tried_stay_small() -> None:
     """Four axes of some 224 would be 10 GB."""
-    made: list[int] = []
+    results: list[int] = []
 
     class Watched(Runner):
         def run(self, feeds: Any) -> Any:
-            made.append(sum(array.size for array in feeds.values()))
+            results.append(sum(array.size for array in feeds.values()))
             return super().run(feeds)
 
     text = "g (float[a, b, c, d] x) => (float[k] y) { s = Constant <value = int64[1] {7}> () y = Reshape(x, s) }"
     with pytest.raises(ModelError, match="give --feeds"):
         find_feeds(Watched(parse(text)))
-    assert len(made) > 10
-    assert max(made) <= 1 << 22
+    assert len(results) > 10
+    assert max(results) <= 1 << 22
 
 
 @pytest.mark.parametrize("head", ['13, opset_import: ["": 28]', '14, opset_import: ["": 17]'])
@@ -380,9 +380,9 @@ def test_a_model_too_new_for_the_runtime_runs_in_the_reference(head: str) -> Non
         )
         for op in ("Relu", "Neg")
     )
-    found = compare(model, model)
-    assert (found.equal, found.engine) == (True, "reference")
-    assert "computed by onnx.reference" in found.summary()
+    result = compare(model, model)
+    assert (result.equal, result.engine) == (True, "reference")
+    assert "computed by onnx.reference" in result.summary()
     assert not compare(model, other).equal
 
 
@@ -418,25 +418,25 @@ def test_special_values_show_what_ordinary_ones_hide() -> None:
     clipped = ZERO.format("z = Clip(x, zero, one) y = Mul(z, zero)")
     plain = compare(parse(SUBTRACTED), parse(clipped))
     assert plain.equal
-    found = compare(parse(SUBTRACTED), parse(clipped), special_values=True)
-    assert not found.equal
-    assert found.feeds == plain.feeds + 7
-    assert {output.feed for output in found.outputs if not output.equal} <= {3, 4, 5}
+    result = compare(parse(SUBTRACTED), parse(clipped), special_values=True)
+    assert not result.equal
+    assert result.feeds == plain.feeds + 7
+    assert {output.feed for output in result.outputs if not output.equal} <= {3, 4, 5}
 
 
 def test_nan_is_equal_to_nan() -> None:
-    found = compare(parse(SUBTRACTED), parse(ZERO.format("y = Mul(x, zero)")), special_values=True)
-    assert found.equal
-    given = {"x": np.full((2, 4), 2, np.float32)}
-    found = compare(parse(SUBTRACTED), parse(SUBTRACTED), [given], special_values=True)
-    assert (found.equal, found.feeds) == (True, 8)
+    result = compare(parse(SUBTRACTED), parse(ZERO.format("y = Mul(x, zero)")), special_values=True)
+    assert result.equal
+    inputs = {"x": np.full((2, 4), 2, np.float32)}
+    result = compare(parse(SUBTRACTED), parse(SUBTRACTED), [inputs], special_values=True)
+    assert (result.equal, result.feeds) == (True, 8)
 
 
 def test_without_a_float_there_are_no_special_values() -> None:
     model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
-    found = compare(model, model, special_values=True)
-    assert found.equal
-    assert "no special values, as no input is a float" in found.summary()
+    result = compare(model, model, special_values=True)
+    assert result.equal
+    assert "no special values, as no input is a float" in result.summary()
 
 
 # -- libraries of operators -----------------------------------------------------------------------------------------
@@ -444,8 +444,8 @@ def test_without_a_float_there_are_no_special_values() -> None:
 
 def test_both_models_get_the_libraries(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = library.with_name("mark")
-    found = compare(parse(GOOD), parse(GOOD), libraries=[library])
-    assert found.equal
+    result = compare(parse(GOOD), parse(GOOD), libraries=[library])
+    assert result.equal
     assert mark.read_text() == "xx"
     runner = Runner(parse(GOOD), libraries=[str(library)])
     assert runner.libraries == (str(library),)
@@ -461,8 +461,8 @@ def test_a_library_that_does_not_load_is_named(tmp_path: Path) -> None:
 
 def test_an_output_too_large_for_the_memory_is_named() -> None:
     huge = {"y": np.broadcast_to(np.float32(0), (1 << 45, 1))}
-    wanted = r"output 'y', float32\[35184372088832, 1\], is too large to be compared"
-    with pytest.raises(UsageError, match=wanted):
+    expected = r"output 'y', float32\[35184372088832, 1\], is too large to be compared"
+    with pytest.raises(UsageError, match=expected):
         compare_outputs(huge, huge)
 
 
@@ -482,9 +482,9 @@ def test_the_command_line_takes_libraries_and_special_values(
     assert run(["verify", a, b, "--special-values", "--ort-library", str(library)]) == 6
     assert library.with_name("mark").read_text().startswith("xx")
     assert run(["verify", a, a, "--ort-library", "missing.so"]) == 2
-    given = ["--vendors", str(vendors.root), "--special-values", "--ort-library", str(library)]
-    assert run(["compile", a, "-o", out, *given]) == 2
-    assert run(["compile", a, "-o", out, *given, "--verify"]) == 0
+    inputs = ["--vendors", str(vendors.root), "--special-values", "--ort-library", str(library)]
+    assert run(["compile", a, "-o", out, *inputs]) == 2
+    assert run(["compile", a, "-o", out, *inputs, "--verify"]) == 0
     assert "10 feeds" in capsys.readouterr().out
 
 
@@ -509,8 +509,8 @@ def test_bisect_finds_a_rewrite_that_special_values_show(
     )
     model = str(tmp_path / "m.onnx")
     onnx.save(parse(ZERO.format("z = Relu(x) y = Mul(z, zero)")), model)
-    found = ["bisect", model, "-o", str(tmp_path / "found"), "--vendors", str(vendors.root)]
-    assert run(found) == 0
-    assert run([*found, "--special-values", "--ort-library", str(library)]) == 6
+    results = ["bisect", model, "-o", str(tmp_path / "found"), "--vendors", str(vendors.root)]
+    assert run(results) == 0
+    assert run([*results, "--special-values", "--ort-library", str(library)]) == 6
     assert f"--ort-library {library}" in capsys.readouterr().out
     assert "Zero" in (tmp_path / "found" / "README.md").read_text()

@@ -23,10 +23,10 @@ HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 def test_a_provider_that_is_not_there_is_named_with_its_package() -> None:
     with pytest.raises(UsageError) as missing:
         check_provider("dml")
-    told = str(missing.value)
-    assert told.startswith(f"provider 'dml': ONNX Runtime {onnxruntime.__version__} here has ")
-    assert "cpu" in told
-    assert "onnxruntime-directml in place of onnxruntime" in told
+    message = str(missing.value)
+    assert message.startswith(f"provider 'dml': ONNX Runtime {onnxruntime.__version__} here has ")
+    assert "cpu" in message
+    assert "onnxruntime-directml in place of onnxruntime" in message
     assert check_provider("cpu") == check_provider("CPUExecutionProvider")
 
 
@@ -41,8 +41,8 @@ def test_outputs_are_those_of_the_model(name: str) -> None:
     model = parse(f"{HEAD} g ({name}[n, 2] x) => ({name}[n, 2] y) {{ {body} }}")
     feeds = [{"x": np.full((rows, 2), 1.5).astype(kind)} for rows in (1, 3)]
     outputs, placed = run_on_device(model, None, "cpu", feeds)
-    assert [each["y"].shape for each in outputs] == [(1, 2), (3, 2)]
-    assert all((each["y"] == 3).all() for each in outputs)
+    assert [output["y"].shape for output in outputs] == [(1, 2), (3, 2)]
+    assert all((output["y"] == 3).all() for output in outputs)
     assert placed.nodes >= 1
     assert not placed.elsewhere
 
@@ -82,13 +82,13 @@ def test_the_numbers_of_a_device_are_judged(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(compare_module, "run_on_device", on_device)
     base = Baseline.of(model, provider="cuda")
-    found = base.against(other)
-    assert found.equal
-    assert "on cuda: 1 of 2 nodes, elsewhere 1 Neg; 1 copy, and 1 of 2 nodes" in found.summary()
+    result = base.against(other)
+    assert result.equal
+    assert "on cuda: 1 of 2 nodes, elsewhere 1 Neg; 1 copy, and 1 of 2 nodes" in result.summary()
     factor = 1.1
-    found = Baseline.of(model, provider="cuda").against(other)
-    assert not found.equal
-    assert found.rule == "rows, also on cuda"
+    result = Baseline.of(model, provider="cuda").against(other)
+    assert not result.equal
+    assert result.rule == "rows, also on cuda"
 
 
 def test_a_failure_on_the_device_is_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +105,9 @@ def test_a_failure_on_the_device_is_the_models(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(compare_module, "run_on_device", on_device)
     base = Baseline.of(model, provider="cuda")
-    found = base.against(other)
-    assert not found.equal
-    assert "model 'g' does not run on cuda: no kernel" in found.summary()
+    result = base.against(other)
+    assert not result.equal
+    assert "model 'g' does not run on cuda: no kernel" in result.summary()
     broken = model
     with pytest.raises(ModelError, match="model 'g' does not run on cuda: no kernel"):
         Baseline.of(model, provider="cuda").against(other)

@@ -30,12 +30,12 @@ def test_the_sum_over_positions_is_the_convolution(
     attributes: str, weights: tuple[int, ...], axes: int, bias: bool
 ) -> None:
     sizes = ", ".join(["N", "4", *["L"] * axes])
-    given = {"w": np.random.default_rng(0).standard_normal(weights)}
+    inputs = {"w": np.random.default_rng(0).standard_normal(weights)}
     if bias:
-        given["b"] = np.random.default_rng(1).standard_normal(weights[0])
+        inputs["b"] = np.random.default_rng(1).standard_normal(weights[0])
     text = f"""<ir_version: 10, opset_import: ["": 21]>
     g (double[{sizes}] x) => (double y) {{ y = Conv <{attributes}> (x, w{", b" if bias else ""}) }}"""
-    model = parse(text.replace("<>", ""), given)
+    model = parse(text.replace("<>", ""), inputs)
     x = np.random.default_rng(2).standard_normal((2, 4, *(7, 8, 9)[:axes]))
     (expected,) = Runner(model, engine="reference").run({"x": x}).values()
     changed = onnx.ModelProto()

@@ -38,7 +38,7 @@ def test_with_a_seed_they_are_and_a_rewrite_does_not_change_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("body", "result"),
     [
         ("{ y = Relu(x) }", None),
         (f"{{ y = If (train) <then_branch = a () => (float[2, 3] y) {{ {NOISE} }}, else_branch = b () => (float[2, 3] z) "
@@ -52,6 +52,6 @@ def test_with_a_seed_they_are_and_a_rewrite_does_not_change_them() -> None:
         ("{ h = Constant <value = float {0.5}> () y = Dropout <seed = 3> (x, h, train) }", None),
     ],
 )  # fmt: skip
-def test_they_are_found_wherever_they_run(body: str, found: str | None) -> None:
-    told = unseeded(parse(body))
-    assert told is None if found is None else found in (told or "")
+def test_they_are_found_wherever_they_run(body: str, result: str | None) -> None:
+    message = unseeded(parse(body))
+    assert message is None if result is None else result in (message or "")

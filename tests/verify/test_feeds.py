@@ -247,12 +247,12 @@ def test_types_that_numpy_files_lack_come_back_by_the_model(element: str, tmp_pa
 def test_special_values_are_put_into_floats_alone(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     feeds = {"x": np.ones((8, 8)).astype(kind), "i": np.ones((8, 8), np.int64)}
-    made = list(with_special_values(feeds, seed=3))
+    results = list(with_special_values(feeds, seed=3))
     again = list(with_special_values(feeds, seed=3))
-    values = [np.unique(each["x"].astype(np.float64)[each["x"] != 1]) for each in made]
-    assert len(made) == 7
+    values = [np.unique(item["x"].astype(np.float64)[item["x"] != 1]) for item in results]
+    assert len(results) == 7
     assert np.isnan(values[0]).all()
-    assert [list(found) for found in values[1:3]] == [[np.inf], [-np.inf]]
+    assert [list(value) for value in values[1:3]] == [[np.inf], [-np.inf]]
     assert np.signbit(values[3]).all()
     assert list(values[3]) == [0]
     low, high = values[4]
@@ -260,19 +260,19 @@ def test_special_values_are_put_into_floats_alone(dtype: str) -> None:
     assert np.abs(values[5]).max() == pytest.approx(88.5, rel=1e-2)
     largest = 65504 if dtype == "float16" else 1e38
     assert list(np.abs(values[6])) == pytest.approx([largest, largest], rel=1e-2)
-    for each, other in zip(made, again, strict=True):
-        assert each["x"].tobytes() == other["x"].tobytes()
-        assert each["i"] is feeds["i"]
-        changed = (each["x"].view(np.uint8) != feeds["x"].view(np.uint8)).any(axis=-1)
+    for item, other in zip(results, again, strict=True):
+        assert item["x"].tobytes() == other["x"].tobytes()
+        assert item["i"] is feeds["i"]
+        changed = (item["x"].view(np.uint8) != feeds["x"].view(np.uint8)).any(axis=-1)
         assert changed.any()
-        assert (each["x"] == 1).sum() > 32
+        assert (item["x"] == 1).sum() > 32
 
 
 def test_a_scalar_gets_each_special_value() -> None:
-    made = [each["x"][()] for each in with_special_values({"x": np.ones((), np.float32)})]
-    assert np.isnan(made[0])
-    assert np.isinf(made[1])
-    assert 0 < abs(made[4]) < np.finfo(np.float32).tiny
+    results = [value["x"][()] for value in with_special_values({"x": np.ones((), np.float32)})]
+    assert np.isnan(results[0])
+    assert np.isinf(results[1])
+    assert 0 < abs(results[4]) < np.finfo(np.float32).tiny
 
 
 # -- inputs that do not fit into memory -------------------------------------------------------------------------------
@@ -318,4 +318,4 @@ def test_sizes_that_cannot_be_allocated_are_left_out_where_others_can(
 
     monkeypatch.setattr(np.random, "default_rng", Generator)
     model = parse("g (float[N] x) => (float[N] y) { y = Relu(x) }")
-    assert [len(given["x"]) for given, _ in find_feeds(Runner(model))] == [2, 1]
+    assert [len(inputs["x"]) for inputs, _ in find_feeds(Runner(model))] == [2, 1]

@@ -101,17 +101,17 @@ def test_models_in_half_are_judged_widened_and_rounded(kind: type[np.floating]) 
     text = f"""{HEAD} g ({name}[n, 8] x) => ({name}[n, 8] y)
     {{ p = MatMul (x, w) q = BODY y = Identity (q) }}"""
     rng = np.random.default_rng(0)
-    given = {
+    inputs = {
         "w": rng.standard_normal((8, 8)).astype(kind),
         "b": rng.standard_normal(8).astype(kind),
     }
     models = [
-        parse(text.replace("BODY", body), given)
+        parse(text.replace("BODY", body), inputs)
         for body in ("Add (p, b) ", "Add (b, p) ", "Sub (p, b) ")
     ]
     model, swapped, wrong = models
-    found = compare(model, swapped)
-    assert (found.equal, found.engine) == (True, "onnxruntime")
+    result = compare(model, swapped)
+    assert (result.equal, result.engine) == (True, "onnxruntime")
     assert not compare(model, wrong).equal
 
 
@@ -123,24 +123,24 @@ def test_a_product_out_of_the_range_of_half_is_found() -> None:
         parse(f"{text} {{ a = Mul (x, {one}) y = Mul (a, {two}) }}", scalars)
         for one, two in ("st", "ts")
     ]
-    given = [{"x": np.full((2, 4), 3, np.float16)}]
-    found = Baseline.of(models[0], given).against(models[1])
-    assert not found.equal
-    assert found.rule == "rows, also rounded to half"
+    inputs = [{"x": np.full((2, 4), 3, np.float16)}]
+    result = Baseline.of(models[0], inputs).against(models[1])
+    assert not result.equal
+    assert result.rule == "rows, also rounded to half"
 
 
 def test_another_output_type_is_not_hidden_by_widening() -> None:
     half = parse(f"{HEAD} g (float16[2] x) => (float16[2] y) {{ y = Exp (x) }}")
     wide = parse(f"{HEAD} g (float16[2] x) => (float[2] y) {{ a = Exp (x) y = Cast <to = 1> (a) }}")
-    found = compare(half, wide)
-    assert found.error == "output 'y' is float, wanted float16"
+    result = compare(half, wide)
+    assert result.error == "output 'y' is float, wanted float16"
 
 
 def test_exact_constants_go_to_all_that_equal_the_named_one() -> None:
     text = f"""{HEAD} g (float16[2] x) => (float16[2] y)
     {{ p = Mul (x, a) q = Mul (p, b) y = Mul (q, c) }}"""
-    given = {"a": 0.797, "b": 0.797, "c": 0.5}
-    model = parse(text, {name: np.array(value, np.float16) for name, value in given.items()})
+    inputs = {"a": 0.797, "b": 0.797, "c": 0.5}
+    model = parse(text, {name: np.array(value, np.float16) for name, value in inputs.items()})
     wide = widened(model)
     set_constants(wide, model, {"a": 0.7978846, "gone": 1.0})
     values = [float(onnx.numpy_helper.to_array(t).reshape(-1)[0]) for t in wide.graph.initializer]
@@ -170,10 +170,10 @@ def test_weights_of_a_large_form_are_mapped_from_a_file(monkeypatch: pytest.Monk
 
 
 def limited(limit: int) -> Any:
-    def check_room(*given: Any, **options: Any) -> None:
+    def check_room(*argument: Any, **options: Any) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(room, "available_memory", lambda: limit)
-            room.check_room(*given, **options)
+            room.check_room(*argument, **options)
 
     return check_room
 
@@ -184,9 +184,9 @@ def test_a_run_that_does_not_fit_is_refused_before_it_begins(
     model = parse(HALF_MODEL, weights())
     onnx.save(model, tmp_path / "m.onnx")
     monkeypatch.setattr(room, "available_memory", lambda: 100)
-    for given in (model, tmp_path / "m.onnx"):
+    for inputs in (model, tmp_path / "m.onnx"):
         with pytest.raises(UsageError, match=r": a run needs 0 MiB of memory, and 0 MiB are free"):
-            Runner(given)
+            Runner(inputs)
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 40])
@@ -203,11 +203,11 @@ def test_what_does_not_fit_is_not_judged(limit: int, monkeypatch: pytest.MonkeyP
         assert not differ.equal
     else:
         # within the tolerances of its type proves nothing either: most planted faults of half are
-        for found in (equal, differ):
-            assert found.rule == "tolerances by type"
-            assert found.equal
-            assert found.summary().startswith("not judged: model 'g': its run in float")
-            assert "free" in found.unjudged
+        for result in (equal, differ):
+            assert result.rule == "tolerances by type"
+            assert result.equal
+            assert result.summary().startswith("not judged: model 'g': its run in float")
+            assert "free" in result.unjudged
     same = compare(model, model)
     assert same.summary().startswith("equal: 3 feeds, 1 output, no difference")
 
@@ -216,10 +216,10 @@ def test_rounding_that_does_not_fit_is_said_of_equal_runs(monkeypatch: pytest.Mo
     model = parse(HALF_MODEL, weights())
     baseline = Baseline.of(model)
     monkeypatch.setattr(Forms, "rounded", raising(NoRoomError("its run in float32 is too large")))
-    found = baseline.against(model)
-    assert found.equal
-    assert found.summary().startswith("equal: 3 feeds, 1 output, no difference; computed by ")
-    assert found.summary().endswith("; not judged: its run in float32 is too large")
+    result = baseline.against(model)
+    assert result.equal
+    assert result.summary().startswith("equal: 3 feeds, 1 output, no difference; computed by ")
+    assert result.summary().endswith("; not judged: its run in float32 is too large")
 
 
 def raising(error: Exception) -> Any:

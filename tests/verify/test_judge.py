@@ -25,20 +25,20 @@ def judged(
 ) -> OutputDifference:
     a = a if a is not None else (precise + 1e-6).astype(np.float32)
     yardstick = Yardstick({"y": precise}, [{"y": run} for run in runs])
-    (found,) = judge_outputs(
+    (result,) = judge_outputs(
         {"y": a}, {"y": b.astype(a.dtype)}, yardstick, rule, feed=0, steps=steps or {}
     )
-    return found
+    return result
 
 
 def test_a_row_may_be_eight_times_as_far_off_as_the_original() -> None:
     assert judged(PRECISE - 7e-6).equal
     off = PRECISE.copy()
     off[3, 1] += 2e-5
-    found = judged(off)
-    assert (found.equal, found.index, found.rule) == (False, (3, 1), "same function")
-    assert found.error > found.bound > 7e-6
-    assert "allowed" in found.allowed
+    result = judged(off)
+    assert (result.equal, result.index, result.rule) == (False, (3, 1), "same function")
+    assert result.error > result.bound > 7e-6
+    assert "allowed" in result.allowed
 
 
 def test_the_bound_is_of_the_row_or_of_the_median_row() -> None:
@@ -99,14 +99,14 @@ def test_integers_are_equal_or_one_quantization_step_off() -> None:
     a = np.arange(8, dtype=np.int8)
     yardstick = Yardstick({}, ())
     for steps, expected in (({}, False), ({"y": 1.0}, True)):
-        (found,) = judge_outputs(
+        (result,) = judge_outputs(
             {"y": a}, {"y": a + np.int8(1)}, yardstick, SAME_FUNCTION, feed=0, steps=steps
         )
-        assert found.equal is expected
-    (found,) = judge_outputs(
+        assert result.equal is expected
+    (result,) = judge_outputs(
         {"y": a}, {"y": a + np.int8(2)}, yardstick, SAME_FUNCTION, feed=0, steps={"y": 1.0}
     )
-    assert not found.equal
+    assert not result.equal
 
 
 def test_short_rows_are_joined() -> None:

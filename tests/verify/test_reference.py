@@ -32,8 +32,8 @@ def test_every_operator_and_version_is_in_the_table() -> None:
 def test_a_sample_of_the_cases_agrees_with_the_table(op: str) -> None:
     for place, (name, since, _) in enumerate(targets()):
         if name == op:
-            seen = [look(place + turn * len(targets())) for turn in range(8)]
-            wrong = sum(each.verdict == DIFFERS for each in seen)
+            visited = [look(place + turn * len(targets())) for turn in range(8)]
+            wrong = sum(item.verdict == DIFFERS for item in visited)
             assert wrong <= TABLE[op][since].wrong
             assert not wrong or TABLE[op][since].wrong
 
@@ -58,14 +58,14 @@ def test_numbers_of_a_wrong_operator_accuse_nobody() -> None:
     )
     rng = np.random.default_rng(0)
     feeds = {"x": rng.random((2, 3)), **{name: rng.random(3) + 0.5 for name in "abmv"}}
-    found = compare(parse(text), parse(folded), feeds=[feeds], engine="reference")
-    assert found.equal
-    assert found.unjudged == "onnx.reference is wrong for BatchNormalization of opset 9"
-    assert found.summary().startswith("not judged: onnx.reference is wrong for Batch")
-    found = compare(
+    result = compare(parse(text), parse(folded), feeds=[feeds], engine="reference")
+    assert result.equal
+    assert result.unjudged == "onnx.reference is wrong for BatchNormalization of opset 9"
+    assert result.summary().startswith("not judged: onnx.reference is wrong for Batch")
+    result = compare(
         parse(folded), parse(folded.replace("Add", "Sub")), feeds=[feeds], engine="reference"
     )
-    assert not found.equal
+    assert not result.equal
 
 
 def test_a_fault_in_a_body_or_a_function_counts_and_its_attribute_decides() -> None:

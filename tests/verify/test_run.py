@@ -59,17 +59,17 @@ def test_outputs_by_name_in_order(engine: str) -> None:
 
 
 def test_external_data(engine: str, external: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = X @ np.arange(900, dtype=np.float32).reshape(3, 300)
+    expected = X @ np.arange(900, dtype=np.float32).reshape(3, 300)
     before = sorted(external.parent.iterdir())
     bare = onnx.load(external, load_external_data=False)
     in_memory = Runner(bare, base_dir=external.parent)
     from_path = Runner(external)
     assert in_memory.engine == from_path.engine == engine
-    assert np.allclose(in_memory.run({"x": X})["y"], wanted)
-    assert np.allclose(from_path.run({"x": X})["y"], wanted)
+    assert np.allclose(in_memory.run({"x": X})["y"], expected)
+    assert np.allclose(from_path.run({"x": X})["y"], expected)
     monkeypatch.chdir(external.parent)
-    assert np.allclose(Runner("m.onnx").run({"x": X})["y"], wanted)
-    assert np.allclose(Runner(bare, base_dir=".").run({"x": X})["y"], wanted)
+    assert np.allclose(Runner("m.onnx").run({"x": X})["y"], expected)
+    assert np.allclose(Runner(bare, base_dir=".").run({"x": X})["y"], expected)
     assert sorted(external.parent.iterdir()) == before
     assert bare.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
     monkeypatch.chdir("/")
@@ -86,13 +86,13 @@ def test_a_path_need_not_be_utf_8(engine: str, external: Path, name: bytes) -> N
     shutil.copy(external, path)
     if path.parent != external.parent:
         shutil.copy(external.with_name("m.data"), path.parent)
-    wanted = Runner(external).run({"x": X})["y"]
+    expected = Runner(external).run({"x": X})["y"]
     for runner in (
         Runner(path),
         Runner(onnx.load(path, load_external_data=False), base_dir=path.parent),
     ):
         assert runner.engine == engine
-        assert np.array_equal(runner.run({"x": X})["y"], wanted)
+        assert np.array_equal(runner.run({"x": X})["y"], expected)
 
 
 @pytest.mark.usefixtures("engine")
@@ -198,14 +198,14 @@ def test_what_fails_while_it_runs(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_is_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pytest.importorskip("onnxruntime")
-    session, given = runtime.InferenceSession, []
+    session, inputs = runtime.InferenceSession, []
 
     def recorded(model: bytes, options: object, **kwargs: object) -> object:
-        given.append(options)
+        inputs.append(options)
         return session(model, options, **kwargs)
 
     monkeypatch.setattr(runtime, "InferenceSession", recorded)
     Runner(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Identity(x) y = Relu(a) }"))
-    assert [options.graph_optimization_level for options in given] == [
+    assert [options.graph_optimization_level for options in inputs] == [
         runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     ]

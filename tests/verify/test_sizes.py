@@ -23,13 +23,13 @@ def test_symbols_are_consistent_distinct_and_not_fixed_sizes(variant: int) -> No
 
 
 def test_variants_differ_and_the_second_has_a_batch_of_one() -> None:
-    found = [
+    results = [
         tuple(Sizes(SHAPES, variant, {})[s] for s in ("batch", "seq", "past"))
         for variant in range(12)
     ]
-    assert len(set(found)) == 12
-    assert found[1][0] == 1
-    assert all(seq % 32 == 0 for _, seq, _ in found[6:9])
+    assert len(set(results)) == 12
+    assert results[1][0] == 1
+    assert all(seq % 32 == 0 for _, seq, _ in results[6:9])
 
 
 @pytest.mark.parametrize("text", ["batch-size", "s0//2", "floor(s0/2)", "a b", "input:1", "+"])

@@ -16,8 +16,8 @@ MODEL = Path(__file__).parents[1] / "models" / "vit.ts13.onnx"
 def test_a_command_leaves_no_file_behind(command: list[object], tmp_path: Path) -> None:
     for name in ("home", "tmp"):
         (tmp_path / name).mkdir()
-    kept = {key: text for key, text in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
-    env = {**kept, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
+    retained = {key: text for key, text in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    env = {**retained, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
     env.pop("XDG_CACHE_HOME", None)
     words = [sys.executable, "-m", "gehost", *map(str, command)]
     result = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
@@ -25,11 +25,11 @@ def test_a_command_leaves_no_file_behind(command: list[object], tmp_path: Path) 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("0", "0")])
-def test_the_users_choice_wins(given: str | None, expected: str) -> None:
+@pytest.mark.parametrize(("inputs", "expected"), [(None, "1"), ("0", "0")])
+def test_the_users_choice_wins(inputs: str | None, expected: str) -> None:
     env = {key: text for key, text in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
-    if given is not None:
-        env["ORT_DISABLE_TELEMETRY"] = given
+    if inputs is not None:
+        env["ORT_DISABLE_TELEMETRY"] = inputs
     code = (
         "import os; from gehost.verify import onnx_runtime; onnx_runtime();"
         "print(os.environ['ORT_DISABLE_TELEMETRY'])"

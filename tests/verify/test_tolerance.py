@@ -20,8 +20,8 @@ F32 = np.dtype(np.float32)
 
 
 def agree(a: np.ndarray, b: np.ndarray) -> bool:
-    (found,) = compare_outputs({"y": a.astype(np.float32)}, {"y": b.astype(np.float32)})
-    return found.equal
+    (result,) = compare_outputs({"y": a.astype(np.float32)}, {"y": b.astype(np.float32)})
+    return result.equal
 
 
 def test_the_scale_is_that_of_a_typical_element() -> None:
@@ -145,12 +145,12 @@ def test_the_optimized_kernels_of_onnxruntime_agree_on_a_deep_network() -> None:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(RESNET), options)
     names = [output.name for output in session.get_outputs()]
-    found = [
+    results = [
         difference
         for feeds, expected in baseline.runs
         for difference in compare_outputs(
             expected, dict(zip(names, session.run(names, dict(feeds)), strict=True))
         )
     ]
-    assert all(difference.equal for difference in found)
-    assert max(difference.max_abs for difference in found) > 1e-5
+    assert all(difference.equal for difference in results)
+    assert max(difference.max_abs for difference in results) > 1e-5

@@ -50,23 +50,23 @@ def main(variants: tuple[str, ...], part: str, *, vendors: bool, jobs: int) -> N
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         work = [(name, variant) for variant in variants for name in names]
         outcomes = pool.map(partial(check, vendors=vendors), *zip(*work, strict=True), chunksize=64)
-        found: dict[str, dict[str, Outcome]] = {variant: {} for variant in variants}
+        results: dict[str, dict[str, Outcome]] = {variant: {} for variant in variants}
         for (name, variant), outcome in zip(work, outcomes, strict=True):
             if outcome is not None:
-                found[variant][name] = outcome
+                results[variant][name] = outcome
     console = Console(width=110, highlight=False)
-    console.print(_summary(found))
-    _print_never_right(console, found[variants[0]])
-    for variant, seen in found.items():
-        for name, outcome in seen.items():
+    console.print(_summary(results))
+    _print_never_right(console, results[variants[0]])
+    for variant, visited in results.items():
+        for name, outcome in visited.items():
             for finding in outcome.findings:
                 console.print(f"{name} [{variant}]: {finding}", style="red", markup=False)
-    models, seconds = sum(map(len, found.values())), time.perf_counter() - start
+    models, seconds = sum(map(len, results.values())), time.perf_counter() - start
     console.print(f"{len(names)} cases, {models} models, {seconds:.0f} s on {jobs} processes")
-    sys.exit(any(outcome.findings for seen in found.values() for outcome in seen.values()))
+    sys.exit(any(outcome.findings for visited in results.values() for outcome in visited.values()))
 
 
-def _summary(found: Mapping[str, Outcomes]) -> Table:
+def _summary(results: Mapping[str, Outcomes]) -> Table:
     titles = (
         "models",
         "right\nbefore",
@@ -82,8 +82,8 @@ def _summary(found: Mapping[str, Outcomes]) -> Table:
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
-    for variant, seen in found.items():
-        outcomes = seen.values()
+    for variant, visited in results.items():
+        outcomes = visited.values()
         engines = Counter(outcome.engine for outcome in outcomes)
         right = sum(bool(outcome.engine and not outcome.wrong) for outcome in outcomes)
         changed = (
@@ -95,8 +95,8 @@ def _summary(found: Mapping[str, Outcomes]) -> Table:
             sum(len(outcome.findings) for outcome in outcomes),
         )
         row = (
-            len(seen),
-            len(seen) - engines[""],
+            len(visited),
+            len(visited) - engines[""],
             engines["onnxruntime"],
             engines["reference"],
             right,
@@ -108,10 +108,10 @@ def _summary(found: Mapping[str, Outcomes]) -> Table:
     return table
 
 
-def _print_never_right(console: Console, seen: Outcomes) -> None:
+def _print_never_right(console: Console, visited: Outcomes) -> None:
     """List the models that no engine runs as expected before the compile, by the reasons."""
     reasons: defaultdict[str, list[str]] = defaultdict(list)
-    for name, outcome in seen.items():
+    for name, outcome in visited.items():
         if not outcome.engine:
             reasons[
                 "; ".join(f"{engine}: {text[:150]}" for engine, text in outcome.failures.items())

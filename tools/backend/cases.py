@@ -96,17 +96,17 @@ def _found(kind: str) -> dict[str, TestCase]:
             warnings.simplefilter("ignore")  # of numpy, about the infinities in the cases
             from onnx.backend.test.loader import load_model_tests
 
-            found = load_model_tests(kind=kind)
+            result = load_model_tests(kind=kind)
     finally:
         np.random.set_state(state)
-    return {f"{case.kind}/{case.name}": case for case in found}
+    return {f"{case.kind}/{case.name}": case for case in result}
 
 
 def _named(model: onnx.ModelProto, inputs: Any, outputs: Any) -> Run:
     """Give inputs and outputs their names; the initializers of old models are inputs too, and come last."""
-    taken, made = ([_numpy(value) for value in values] for values in (inputs, outputs))
-    feeds = dict(zip((entry.name for entry in model.graph.input), taken, strict=False))
-    return Run(feeds, dict(zip((entry.name for entry in model.graph.output), made, strict=True)))
+    selected, result = ([_numpy(value) for value in values] for values in (inputs, outputs))
+    feeds = dict(zip((entry.name for entry in model.graph.input), selected, strict=False))
+    return Run(feeds, dict(zip((entry.name for entry in model.graph.output), result, strict=True)))
 
 
 def _numpy(value: Any) -> Any:

@@ -60,12 +60,12 @@ def check(name: str, variant: str, *, vendors: bool = True) -> Outcome | None:
     """Compile a case and compare; None where there is no such variant of it."""
     case, outcome = load(name), Outcome()
     for run in case.runs:
-        made = VARIANTS[variant](case.model, run.feeds)
-        if made is None:
+        result = VARIANTS[variant](case.model, run.feeds)
+        if result is None:
             return None
         _check_run(
-            dataclasses.replace(case, model=made[0]),
-            Run(made[1], run.expected),
+            dataclasses.replace(case, model=result[0]),
+            Run(result[1], run.expected),
             host(variant, vendors=vendors),
             outcome,
         )
@@ -139,16 +139,16 @@ def _only(values: Values, names: Iterable[str]) -> Values:
 
 def _invalid(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
     """What is wrong with the compiled model by itself: another interface, or what ``onnx.checker`` refuses only now."""
-    found = [
+    results = [
         f"the {what} changed"
         for what in ("input", "output")
         if list(getattr(before.graph, what)) != list(getattr(after.graph, what))
     ]
     refused = _refused(after)
     return (
-        [*found, f"refused by onnx.checker: {refused}"]
+        [*results, f"refused by onnx.checker: {refused}"]
         if refused and not _refused(before)
-        else found
+        else results
     )
 
 

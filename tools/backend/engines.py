@@ -66,14 +66,14 @@ ENGINES: Mapping[str, Engine] = MappingProxyType({"onnxruntime": ort, "reference
 
 def differences(expected: Values, actual: Values, rtol: float, atol: float) -> list[str]:
     """How ``actual`` is not what was expected; nothing where all is close enough, NaN beside NaN."""
-    wanted, given = _tensors(expected), _tensors(actual)
+    target, argument = _tensors(expected), _tensors(actual)
     wide = (
         max(rtol, _BFLOAT16_RTOL)
-        if any(array.dtype.name == "bfloat16" for array in wanted.values())
+        if any(array.dtype.name == "bfloat16" for array in target.values())
         else rtol
     )
-    found = compare_outputs(wanted, given, rtol=wide, atol=atol)
-    return [f"{d.place}: {d.reason or f'{d.b} in place of {d.a}'}" for d in found if not d.equal]
+    result = compare_outputs(target, argument, rtol=wide, atol=atol)
+    return [f"{d.place}: {d.reason or f'{d.b} in place of {d.a}'}" for d in result if not d.equal]
 
 
 def is_exact(engine: str, values: Values) -> bool:
@@ -88,9 +88,9 @@ def is_exact(engine: str, values: Values) -> bool:
 
 
 def bits_equal(expected: Values, actual: Values) -> bool:
-    wanted, given = _tensors(expected), _tensors(actual)
-    return list(wanted) == list(given) and all(
-        _content(wanted[name]) == _content(given[name]) for name in wanted
+    target, argument = _tensors(expected), _tensors(actual)
+    return list(target) == list(argument) and all(
+        _content(target[name]) == _content(argument[name]) for name in target
     )
 
 

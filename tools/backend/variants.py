@@ -36,8 +36,8 @@ def plain(model: onnx.ModelProto, feeds: Values) -> Made:
 
 
 def inner(model: onnx.ModelProto, feeds: Values) -> Made:
-    made = _copy(model)
-    graph = made.graph
+    result = _copy(model)
+    graph = result.graph
     del graph.value_info[:]
     renamed = {entry.name: f"{entry.name}__inner" for entry in graph.output}
     _rename(graph, renamed)
@@ -45,13 +45,13 @@ def inner(model: onnx.ModelProto, feeds: Values) -> Made:
         for dim in entry.type.tensor_type.shape.dim if entry.type.HasField("tensor_type") else ():
             dim.Clear()
         graph.node.append(onnx.helper.make_node("Identity", [renamed[entry.name]], [entry.name]))
-    return made, feeds
+    return result, feeds
 
 
 def symbolic(model: onnx.ModelProto, feeds: Values) -> Made:
-    made, feeds = inner(model, feeds)
-    initialized = {tensor.name for tensor in made.graph.initializer}
-    for number, entry in enumerate(made.graph.input):
+    result, feeds = inner(model, feeds)
+    initialized = {tensor.name for tensor in result.graph.initializer}
+    for number, entry in enumerate(result.graph.input):
         if entry.name in initialized or not entry.type.HasField("tensor_type"):
             continue
         for place, dim in enumerate(entry.type.tensor_type.shape.dim):
@@ -60,22 +60,22 @@ def symbolic(model: onnx.ModelProto, feeds: Values) -> Made:
                     dim.dim_param = f"N{number}_{place}"
                 case 1:
                     dim.Clear()
-    return made, feeds
+    return result, feeds
 
 
 def parameter(model: onnx.ModelProto, feeds: Values) -> Made | None:
-    made, feeds = symbolic(model, feeds)
-    return _with_constants(made, feeds, list(feeds)[1:])
+    result, feeds = symbolic(model, feeds)
+    return _with_constants(result, feeds, list(feeds)[1:])
 
 
 def constant(model: onnx.ModelProto, feeds: Values) -> Made | None:
-    made, feeds = inner(model, feeds)
-    return _with_constants(made, feeds, list(feeds))
+    result, feeds = inner(model, feeds)
+    return _with_constants(result, feeds, list(feeds))
 
 
-def _with_constants(made: onnx.ModelProto, feeds: Values, names: Sequence[str]) -> Made | None:
+def _with_constants(result: onnx.ModelProto, feeds: Values, names: Sequence[str]) -> Made | None:
     """Make inputs of these names constants, where they are tensors."""
-    graph = made.graph
+    graph = result.graph
     arrays = {name: feeds[name] for name in names if isinstance(feeds[name], np.ndarray)}
     if not arrays:
         return None
@@ -87,18 +87,18 @@ def _with_constants(made: onnx.ModelProto, feeds: Values, names: Sequence[str]) 
         if entry.name not in tensors:
             graph.input.append(entry)
         elif (
-            made.ir_version < 4
+            result.ir_version < 4
         ):  # where initializers had to be inputs, which nobody could override
             tensor = tensors[entry.name]
             graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             )
-    return made, {name: value for name, value in feeds.items() if name not in arrays}
+    return result, {name: value for name, value in feeds.items() if name not in arrays}
 
 
 def branch(model: onnx.ModelProto, feeds: Values) -> Made:
-    made = _copy(model)
-    graph = made.graph
+    result = _copy(model)
+    graph = result.graph
     outputs = [entry.name for entry in graph.output]
     bodies: dict[str, onnx.GraphProto] = {}
     for key in ("then_branch", "else_branch"):
@@ -107,27 +107,27 @@ def branch(model: onnx.ModelProto, feeds: Values) -> Made:
         body.output.extend(onnx.ValueInfoProto(name=f"{name}__{key}") for name in outputs)
     del graph.node[:]
     graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "condition__"))
-    if made.ir_version < 4:
+    if result.ir_version < 4:
         graph.input.append(
             onnx.helper.make_tensor_value_info("condition__", onnx.TensorProto.BOOL, [])
         )
     graph.node.append(onnx.helper.make_node("If", ["condition__"], outputs, **bodies))
-    return inner(made, feeds)
+    return inner(result, feeds)
 
 
 def function(model: onnx.ModelProto, feeds: Values) -> Made:
-    made = _copy(model)
-    graph = made.graph
+    result = _copy(model)
+    graph = result.graph
     inputs = list(dict.fromkeys(entry.name for entry in (*graph.input, *graph.initializer)))
     outputs = [entry.name for entry in graph.output]
-    nodes, imports = list(graph.node), list(made.opset_import)
-    made.functions.append(
+    nodes, imports = list(graph.node), list(result.opset_import)
+    result.functions.append(
         onnx.helper.make_function("cases", "Case", inputs, outputs, nodes, imports)
     )
-    made.opset_import.append(onnx.helper.make_opsetid("cases", 1))
+    result.opset_import.append(onnx.helper.make_opsetid("cases", 1))
     del graph.node[:]
     graph.node.append(onnx.helper.make_node("Case", inputs, outputs, domain="cases"))
-    return inner(made, feeds)
+    return inner(result, feeds)
 
 
 VARIANTS: Mapping[str, Variant] = MappingProxyType(
@@ -146,16 +146,16 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy that imports ONNX's own operators: the highest opset of its IR version where it imports none."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    if not any(entry.domain in ("", "ai.onnx") for entry in made.opset_import):
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    if not any(entry.domain in ("", "ai.onnx") for entry in result.opset_import):
         fitting = [
-            release for release in onnx.helper.VERSION_TABLE if release[1] <= made.ir_version
+            release for release in onnx.helper.VERSION_TABLE if release[1] <= result.ir_version
         ]
-        made.opset_import.append(
+        result.opset_import.append(
             onnx.helper.make_opsetid("", max(release[2] for release in fitting))
         )
-    return made
+    return result
 
 
 def made_in(graph: onnx.GraphProto) -> list[str]:

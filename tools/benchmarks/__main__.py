@@ -57,26 +57,28 @@ _IMPORTED_AS = {"ort": "onnxruntime"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = _parser().parse_args(arguments)
-    sections = given.only or [name for name in SECTIONS if name != "external"]
-    sizes = given.sizes or (QUICK_SIZES if given.quick else SIZES)
-    repeat = given.repeat or (1 if given.quick else 3)
-    results: dict[str, Any] = {"about": _about(repeat, given.limit)}
+    argument = _parser().parse_args(arguments)
+    sections = argument.only or [name for name in SECTIONS if name != "external"]
+    sizes = argument.sizes or (QUICK_SIZES if argument.quick else SIZES)
+    repeat = argument.repeat or (1 if argument.quick else 3)
+    results: dict[str, Any] = {"about": _about(repeat, argument.limit)}
     console = Console(width=None if sys.stdout.isatty() else 200)
-    with tempfile.TemporaryDirectory(prefix="gehost-bench-", dir=given.scratch) as scratch:
-        bench = _Bench(Path(scratch), repeat, given.limit, given.tasks or (), peers=given.peers)
+    with tempfile.TemporaryDirectory(prefix="gehost-bench-", dir=argument.scratch) as scratch:
+        bench = _Bench(
+            Path(scratch), repeat, argument.limit, argument.tasks or (), peers=argument.peers
+        )
         for section in (
             _graphs(bench, sections, sizes),
-            _styles(sections, given),
-            _corpus(bench, sections, given),
+            _styles(sections, argument),
+            _corpus(bench, sections, argument),
             _check_pass(sections),
-            _external(bench, sections, given),
+            _external(bench, sections, argument),
         ):
             for table, measured in section:
                 results |= measured
                 console.print(table)
-                if given.json:
-                    given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+                if argument.json:
+                    argument.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 _Tables = Iterator[tuple[Table, dict[str, Any]]]
@@ -93,8 +95,8 @@ def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Ta
         ]
     }
     rows = compared(graphs, sections)
-    for table, wanted in ((tables.figures_table, False), (tables.styles_table, True)):
-        shown = [row for row in rows if row.is_style is wanted]
+    for table, expected in ((tables.figures_table, False), (tables.styles_table, True)):
+        shown = [row for row in rows if row.is_style is expected]
         if shown:
             yield table(shown), measured | {"figures": [asdict(row) for row in rows]}
     grown = growth(graphs)
@@ -104,42 +106,42 @@ def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Ta
         yield tables.optimizers_table(graphs), measured
 
 
-def _corpus(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -> _Tables:
-    if "corpus" in sections and given.corpus.is_dir():
-        names = given.models or (QUICK_MODELS if given.quick else ())
-        corpus = bench.corpus(given.corpus, names)
+def _corpus(bench: _Bench, sections: Sequence[str], argument: argparse.Namespace) -> _Tables:
+    if "corpus" in sections and argument.corpus.is_dir():
+        names = argument.models or (QUICK_MODELS if argument.quick else ())
+        corpus = bench.corpus(argument.corpus, names)
         yield (
             tables.corpus_table(corpus),
             {"corpus": {name: asdict(model) for name, model in corpus.items()}},
         )
     elif "corpus" in sections:
-        print(f"no corpus at {given.corpus}; give --corpus DIR", file=sys.stderr)
+        print(f"no corpus at {argument.corpus}; give --corpus DIR", file=sys.stderr)
 
 
-def _styles(sections: Sequence[str], given: argparse.Namespace) -> _Tables:
+def _styles(sections: Sequence[str], argument: argparse.Namespace) -> _Tables:
     if "styles" in sections:
-        names = given.models or (QUICK_MODELS if given.quick else ())
-        compared_models = compare_styles(given.corpus, names)
-        found = {
-            name: {rule: asdict(each) for rule, each in rules.items()}
+        names = argument.models or (QUICK_MODELS if argument.quick else ())
+        compared_models = compare_styles(argument.corpus, names)
+        results = {
+            name: {rule: asdict(item) for rule, item in rules.items()}
             for name, rules in compared_models.items()
         }
-        yield tables.agreement_table(compared_models), {"styles": found}
+        yield tables.agreement_table(compared_models), {"styles": results}
 
 
 def _check_pass(sections: Sequence[str]) -> _Tables:
     if "check-pass" in sections:
-        found = measure_check_pass()
-        measured = {"check-pass": {name: asdict(checked) for name, checked in found.items()}}
-        yield check_pass_table(found), measured
+        result = measure_check_pass()
+        measured = {"check-pass": {name: asdict(checked) for name, checked in result.items()}}
+        yield check_pass_table(result), measured
 
 
-def _external(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -> _Tables:
+def _external(bench: _Bench, sections: Sequence[str], argument: argparse.Namespace) -> _Tables:
     if "external" in sections:
-        external = bench.external(given.gib)
+        external = bench.external(argument.gib)
         yield (
             tables.external_table(external),
-            {"external": {tool: asdict(found) for tool, found in external.items()}},
+            {"external": {tool: asdict(result) for tool, result in external.items()}},
         )
 
 
@@ -167,15 +169,15 @@ class _Bench:
             )
             if kind == "decoder" and "optimizers" in sections:
                 tasks |= dict.fromkeys(("gehost.compile", *OPTIMIZERS))
-            wanted = [task for task in tasks if self._wants(task)]
+            expected = [task for task in tasks if self._wants(task)]
             for size in (
-                (WIDE_SIZES if kind in WIDE and sizes is SIZES else sizes) if wanted else ()
+                (WIDE_SIZES if kind in WIDE and sizes is SIZES else sizes) if expected else ()
             ):
                 if kind == "styles" and size > STYLES_LARGEST:
                     continue
                 model = self._generate(kind, size)
                 outcomes = medians(
-                    wanted,
+                    expected,
                     lambda task, model=model, size=size, kind=kind: self._task(
                         task, kind, size, model
                     ),
@@ -207,8 +209,8 @@ class _Bench:
         if task in self._exceeded:
             return Outcome(failure=self._exceeded[task])
         outcome = run_task(task, model, self._scratch, self._limit)
-        told = outcome.failure or f"{outcome.seconds:.3f} s"
-        print(f"{kind}, {size:,} nodes, {task}: {told}", file=sys.stderr, flush=True)
+        message = outcome.failure or f"{outcome.seconds:.3f} s"
+        print(f"{kind}, {size:,} nodes, {task}: {message}", file=sys.stderr, flush=True)
         if outcome.failure.startswith(">"):
             self._exceeded[task] = f"{outcome.failure} at {size:,}"
         return outcome
@@ -216,7 +218,7 @@ class _Bench:
     def _generate(self, kind: str, amount: float) -> Path:
         folder = self._scratch / f"{kind}-{amount}"
         folder.mkdir()
-        made = run(
+        result = run(
             [
                 sys.executable,
                 "-m",
@@ -227,8 +229,8 @@ class _Bench:
             ],
             1000,
         )
-        if made.failure:
-            raise SystemExit(f"cannot make a {kind} graph of {amount}: {made.failure}")
+        if result.failure:
+            raise SystemExit(f"cannot make a {kind} graph of {amount}: {result.failure}")
         return folder / "model.onnx"
 
 

@@ -30,19 +30,19 @@ def measure_check_pass() -> dict[str, Checked]:
     """Each shipped pass, one after another in this process; loading the vendors is not counted."""
     options = HostOptions(vendors=[ROOT / "vendors"])
     defaults = {parameter.name: parameter.default for parameter in command.params}
-    found: dict[str, Checked] = {}
+    results: dict[str, Checked] = {}
     for name in Host(options).passes.names():
         trial = Trial.of(name, options)
         start = time.process_time()
         result = check_pass(trial, instances=defaults["instances"], mutations=defaults["mutations"])
-        found[name] = Checked(time.process_time() - start, result.summary())
-        print(f"check-pass {name}: {found[name].seconds:.2f} s", file=sys.stderr, flush=True)
-    return found
+        results[name] = Checked(time.process_time() - start, result.summary())
+        print(f"check-pass {name}: {results[name].seconds:.2f} s", file=sys.stderr, flush=True)
+    return results
 
 
-def check_pass_table(found: dict[str, Checked]) -> Table:
+def check_pass_table(results: dict[str, Checked]) -> Table:
     table = Table("pass", "CPU s", f"≤ {GOAL:g} s", "tried", title="check-pass")
-    for name, checked in sorted(found.items(), key=lambda item: -item[1].seconds):
+    for name, checked in sorted(results.items(), key=lambda item: -item[1].seconds):
         met = "yes" if checked.seconds <= GOAL else "NO"
         table.add_row(name, f"{checked.seconds:.1f}", met, checked.told)
     return table

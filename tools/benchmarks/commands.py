@@ -79,13 +79,13 @@ def measure_corpus(
         def one(tool: str, model: str = model) -> Outcome:
             if tool != "gehost" and not installed(tool):
                 return Outcome(failure="not installed")
-            done = run(command(tool, model, str(scratch / "out.onnx")), limit)
+            outcome = run(command(tool, model, str(scratch / "out.onnx")), limit)
             print(
-                f"{Path(model).stem}, {tool}: {done.failure or f'{done.seconds:.2f} s'}",
+                f"{Path(model).stem}, {tool}: {outcome.failure or f'{outcome.seconds:.2f} s'}",
                 file=sys.stderr,
                 flush=True,
             )
-            return done
+            return outcome
 
         measured[entry["name"]] = CorpusModel(entry["nodes"], medians(tools, one, repeat))
     return measured
@@ -111,7 +111,7 @@ def measure_external(
         name, _, dumped = tool.partition(" ")
         if name == "gehost":
             task = command("gehost", str(model), str(out))
-            done = run([*task, "--dump", str(dumps)] if dumped else task, limit)
+            outcome = run([*task, "--dump", str(dumps)] if dumped else task, limit)
         elif not installed(name):
             return Outcome(failure="not installed")
         else:
@@ -125,15 +125,17 @@ def measure_external(
                 str(out),
                 str(result),
             ]
-            done = run(task if name == "onnxscript" else command(name, str(model), str(out)), limit)
+            outcome = run(
+                task if name == "onnxscript" else command(name, str(model), str(out)), limit
+            )
         copied = sum(path.stat().st_size for path in model.parent.glob("compiled*")) - (
             out.stat().st_size if out.exists() else 0
         )
         if copied:
-            done.note = f"writes {copied / 2**30:.1f} GiB of weights"
+            outcome.note = f"writes {copied / 2**30:.1f} GiB of weights"
         for path in model.parent.glob("compiled*"):
             path.unlink()
         shutil.rmtree(dumps, ignore_errors=True)
-        return done
+        return outcome
 
     return medians(tools, one, repeat)

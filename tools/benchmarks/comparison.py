@@ -87,14 +87,16 @@ def _side(figure: Figure, tasks: Sequence[str], graph: Graph) -> Side:
     failure = next((outcome.failure for outcome in outcomes if outcome.failure), "")
     if failure:
         return Side(problem=failure)
-    wanted = sum(graph.sites[site] for site in figure.sites)
-    done = sum(outcome.rewrites or 0 for outcome in outcomes)
+    expected = sum(graph.sites[site] for site in figure.sites)
+    finished = sum(outcome.rewrites or 0 for outcome in outcomes)
     counts = any(outcome.rewrites is not None for outcome in outcomes)
-    problem = f"{done} rewrites, wanted {wanted}" if counts and done != wanted else ""
+    problem = f"{finished} rewrites, wanted {expected}" if counts and finished != expected else ""
     if figure.memory:
         return Side(sum(map(growth_of, outcomes)), problem=problem)
     seconds = sum(outcome.seconds or 0 for outcome in outcomes)
-    return Side(seconds / graph.nodes * 1e6, seconds / done * 1e6 if done else None, problem)
+    return Side(
+        seconds / graph.nodes * 1e6, seconds / finished * 1e6 if finished else None, problem
+    )
 
 
 def growth_of(outcome: Outcome) -> float:

@@ -190,11 +190,11 @@ def session_column(
 
     device = "cpu" if small else "cuda"
     binding = session.io_binding()
-    wanted = {one.name for one in session.get_inputs()}
+    expected = {one.name for one in session.get_inputs()}
     values = {
         key: ort.OrtValue.ortvalue_from_numpy(value, device, 0)
         for key, value in feeds.items()
-        if key in wanted
+        if key in expected
     }
     for key, value in values.items():
         binding.bind_ortvalue_input(key, value)
@@ -334,7 +334,7 @@ def run_row(
         return {"row": row.label}
     measure(columns, options.seconds)
     base = columns[0]
-    peer = next((each for each in columns if each.name == "ort_fusions"), None)
+    peer = next((item for item in columns if item.name == "ort_fusions"), None)
     expected = base.output().astype(np.float32)
     scale = float(np.abs(expected).max()) or 1.0
     result: dict[str, Any] = {"row": row.label}

@@ -47,14 +47,14 @@ def by_operator(path: Path, scratch: Path, row: cuda.Row, name: str, small: bool
         runs.setdefault(event["name"], []).append(event)
     times: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for each in runs.values():
-        args = each[0]["args"]
+    for run in runs.values():
+        args = run[0]["args"]
         operator = args["op_name"] + ("" if args["provider"].startswith("CUDA") else " (CPU)")
         # the first runs choose algorithms and allocate
-        times[operator] += sorted(event["dur"] for event in each)[len(each) // 2]
+        times[operator] += sorted(event["dur"] for event in run)[len(run) // 2]
         counts[operator] += 1
-    listed = {op: [time, counts[op]] for op, time in times.most_common()}
-    return {"us": sum(times.values()), "nodes": sum(counts.values()), "operators": listed}
+    items = {op: [time, counts[op]] for op, time in times.most_common()}
+    return {"us": sum(times.values()), "nodes": sum(counts.values()), "operators": items}
 
 
 def by_kernel(path: Path, row: cuda.Row, name: str, small: bool) -> dict[str, Any]:
@@ -78,14 +78,14 @@ def by_kernel(path: Path, row: cuda.Row, name: str, small: bool) -> dict[str, An
             if event.get("cat") in {"kernel", "gpu_memcpy", "gpu_memset"}:
                 times[event["name"][:120]] += event["dur"]
                 counts[event["name"][:120]] += 1
-    listed = {
+    items = {
         kernel: [round(time / RUNS, 1), counts[kernel] / RUNS]
         for kernel, time in times.most_common(25)
     }
     return {
         "us": round(sum(times.values()) / RUNS, 1),
         "launches": sum(counts.values()) / RUNS,
-        "kernels": listed,
+        "kernels": items,
     }
 
 
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="all rows")
     parser.add_argument("--small", action="store_true", help="the tiny models, on the CPU")
     options = parser.parse_args()
-    results = {each["row"]: each for each in json.loads(options.rows.read_text())}
+    results = {load["row"]: load for load in json.loads(options.rows.read_text())}
     rows = cuda.SMALL_ROWS if options.small else cuda.ROWS
     sums: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:

@@ -98,8 +98,8 @@ class Gelu(PatternFusionPass):
         return [Pattern(builder.BuildAndReset([result])).CaptureTensor(root)]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
-        found = _scalar(match.GetCapturedTensor(0).value)
-        return (found is not None and isclose(found, sqrt(2.0), rel_tol=1e-5)) or match.reject(
+        result = _scalar(match.GetCapturedTensor(0).value)
+        return (result is not None and isclose(result, sqrt(2.0), rel_tol=1e-5)) or match.reject(
             "constant: not the root of 2"
         )
 

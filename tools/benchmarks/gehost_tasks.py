@@ -79,8 +79,8 @@ def _specs(classes: Sequence[rules.PassClass]) -> list[PassSpec]:
 def _load(path: str, out: str) -> Measured:
     measured = Measured()
     with measured.timing():
-        held = Model.load(path)
-    del held
+        content = Model.load(path)
+    del content
     return measured
 
 
@@ -193,9 +193,9 @@ def _rewrite(path: str, out: str) -> Measured:
         model, registry = Model.load(path), OpRegistry()
         inferrer = Inferrer(model, registry)
         for node in model.graph.nodes:
-            for value, known in zip(node.outputs, inferrer.node(node), strict=True):
+            for value, entry in zip(node.outputs, inferrer.node(node), strict=True):
                 if value is not None:
-                    value.known_type = known
+                    value.known_type = entry
         for cls in rules.THREE:
             record = PassRecord(cls.__name__, "", "", cls.kind)
             context = CustomPassContext(

@@ -149,8 +149,8 @@ def styles(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
 def wide_concat(inputs: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     """A Concat of so many tensors and a Relu, which a pass of ``vendors/`` moves before it."""
     writer = _Writer()
-    made = [writer.add("LeakyRelu", "x", alpha=0.1 + number) for number in range(inputs)]
-    joined = writer.add("Concat", *made, axis=0)
+    results = [writer.add("LeakyRelu", "x", alpha=0.1 + number) for number in range(inputs)]
+    joined = writer.add("Concat", *results, axis=0)
     return writer.model(writer.add("Relu", joined), grows=True), {"wide_concat": 1}
 
 
@@ -168,8 +168,8 @@ def wide_split(outputs: int) -> tuple[onnx.ModelProto, dict[str, int]]:
 def wide_equal(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     """So many equal nodes, of which one stays, and the Concat that reads them."""
     writer = _Writer()
-    made = [writer.add("Neg", "x") for _ in range(nodes)]
-    return writer.model(writer.add("Concat", *made, axis=0), grows=True), {}
+    results = [writer.add("Neg", "x") for _ in range(nodes)]
+    return writer.model(writer.add("Concat", *results, axis=0), grows=True), {}
 
 
 _KINDS = {
@@ -227,8 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("kind", choices=[*_KINDS, "external"])
     parser.add_argument("amount", type=float)
     parser.add_argument("path", type=Path)
-    given = parser.parse_args(arguments)
-    write(given.kind, given.amount, given.path)
+    argument = parser.parse_args(arguments)
+    write(argument.kind, argument.amount, argument.path)
 
 
 if __name__ == "__main__":

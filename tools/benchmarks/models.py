@@ -197,28 +197,28 @@ class _Plain(torch.nn.Module):
         super().__init__()
         self.model, self.inputs = model, inputs
 
-    def forward(self, *given: torch.Tensor) -> torch.Tensor:
-        return self.model(**dict(zip(self.inputs, given, strict=True)), return_dict=False)[0]
+    def forward(self, *argument: torch.Tensor) -> torch.Tensor:
+        return self.model(**dict(zip(self.inputs, argument, strict=True)), return_dict=False)[0]
 
 
 def _inputs(build: Build, size: int, batch: int) -> dict[str, torch.Tensor]:
     """Seeded inputs; no position is masked."""
-    drawn = torch.Generator().manual_seed(SEED)
-    made: dict[str, torch.Tensor] = {
-        "input_ids": torch.randint(VOCABULARY, (batch, size), generator=drawn),
+    drawing = torch.Generator().manual_seed(SEED)
+    results: dict[str, torch.Tensor] = {
+        "input_ids": torch.randint(VOCABULARY, (batch, size), generator=drawing),
         "attention_mask": torch.ones((batch, size), dtype=torch.int64),
-        "pixel_values": torch.randn((batch, 3, size, size), generator=drawn),
+        "pixel_values": torch.randn((batch, 3, size, size), generator=drawing),
     }
-    return {name: made[name] for name in build.inputs}
+    return {name: results[name] for name in build.inputs}
 
 
 def _perturb(model: torch.nn.Module) -> None:
     """Move biases and scales from their constant start, so that a dropped one shows."""
-    drawn = torch.Generator().manual_seed(SEED + 1)
+    drawing = torch.Generator().manual_seed(SEED + 1)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 1:
-                weight.add_(torch.randn(weight.shape, generator=drawn) * 0.1)
+                weight.add_(torch.randn(weight.shape, generator=drawing) * 0.1)
 
 
 def build_model(name: str, directory: Path) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def build_model(name: str, directory: Path) -> dict[str, Any]:
     _perturb(model)
     plain = _Plain(model, build.inputs).eval()
     # an export from a batch of 1 would be for that batch alone
-    given = _inputs(build, build.sizes[0], 2)
+    argument = _inputs(build, build.sizes[0], 2)
     axes: dict[int, Any] = {0: torch.export.Dim.DYNAMIC}
     if "input_ids" in build.inputs and not build.fixed:
         axes[1] = torch.export.Dim.DYNAMIC
@@ -238,22 +238,22 @@ def build_model(name: str, directory: Path) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         torch.onnx.export(
             plain,
-            tuple(given.values()),
+            tuple(argument.values()),
             str(path),
             dynamo=True,
             optimize=True,
             opset_version=20,
             external_data=False,
-            input_names=list(given),
-            dynamic_shapes=(tuple(axes for _ in given),),
+            input_names=list(argument),
+            dynamic_shapes=(tuple(axes for _ in argument),),
             verbose=False,
         )
     files: list[str] = []
     for size in build.sizes:
-        made = {key: tensor.numpy() for key, tensor in _inputs(build, size, build.batch).items()}
+        results = {key: tensor.numpy() for key, tensor in _inputs(build, size, build.batch).items()}
         feeds = directory / f"{name}.{size}.npz"
         with feeds.open("wb") as file:
-            np.savez(file, **made)  # pyright: ignore[reportArgumentType]
+            np.savez(file, **results)  # pyright: ignore[reportArgumentType]
         files.append(feeds.name)
     nodes = len(onnx.load(path, load_external_data=False).graph.node)
     return {"file": path.name, "feeds": files, "nodes": nodes}
@@ -272,28 +272,28 @@ def main() -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(BUILDS)}")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/models"))
     parser.add_argument("--traceback", action="store_true", help="where a build failed")
-    given = parser.parse_args()
-    unknown = set(given.models).difference(BUILDS)
+    argument = parser.parse_args()
+    unknown = set(argument.models).difference(BUILDS)
     if unknown:
         parser.error(f"no model {', '.join(sorted(unknown))}: there are {', '.join(BUILDS)}")
-    given.output.mkdir(parents=True, exist_ok=True)
+    argument.output.mkdir(parents=True, exist_ok=True)
     logging.disable(logging.WARNING)
-    manifest = given.output / "manifest.json"
+    manifest = argument.output / "manifest.json"
     entries: dict[str, Any] = json.loads(manifest.read_text()) if manifest.exists() else {}
-    for name in given.models or BUILDS:
+    for name in argument.models or BUILDS:
         start = time.process_time()
         try:
-            entries[name] = build_model(name, given.output)
+            entries[name] = build_model(name, argument.output)
         except Exception as error:  # noqa: BLE001 - a model that cannot be built is reported
-            if given.traceback:
+            if argument.traceback:
                 traceback.print_exc()
             entries[name] = {"failed": _reason(error)}
         manifest.write_text(json.dumps(entries, indent=1) + "\n")
-        found = entries[name]
-        told = found.get("failed") or f"{found['nodes']} nodes"
-        print(f"{name}: {told} ({time.process_time() - start:.0f} s of CPU)", flush=True)
+        result = entries[name]
+        message = result.get("failed") or f"{result['nodes']} nodes"
+        print(f"{name}: {message} ({time.process_time() - start:.0f} s of CPU)", flush=True)
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
-    return int(any("failed" in entries[name] for name in given.models or BUILDS))
+    return int(any("failed" in entries[name] for name in argument.models or BUILDS))
 
 
 if __name__ == "__main__":

@@ -36,10 +36,10 @@ IDLE_COPIES = 20
 def chains(count: int) -> list[Chain]:
     """So many different chains of 2 to 9 operators."""
     choose = random.Random(0)
-    found: dict[Chain, None] = {}
-    while len(found) < count:
-        found[_chain(choose, 2 + len(found) % 8, absent=len(found) % 5 == 4)] = None
-    return list(found)
+    results: dict[Chain, None] = {}
+    while len(results) < count:
+        results[_chain(choose, 2 + len(results) % 8, absent=len(results) % 5 == 4)] = None
+    return list(results)
 
 
 def _chain(choose: random.Random, length: int, *, absent: bool) -> Chain:

@@ -17,8 +17,8 @@ def _onnx_load(path: str, out: str) -> Measured:
 
     measured = Measured()
     with measured.timing():
-        held = onnx.load(path)
-    del held
+        content = onnx.load(path)
+    del content
     return measured
 
 
@@ -46,8 +46,8 @@ def _ir_load(path: str, out: str) -> Measured:
 
     measured = Measured()
     with measured.timing():
-        held = onnx_ir.load(path)
-    del held
+        content = onnx_ir.load(path)
+    del content
     return measured
 
 

@@ -115,16 +115,16 @@ def medians(
     """Measure each name ``repeat`` times in turns, so that noise meets all alike; a failure is not repeated."""
     runs: dict[str, list[Outcome]] = {name: [] for name in names}
     for _ in range(repeat):
-        for name, done in runs.items():
-            if not (done and done[-1].failure):
-                done.append(measure(name))
-    return {name: _median(done) for name, done in runs.items()}
+        for name, run in runs.items():
+            if not (run and run[-1].failure):
+                run.append(measure(name))
+    return {name: _median(run) for name, run in runs.items()}
 
 
 def _median(runs: Sequence[Outcome]) -> Outcome:
     if runs[-1].failure:
         return runs[-1]
-    found: Mapping[str, Any] = {
+    results: Mapping[str, Any] = {
         key: None
         if getattr(runs[0], key) is None
         else statistics.median(getattr(run, key) for run in runs)
@@ -133,5 +133,5 @@ def _median(runs: Sequence[Outcome]) -> Outcome:
     counts = {run.rewrites for run in runs}
     failure = "" if len(counts) == 1 else f"rewrites differ from run to run: {counts}"
     return Outcome(
-        **found, rewrites=runs[0].rewrites, runs=len(runs), failure=failure, note=runs[0].note
+        **results, rewrites=runs[0].rewrites, runs=len(runs), failure=failure, note=runs[0].note
     )

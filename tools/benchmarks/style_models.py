@@ -33,18 +33,18 @@ class Agreement:
 
 def agreement(rule: str, model: onnx.ModelProto) -> Agreement:
     """Compile a model with a rule in each style."""
-    found: list[tuple[int, int, int, bytes]] = []
+    results: list[tuple[int, int, int, bytes]] = []
     for style in STYLES:
         host = Host(HostOptions(plugins=False, cleanup=False))
         host.passes.add(RULES[rule].spec(style))
         result, report = host.run(model)
         (record,) = report.passes
         refused = sum(record.rejected.values())
-        found.append(
+        results.append(
             (record.matched, record.replaced, refused, result.SerializeToString(deterministic=True))
         )
-    matched, replaced, *_ = found[0]
-    return Agreement(matched, replaced, all(other == found[0] for other in found))
+    matched, replaced, *_ = results[0]
+    return Agreement(matched, replaced, all(other == results[0] for other in results))
 
 
 def compare_styles(corpus: Path, names: Sequence[str] = ()) -> dict[str, dict[str, Agreement]]:
@@ -53,7 +53,7 @@ def compare_styles(corpus: Path, names: Sequence[str] = ()) -> dict[str, dict[st
     for name, model in _models(corpus, names):
         compared[name] = {rule: agreement(rule, model) for rule in STYLED}
         print(
-            f"styles on {name}: {sum(each.replaced for each in compared[name].values())} rewrites",
+            f"styles on {name}: {sum(item.replaced for item in compared[name].values())} rewrites",
             file=sys.stderr,
             flush=True,
         )

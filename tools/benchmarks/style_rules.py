@@ -115,8 +115,8 @@ class Casts(PatternFusionPass):
         return [pattern.CaptureTensor(first)]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
-        kept = match.GetCapturedTensor(0).value.dtype == match.inputs[0].dtype is not None
-        return kept or match.reject("condition: the first Cast changes the dtype")
+        retained = match.GetCapturedTensor(0).value.dtype == match.inputs[0].dtype is not None
+        return retained or match.reject("condition: the first Cast changes the dtype")
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("casts")
@@ -134,9 +134,9 @@ def drr_casts(pat: Any, res: Any) -> None:
 @RegisterPass(name="casts")
 def traced_casts() -> Any:
     def pattern(x: Any) -> Any:
-        kept = op.Cast(x)
-        kept.Output().Attr("dtype").EQ(x.Attr("dtype"))
-        return op.Cast(kept)
+        retained = op.Cast(x)
+        retained.Output().Attr("dtype").EQ(x.Attr("dtype"))
+        return op.Cast(retained)
 
     return pattern, lambda x: op.Cast(x, to=MappedPattern("Cast", 1, "to"))
 

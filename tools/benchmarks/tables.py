@@ -62,10 +62,10 @@ def styles_table(rows: Sequence[Row]) -> Table:
     )
     for style in STYLES[1:]:
         table.add_column(f"{style}, goal {EQUAL}")
-    found = {(row.title, row.size): row for row in rows}
+    results = {(row.title, row.size): row for row in rows}
     for rule in STYLED:
         for size in dict.fromkeys(row.size for row in rows):
-            ge, *others = (found.get((f"{rule}, {style}", size)) for style in STYLES)
+            ge, *others = (results.get((f"{rule}, {style}", size)) for style in STYLES)
             table.add_row(rule, f"{size:,}", _rewrite(ge), *map(_rewrite, others))
     return table
 
@@ -81,25 +81,25 @@ def agreement_table(compared: Mapping[str, Mapping[str, Agreement]]) -> Table:
     title = f"five rules in three styles on {len(compared)} models: rewrites of matches; counts and bytes are compared"
     table = Table("model", *STYLED, title=title)
     for name, rules in compared.items():
-        if any(each.matched or not each.equal for each in rules.values()):
+        if any(item.matched or not item.equal for item in rules.values()):
             table.add_row(name, *[_agreed(rules[rule]) for rule in STYLED])
-    silent = sum(not any(each.matched for each in rules.values()) for rules in compared.values())
+    silent = sum(not any(item.matched for item in rules.values()) for rules in compared.values())
     table.add_row(f"{silent} others", *["" for _ in STYLED])
     totals = [[rules[rule] for rules in compared.values()] for rule in STYLED]
-    table.add_row("all", *[_agreed(_sum(found)) for found in totals])
+    table.add_row("all", *[_agreed(_sum(total)) for total in totals])
     return table
 
 
-def _sum(found: Sequence[Agreement]) -> Agreement:
-    equal = all(each.equal for each in found)
+def _sum(results: Sequence[Agreement]) -> Agreement:
+    equal = all(item.equal for item in results)
     return Agreement(
-        sum(each.matched for each in found), sum(each.replaced for each in found), equal
+        sum(item.matched for item in results), sum(item.replaced for item in results), equal
     )
 
 
-def _agreed(each: Agreement) -> str:
-    counts = f"{each.replaced} of {each.matched}" if each.matched else ""
-    return counts if each.equal else f"{counts} DIFFERENT"
+def _agreed(item: Agreement) -> str:
+    counts = f"{item.replaced} of {item.matched}" if item.matched else ""
+    return counts if item.equal else f"{counts} DIFFERENT"
 
 
 def growth_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -133,9 +133,9 @@ def optimizers_table(graphs: Graphs) -> Table:
         cells: list[str] = []
         for size in sizes:
             graph = graphs["decoder", size]
-            found = graph.tasks.get(tool, Outcome())
+            cached = graph.tasks.get(tool, Outcome())
             cells.append(
-                found.failure or _number(found.seconds and found.seconds / graph.nodes * 1e6)
+                cached.failure or _number(cached.seconds and cached.seconds / graph.nodes * 1e6)
             )
         if any(cells):
             table.add_row(tool, *cells)
@@ -176,16 +176,18 @@ def external_table(external: Mapping[str, Outcome]) -> Table:
         "",
         title="external weights, whole command",
     )
-    for tool, found in external.items():
+    for tool, result in external.items():
         own = tool.startswith("gehost")
-        met = bool(not found.failure and not found.note and found.wall <= 2 and found.peak < 300)
+        met = bool(
+            not result.failure and not result.note and result.wall <= 2 and result.peak < 300
+        )
         goal = ("< 300 MiB, ≤ 2 s", _verdict(met)) if own else ("", "")
         costs = (
-            (found.failure, "", "")
-            if found.failure
-            else (f"{found.seconds:.2f}", f"{found.wall:.2f}", f"{found.peak:.0f}")
+            (result.failure, "", "")
+            if result.failure
+            else (f"{result.seconds:.2f}", f"{result.wall:.2f}", f"{result.peak:.0f}")
         )
-        table.add_row(tool, *costs, *goal, found.note)
+        table.add_row(tool, *costs, *goal, result.note)
     return table
 
 

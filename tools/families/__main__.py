@@ -64,7 +64,7 @@ class Row:
 
     @property
     def layers(self) -> int:
-        return self.described + sum(NO_ATTENTION not in each for each in self.refusals)
+        return self.described + sum(NO_ATTENTION not in refusal for refusal in self.refusals)
 
     @property
     def fused(self) -> int:
@@ -172,17 +172,17 @@ def describe(proto: onnx.ModelProto, inputs: Feed | None, row: Row) -> None:
     for graph in model.graphs:
         views = Views.shared(graph)
         finder = AttentionFinder(views)
-        found: list[Attention] = []
+        results: list[Attention] = []
         for softmax in graph.nodes_of("Softmax"):
             try:
-                found.append(finder.find(softmax))
+                results.append(finder.find(softmax))
             except Refused as refusal:
                 row.refusals.append(f"{softmax.label}: {refusal}")
-        row.described += len(found)
-        row.rotations += sum(not isinstance(each, Refused) for _, each in rotations(views))
-        if found and inputs is not None and graph is model.graph:
+        row.described += len(results)
+        row.rotations += sum(not isinstance(item, Refused) for _, item in rotations(views))
+        if results and inputs is not None and graph is model.graph:
             try:
-                row.recomputed = max(differences(proto, views, found, inputs))
+                row.recomputed = max(differences(proto, views, results, inputs))
             except Exception as error:  # noqa: BLE001 - of a runtime, or a false claim: printed
                 row.recomputed = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
             if not isinstance(row.recomputed, float) or not row.recomputed <= LARGEST:
@@ -195,28 +195,30 @@ def check(path: Path) -> Row:
     copy = onnx.ModelProto.FromString(proto.SerializeToString())
     examples = list(feeds(path.with_suffix("").with_suffix(".npz")))
     describe(copy, next((feed for what, feed in examples if "random" in what), examples[0][1]), row)
-    made: dict[str, onnx.ModelProto] = {}
+    results: dict[str, onnx.ModelProto] = {}
     with tempfile.TemporaryDirectory() as directory:
         for name, host in hosts(Path(directory)).items():
             try:
-                made[name], report = host.run(onnx.ModelProto.FromString(proto.SerializeToString()))
+                results[name], report = host.run(
+                    onnx.ModelProto.FromString(proto.SerializeToString())
+                )
             except GehostError as error:
                 row.wrong.append(f"{name}: {str(error)[:200]}")
                 continue
-            ops = Counter(node.op_type.partition("__")[0] for node in made[name].graph.node)
+            ops = Counter(node.op_type.partition("__")[0] for node in results[name].graph.node)
             if name == "npu":
                 row.npu = ops
-                row.notes += [f"README's pass: {each}" for each in reasons(report)]
+                row.notes += [f"README's pass: {reason}" for reason in reasons(report)]
             else:
                 row.kernels = ops
-                row.notes += [f"onnxruntime: {each}" for each in reasons(report)]
+                row.notes += [f"onnxruntime: {reason}" for reason in reasons(report)]
     try:
         original = session(proto, plain=True)
     except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class
         row.notes = [f"the runtime does not load the export: {' '.join(str(error).split())[:200]}"]
         return row
     names = [output.name for output in original.get_outputs()]
-    sessions = {name: session(model, plain=False) for name, model in made.items()}
+    sessions = {name: session(model, plain=False) for name, model in results.items()}
     for what, feed in examples:
         try:
             expected = dict(zip(names, original.run(names, feed), strict=True))
@@ -226,11 +228,11 @@ def check(path: Path) -> Row:
         row.runs += 1
         for name, own in sessions.items():
             try:
-                got = dict(zip(names, own.run(names, feed), strict=True))
+                actual = dict(zip(names, own.run(names, feed), strict=True))
             except Exception as error:  # noqa: BLE001
                 row.wrong.append(f"{name}, {what}: {str(error)[:200]}")
                 continue
-            for one in compare_outputs(expected, got, rtol=RTOL, atol=ATOL):
+            for one in compare_outputs(expected, actual, rtol=RTOL, atol=ATOL):
                 if one.equal:
                     row.worst = max(row.worst, one.max_abs)
                 else:
@@ -240,11 +242,11 @@ def check(path: Path) -> Row:
 
 def reasons(report: Any) -> list[str]:
     """Return why attention passes refused, once each."""
-    found: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for record in report.passes:
         if "Attention" in record.name or "Rotary" in record.name:
-            found.update({f"{record.name}: {each}": n for each, n in record.rejected.items()})
-    return [f"{text} ({count})" for text, count in found.items()]
+            results.update({f"{record.name}: {key}": n for key, n in record.rejected.items()})
+    return [f"{text} ({count})" for text, count in results.items()]
 
 
 def main() -> int:
@@ -264,17 +266,17 @@ def main() -> int:
     for path in sorted(options.exports.glob("*.onnx")):
         if options.names and path.name.split(".")[0].removesuffix("_past") not in options.names:
             continue
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tools.families", path, "--alone"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        failed += done.returncode != 0
-        print(done.stdout, end="")
-        if done.stdout.startswith("|"):
-            name, *cells, _ = done.stdout.splitlines()[0].strip("| ").split(" | ")
+        failed += process.returncode != 0
+        print(process.stdout, end="")
+        if process.stdout.startswith("|"):
+            name, *cells, _ = process.stdout.splitlines()[0].strip("| ").split(" | ")
             rows[name] = [int(cell) for cell in cells]
-        if done.returncode not in (0, 1) or not done.stdout:
-            print(f"{path.stem}: exit code {done.returncode}: {done.stderr[-400:]}")
+        if process.returncode not in (0, 1) or not process.stdout:
+            print(f"{path.stem}: exit code {process.returncode}: {process.stderr[-400:]}")
         sys.stdout.flush()
     for path in sorted(options.exports.glob("*.txt")):
         if not options.names or path.name.split(".")[0].removesuffix("_past") in options.names:

@@ -51,8 +51,10 @@ def configured(config: Any, own: dict[str, Any]) -> Any:
         )
     for name, part in vars(default).items():
         if isinstance(part, transformers.PreTrainedConfig) and name not in small:
-            kept = {each: getattr(part, each) for each in ("out_features",) if hasattr(part, each)}
-            small[name] = configured(type(part), kept)
+            retained = {
+                item: getattr(part, item) for item in ("out_features",) if hasattr(part, item)
+            }
+            small[name] = configured(type(part), retained)
     return config(**small)
 
 
@@ -72,14 +74,14 @@ class Text(nn.Module):
                 cache.update(rest[2 * layer], rest[2 * layer + 1], layer)
             inputs |= {"past_key_values": cache, "use_cache": True}
         result = self.model(**inputs)
-        found = _tensors(result)
+        match = _tensors(result)
         if self.past:
-            return found[0], *(
-                each
+            return match[0], *(
+                item
                 for layer in result.past_key_values.layers
-                for each in (layer.keys, layer.values)
+                for item in (layer.keys, layer.values)
             )
-        return tuple(found[:2])
+        return tuple(match[:2])
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
@@ -204,8 +206,8 @@ def exported(name: str, exporter: str, example: Path) -> onnx.ModelProto:
     model, config = built(family, IMPLEMENTATION[exporter])
     fill(model, 0)
     example_inputs = inputs_of(family.kind, config)
-    inputs = {each: tensor for each, (tensor, _) in example_inputs.items()}
-    axes = {each: dict(own) for each, (_, own) in example_inputs.items()}
+    inputs = {key: tensor for key, (tensor, _) in example_inputs.items()}
+    axes = {key: dict(own) for key, (_, own) in example_inputs.items()}
     if (
         family.kind in ("text", "seq2seq", "codes")
         and not has_past
@@ -225,7 +227,7 @@ def exported(name: str, exporter: str, example: Path) -> onnx.ModelProto:
                 axes[f"past_{kind}_{layer}"] = {0: "batch", 2: "past"}
     with torch.no_grad():
         module(*inputs.values())
-        arrays = {each: tensor.numpy() for each, tensor in inputs.items()}
+        arrays = {key: tensor.numpy() for key, tensor in inputs.items()}
         np.savez(example, **arrays, axes=np.array(json.dumps(axes)))
         file = io.BytesIO()
         if exporter == "ts":
@@ -239,8 +241,8 @@ def exported(name: str, exporter: str, example: Path) -> onnx.ModelProto:
                 dynamic_axes=axes,
             )
             return onnx.load_from_string(file.getvalue())
-        dims = {each: torch.export.Dim.DYNAMIC for own in axes.values() for each in own.values()}
-        shapes = (tuple({axis: dims[each] for axis, each in axes[one].items()} for one in inputs),)
+        dims = {key: torch.export.Dim.DYNAMIC for own in axes.values() for key in own.values()}
+        shapes = (tuple({axis: dims[key] for axis, key in axes[one].items()} for one in inputs),)
         program = torch.onnx.export(
             module,
             tuple(inputs.values()),
@@ -267,7 +269,7 @@ def main() -> int:
         False
     )  # an operator of its own, which no exporter knows
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.families or [*FAMILIES, *(f"{each}_past" for each in PAST)]:
+    for name in options.families or [*FAMILIES, *(f"{item}_past" for item in PAST)]:
         for exporter in options.exporters.split(","):
             path = options.out / f"{name}.{exporter}.onnx"
             reason = path.with_suffix(".txt")

@@ -36,7 +36,7 @@ def main() -> int:
         disable=not console.is_terminal,
     ) as progress:
         line = progress.add_task("starting")
-        for done, outcome in enumerate(
+        for index, outcome in enumerate(
             outcomes(run_case, _seeds(arguments), arguments.processes, arguments.patience), start=1
         ):
             if outcome.failure:
@@ -44,10 +44,10 @@ def main() -> int:
                 console.print(_reproducer(outcome, arguments.out), markup=False)
             else:
                 tally.add(outcome.result)
-            told = f"{done} models, {tally.counts['rewrites']} rewrites, {len(failed)} failures"
-            progress.update(line, description=told)
-            if not console.is_terminal and done % EVERY == 0:
-                console.print(f"{told}, {time.monotonic() - start:.0f} s")
+            message = f"{index} models, {tally.counts['rewrites']} rewrites, {len(failed)} failures"
+            progress.update(line, description=message)
+            if not console.is_terminal and index % EVERY == 0:
+                console.print(f"{message}, {time.monotonic() - start:.0f} s")
     _summarize(tally, failed, time.monotonic() - start, console)
     return 1 if failed else 0
 

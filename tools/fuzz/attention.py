@@ -80,10 +80,10 @@ def run_case(seed: int) -> Tally:
     Raises:
         BrokenAttention: something held before and does not after.
     """
-    tally, made = Tally(), attention_graph(seed)
+    tally, result = Tally(), attention_graph(seed)
     tally.counts["graphs"] += 1
-    tally.features.update(made.features)
-    runs = list(runs_of(made, seed))
+    tally.features.update(result.features)
+    runs = list(runs_of(result, seed))
     if not runs:
         tally.counts["graphs that do not load or run"] += 1
         return tally
@@ -92,7 +92,7 @@ def run_case(seed: int) -> Tally:
     vendors = ("onnxruntime",) if seed % 4 == 0 else SHIPPED
     checked: set[bytes] = set()
     for enable in choices_of(seed, vendors):
-        compiled, report = _host(vendors, enable).run(made.proto)
+        compiled, report = _host(vendors, enable).run(result.proto)
         tally.counts["compiles"] += 1
         tally.counts.update(f"fired: {record.name}" for record in report.passes if record.replaced)
         data = compiled.SerializeToString(deterministic=True)
@@ -106,20 +106,20 @@ def run_case(seed: int) -> Tally:
     return tally
 
 
-def runs_of(made: AttentionGraph, seed: int) -> Iterator[Run]:
+def runs_of(result: AttentionGraph, seed: int) -> Iterator[Run]:
     """Yield the feeds that the graph takes with and without optimizations, and its outputs."""
     try:
-        plain, optimized = _Session(made.proto, optimized=False), _Session(made.proto)
+        plain, optimized = _Session(result.proto, optimized=False), _Session(result.proto)
     except Exception:  # noqa: BLE001 - the runtime's errors have no common type
         return
-    for feeds in made.feeds(seed, FEEDS):
+    for feeds in result.feeds(seed, FEEDS):
         if _is_empty((feeds, {})) and not RUNS_EMPTY:
             continue
         try:
-            expected, found = plain.run(feeds), optimized.run(feeds)
+            expected, match = plain.run(feeds), optimized.run(feeds)
         except Exception:  # noqa: BLE001 - the graph does not take these sizes
             continue
-        if not _difference(expected, found):  # else the runtime's own fusions change numbers
+        if not _difference(expected, match):  # else the runtime's own fusions change numbers
             yield feeds, expected
 
 
@@ -146,7 +146,7 @@ def compare(compiled: onnx.ModelProto, runs: Sequence[Run], how: str) -> int:
         for feeds, expected in runs:
             sizes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
             try:
-                found = session.run(feeds)
+                result = session.run(feeds)
             except Exception as error:
                 if (
                     optimized
@@ -156,7 +156,7 @@ def compare(compiled: onnx.ModelProto, runs: Sequence[Run], how: str) -> int:
                     refused += 1
                     continue
                 raise BrokenAttention(f"{where}: does not run at {sizes}: {error}") from error
-            difference = _difference(expected, found)
+            difference = _difference(expected, result)
             if difference:
                 raise BrokenAttention(f"{where}: other numbers at {sizes}: {difference}")
     return refused
@@ -174,8 +174,8 @@ def _declares_empty(model: onnx.ModelProto) -> bool:
     )
 
 
-def _difference(expected: Outputs, found: Outputs) -> str:
-    compared = compare_outputs(expected, found, rtol=1e-3, atol=1e-4)
+def _difference(expected: Outputs, result: Outputs) -> str:
+    compared = compare_outputs(expected, result, rtol=1e-3, atol=1e-4)
     return "; ".join(str(one) for one in compared if not one.equal)
 
 
@@ -204,13 +204,13 @@ def main() -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.graphs)
     within = (seed for seed in seeds if not _over(arguments.seconds, start))
     cases = outcomes(run_case, within, arguments.processes, arguments.patience)
-    for done, outcome in enumerate(cases, start=1):
+    for index, outcome in enumerate(cases, start=1):
         if outcome.failure:
             failures[_save(outcome, arguments.out)] += 1
         else:
             tally.add(outcome.result)
-        if done % EVERY == 0:
-            print(f"{done} graphs, {sum(failures.values())} failures", flush=True)
+        if index % EVERY == 0:
+            print(f"{index} graphs, {sum(failures.values())} failures", flush=True)
     for name, count in sorted((tally.counts + tally.features).items()):
         print(f"{count:8} {name}")
     print(f"{sum(failures.values())} failures in {time.monotonic() - start:.0f} s")

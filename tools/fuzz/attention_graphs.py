@@ -29,16 +29,16 @@ class AttentionGraph:
     def feeds(self, seed: int, count: int) -> list[dict[str, np.ndarray]]:
         """Return feeds of several choices of the open sizes."""
         rng, numbers = random.Random(seed), np.random.default_rng(seed)
-        drawn: list[dict[str, np.ndarray]] = []
+        drawing: list[dict[str, np.ndarray]] = []
         for _ in range(count):
             chosen = {name: rng.choice(several) for name, several in self.sizes.items()}
-            drawn.append(
+            drawing.append(
                 {
                     name: self._draw(name, [_number(one, chosen) for one in shape], numbers)
                     for name, shape in self.shapes.items()
                 }
             )
-        return drawn
+        return drawing
 
     def _draw(self, name: str, shape: list[int], numbers: np.random.Generator) -> np.ndarray:
         if name.startswith("keep"):
@@ -110,11 +110,11 @@ class _Maker:
         return self.op("Reshape", x, self.op("Concat", *parts, axis=0))
 
     def linear(self, x: str, width: int, columns: int) -> str:
-        made = self.op("MatMul", x, self.weight(width, columns))
+        result = self.op("MatMul", x, self.weight(width, columns))
         if self.rng.random() < 0.7:
             bias = self.weight(columns)
-            made = self.op("Add", *self.rng.sample([made, bias], 2))
-        return made
+            result = self.op("Add", *self.rng.sample([result, bias], 2))
+        return result
 
 
 def attention_graph(seed: int) -> AttentionGraph:
@@ -171,7 +171,7 @@ class _Layer:
     def _heads(self, x: str, source: str) -> tuple[str, str, str]:
         """q, k and v as [B, N, S, H]."""
         m = self.m
-        wanted = (
+        expected = (
             (x, self.heads, self.head, self.rows),
             (source, self.groups, self.head, self.columns),
             (source, self.groups, self.values, self.columns),
@@ -179,24 +179,24 @@ class _Layer:
         if self.form == "given apart":
             return tuple(  # pyright: ignore[reportReturnType]
                 m.feed(name, [self.batch, heads, length, size])
-                for name, (_, heads, size, length) in zip("qkv", wanted, strict=True)
+                for name, (_, heads, size, length) in zip("qkv", expected, strict=True)
             )
         packing = m.choose("projections", "separate", "packed", "none")
         if packing == "packed" and not self.is_cross:
-            whole = m.linear(x, self.width, sum(n * size for _, n, size, _ in wanted))
-            parts = m.constant([n * size for _, n, size, _ in wanted])
+            whole = m.linear(x, self.width, sum(n * size for _, n, size, _ in expected))
+            parts = m.constant([n * size for _, n, size, _ in expected])
             flat = m.op("Split", whole, parts, count=3, axis=m.rng.choice((2, -1)))
         elif packing == "none":
             flat = [
                 m.feed(f"{name}_in", [self.batch, length, heads * size])
-                for name, (_, heads, size, length) in zip("qkv", wanted, strict=True)
+                for name, (_, heads, size, length) in zip("qkv", expected, strict=True)
             ]
         else:
-            flat = [m.linear(given, self.width, n * size) for given, n, size, _ in wanted]
+            flat = [m.linear(argument, self.width, n * size) for argument, n, size, _ in expected]
         shape = m.choose("shape", "zeros", "rest", "computed")
         heads = [
             self._split(one, n, size, shape)
-            for one, (_, n, size, _) in zip(flat, wanted, strict=True)
+            for one, (_, n, size, _) in zip(flat, expected, strict=True)
         ]
         if (
             self.form == "rows first"
@@ -221,8 +221,8 @@ class _Layer:
         past = self._size("P", (0, 1, 4))
         both: list[str] = []
         for name, new, size in (("past_k", k, self.head), ("past_v", v, self.values)):
-            given = m.feed(name, [self.batch, self.groups, past, size])
-            both.append(m.op("Concat", given, new, axis=2))
+            argument = m.feed(name, [self.batch, self.groups, past, size])
+            both.append(m.op("Concat", argument, new, axis=2))
         if m.rng.random() < 0.5:
             m.outputs += both
         self.columns = f"{past}+{self.rows}"
@@ -351,11 +351,11 @@ class _Layer:
         if kind == "nothing":
             m.outputs.append(joined)
             return
-        made = m.linear(joined, self.heads * self.values, self.width)
+        result = m.linear(joined, self.heads * self.values, self.width)
         if kind == "linear":
-            m.outputs.append(made)
+            m.outputs.append(result)
             return
-        total = m.op("Add", *m.rng.sample([made, x], 2))
+        total = m.op("Add", *m.rng.sample([result, x], 2))
         if m.opset >= 17 and m.rng.random() < 0.5:
             scale, bias = m.weight(self.width), m.weight(self.width)
             m.outputs.append(m.op("LayerNormalization", total, scale, bias, axis=-1))

@@ -131,10 +131,10 @@ def layer_normalizations(scope: Scope) -> None:
     shifted = scope.emit(
         "Add", [mean(square), scope.constant(rng.choice([1e-5, 1e-3]), "float32")], [column]
     )[0]
-    made = scope.emit("Div", [centred, scope.emit("Sqrt", [shifted], [column])[0]], [same])[0]
-    made = scope.emit("Mul", rng.sample([made, vector()], 2), [same])[0]
+    result = scope.emit("Div", [centred, scope.emit("Sqrt", [shifted], [column])[0]], [same])[0]
+    result = scope.emit("Mul", rng.sample([result, vector()], 2), [same])[0]
     if rng.random() < 0.7:
-        scope.emit("Add", rng.sample([made, vector()], 2), [same])
+        scope.emit("Add", rng.sample([result, vector()], 2), [same])
 
 
 def gelus(scope: Scope) -> None:
@@ -194,9 +194,9 @@ def texts(scope: Scope) -> None:
     name = scope.maker.fresh("c")
     scope.maker.root.initializers.append(numpy_helper.from_array(words, name))
     tensor = Tensor(name, "object", (3,))
-    made = scope.emit("Identity", [tensor], [("object", (3,))])[0]
+    result = scope.emit("Identity", [tensor], [("object", (3,))])[0]
     if scope.opset >= 7:
-        scope.emit("Concat", [made, tensor], [("object", (6,))], axis=0)
+        scope.emit("Concat", [result, tensor], [("object", (6,))], axis=0)
 
 
 _WEIGHTED: tuple[tuple[Callable[[Scope], None], int], ...] = (

@@ -52,10 +52,10 @@ def run_case(seed: int) -> Tally:
         Failure: a check did not hold.
         Exception: whatever gehost raised; it should not have.
     """
-    tally, rng, made = Tally(), random.Random(~seed), model_of(seed)
+    tally, rng, result = Tally(), random.Random(~seed), model_of(seed)
     try:
-        onnx.checker.check_model(made.proto, full_check=True)
-        reference = Reference(made)
+        onnx.checker.check_model(result.proto, full_check=True)
+        reference = Reference(result)
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
@@ -66,7 +66,7 @@ def run_case(seed: int) -> Tally:
         tally.refused[f"models that ONNX Runtime does not run: {str(error)[:60]}"] += 1
         return tally
     tally.counts["graphs"] += 1
-    rewritten = made.proto
+    rewritten = result.proto
     for number in range(PASSES):
         spec = _random_pass(rewritten, rng, f"P{number}")
         if spec is not None:
@@ -74,9 +74,9 @@ def run_case(seed: int) -> Tally:
             if after != rewritten:
                 reference.check(after, tally, "numbers", exact=True)
             rewritten = after
-    compiled(made.proto, reference, tally)
-    if len(made.proto.graph.node) <= 14:
-        matching.check_matches(made.proto, rng, tally)
+    compiled(result.proto, reference, tally)
+    if len(result.proto.graph.node) <= 14:
+        matching.check_matches(result.proto, rng, tally)
     return tally
 
 
@@ -87,15 +87,15 @@ class Reference:
     feeds: list[Feeds]
     outputs: list[Sequence[np.ndarray]]
 
-    def __init__(self, made: RandomModel) -> None:
-        self.feeds = list(made.feeds)
-        self.outputs = list(outputs_of(made.proto, self.feeds))
-        if made.other_sizes is not None:
+    def __init__(self, result: RandomModel) -> None:
+        self.feeds = list(result.feeds)
+        self.outputs = list(outputs_of(result.proto, self.feeds))
+        if result.other_sizes is not None:
             try:
-                self.outputs += outputs_of(made.proto, [made.other_sizes])
+                self.outputs += outputs_of(result.proto, [result.other_sizes])
             except RunErrors:  # a Reshape or a constant says another size
                 return
-            self.feeds.append(made.other_sizes)
+            self.feeds.append(result.other_sizes)
 
     def check(self, model: onnx.ModelProto, tally: Tally, what: str, *, exact: bool) -> None:
         tally.checks[what] += 1
@@ -120,8 +120,8 @@ def _random_pass(model: onnx.ModelProto, rng: random.Random, name: str) -> PassS
                 if not node.bodies and any(node.inputs)
             }
         )
-        written = [op for op in ops if op in SUBSTITUTES]
-        chosen = rng.sample(ops, min(2, len(ops))) + rng.sample(written, min(1, len(written)))
+        output = [op for op in ops if op in SUBSTITUTES]
+        chosen = rng.sample(ops, min(2, len(ops))) + rng.sample(output, min(1, len(output)))
         return decomposition(name, sorted(set(chosen)), rng.randrange(60)) if chosen else None
     plan = random_plan(fresh_model(model), rng, name)
     return None if plan is None else spec_by_hand(plan) if rng.random() < 0.15 else spec_of(plan)

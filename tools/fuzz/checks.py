@@ -136,13 +136,13 @@ def check_valid(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
 def check_numbers(
     model: onnx.ModelProto,
     feeds: Sequence[Feeds],
-    wanted: Sequence[Sequence[np.ndarray]],
+    target: Sequence[Sequence[np.ndarray]],
     *,
     exact: bool,
 ) -> None:
     """ONNX Runtime gives what it gave before."""
     running = session(model)
-    for number, (feed, expected) in enumerate(zip(feeds, wanted, strict=True)):
+    for number, (feed, expected) in enumerate(zip(feeds, target, strict=True)):
         for place, (one, other) in enumerate(
             zip(expected, running.run(None, dict(feed)), strict=True)
         ):
@@ -166,17 +166,17 @@ def _equal(one: np.ndarray, other: np.ndarray, *, exact: bool) -> bool:
 
 def check_no_orphans(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     """Nothing was added that nobody reads, unless it took the place of something that nobody read."""
-    known = {name for graph in _graphs(before.graph) for name in _defined(graph)}
+    entries = {name for graph in _graphs(before.graph) for name in _defined(graph)}
     read = {name for graph in _graphs(after.graph) for node in graph.node for name in node.input}
     read.update(info.name for graph in _graphs(after.graph) for info in graph.output)
     for graph in _graphs(after.graph):
         for node in graph.node:
-            if not any(name in read or name in known for name in node.output):
+            if not any(name in read or name in entries for name in node.output):
                 raise Failure("orphan", f"nobody reads the new node {node.name}", [before, after])
         for tensor in graph.initializer:
             if (
                 tensor.name not in read
-                and tensor.name not in known
+                and tensor.name not in entries
                 and not _has_heir(tensor, graph, read)
             ):
                 raise Failure(
@@ -201,12 +201,12 @@ def _has_heir(tensor: onnx.TensorProto, graph: onnx.GraphProto, read: Collection
 
 
 def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
-    found = [graph]
+    results = [graph]
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                found.extend(_graphs(attribute.g))
-    return found
+                results.extend(_graphs(attribute.g))
+    return results
 
 
 def _defined(graph: onnx.GraphProto) -> list[str]:
@@ -223,10 +223,10 @@ def check_pass(
     result, record = run_pass(model, spec)
     tally.note(record)
     original = model.SerializeToString(deterministic=True)
-    written = result.SerializeToString(deterministic=True)
+    output = result.SerializeToString(deterministic=True)
     if not record.replaced:
         _hold(
-            written == original,
+            output == original,
             tally,
             "untouched",
             "the pass did nothing, but the model changed",
@@ -240,7 +240,7 @@ def check_pass(
     if thorough:
         same, _ = run_pass(model, spec)
         _hold(
-            same.SerializeToString(deterministic=True) == written,
+            same.SerializeToString(deterministic=True) == output,
             tally,
             "determinism",
             "two runs differ",
@@ -261,7 +261,7 @@ def check_pass(
                 result,
                 again,
             )
-            unchanged = again.SerializeToString(deterministic=True) == written
+            unchanged = again.SerializeToString(deterministic=True) == output
             _hold(unchanged, tally, "second run", "it changed something", result, again)
         undone, _ = run_pass(model, replace(spec, factory=lambda: _Undone(spec), trusted=False))
         _hold(

@@ -124,11 +124,11 @@ def same(tensor: EsTensor | None, value: Value | None, way: int) -> Any:
 
 def _ways(value: Value | None) -> list[Callable[[EsTensor], EsTensor]]:
     kind = _kind(value)
-    found: list[Callable[[EsTensor], EsTensor]] = [es.Identity, lambda t: es.op("fz::Same")(t)]
+    results: list[Callable[[EsTensor], EsTensor]] = [es.Identity, lambda t: es.op("fz::Same")(t)]
     if value is not None and value.dtype is not None:
-        found.append(lambda t: es.Cast(t, to=int(value.dtype or 0)))
+        results.append(lambda t: es.Cast(t, to=int(value.dtype or 0)))
     if kind == "f":
-        found += [
+        results += [
             lambda t: t * 1.0,
             lambda t: t + -0.0,
             lambda t: es.Neg(-t),
@@ -136,19 +136,19 @@ def _ways(value: Value | None) -> list[Callable[[EsTensor], EsTensor]]:
             lambda t: 1 * t,
         ]
     elif kind == "i":
-        found += [lambda t: t * 1, lambda t: t + 0, lambda t: t - 0]
+        results += [lambda t: t * 1, lambda t: t + 0, lambda t: t - 0]
     elif kind == "b":
-        found += [
+        results += [
             lambda t: es.Not(es.Not(t)),
             lambda t: es.Or(t, t),
             lambda t: es.And(t, np.array(True)),
         ]
     if value is not None and value.rank:
         order = list(range(value.rank - 1, -1, -1))
-        found.append(lambda t: es.Transpose(es.Transpose(t, perm=order), perm=order))
+        results.append(lambda t: es.Transpose(es.Transpose(t, perm=order), perm=order))
         if (
             kind != "i"
         ):  # ONNX Runtime infers a wrong size where a shape goes through both into a ConstantOfShape
-            found.append(lambda t: es.Squeeze(es.Unsqueeze(t, axes=[-1]), axes=[-1]))
-        found.append(lambda t: es.Concat(t, axis=0))
-    return found
+            results.append(lambda t: es.Squeeze(es.Unsqueeze(t, axes=[-1]), axes=[-1]))
+        results.append(lambda t: es.Concat(t, axis=0))
+    return results

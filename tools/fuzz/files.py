@@ -86,15 +86,15 @@ def outcome(
     try:
         compile_(model, output, rng)
     except GehostError as error:
-        told = f"refused with {error.exit_code}"
+        message = f"refused with {error.exit_code}"
         # A pass may fail where types do not fit, which only ONNX's full check finds; it has to say so.
         if error.exit_code == _PASS_FAILED and not _is_valid(model, full_check=True):
-            told += ", types do not fit"
+            message += ", types do not fit"
         elif error.exit_code != _AT_FAULT:
             return "finding", f"exit code {error.exit_code}: {one_line(str(error))[:1000]}"
         if output.exists():
             return "finding", f"it was refused, but there is an output: {error}"
-        return told, "" if one_line(str(error)) else "it was refused without a word"
+        return message, "" if one_line(str(error)) else "it was refused without a word"
     except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
         return "finding", traceback.format_exc()
     try:
@@ -163,7 +163,7 @@ def run(
         setup: makes the compile, in the process.
         patience: seconds that a file may take.
     """
-    found = Findings()
+    result = Findings()
     context = multiprocessing.get_context("spawn")
     following = 0
     while following < files:
@@ -183,11 +183,11 @@ def run(
             try:
                 while following < files:
                     number, what, wrong = _next_result(results, following, patience)
-                    found.counts[what] += 1
+                    result.counts[what] += 1
                     if wrong:
-                        found.wrong[number] = wrong
+                        result.wrong[number] = wrong
                     following += 1
-                    yield found
+                    yield result
                     if what == "hang" or what == "crash":
                         break
             finally:
@@ -218,28 +218,28 @@ def main() -> int:
         default=Path("build/fuzz-files"),
         help="where the files go that show something",
     )
-    given = parser.parse_args()
-    corpus, known = Corpus(given.seed), 0
+    argument = parser.parse_args()
+    corpus, entry = Corpus(argument.seed), 0
     start = last = time.monotonic()
-    found = Findings()
-    for found in run(given.seed, given.files):
-        for number, wrong in list(found.wrong.items())[known:]:
-            given.save.mkdir(parents=True, exist_ok=True)
-            path = given.save / f"{given.seed}-{number}.onnx"
+    result = Findings()
+    for result in run(argument.seed, argument.files):
+        for number, wrong in list(result.wrong.items())[entry:]:
+            argument.save.mkdir(parents=True, exist_ok=True)
+            path = argument.save / f"{argument.seed}-{number}.onnx"
             path.write_bytes(corpus.file(number))
             print(f"FINDING {path}: {wrong}", flush=True)
-        known = len(found.wrong)
+        entry = len(result.wrong)
         if time.monotonic() - last > 10:
             last = time.monotonic()
             print(
-                f"{found.counts.total()} files in {last - start:.0f} s: {dict(found.counts)}",
+                f"{result.counts.total()} files in {last - start:.0f} s: {dict(result.counts)}",
                 flush=True,
             )
-    rate = given.files / (time.monotonic() - start)
+    rate = argument.files / (time.monotonic() - start)
     print(
-        f"seed {given.seed}: {given.files} files, {rate:.0f} a second: {dict(found.counts)}; {len(found.wrong)} findings"
+        f"seed {argument.seed}: {argument.files} files, {rate:.0f} a second: {dict(result.counts)}; {len(result.wrong)} findings"
     )
-    return 1 if found.wrong else 0
+    return 1 if result.wrong else 0
 
 
 if __name__ == "__main__":

@@ -72,10 +72,10 @@ class Fusable:
         branches: list[onnx.GraphProto] = []
         for place in range(2):
             self.nodes, self.initializers, self.tensors = [], [], list(outside[2])
-            made = self.emit("Identity", block(self)) if place else block(self)
-            if not any(made in node.output for node in self.nodes):
-                made = self.emit("Neg", made)
-            result = helper.make_tensor_value_info(made, onnx.TensorProto.FLOAT, [None, None])
+            output = self.emit("Identity", block(self)) if place else block(self)
+            if not any(output in node.output for node in self.nodes):
+                output = self.emit("Neg", output)
+            result = helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, [None, None])
             branches.append(
                 helper.make_graph(self.nodes, f"b{place}", [], [result], self.initializers)
             )
@@ -93,22 +93,22 @@ class Fusable:
         return f"{stem}{self.names}"
 
     def emit(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        made = self.fresh("t")
-        self.nodes.append(helper.make_node(op, list(inputs), [made], domain=domain, **attributes))
+        result = self.fresh("t")
+        self.nodes.append(helper.make_node(op, list(inputs), [result], domain=domain, **attributes))
         if self.rng.random() < 0.08:
-            return self.emit("Identity", made)
-        return made
+            return self.emit("Identity", result)
+        return result
 
-    def constant(self, given: Any, dtype: Any = np.float32) -> str:
+    def constant(self, argument: Any, dtype: Any = np.float32) -> str:
         array = (
-            np.asarray(given)
-            if isinstance(given, np.ndarray) and given.dtype.kind in "bi"
-            else np.asarray(given, dtype)
+            np.asarray(argument)
+            if isinstance(argument, np.ndarray) and argument.dtype.kind in "bi"
+            else np.asarray(argument, dtype)
         )
-        name, drawn = self.fresh("c"), self.rng.random()
-        if drawn < 0.6:
+        name, drawing = self.fresh("c"), self.rng.random()
+        if drawing < 0.6:
             self.initializers.append(numpy_helper.from_array(array, name))
-        elif drawn < 0.9 or array.dtype.kind != "f":
+        elif drawing < 0.9 or array.dtype.kind != "f":
             self.nodes.append(
                 helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
             )
@@ -260,17 +260,19 @@ def expanded(to: Fusable) -> str:
 def convolution(to: Fusable) -> str:
     image = to.emit("Reshape", to.some(), to.constant(np.array([-1, SIZE, 1, 1])))
     kernel, bias = to.numbers(SIZE, 2, 1, 1), to.numbers(SIZE)
-    made = to.emit("Conv", image, kernel, bias, group=2, kernel_shape=[1, 1])
-    return to.emit("Reshape", made, to.constant(np.array([-1, SIZE])))
+    result = to.emit("Conv", image, kernel, bias, group=2, kernel_shape=[1, 1])
+    return to.emit("Reshape", result, to.constant(np.array([-1, SIZE])))
 
 
 def other_layout(to: Fusable) -> str:
     image = to.emit("Reshape", to.some(), to.constant(np.array([-1, 1, 1, SIZE])))
-    made = to.emit(
+    result = to.emit(
         "Conv", to.emit("Transpose", image, perm=[0, 3, 1, 2]), to.numbers(SIZE, SIZE, 1, 1)
     )
     return to.emit(
-        "Reshape", to.emit("Transpose", made, perm=[0, 2, 3, 1]), to.constant(np.array([-1, SIZE]))
+        "Reshape",
+        to.emit("Transpose", result, perm=[0, 2, 3, 1]),
+        to.constant(np.array([-1, SIZE])),
     )
 
 
@@ -288,8 +290,8 @@ def local(to: Fusable) -> str:
                 "local", name, ["i"], ["o"], body, [helper.make_opsetid("", to.opset)]
             )
         )
-    made = to.emit(name, to.some(), domain="local")
-    return to.some() if to.rng.random() < 0.2 else made  # or a call that nobody reads
+    result = to.emit(name, to.some(), domain="local")
+    return to.some() if to.rng.random() < 0.2 else result  # or a call that nobody reads
 
 
 BLOCKS = (

@@ -118,15 +118,15 @@ class Scope:
     ) -> list[Tensor]:
         """Add a node whose outputs have these dtypes and shapes (None: left out); returns the tensors that are there."""
         maker = self.maker
-        made = [None if kind is None else Tensor(maker.fresh("t"), *kind) for kind in outputs]
+        results = [None if kind is None else Tensor(maker.fresh("t"), *kind) for kind in outputs]
         names = ["" if tensor is None else tensor.name for tensor in inputs]
         node = helper.make_node(
-            op, names, ["" if tensor is None else tensor.name for tensor in made], **attributes
+            op, names, ["" if tensor is None else tensor.name for tensor in results], **attributes
         )
         if self.rng.random() < 0.6:
             node.name = maker.fresh(op.lower())
         self.nodes.append(node)
-        present = [tensor for tensor in made if tensor is not None]
+        present = [tensor for tensor in results if tensor is not None]
         self.tensors.extend(present)
         self.made.extend(present)
         return present
@@ -214,10 +214,10 @@ class Maker:
     def fresh(self, stem: str) -> str:
         """A name; seldom one that a pass would choose."""
         if self.rng.random() < 0.02:
-            taken = f"P{self.rng.randint(0, 3)}_{self.rng.choice(['Add', 'Mul', 'Identity', 'Constant'])}_{self.rng.randint(0, 2)}"
-            if taken not in self._used:
-                self._used.add(taken)
-                return taken
+            selected = f"P{self.rng.randint(0, 3)}_{self.rng.choice(['Add', 'Mul', 'Identity', 'Constant'])}_{self.rng.randint(0, 2)}"
+            if selected not in self._used:
+                self._used.add(selected)
+                return selected
         return f"{stem}{next(self._count)}"
 
     @contextmanager
@@ -247,15 +247,15 @@ class Maker:
         """Random elements; a share of ``odd`` of the floating-point ones are NaN, infinite or a zero."""
         count = int(np.prod(shape))
         if dtype == "bool":
-            listed: list[Any] = [self.rng.random() < 0.5 for _ in range(count)]
+            items: list[Any] = [self.rng.random() < 0.5 for _ in range(count)]
         elif dtype.startswith("int"):
-            listed = [self.rng.randint(-3, 3) for _ in range(count)]
+            items = [self.rng.randint(-3, 3) for _ in range(count)]
         else:
-            listed = [
+            items = [
                 self.rng.choice(ODD_FLOATS) if self.rng.random() < odd else self.rng.gauss(0, 1)
                 for _ in range(count)
             ]
-        return np.array(listed, dtype).reshape(tuple(shape))
+        return np.array(items, dtype).reshape(tuple(shape))
 
     def make(self, size: int, fill: Callable[[Scope, int], None]) -> RandomModel:
         """A model of about ``size`` nodes that ``fill`` adds."""
@@ -290,20 +290,20 @@ class Maker:
         self.root.tensors.append(tensor)
 
     def _declared_inputs(self) -> list[onnx.ValueInfoProto]:
-        found = []
+        results = []
         for tensor in self.inputs:
             dims = [
                 self._dim(place + 3 - tensor.rank, size) for place, size in enumerate(tensor.shape)
             ]
-            found.append(helper.make_tensor_value_info(tensor.name, tensor.elem_type, dims))
+            results.append(helper.make_tensor_value_info(tensor.name, tensor.elem_type, dims))
         for constant in self.root.initializers:
             if self.ir_version < 4 or self.rng.random() < 0.05:
-                found.append(
+                results.append(
                     helper.make_tensor_value_info(
                         constant.name, constant.data_type, list(constant.dims)
                     )
                 )
-        return found
+        return results
 
     def _dim(self, place: int, size: int) -> int | str | None:
         if not self.symbolic or self.rng.random() < 0.2:
@@ -366,9 +366,9 @@ def _is_extreme(array: np.ndarray) -> bool:
 
 def _read(node: onnx.NodeProto) -> list[str]:
     """What a node reads, itself and in its bodies."""
-    found = list(node.input)
+    results = list(node.input)
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
-            found.extend(info.name for info in attribute.g.output)
-            found.extend(name for inner in attribute.g.node for name in _read(inner))
-    return found
+            results.extend(info.name for info in attribute.g.output)
+            results.extend(name for inner in attribute.g.node for name in _read(inner))
+    return results

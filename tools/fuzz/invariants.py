@@ -46,8 +46,8 @@ def run_case(seed: int) -> Counter[str]:
     with tempfile.TemporaryDirectory() as directory:
         source, once, twice = (f"{directory}/{name}.onnx" for name in ("source", "once", "twice"))
         onnx.save(model, source)
-        if "full check" in (found := refusals(source)):
-            return Counter({f"not valid before: {found['full check'][:60]}": 1})
+        if "full check" in (match := refusals(source)):
+            return Counter({f"not valid before: {match['full check'][:60]}": 1})
         for name, host in hosts(rng).items():
             report = host.compile(source, once)
             assert not (new := new_refusals(source, once)), f"{name}: {new}"
@@ -94,18 +94,18 @@ def _shipped() -> Host:
 
 def decide_branches(model: onnx.ModelProto, rng: random.Random) -> int:
     """Make the conditions of most Ifs constant; return their number."""
-    found = 0
+    result = 0
     waiting = list(model.graph.node)
     while waiting:
         node = waiting.pop()
         if node.op_type == "If" and model.ir_version >= 4 and rng.random() < 0.7:
-            name = f"decided{found}"
+            name = f"decided{result}"
             array = np.array(rng.random() < 0.5)
             model.graph.initializer.append(numpy_helper.from_array(array, name))
-            node.input[0], found = name, found + 1
+            node.input[0], result = name, result + 1
         for attribute in node.attribute:
             waiting.extend(attribute.g.node)
-    return found
+    return result
 
 
 def declared(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
@@ -141,11 +141,11 @@ def _as_run(model: onnx.ModelProto) -> onnx.ModelProto:
         if info.name not in constants
     }
     shown = {info.name for info in model.graph.output}
-    made = [name for node in model.graph.node for name in node.output if name]
+    created = [name for node in model.graph.node for name in node.output if name]
     every = onnx.ModelProto()
     every.CopyFrom(model)
     every.graph.output.extend(
-        helper.make_empty_tensor_value_info(name) for name in made if name not in shown
+        helper.make_empty_tensor_value_info(name) for name in created if name not in shown
     )
     try:
         (results,) = outputs_of(every, [feeds])
@@ -153,10 +153,10 @@ def _as_run(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    known = {info.name for info in result.graph.value_info} | shown
+    entry = {info.name for info in result.graph.value_info} | shown
     names = [info.name for info in every.graph.output]
     for name, array in zip(names, results, strict=True):
-        if name not in known and isinstance(array, np.ndarray) and array.dtype != object:
+        if name not in entry and isinstance(array, np.ndarray) and array.dtype != object:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             result.graph.value_info.append(helper.make_tensor_value_info(name, kind, array.shape))
     return result
@@ -226,8 +226,8 @@ def layouts(seed: int) -> onnx.ModelProto:
             current = emit(rng.choice(["Relu", "Softmax", "Neg", "Identity"]), [current])
     result = emit("Abs", [current])
     open_batch = start[:1] if rng.random() < 0.6 else ["batch"]
-    stated = rng.random() < 0.5 and open_batch == start[:1]
-    outer = shape if stated else [None] * len(shape)
+    declared = rng.random() < 0.5 and open_batch == start[:1]
+    outer = shape if declared else [None] * len(shape)
     graph = helper.make_graph(
         nodes,
         "layouts",
@@ -246,10 +246,10 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of the first; default: %(default)s")
     parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
-    given = parser.parse_args()
+    argument = parser.parse_args()
     counts, failed = Counter[str](), 0
-    seeds = itertools.islice(itertools.count(given.seed), given.graphs)
-    for outcome in outcomes(run_case, seeds, given.processes, 120.0):
+    seeds = itertools.islice(itertools.count(argument.seed), argument.graphs)
+    for outcome in outcomes(run_case, seeds, argument.processes, 120.0):
         if outcome.failure:
             failed += 1
             print(f"seed {outcome.number}: {outcome.failure.strip().splitlines()[-1][:600]}")
@@ -257,7 +257,7 @@ def main() -> int:
             counts += outcome.result
     for name, count in counts.most_common():
         print(f"{count:8} {name}")
-    print(f"{failed:8} of {given.graphs} graphs failed")
+    print(f"{failed:8} of {argument.graphs} graphs failed")
     return 1 if failed else 0
 
 

@@ -20,11 +20,13 @@ Found = dict[str, frozenset[str]]
 def found_in(model: onnx.ModelProto, plan: Plan, known_as: Callable[[str], str] = str) -> Found:
     """What the matcher finds in the root graph."""
     (pattern,) = FuzzedFusion(plan).Patterns()
-    found: Found = {}
+    results: Found = {}
     for match in PatternMatcher(pattern, fresh_model(model), plan.config):
-        made = known_as(match.GetMatchedNode(pattern.graph.outputs[0]).proto.output[0])
-        found[made] = frozenset(known_as(node.proto.output[0]) for node in match.GetMatchedNodes())
-    return found
+        output = known_as(match.GetMatchedNode(pattern.graph.outputs[0]).proto.output[0])
+        results[output] = frozenset(
+            known_as(node.proto.output[0]) for node in match.GetMatchedNodes()
+        )
+    return results
 
 
 def check_matches(model: onnx.ModelProto, rng: random.Random, tally: Tally) -> None:
@@ -33,51 +35,54 @@ def check_matches(model: onnx.ModelProto, rng: random.Random, tally: Tally) -> N
     if plan is None:
         return
     plan = oracle.simplified(plan)
-    found = found_in(model, plan)
-    _compare_with_oracle(model, plan, found, tally)
-    tally.counts["matches of the oracle"] += len(found)
-    _check_reasons(model, plan, found, tally)
+    result = found_in(model, plan)
+    _compare_with_oracle(model, plan, result, tally)
+    tally.counts["matches of the oracle"] += len(result)
+    _check_reasons(model, plan, result, tally)
     several = (
         len(plan.outputs) > 1
         or any(step.commutative for step in plan.steps)
         or plan.config.commutative_match
     )
     other, known_as = variations.renamed(model)
-    _compare("renaming", found, found_in(other, plan, known_as), False, model, other, tally)
+    _compare("renaming", result, found_in(other, plan, known_as), False, model, other, tally)
     other = variations.reordered(model, rng)
-    _compare("another order", found, found_in(other, plan), several, model, other, tally)
+    _compare("another order", result, found_in(other, plan), several, model, other, tally)
     ops = {op for step in plan.steps for op in step.ops}
     if "Identity" not in ops and not any(
         getattr(ref, "maybe_identity", False) for step in plan.steps for ref in step.operands
     ):
         other = variations.detoured(model, ops, rng)
-        _compare("an Identity elsewhere", found, found_in(other, plan), False, model, other, tally)
+        _compare("an Identity elsewhere", result, found_in(other, plan), False, model, other, tally)
 
 
-def _compare_with_oracle(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tally) -> None:
+def _compare_with_oracle(model: onnx.ModelProto, plan: Plan, result: Found, tally: Tally) -> None:
     graph = model.graph
-    wanted = {
+    expected = {
         graph.node[at].output[0]: {
             frozenset(graph.node[inner].output[0] for inner in nodes) for nodes in choices
         }
         for at, choices in oracle.matches(graph, plan, model.ir_version).items()
     }
     tally.checks["oracle"] += 1
-    if found.keys() != wanted.keys():
-        missing, more = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    if result.keys() != expected.keys():
+        missing, more = (
+            sorted(expected.keys() - result.keys()),
+            sorted(result.keys() - expected.keys()),
+        )
         raise Failure(
             "oracle", f"not found at {missing}, found for nothing at {more}: {plan}", [model]
         )
-    for anchor, nodes in found.items():
-        if nodes not in wanted[anchor]:
+    for anchor, nodes in result.items():
+        if nodes not in expected[anchor]:
             raise Failure(
                 "oracle",
-                f"at {anchor}: {sorted(nodes)} is none of {wanted[anchor]}: {plan}",
+                f"at {anchor}: {sorted(nodes)} is none of {expected[anchor]}: {plan}",
                 [model],
             )
 
 
-def _check_reasons(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tally) -> None:
+def _check_reasons(model: onnx.ModelProto, plan: Plan, result: Found, tally: Tally) -> None:
     """The matcher that tells reasons has one for each node at which there is no match, and for no other."""
     (pattern,) = FuzzedFusion(plan).Patterns()
     graph = fresh_model(model).graph
@@ -85,10 +90,10 @@ def _check_reasons(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tall
     for node in graph.nodes:
         failure = matcher.why_not(node)
         tally.checks["reasons"] += 1
-        if (failure is None) != (node.proto.output[0] in found):
+        if (failure is None) != (node.proto.output[0] in result):
             raise Failure(
                 "reasons",
-                f"at {node.label}: {failure}, but the matcher found {sorted(found)}: {plan}",
+                f"at {node.label}: {failure}, but the matcher found {sorted(result)}: {plan}",
                 [model],
             )
 

@@ -184,7 +184,7 @@ def _change_fields(fields: list[_Field], rng: random.Random) -> None:
 
 
 def _fields(content: bytes, message: Descriptor) -> list[_Field]:
-    found: list[_Field] = []
+    results: list[_Field] = []
     at = 0
     while at < len(content):
         key, at = _varint(content, at)
@@ -197,14 +197,14 @@ def _fields(content: bytes, message: Descriptor) -> list[_Field]:
             if size is None:
                 size, at = _varint(content, at)
             value, at = content[at : at + size], at + size
-        known = message.fields_by_number.get(number)
+        cached = message.fields_by_number.get(number)
         is_message = (
-            known is not None and known.message_type is not None and isinstance(value, bytes)
+            cached is not None and cached.message_type is not None and isinstance(value, bytes)
         )
-        found.append(
-            _Field(number, wire, value, _fields(value, known.message_type) if is_message else None)
+        results.append(
+            _Field(number, wire, value, _fields(value, cached.message_type) if is_message else None)
         )
-    return found
+    return results
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
@@ -230,11 +230,11 @@ def _written(fields: list[_Field]) -> bytes:
 
 
 def _as_varint(value: int) -> bytes:
-    written = bytearray()
+    output = bytearray()
     while value > 127:
-        written.append(value & 127 | 128)
+        output.append(value & 127 | 128)
         value >>= 7
-    return bytes([*written, value])
+    return bytes([*output, value])
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
@@ -312,8 +312,8 @@ def _change_repeated(
 
 
 def _any_message(kind: Descriptor, seed: Seed, rng: random.Random) -> Message:
-    known = seed.messages.get(kind.full_name)
-    return rng.choice(known) if known else GetMessageClass(kind)()
+    cached = seed.messages.get(kind.full_name)
+    return rng.choice(cached) if cached else GetMessageClass(kind)()
 
 
 def _any_value(descriptor: FieldDescriptor, old: Any, seed: Seed, rng: random.Random) -> Any:

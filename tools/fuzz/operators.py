@@ -66,9 +66,9 @@ def a_float(scope: Scope) -> Tensor:
 
 def _operand(scope: Scope, tensor: Tensor) -> Tensor:
     """A tensor of the same dtype that broadcasts into ``tensor``."""
-    found = scope.find(lambda t: t.dtype == tensor.dtype and _into(t.shape, tensor.shape))
-    if found is not None and scope.rng.random() < 0.8:
-        return found
+    result = scope.find(lambda t: t.dtype == tensor.dtype and _into(t.shape, tensor.shape))
+    if result is not None and scope.rng.random() < 0.8:
+        return result
     return scope.constant(
         scope.maker.numbers(tensor.dtype, tensor.shape[scope.rng.randint(0, tensor.rank) :])
     )

@@ -37,20 +37,20 @@ def simplified(plan: Plan) -> Plan:
 def matches(graph: onnx.GraphProto, plan: Plan, ir_version: int) -> dict[int, set[frozenset[int]]]:
     """The node sets that match, by the position of the node that makes output 0."""
     host = _Host(graph, ir_version)
-    found: dict[int, set[frozenset[int]]] = {}
+    results: dict[int, set[frozenset[int]]] = {}
     for pattern in _variants(plan):
-        wanted = pattern.structure()
-        matcher = DiGraphMatcher(host.structure, wanted, node_match=_labels_match)
+        expected = pattern.structure()
+        matcher = DiGraphMatcher(host.structure, expected, node_match=_labels_match)
         for mapping in matcher.subgraph_monomorphisms_iter():
             back = {wanted_vertex: vertex for vertex, wanted_vertex in mapping.items()}
             nodes = tuple(back["op", number][1] for number in range(len(pattern.steps)))
             if host.holds(pattern, nodes):
-                found.setdefault(nodes[pattern.outputs[0].step], set()).add(frozenset(nodes))
-    return found
+                results.setdefault(nodes[pattern.outputs[0].step], set()).add(frozenset(nodes))
+    return results
 
 
-def _labels_match(here: dict[str, object], wanted: dict[str, object]) -> bool:
-    options = wanted["label"]
+def _labels_match(here: dict[str, object], expected: dict[str, object]) -> bool:
+    options = expected["label"]
     return here["label"] in options if isinstance(options, frozenset) else here["label"] == options
 
 
@@ -178,12 +178,12 @@ class _Host:
 
     def holds(self, pattern: _Variant, nodes: Assignment) -> bool:
         """Whether what structure does not say holds too."""
-        given: dict[int, str] = {}
+        arguments: dict[int, str] = {}
         for step, at in zip(pattern.steps, nodes, strict=True):
             node = self._nodes[at]
             if node.op_type == "Split" and len(node.output) != step.outputs:
                 return False
-            if not self._inputs_hold(pattern, step, node, given):
+            if not self._inputs_hold(pattern, step, node, arguments):
                 return False
         inner: set[str] = set()
         outputs: set[str] = set()
@@ -202,10 +202,10 @@ class _Host:
                 or not self._readers.get(name, set()) <= set(nodes)
             ):
                 return False
-        return not self._closes_cycle(set(nodes), outputs, set(given.values()))
+        return not self._closes_cycle(set(nodes), outputs, set(arguments.values()))
 
     def _inputs_hold(
-        self, pattern: _Variant, step: Step, node: onnx.NodeProto, given: dict[int, str]
+        self, pattern: _Variant, step: Step, node: onnx.NodeProto, arguments: dict[int, str]
     ) -> bool:
         names = list(node.input)
         unasked = range(len(step.operands), len(names))
@@ -214,10 +214,10 @@ class _Host:
         for slot, ref in enumerate(step.operands):
             name = names[slot] if slot < len(names) else ""
             if isinstance(ref, Given):
-                if not name or given.setdefault(ref.index, name) != name:
+                if not name or arguments.setdefault(ref.index, name) != name:
                     return False
             elif isinstance(ref, Fixed):
-                if not self._is_constant(name, pattern.plan, ref.index, given):
+                if not self._is_constant(name, pattern.plan, ref.index, arguments):
                     return False
             elif ref is None and name:
                 return False
@@ -228,19 +228,19 @@ class _Host:
         array = self._constants.get(name)
         if array is None or bound.setdefault(-1 - index, name) != name:
             return False
-        wanted = plan.constants[index]
+        expected = plan.constants[index]
         if not plan.config.const_value_match:
             return True
         return (array.dtype, array.shape, array.tobytes()) == (
-            wanted.dtype,
-            wanted.shape,
-            wanted.tobytes(),
+            expected.dtype,
+            expected.shape,
+            expected.tobytes(),
         )
 
     def _closes_cycle(self, nodes: set[int], outputs: set[str], inputs: set[str]) -> bool:
         if outputs & inputs:
             return True
-        seen: set[int] = set()
+        visited: set[int] = set()
         waiting = [
             reader
             for name in outputs
@@ -251,8 +251,8 @@ class _Host:
             at = waiting.pop()
             if at in nodes:
                 return True
-            if at not in seen:
-                seen.add(at)
+            if at not in visited:
+                visited.add(at)
                 waiting.extend(
                     reader
                     for name in self._nodes[at].output
@@ -264,20 +264,20 @@ class _Host:
 
 def _constants(graph: onnx.GraphProto, ir_version: int) -> dict[str, np.ndarray]:
     overridable = {info.name for info in graph.input} if ir_version >= 4 else set()
-    found = {
+    results = {
         tensor.name: onnx.numpy_helper.to_array(tensor)
         for tensor in graph.initializer
         if tensor.name not in overridable
     }
     for node in graph.node:
         if node.op_type == "Constant":
-            found[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
-    return found
+            results[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
+    return results
 
 
 def captured(node: onnx.NodeProto) -> set[str]:
     """What the bodies of a node read from outside of them."""
-    found: set[str] = set()
+    results: set[str] = set()
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             body = attribute.g
@@ -286,5 +286,5 @@ def captured(node: onnx.NodeProto) -> set[str]:
             read = {info.name for info in body.output}
             for inner in body.node:
                 read |= set(inner.input) | captured(inner)
-            found |= read - own
-    return found - {""}
+            results |= read - own
+    return results - {""}

@@ -112,24 +112,26 @@ def _part(graph: Graph, rng: random.Random, most: int) -> list[Node]:
     """A few nodes that hang together, by what they read as well."""
     candidates = _candidates(graph)
     repeated = [node for node in candidates if sum(other.op == node.op for other in candidates) > 2]
-    found = [rng.choice(repeated if repeated and rng.random() < 0.5 else candidates)]
+    results = [rng.choice(repeated if repeated and rng.random() < 0.5 else candidates)]
     size = rng.choice([1, 1, 2, 2, 3, most])
-    while len(found) < size:
+    while len(results) < size:
         near: list[Node | None] = [
-            value.producer for node in found for value in node.inputs if value is not None
+            value.producer for node in results for value in node.inputs if value is not None
         ]
-        made = [value for node in found for value in node.outputs if value is not None]
+        created = [value for node in results for value in node.outputs if value is not None]
         shared = (
-            [value for node in found for value in node.inputs if value is not None]
+            [value for node in results for value in node.inputs if value is not None]
             if rng.random() < 0.2
             else []
         )
-        near += [reader for value in (*made, *shared) for reader, _ in value.consumers()]
-        fitting = [node for node in dict.fromkeys(near) if node in candidates and node not in found]
+        near += [reader for value in (*created, *shared) for reader, _ in value.consumers()]
+        fitting = [
+            node for node in dict.fromkeys(near) if node in candidates and node not in results
+        ]
         if not fitting:
             break
-        found.append(rng.choice(fitting))
-    return sorted(found, key=lambda node: node.order)
+        results.append(rng.choice(fitting))
+    return sorted(results, key=lambda node: node.order)
 
 
 class _Writer:
@@ -152,11 +154,11 @@ class _Writer:
         )
         outputs = self._outputs()
         steps = tuple(self._step(node, outputs) for node in self._nodes)
-        wanted = {self._nodes.index(value.producer) for value in outputs if value.producer}
+        expected = {self._nodes.index(value.producer) for value in outputs if value.producer}
         for number in reversed(range(len(steps))):
-            if number in wanted:
-                wanted.update(ref.step for ref in steps[number].operands if isinstance(ref, Made))
-        if len(wanted) < len(steps):
+            if number in expected:
+                expected.update(ref.step for ref in steps[number].operands if isinstance(ref, Made))
+        if len(expected) < len(steps):
             return None
         before = rng.random() < 0.15
         return Plan(
@@ -184,7 +186,7 @@ class _Writer:
     def _outputs(self) -> list[Value]:
         """What others read, what nobody reads, sometimes more, seldom less: then the pattern does not stand here."""
         rng, nodes = self._rng, self._nodes
-        found: list[Value] = []
+        results: list[Value] = []
         for node in reversed(nodes):
             inner = False
             for value in node.outputs:
@@ -194,12 +196,12 @@ class _Writer:
                 inner = inner or any(reader in nodes for reader in readers)
                 outer = any(reader not in nodes for reader in readers)
                 if rng.random() < (0.97 if outer and inner else 1.0 if outer else 0.05):
-                    found.append(value)
-            if not inner and not any(value in found for value in node.outputs):
-                found.append(next(value for value in node.outputs if value is not None))
+                    results.append(value)
+            if not inner and not any(value in results for value in node.outputs):
+                results.append(next(value for value in node.outputs if value is not None))
         if rng.random() < 0.3:
-            rng.shuffle(found)
-        return found
+            rng.shuffle(results)
+        return results
 
     def _step(self, node: Node, outputs: list[Value]) -> Step:
         rng = self._rng
@@ -252,12 +254,12 @@ class _Writer:
             return self._constants[value]
         if value not in self._inputs:
             self._inputs[value] = Given(len(self._asked))
-            asked: dict[str, Any] = {}
+            request: dict[str, Any] = {}
             if rng.random() < 0.15 and value.dtype is not None:
-                asked["dtype"] = value.dtype
+                request["dtype"] = value.dtype
             if rng.random() < 0.15 and value.rank is not None:
-                asked["rank"] = value.rank
-            self._asked.append(asked)
+                request["rank"] = value.rank
+            self._asked.append(request)
         return self._inputs[value]
 
 

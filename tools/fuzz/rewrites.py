@@ -93,32 +93,38 @@ class FuzzedFusion(PatternFusionPass):
 
     def Patterns(self) -> list[Pattern]:
         plan, builder = self._plan, EsGraphBuilder("pattern")
-        given = [builder.CreateInput(index, **asked) for index, asked in enumerate(plan.inputs)]
+        arguments = [
+            builder.CreateInput(index, **operand) for index, operand in enumerate(plan.inputs)
+        ]
         fixed = [builder.CreateConst(array) for array in plan.constants]
-        made: list[Sequence[EsTensor]] = []
+        results: list[Sequence[EsTensor]] = []
 
         def tensor(ref: Ref) -> EsTensor | None:
             if isinstance(ref, Made):
-                found = made[ref.step][ref.slot]
-                return es.Alternatives(es.Identity(found), found) if ref.maybe_identity else found
+                result = results[ref.step][ref.slot]
+                return (
+                    es.Alternatives(es.Identity(result), result) if ref.maybe_identity else result
+                )
             return (
                 None
                 if ref is None
-                else given[ref.index]
+                else arguments[ref.index]
                 if isinstance(ref, Given)
                 else fixed[ref.index]
             )
 
         self._nodes = []
         for step in plan.steps:
-            made.append(
+            results.append(
                 _tuple(es.AnyOf(*step.ops)(*map(tensor, step.operands), num_outputs=step.outputs))
             )
-            self._nodes.append(made[-1][0].producer)
-            es.constrain(made[-1][0], **step.constraints)
+            self._nodes.append(results[-1][0].producer)
+            es.constrain(results[-1][0], **step.constraints)
             if step.commutative:
-                es.Commutative(made[-1][0])
-        pattern = Pattern(builder.BuildAndReset([made[ref.step][ref.slot] for ref in plan.outputs]))
+                es.Commutative(results[-1][0])
+        pattern = Pattern(
+            builder.BuildAndReset([results[ref.step][ref.slot] for ref in plan.outputs])
+        )
         for constant in fixed:
             pattern.CaptureTensor(constant)
         return [pattern]
@@ -139,22 +145,24 @@ class FuzzedFusion(PatternFusionPass):
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         plan, builder = self._plan, EsGraphBuilder("replacement")
-        given = builder.CreateInputs(len(plan.inputs))
+        placeholders = builder.CreateInputs(len(plan.inputs))
         if plan.call:
             return builder.BuildAndReset(
-                list(_tuple(es.op(f"fz::{plan.name}")(*given, num_outputs=len(plan.outputs))))
+                list(
+                    _tuple(es.op(f"fz::{plan.name}")(*placeholders, num_outputs=len(plan.outputs)))
+                )
             )
         fixed = [
             builder.CreateConst(match.GetCapturedTensor(index).value.numpy())
             for index in range(len(plan.constants))
         ]
-        made: list[Sequence[EsTensor]] = []
+        results: list[Sequence[EsTensor]] = []
 
         def tensor(ref: Ref) -> EsTensor | None:
             if isinstance(ref, Made):
-                return made[ref.step][ref.slot]
+                return results[ref.step][ref.slot]
             return (
-                given[ref.index]
+                placeholders[ref.index]
                 if isinstance(ref, Given)
                 else fixed[ref.index]
                 if isinstance(ref, Fixed)
@@ -169,9 +177,11 @@ class FuzzedFusion(PatternFusionPass):
                     operands[slot] = same(
                         operands[slot], self._value(match, ref), plan.wraps[number, slot]
                     )
-            made.append(_rebuilt(step, node, operands))
+            results.append(_rebuilt(step, node, operands))
         outputs = [
-            made[ref.step][ref.slot] if way is None else same(made[ref.step][ref.slot], value, way)
+            results[ref.step][ref.slot]
+            if way is None
+            else same(results[ref.step][ref.slot], value, way)
             for ref, value, way in zip(plan.outputs, match.outputs, plan.finish, strict=True)
         ]
         return builder.BuildAndReset(outputs)
@@ -225,16 +235,16 @@ class FuzzedDecompose(DecomposePass):
 
     def Replacement(self, node: Node) -> EsGraph:
         builder = EsGraphBuilder("replacement")
-        given = builder.CreateInputs(len(node.inputs))
+        placeholders = builder.CreateInputs(len(node.inputs))
         operands = [
             None if value is None else tensor
-            for value, tensor in zip(node.inputs, given, strict=True)
+            for value, tensor in zip(node.inputs, placeholders, strict=True)
         ]
         step = Step((node.op,), (), len(node.outputs), {}, commutative=False, substitute=True)
-        made = _rebuilt(step, node, operands)
+        result = _rebuilt(step, node, operands)
         outputs = [
             tensor if value is None else same(tensor, value, self._choice)
-            for tensor, value in zip(made, node.outputs, strict=True)
+            for tensor, value in zip(result, node.outputs, strict=True)
         ]
         return builder.BuildAndReset(outputs)
 
@@ -243,8 +253,8 @@ def _is_own(node: Node, name: str) -> bool:
     return node.metadata.get("gehost.pass") == name
 
 
-def _tuple(made: Any) -> Sequence[EsTensor]:
-    return (made,) if isinstance(made, EsTensor) else tuple(made)
+def _tuple(result: Any) -> Sequence[EsTensor]:
+    return (result,) if isinstance(result, EsTensor) else tuple(result)
 
 
 # -- the same operator again, or written with others ----------------------------------------------------------------
@@ -259,9 +269,9 @@ def _rebuilt(step: Step, node: Node, operands: list[EsTensor | None]) -> Sequenc
     }
     if step.substitute and node.op in SUBSTITUTES and step.outputs == 1:
         call = Call(node, [operand for operand in operands if operand is not None], parameters)
-        written = SUBSTITUTES[node.op](call)
-        if written is not None:
-            return (written,)
+        output = SUBSTITUTES[node.op](call)
+        if output is not None:
+            return (output,)
     return _tuple(es.op(node.op)(*operands, num_outputs=step.outputs, **parameters))
 
 
@@ -279,15 +289,15 @@ _INPUT_NAMES = {
 
 def _attributes(node: Node) -> dict[str, Any]:
     """The attributes under the names of the newest opset."""
-    found = {
+    results = {
         _NEW_NAMES.get((node.op, name), name): value
         for name, value in node.attrs.items()
         if name != "num_outputs"
     }
     version = node.graph.model.opset() or 0
     if node.op in ("Softmax", "LogSoftmax") and version < 13:
-        found.setdefault("axis", 1)
-    return found
+        results.setdefault("axis", 1)
+    return results
 
 
 def _parameters(node: Node, start: int) -> dict[str, np.ndarray | None]:

@@ -32,15 +32,17 @@ def reordered(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
     """The nodes in another topological order."""
     copy = _copy(model)
     waiting = list(copy.graph.node)
-    made = {name for node in waiting for name in node.output if name}
+    results = {name for node in waiting for name in node.output if name}
     ordered: list[onnx.NodeProto] = []
-    done: set[str] = set()
+    outcome: set[str] = set()
     while waiting:
-        ready = [node for node in waiting if ((set(node.input) | captured(node)) & made) <= done]
+        ready = [
+            node for node in waiting if ((set(node.input) | captured(node)) & results) <= outcome
+        ]
         node = rng.choice(ready)
         waiting.remove(node)
         ordered.append(node)
-        done.update(node.output)
+        outcome.update(node.output)
     del copy.graph.node[:]
     copy.graph.node.extend(ordered)
     return copy
@@ -58,9 +60,9 @@ def detoured(model: onnx.ModelProto, apart: Collection[str], rng: random.Random)
     if places:
         at, slot = rng.choice(places)
         node = copy.graph.node[at]
-        made = onnx.helper.make_node("Identity", [node.input[slot]], ["detour"])
+        result = onnx.helper.make_node("Identity", [node.input[slot]], ["detour"])
         node.input[slot] = "detour"
-        copy.graph.node.insert(at, made)
+        copy.graph.node.insert(at, result)
     return copy
 
 

@@ -784,11 +784,11 @@ def strip(model: onnx.ModelProto) -> None:
     ]
     for item in (*walk(model), *values):
         item.ClearField("doc_string")
-        kept = [p for p in item.metadata_props if p.key not in DROPPED_METADATA]
-        if len(kept) != len(item.metadata_props):
-            kept = [onnx.StringStringEntryProto(key=p.key, value=p.value) for p in kept]
+        retained = [p for p in item.metadata_props if p.key not in DROPPED_METADATA]
+        if len(retained) != len(item.metadata_props):
+            retained = [onnx.StringStringEntryProto(key=p.key, value=p.value) for p in retained]
             item.ClearField("metadata_props")
-            item.metadata_props.extend(kept)
+            item.metadata_props.extend(retained)
 
 
 def write(model: onnx.ModelProto, path: Path) -> None:
@@ -796,47 +796,47 @@ def write(model: onnx.ModelProto, path: Path) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def write_feeds(made: Made, out: Path) -> None:
+def write_feeds(result: Made, out: Path) -> None:
     """Write the feeds of a model."""
     directory = out / "feeds"
     directory.mkdir(exist_ok=True)
-    for letter, feed in made.feeds.items():
+    for letter, feed in result.feeds.items():
         arrays: dict[str, Any] = dict(feed)
-        np.savez(directory / f"{made.stem}.{letter}.npz", **arrays)
+        np.savez(directory / f"{result.stem}.{letter}.npz", **arrays)
 
 
-def check(made: Made, out: Path) -> None:
+def check(result: Made, out: Path) -> None:
     """Raise unless the written model is valid, holds the expected operators and computes what it should."""
-    path = out / f"{made.stem}.onnx"
+    path = out / f"{result.stem}.onnx"
     onnx.checker.check_model(str(path), full_check=True)
     model = onnx.load(path)
     counts = collections.Counter(node.op_type for node in walk(model))
-    for op, count in made.expect.present.items():
+    for op, count in result.expect.present.items():
         if counts[op] != count:
-            raise AssertionError(f"{made.stem}: {counts[op]} nodes {op}, expected {count}")
-    for op in made.expect.absent:
+            raise AssertionError(f"{result.stem}: {counts[op]} nodes {op}, expected {count}")
+    for op in result.expect.absent:
         if counts[op]:
-            raise AssertionError(f"{made.stem}: {counts[op]} nodes {op}, expected none")
+            raise AssertionError(f"{result.stem}: {counts[op]} nodes {op}, expected none")
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
         if array.size > 1 and array.dtype == np.float32 and np.ptp(array) == 0:
-            raise AssertionError(f"{made.stem}: the initializer {tensor.name} is constant")
+            raise AssertionError(f"{result.stem}: the initializer {tensor.name} is constant")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    for letter in made.feeds:
-        with np.load(out / "feeds" / f"{made.stem}.{letter}.npz") as stored:
+    for letter in result.feeds:
+        with np.load(out / "feeds" / f"{result.stem}.{letter}.npz") as stored:
             feed = {name: stored[name] for name in stored.files}
         outputs = session.run(None, feed)
-        expected = made.reference(feed)
+        expected = result.reference(feed)
         if len(outputs) != len(expected):
-            raise AssertionError(f"{made.stem}: {len(outputs)} outputs, expected {len(expected)}")
-        for got, want in zip(outputs, expected, strict=True):
-            array = np.asarray(got)
+            raise AssertionError(f"{result.stem}: {len(outputs)} outputs, expected {len(expected)}")
+        for output, want in zip(outputs, expected, strict=True):
+            array = np.asarray(output)
             if not np.isfinite(array).all():
-                raise AssertionError(f"{made.stem}.{letter}: an output is not finite")
+                raise AssertionError(f"{result.stem}.{letter}: an output is not finite")
             np.testing.assert_allclose(
-                array, want, rtol=1e-4, atol=1e-5, err_msg=f"{made.stem}.{letter}"
+                array, want, rtol=1e-4, atol=1e-5, err_msg=f"{result.stem}.{letter}"
             )
 
 
@@ -859,8 +859,8 @@ attention masks have zeros. All exports of one family (`bert.*`, ...) have the s
 def readme(all_made: Sequence[Made], out: Path) -> str:
     """Return the text of the README."""
     lines = []
-    for made in all_made:
-        path = out / f"{made.stem}.onnx"
+    for result in all_made:
+        path = out / f"{result.stem}.onnx"
         model = onnx.load(path, load_external_data=False)
         opset = next(o.version for o in model.opset_import if o.domain == "")
         main = [n for n in model.graph.node if n.op_type != "Constant"]
@@ -873,12 +873,12 @@ def readme(all_made: Sequence[Made], out: Path) -> str:
             nodes += f" (+{constants})"
         cells = (
             f"`{path.name}`",
-            made.exporter if made.exporter.startswith("by hand") else f"`{made.exporter}`",
+            result.exporter if result.exporter.startswith("by hand") else f"`{result.exporter}`",
             opset,
             model.ir_version,
             nodes,
             path.stat().st_size,
-            made.purpose,
+            result.purpose,
         )
         lines.append("| " + " | ".join(map(str, cells)) + " |\n")
     return README_HEAD + "".join(lines)
@@ -904,10 +904,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         all_made.extend(make_family(family, SEED + 1000 * number, out))
     for number, spec in enumerate(HAND_MADE):
         all_made.append(make_by_hand(spec, SEED + 1000 * (len(FAMILIES) + number), out))
-    for made in all_made:
-        write_feeds(made, out)
-        check(made, out)
-        print(f"{made.stem}: ok")
+    for result in all_made:
+        write_feeds(result, out)
+        check(result, out)
+        print(f"{result.stem}: ok")
     (out / "README.md").write_text(readme(all_made, out), encoding="utf-8")
     total = sum(p.stat().st_size for p in out.rglob("*") if p.suffix in {".onnx", ".data", ".npz"})
     print(f"{total} bytes")

@@ -74,7 +74,7 @@ class WithCache(nn.Module):
             use_cache=True,
         )
         layers = result.past_key_values.layers
-        return result.logits, *(each for layer in layers for each in (layer.keys, layer.values))
+        return result.logits, *(item for layer in layers for item in (layer.keys, layer.values))
 
 
 class Images(nn.Module):
@@ -125,18 +125,18 @@ def cached(heads: int) -> Callable[[tuple[int, int], int, bool], export.Feed]:
     """Return the feed of a decoder with keys and values of 7 earlier positions."""
 
     def feed(size: tuple[int, int], seed: int, masked: bool) -> export.Feed:
-        made = export.decoder_feed(size, seed, masked)
-        made["attention_mask"] = np.ones((size[0], size[1] + PAST), np.int64)
+        result = export.decoder_feed(size, seed, masked)
+        result["attention_mask"] = np.ones((size[0], size[1] + PAST), np.int64)
         for layer in range(export.LAYERS):
-            for number, each in enumerate(("key", "value")):
-                made[f"past_{each}_{layer}"] = export.normal(
+            for number, name in enumerate(("key", "value")):
+                result[f"past_{name}_{layer}"] = export.normal(
                     seed + 2 * layer + number,
                     size[0],
                     heads,
                     PAST,
                     export.HIDDEN // export.HEADS,
                 )
-        return made
+        return result
 
     return feed
 
@@ -200,7 +200,9 @@ def exported(
     module.eval().to(TYPES[form])
     example = family.feed(export.EXPORT_SIZE, 0, True)
     tensors = tuple(torch.from_numpy(array) for array in example.values())
-    tensors = tuple(each.to(TYPES[form]) if each.is_floating_point() else each for each in tensors)
+    tensors = tuple(
+        tensor.to(TYPES[form]) if tensor.is_floating_point() else tensor for tensor in tensors
+    )
     names: dict[str, Any] = {"input_names": list(example), "output_names": list(family.outputs)}
     if exporter == "ts":
         axes = {**{name: axes_of(family, name) for name in example}, **family.outputs}
@@ -278,8 +280,8 @@ def main() -> int:
                 for form in TYPES:
                     name = f"{stem}.{form}"
                     make = partial(exported, family, attention, exporter, form, scratch)
-                    made = attempt(name, make, out)
-                    twin = made if form == "f32" else twin
+                    result = attempt(name, make, out)
+                    twin = result if form == "f32" else twin
                 for form, convert in CONVERTERS.items():
                     if twin is not None:
                         copy = onnx.ModelProto()

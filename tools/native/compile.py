@@ -112,7 +112,7 @@ def with_attributes(source: str, attributes: str, classes: Collection[str]) -> s
             place, line = node.lineno, "from mypy_extensions import mypyc_attr"
         elif isinstance(node, ast.ClassDef) and node.name in rest:
             rest.remove(node.name)
-            first = min(each.lineno for each in (node, *node.decorator_list))
+            first = min(item.lineno for item in (node, *node.decorator_list))
             place, line = first - 2, f"@mypyc_attr({attributes})"
         else:
             continue
@@ -140,19 +140,19 @@ signature, or in the place of NULL, as some signatures cannot be written.
 
 def add_docstrings(sources: Iterable[str], c_files: Iterable[Path]) -> None:
     """Write the docstrings into the generated C, where mypyc leaves only the signatures."""
-    known = dict(_docstrings_by_symbol(sources))
+    entries = dict(_docstrings_by_symbol(sources))
 
     def documented(match: re.Match[str]) -> str:
-        found = match.groupdict()
-        owner = found.get("owner")
-        text = known.get(f"{owner}___{found['name']}" if owner else found["name"])
+        result = match.groupdict()
+        owner = result.get("owner")
+        text = entries.get(f"{owner}___{result['name']}" if owner else result["name"])
         if text is None:
             return match[0]
         literal = "".join(
             chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == 32) else f"\\{byte:03o}"
             for byte in text.encode()
         )
-        if found["none"]:
+        if result["none"]:
             start, end, literal = *match.span("none"), f'"{literal}"'
         else:
             start = end = match.start("end")

@@ -22,7 +22,7 @@ _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DO
 
 def of_backend() -> Iterator[tuple[str, int, onnx.ModelProto]]:
     """One case for each operator, set of attributes, and types."""
-    seen: set[object] = set()
+    visited: set[object] = set()
     for name in names():
         model = load(name).model if name.startswith("node/") else None
         if model is None or len(model.graph.node) != 1 or model.graph.node[0].domain:
@@ -34,13 +34,13 @@ def of_backend() -> Iterator[tuple[str, int, onnx.ModelProto]]:
         key = (
             node.op_type,
             *types,
-            *sorted(each.name for each in node.attribute),
+            *sorted(item.name for item in node.attribute),
             *map(bool, node.input),
             *map(bool, node.output),
         )
-        if key in seen:
+        if key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         for dtype in _FLOATS if _FLOATS[0] in types else (0,):
             for opset in range(7, NEWEST):
                 copy = onnx.ModelProto()
@@ -57,26 +57,26 @@ def of_backend() -> Iterator[tuple[str, int, onnx.ModelProto]]:
 def main(text: str = "") -> int:
     counts: Counter[str] = Counter()
     findings: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    models = (each for case in CHANGED for each in case.models())
+    models = (item for case in CHANGED for item in case.models())
     for source in (models, of_backend()):
         for name, opset, model in source:
             if text not in name:
                 continue
             for target in TARGETS:
-                found = outcome(model, target) if target > opset else ""
-                if found == "unusable":
-                    counts[found] += 1
+                result = outcome(model, target) if target > opset else ""
+                if result == "unusable":
+                    counts[result] += 1
                     break
-                if found:
-                    counts[found.partition(":")[0]] += 1
-                if ":" in found:
+                if result:
+                    counts[result.partition(":")[0]] += 1
+                if ":" in result:
                     findings.setdefault(
-                        (name, found.replace(f"opset {target}", "opset N")), []
+                        (name, result.replace(f"opset {target}", "opset N")), []
                     ).append((opset, target))
-    for (name, found), places in sorted(findings.items(), key=lambda each: each[0][1][0] != "W"):
-        print(f"{found} | {name} | {len(places)} × from {places[0][0]} to {places[0][1]}")
+    for (name, result), places in sorted(findings.items(), key=lambda item: item[0][1][0] != "W"):
+        print(f"{result} | {name} | {len(places)} × from {places[0][0]} to {places[0][1]}")
     print(dict(counts))
-    return any(found.startswith("WRONG") for _, found in findings)
+    return any(result.startswith("WRONG") for _, result in findings)
 
 
 if __name__ == "__main__":

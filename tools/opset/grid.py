@@ -49,7 +49,7 @@ def is_valid(model: onnx.ModelProto, *, deprecated: bool = False) -> bool:
 def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
     draw = np.random.default_rng(0)
     weights = {tensor.name for tensor in model.graph.initializer}
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    results: dict[str, np.ndarray[Any, Any]] = {}
     for entry in model.graph.input:
         if entry.name in weights:
             continue
@@ -61,8 +61,8 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
         )
         if dtype.kind in "iu":
             numbers = draw.integers(1, 9, shape)
-        found[entry.name] = np.asarray(numbers).astype(dtype)
-    return found
+        results[entry.name] = np.asarray(numbers).astype(dtype)
+    return results
 
 
 def numbers(model: onnx.ModelProto) -> tuple[str, Arrays | None]:
@@ -70,21 +70,21 @@ def numbers(model: onnx.ModelProto) -> tuple[str, Arrays | None]:
 
     The runtime; where it lacks the element type, the runtime in float; or else the reference.
     """
-    for engine, each in (("runtime", model), ("runtime in float", in_float(model))):
-        runner = session(each)
+    for engine, item in (("runtime", model), ("runtime in float", in_float(model))):
+        runner = session(item)
         if runner is not None:
             try:
-                return engine, [np.asarray(result) for result in runner.run(None, feeds(each))]
+                return engine, [np.asarray(result) for result in runner.run(None, feeds(item))]
             except Exception:  # noqa: BLE001
                 return "", None
     node = model.graph.node[0].op_type
     if model.opset_import[0].version < WRONG_IN_REFERENCE.get(node, 0):
         return "", None
     try:
-        found = onnx.reference.ReferenceEvaluator(model).run(None, feeds(model))
+        match = onnx.reference.ReferenceEvaluator(model).run(None, feeds(model))
     except Exception:  # noqa: BLE001 - the reference fails in every way
         return "", None
-    return "reference", [np.asarray(each) for each in found]
+    return "reference", [np.asarray(item) for item in match]
 
 
 WRONG_IN_REFERENCE = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Selu": 6, "AveragePool": 7}
@@ -127,7 +127,7 @@ def outcome(before: onnx.ModelProto, target: int) -> str:
         return "WRONG: does not run in ONNX Runtime"
     if new is None:
         return "valid"
-    half = any(each.dtype == np.float16 for each in (*old, *new))
+    half = any(item.dtype == np.float16 for item in (*old, *new))
     tolerance = 3e-3 if half else 1e-5
     if before.graph.node[0].op_type in RANDOM:
         return "valid"

@@ -54,15 +54,15 @@ def runs_of(path: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     stored = sorted((CORPUS / "feeds").glob(f"{path.stem}.[AB].npz"))
     sets = [load_feeds(file) for file in stored] or realistic_inputs(Runner(path)).feeds
     original = Runner(path)
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    results: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for feeds in sets:
         for what, variant in variants(dict(feeds)):
             try:
-                found.append((variant, original.run(variant)))
+                results.append((variant, original.run(variant)))
             except Exception:
                 if what == "as given":
                     raise
-    return found
+    return results
 
 
 def fault(path: Path, original: onnx.ModelProto, runs: Any) -> str:
@@ -71,8 +71,8 @@ def fault(path: Path, original: onnx.ModelProto, runs: Any) -> str:
         session = Runtime().session(str(path), 1)
         names = [output.name for output in session.get_outputs()]
         for feeds, expected in runs:
-            found = dict(zip(names, session.run(names, feeds), strict=True))
-            if not all(o.equal for o in compare_outputs(expected, found, rtol=RTOL, atol=ATOL)):
+            results = dict(zip(names, session.run(names, feeds), strict=True))
+            if not all(o.equal for o in compare_outputs(expected, results, rtol=RTOL, atol=ATOL)):
                 return "numbers"
     except Exception:  # noqa: BLE001 - whatever the runtime raises
         return "does not load" if "session" not in locals() else "does not run"
@@ -129,7 +129,7 @@ def _cell(
 ) -> dict[str, Any]:
     """Facts of a file; "gain": how many times as fast gehost's file is."""
     model = onnx.load(path)
-    found = {"nodes": nodes(model), "bytes": model.ByteSize(), "fault": wrong}
+    results = {"nodes": nodes(model), "bytes": model.ByteSize(), "fault": wrong}
     if seconds and not wrong:
         runtime = Runtime()
         pairs = measure_pairs(
@@ -139,25 +139,25 @@ def _cell(
             pairs=7,
             most_pairs=15,
         )
-        found |= {"gain": pairs.median, "interval": pairs.interval}
-    return found
+        results |= {"gain": pairs.median, "interval": pairs.interval}
+    return results
 
 
 def worse(cells: dict[str, Any]) -> list[str]:
     """Where a right file of a peer is faster than gehost's, or as fast and smaller."""
-    ours, found = cells["gehost"], []
+    ours, results = cells["gehost"], []
     for tool in PEERS:
         cell = cells[tool]
         if cell["fault"]:
             continue
         low, high = cell["interval"]
         if high < 1 - _NOISE:
-            found.append(f"{tool} is faster ({1 / cell['gain']:.2f} ×)")
+            results.append(f"{tool} is faster ({1 / cell['gain']:.2f} ×)")
         elif low <= 1 + _NOISE:
             for what in ("nodes", "bytes"):
                 if cell[what] < ours[what]:
-                    found.append(f"{tool} has fewer {what} ({cell[what]}, gehost {ours[what]})")
-    return found
+                    results.append(f"{tool} has fewer {what} ({cell[what]}, gehost {ours[what]})")
+    return results
 
 
 def _text(cell: dict[str, Any]) -> str:
@@ -177,47 +177,47 @@ def main() -> int:
     parser.add_argument("--budget", default="20s", help="of gehost optimize")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a comparison of latency")
     parser.add_argument("--minutes", type=float, default=0, help="begin no model after them")
-    given = parser.parse_args()
-    given.rows.mkdir(parents=True, exist_ok=True)
+    argument = parser.parse_args()
+    argument.rows.mkdir(parents=True, exist_ok=True)
 
     started = time.monotonic()
-    for path in [each.resolve() for each in given.models or [CORPUS / "models"]]:
+    for path in [model.resolve() for model in argument.models or [CORPUS / "models"]]:
         for file in sorted(path.glob("*.onnx")) if path.is_dir() else [path]:
-            result = given.rows / f"{file.stem}.json"
+            result = argument.rows / f"{file.stem}.json"
             if result.exists():
                 continue
-            if given.minutes and time.monotonic() - started > 60 * given.minutes:
+            if argument.minutes and time.monotonic() - started > 60 * argument.minutes:
                 break
             with tempfile.TemporaryDirectory() as directory:
-                found = row(file, given.python, directory, given.budget, given.seconds)
-            result.write_text(json.dumps(found))
-            print(file.stem, *worse(found["cells"]), sep="; ", file=sys.stderr, flush=True)
-    print_table(given.rows, given.python)
+                match = row(file, argument.python, directory, argument.budget, argument.seconds)
+            result.write_text(json.dumps(match))
+            print(file.stem, *worse(match["cells"]), sep="; ", file=sys.stderr, flush=True)
+    print_table(argument.rows, argument.python)
     return 0
 
 
 def print_table(rows: Path, python: str) -> None:
     """Print all rows as a table with versions, and where a peer's file is better."""
-    asked = subprocess.run(
+    request = subprocess.run(
         [python, str(_TOOL), "versions"], check=True, capture_output=True, text=True
     )
-    versions = {"gehost": gehost.__version__, **json.loads(asked.stdout)}
+    versions = {"gehost": gehost.__version__, **json.loads(request.stdout)}
     versions["onnxruntime (here)"] = onnx_runtime().__version__
     print(", ".join(f"{name} {version}" for name, version in versions.items()))
     print(f"{platform.machine()}, one thread, {date.today()}\n")  # noqa: DTZ011 - for a reader
     columns = ("original", "gehost", *PEERS)
     print(f"| model | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
-    found = [json.loads(file.read_text()) for file in sorted(rows.glob("*.json"))]
-    for each in found:
-        cells = " | ".join(_text(each["cells"][column]) for column in columns)
-        print(f"| {each['model']} | {cells} |")
+    results = [json.loads(file.read_text()) for file in sorted(rows.glob("*.json"))]
+    for item in results:
+        cells = " | ".join(_text(item["cells"][column]) for column in columns)
+        print(f"| {item['model']} | {cells} |")
     print()
-    better = {each["model"]: worse(each["cells"]) for each in found}
+    better = {item["model"]: worse(item["cells"]) for item in results}
     for model, lines in better.items():
         for line in lines:
             print(f"- {model}: {line}")
     print(f"\nNo right file of a peer is better in {sum(not x for x in better.values())}", end="")
-    print(f" of {len(found)} models.")
+    print(f" of {len(results)} models.")
 
 
 if __name__ == "__main__":

@@ -120,10 +120,10 @@ class _Outputs(nn.Module):
         self.module = module
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        found = self.module(*inputs)
-        if isinstance(found, torch.Tensor):
-            return found
-        return tuple(one for one in found.values() if isinstance(one, torch.Tensor))
+        result = self.module(*inputs)
+        if isinstance(result, torch.Tensor):
+            return result
+        return tuple(one for one in result.values() if isinstance(one, torch.Tensor))
 
 
 def main(folder: Path) -> int:
@@ -136,10 +136,10 @@ def main(folder: Path) -> int:
         torch.manual_seed(0)
         try:
             module = _Outputs(make().eval())
-            for each in module.modules():
-                if isinstance(each, nn.BatchNorm2d):
-                    nn.init.uniform_(each.running_mean, -0.2, 0.2)
-                    nn.init.uniform_(each.running_var, 0.5, 1.5)
+            for item in module.modules():
+                if isinstance(item, nn.BatchNorm2d):
+                    nn.init.uniform_(item.running_mean, -0.2, 0.2)
+                    nn.init.uniform_(item.running_var, 0.5, 1.5)
             options: dict[str, Any] = {"dynamo": dynamo, "opset_version": 18 if dynamo else 17}
             if training:
                 options["training"] = torch.onnx.TrainingMode.PRESERVE

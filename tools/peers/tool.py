@@ -48,20 +48,20 @@ def _transformers(source: str, target: str) -> None:
     from onnxruntime.transformers import optimizer  # type: ignore[import-untyped]
 
     name = Path(source).name
-    kind = next((MODEL_TYPES[each] for each in MODEL_TYPES if name.startswith(each)), "bert")
+    kind = next((MODEL_TYPES[item] for item in MODEL_TYPES if name.startswith(item)), "bert")
     hidden = 32 if name.startswith(_NARROW) else 64
-    made = optimizer.optimize_model(
+    result = optimizer.optimize_model(
         source, model_type=kind, num_heads=4, hidden_size=hidden, only_onnxruntime=False
     )
-    made.save_model_to_file(target)
+    result.save_model_to_file(target)
 
 
 def _ort_fusions(source: str, target: str) -> None:
     import onnx_ir
     from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
-    found = optimize_for_ort(onnx_ir.load(source))
-    onnx_ir.save(found[0] if isinstance(found, tuple) else found, target)
+    result = optimize_for_ort(onnx_ir.load(source))
+    onnx_ir.save(result[0] if isinstance(result, tuple) else result, target)
 
 
 PEERS: dict[str, Callable[[str, str], None]] = {

@@ -29,23 +29,23 @@ _FEW = 3
 @click.option("--output", type=click.Path(path_type=Path), default=reference_table.__file__)
 def main(cases: int, processes: int, output: Path) -> None:
     """Compare the reference evaluator with ONNX Runtime, and write the table."""
-    seen: list[Seen] = []
+    visited: list[Seen] = []
     for outcome in each(look, range(cases * len(targets())), processes):
         if outcome.failure:
             click.echo(f"case {outcome.number}: {outcome.failure.strip().splitlines()[-1]}")
         else:
-            seen.append(outcome.result)
-    Path(output).write_text(table(seen), encoding="utf-8")
+            visited.append(outcome.result)
+    Path(output).write_text(table(visited), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(output)], check=True)
-    for wrong in (one for one in seen if one.verdict == DIFFERS):
+    for wrong in (one for one in visited if one.verdict == DIFFERS):
         click.echo(f"{wrong.op} of opset {wrong.since} {sorted(wrong.attributes)} {wrong.about}")
-    click.echo(str(Counter(each.verdict for each in seen)))
+    click.echo(str(Counter(item.verdict for item in visited)))
 
 
-def table(seen: Iterable[Seen]) -> str:
+def table(visited: Iterable[Seen]) -> str:
     """The text of the module: a line for each operator and version."""
     by_version: dict[str, dict[int, list[Seen]]] = defaultdict(lambda: defaultdict(list))
-    for one in seen:
+    for one in visited:
         by_version[one.op][one.since].append(one)
     lines = [f'"""{reference_table.__doc__}"""\n\n', _HEAD]
     lines.append(

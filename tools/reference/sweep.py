@@ -42,15 +42,15 @@ class Seen:
 def targets() -> tuple[tuple[str, int, int], ...]:
     """Each version of each operator, with its first and last opset here."""
     newest = onnx.defs.onnx_opset_version()
-    found: list[tuple[str, int, int]] = []
+    results: list[tuple[str, int, int]] = []
     for op in sorted(operator_names()):
         versions = history("", op)
         lasts = [schema.since_version - 1 for schema in versions[1:]] + [newest]
         for schema, last in zip(versions, lasts, strict=True):
             first = max(schema.since_version, FIRST_OPSET)
             if first <= last and not schema.deprecated:
-                found.append((op, schema.since_version, last))
-    return tuple(found)
+                results.append((op, schema.since_version, last))
+    return tuple(results)
 
 
 def look(number: int) -> Seen:
@@ -74,8 +74,8 @@ def _is_undefined(case: Case) -> bool:
     if case.arrays and not isinstance(case.arrays[0], list) and np.size(case.arrays[0]) == 0:
         return True
     flags = ("keepdims", "ceil_mode", "largest", "select_last_index")
-    given = {entry.name: entry.i for entry in case.node.attribute}
-    return any(given.get(name, 0) not in (0, 1) for name in flags) or (
+    arguments = {entry.name: entry.i for entry in case.node.attribute}
+    return any(arguments.get(name, 0) not in (0, 1) for name in flags) or (
         case.op == "Dropout" and len(case.arrays) > 2
     )
 
@@ -102,9 +102,9 @@ def _judge(case: Case) -> tuple[str, str]:
     except Exception as error:  # noqa: BLE001 - as above
         return FAILS, f"{type(error).__name__}: {error}"
     wrong = [
-        found
-        for found in compare_outputs(expected, actual)
-        if not (found.equal or _is_rounding(found, expected))
+        output
+        for output in compare_outputs(expected, actual)
+        if not (output.equal or _is_rounding(output, expected))
     ]
     if not wrong:
         return EQUAL, ""
@@ -141,10 +141,10 @@ def _types(case: Case) -> str:
     )
 
 
-def _is_rounding(found: OutputDifference, expected: Mapping[str, Any]) -> bool:
+def _is_rounding(result: OutputDifference, expected: Mapping[str, Any]) -> bool:
     """Whether a difference is small beside the largest number of its output."""
-    array = expected.get(found.output)
-    if found.reason or array is None or array.dtype.kind != "f":
+    array = expected.get(result.output)
+    if result.reason or array is None or array.dtype.kind != "f":
         return False
     largest = np.max(np.abs(array[np.isfinite(array)]), initial=0.0)
-    return bool(found.max_abs <= 1e-4 * largest)
+    return bool(result.max_abs <= 1e-4 * largest)

@@ -37,16 +37,18 @@ class Trial:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run ``gehost``; return what it prints."""
-        done = subprocess.run(
+        process = subprocess.run(
             [self.bin / "gehost", *arguments],
             cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
         )
-        text = done.stdout + done.stderr
-        if done.returncode != code:
-            sys.exit(f"{self.folder.name}: gehost {' '.join(arguments)}: {done.returncode}\n{text}")
+        text = process.stdout + process.stderr
+        if process.returncode != code:
+            sys.exit(
+                f"{self.folder.name}: gehost {' '.join(arguments)}: {process.returncode}\n{text}"
+            )
         return text
 
     def compiled(self, *options: str) -> bytes:
@@ -61,9 +63,9 @@ def build(version: str) -> None:
     for project in (ROOT, *PRODUCTS, ROOT / "tools" / "native"):
         print(f"building {project.relative_to(ROOT.parent)}", flush=True)
         command = [sys.executable, "-m", "build", "--outdir", DIST, project]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stdout + done.stderr)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            sys.exit(process.stdout + process.stderr)
     files = sorted(file.name for file in DIST.iterdir())
     print(*files, sep="\n")
     wrong = [name for name in files if name.split("-")[1].removesuffix(".tar.gz") != version]

@@ -87,16 +87,16 @@ def check(name: str, host: Host, directory: str) -> tuple[list[str], dict[str, A
         for what, feeds in variants(load_feeds(file)):
             runs += 1
             expected = original.run(feeds)
-            found = dict(zip(names, session.run(names, feeds), strict=True))
-            for one in compare_outputs(expected, found, rtol=RTOL, atol=ATOL):
+            results = dict(zip(names, session.run(names, feeds), strict=True))
+            for one in compare_outputs(expected, results, rtol=RTOL, atol=ATOL):
                 worst = max(worst, one.max_abs)
                 if not one.equal:
                     problems.append(f"{file.stem}, {what}: {one.place}: {one.a} and {one.b}")
     ran = kernels(target, load_feeds(files[0]), directory)
-    left = {op: ran[op] for op in PARTS if ran[op]}
+    rest = {op: ran[op] for op in PARTS if ran[op]}
     fused = sum(ran[op] for op in ATTENTIONS)
-    if left or fused != layers:
-        problems.append(f"kernels: {fused} of {layers} layers; left: {left}")
+    if rest or fused != layers:
+        problems.append(f"kernels: {fused} of {layers} layers; left: {rest}")
     reference = Runner(target, engine="reference").run(load_feeds(files[0]))
     for one in compare_outputs(original.run(load_feeds(files[0])), reference, rtol=RTOL, atol=ATOL):
         if not one.equal:
@@ -117,8 +117,8 @@ def main() -> int:
     parser.add_argument("--opset", type=int, help="raise the models to this opset first")
     parser.add_argument("--disable", action="append", default=[], metavar="PASS")
     parser.add_argument("--assume", action="append", default=[], metavar="NAME")
-    given = parser.parse_args()
-    named = given.models or [
+    argument = parser.parse_args()
+    named = argument.models or [
         entry["name"]
         for entry in json.loads((CORPUS / "manifest.json").read_text())
         if not entry["name"].startswith(("light_", "resnet", "mobilenet"))
@@ -131,9 +131,9 @@ def main() -> int:
             HostOptions(
                 vendors=[vendors],
                 plugins=False,
-                enable=[spec.name for spec in host.passes if spec.name not in given.disable],
-                opset=given.opset,
-                assume=given.assume,
+                enable=[spec.name for spec in host.passes if spec.name not in argument.disable],
+                opset=argument.opset,
+                assume=argument.assume,
             )
         )
         failed = 0

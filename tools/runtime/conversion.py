@@ -48,12 +48,15 @@ def line(model: onnx.ModelProto, feeds: list[Feed], base: str, directory: str) -
     path = Path(directory, "half.onnx")
     onnx.save(conversion.model, path)
     loaded = loads(path)
-    found = judge(model, conversion, feeds, base)
-    kept = [note.removeprefix("half: ") for note in conversion.notes]
+    result = judge(model, conversion, feeds, base)
+    retained = [note.removeprefix("half: ") for note in conversion.notes]
     casts = Counter(node.op_type for node in conversion.model.graph.node)["Cast"]
-    halves = sum(each.data_type == HALF for each in conversion.model.graph.initializer)
-    text = f"{'' if loaded else 'DOES NOT LOAD; '}{found.summary()[:110]}; {found.note}"
-    return found.equal and loaded, f"{text}; {halves} half weights, {casts} Cast; {'; '.join(kept)}"
+    halves = sum(item.data_type == HALF for item in conversion.model.graph.initializer)
+    text = f"{'' if loaded else 'DOES NOT LOAD; '}{result.summary()[:110]}; {result.note}"
+    return (
+        result.equal and loaded,
+        f"{text}; {halves} half weights, {casts} Cast; {'; '.join(retained)}",
+    )
 
 
 def main() -> int:

@@ -82,10 +82,10 @@ def counted(
     counts = Counter(LETTERS[node.op_type] for node in nodes if node.op_type in LETTERS)
     kernels = " ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
     try:
-        found = verify.compare(path, compiled, list(feeds(path, inputs)))
+        result = verify.compare(path, compiled, list(feeds(path, inputs)))
     except GehostError as error:
         return kernels, f"not judged: {error}"
-    return kernels, found.summary()
+    return kernels, result.summary()
 
 
 def main() -> int:

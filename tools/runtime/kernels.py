@@ -91,11 +91,11 @@ def model_of(operator: str, call: _Call, dtype: str) -> onnx.ModelProto:
     domain, _, name = operator.rpartition("::")
     values: list[onnx.ValueInfoProto] = []
     names: list[str] = []
-    for place, given in enumerate(call.inputs):
-        named = given and isinstance(given[0], str)
-        kind, shape = given if named else (dtype, given)
-        names.append("" if given is None else f"i{place}")
-        if given is not None:
+    for place, operand in enumerate(call.inputs):
+        named = operand and isinstance(operand[0], str)
+        kind, shape = operand if named else (dtype, operand)
+        names.append("" if operand is None else f"i{place}")
+        if operand is not None:
             values.append(onnx.helper.make_tensor_value_info(names[-1], NUMBERS[kind], shape))
     outputs = [f"o{place}" for place in range(call.outputs)]
     node = onnx.helper.make_node(name, names, outputs, domain=domain, **call.attributes)
@@ -103,7 +103,7 @@ def model_of(operator: str, call: _Call, dtype: str) -> onnx.ModelProto:
     imports = {"": call.opset, "com.microsoft": 1}
     return onnx.helper.make_model(
         onnx.helper.make_graph([node], "g", values, [result]),
-        opset_imports=[onnx.helper.make_opsetid(*each) for each in imports.items()],
+        opset_imports=[onnx.helper.make_opsetid(*import_) for import_ in imports.items()],
         ir_version=10,
     )
 
@@ -166,10 +166,10 @@ def differences(version: str, provider: str = "cpu") -> list[str]:
     lines = [f"{operator}: this program has no call of it" for operator in missing]
     with tempfile.TemporaryDirectory() as directory:
         for operator, call in CALLS.items():
-            known = [
+            entries = [
                 row.since for row in rows if row.operator == operator and row.provider == provider
             ]
-            if known and all(map(kernels.release(version).__lt__, map(kernels.release, known))):
+            if entries and all(map(kernels.release(version).__lt__, map(kernels.release, entries))):
                 continue  # the passes use no release so old
             for dtype in TYPES:
                 row = kernels.find(
@@ -179,14 +179,14 @@ def differences(version: str, provider: str = "cpu") -> list[str]:
                     provider=provider,
                     version=version,
                 )
-                wanted, got = (
+                expected, actual = (
                     "" if row is None else row.types[dtype],
                     found(operator, call, dtype, directory, provider),
                 )
-                if got != wanted:
-                    stated = wanted or "no row"
+                if actual != expected:
+                    declared = expected or "no row"
                     lines.append(
-                        f"{operator} {dtype}: {got or 'does not load'}, in the table {stated}"
+                        f"{operator} {dtype}: {actual or 'does not load'}, in the table {declared}"
                     )
     return lines
 

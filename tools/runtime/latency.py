@@ -72,16 +72,18 @@ def main() -> int:
     parser.add_argument("--feeds", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each comparison")
     parser.add_argument("--pairs", type=int, default=10)
-    given = parser.parse_args()
+    argument = parser.parse_args()
     print("| model | compared | gain | 95 % interval |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         (vendors := Path(directory, "vendors")).mkdir()
         (vendors / "onnxruntime").symlink_to(ROOT / "vendors" / "onnxruntime")
-        for name in given.models:
+        for name in argument.models:
             source = Path(name) if name.endswith(".onnx") else CORPUS / "models" / f"{name}.onnx"
-            feeds = given.feeds or CORPUS / "feeds" / f"{name}.A.npz"
-            found = comparisons(source, feeds, vendors, directory, given.seconds, given.pairs)
-            for what, one in found:
+            feeds = argument.feeds or CORPUS / "feeds" / f"{name}.A.npz"
+            result = comparisons(
+                source, feeds, vendors, directory, argument.seconds, argument.pairs
+            )
+            for what, one in result:
                 low, high = one.interval
                 print(f"| {name} | {what} | {one.median:.3f} | {low:.3f}, {high:.3f} |", flush=True)
     return 0

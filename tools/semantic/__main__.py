@@ -50,35 +50,35 @@ def describe(path: Path, *, verbose: bool, numbers: bool) -> bool:
     start = time.process_time()
     views = Views(model.graph)
     finder = AttentionFinder(views)
-    found: list[Attention] = []
+    results: list[Attention] = []
     refusals: list[str] = []
     for node in model.graph.nodes_of("Softmax"):
         try:
-            found.append(finder.find(node))
+            results.append(finder.find(node))
         except Refused as refusal:
             refusals.append(f"{node.label}: {refusal}")
     seconds = time.process_time() - start
     worst: list[float | str] = []
-    for run, named in enumerate(RUNS if numbers and found else []):
-        kept = path.parents[1] / "feeds" / f"{path.stem}.{'AB'[run]}.npz"
+    for run, named in enumerate(RUNS if numbers and results else []):
+        retained = path.parents[1] / "feeds" / f"{path.stem}.{'AB'[run]}.npz"
         sizes = {**named, **{str(k): v for k, v in facts_of(views).items()}}
         feed = (
-            dict(np.load(kept))
-            if kept.exists()
+            dict(np.load(retained))
+            if retained.exists()
             else random_feed(model.graph, sizes, np.random.default_rng(run))
         )
         try:
-            worst.append(max(differences(proto, views, found, feed), key=lambda x: (x != x, x)))
+            worst.append(max(differences(proto, views, results, feed), key=lambda x: (x != x, x)))
         except Exception as error:  # noqa: BLE001 - of a runtime, or a false claim: printed
             worst.append(f"{type(error).__name__}: {str(error).splitlines()[0][:90]}")
-    shown = [f"{each:.0e}" if isinstance(each, float) else each for each in worst]
-    count = f"{len(found)}/{len(found) + len(refusals)}"
+    shown = [f"{item:.0e}" if isinstance(item, float) else item for item in worst]
+    count = f"{len(results)}/{len(results) + len(refusals)}"
     print(f"{path.name:32} {count:6} {shown} {len(model.graph)} nodes, {seconds:.2f} s", flush=True)
     for line in refusals:
         print("   -", line)
-    for attention in found if verbose else []:
+    for attention in results if verbose else []:
         print("   ", attention.summary())
-    return any(not isinstance(each, float) or not each <= LARGEST for each in worst)
+    return any(not isinstance(item, float) or not item <= LARGEST for item in worst)
 
 
 def facts_of(views: Views) -> dict[str, int]:

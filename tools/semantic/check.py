@@ -29,17 +29,17 @@ def differences(
         AssertionError: a mask has no numbers that fit its causal or window limit.
     """
     graph = views.graph
-    wanted = [value for attention in attentions for value in bases(attention)]
-    wanted += [value for value, _ in sources(views.graph).values()]
-    arrays = tensors(proto, graph, wanted, feed)
+    expected = [value for attention in attentions for value in bases(attention)]
+    expected += [value for value, _ in sources(views.graph).values()]
+    arrays = tensors(proto, graph, expected, feed)
     sizes = sizes_of_run(views.graph, arrays)
-    found: list[float] = []
+    results: list[float] = []
     for attention in attentions:
         again = Recomputed(attention, views.extents, arrays, sizes)
-        found.append(difference(again.expected(), again.result()))
+        results.append(difference(again.expected(), again.result()))
         claims = again.false_claims()
         assert not claims, f"{attention.softmax.label}: {claims[0]}"
-    return found
+    return results
 
 
 def tensors(
@@ -49,13 +49,13 @@ def tensors(
     proto = onnx.ModelProto.FromString(proto.SerializeToString())
     del proto.graph.value_info[:]
     inputs = {value.name for value in graph.inputs}
-    found = {value: feed[value.name] for value in values if value.name in feed}
+    entries = {value: feed[value.name] for value in values if value.name in feed}
     computed: dict[str, Value] = {}
     for value in values:
-        if value.graph is not graph or value in found:
+        if value.graph is not graph or value in entries:
             continue
         if value.is_constant and value.array is not None:
-            found[value] = value.array
+            entries[value] = value.array
         elif value.producer is not None:
             computed[value.name] = value
     have = {output.name for output in proto.graph.output}
@@ -68,9 +68,9 @@ def tensors(
     session = ort.InferenceSession(
         proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    given = {name: array for name, array in feed.items() if name in inputs}
-    results: Sequence[Any] = session.run(list(computed), given) if computed else []
-    return found | {computed[name]: array for name, array in zip(computed, results, strict=True)}
+    arguments = {name: array for name, array in feed.items() if name in inputs}
+    results: Sequence[Any] = session.run(list(computed), arguments) if computed else []
+    return entries | {computed[name]: array for name, array in zip(computed, results, strict=True)}
 
 
 def random_feed(
@@ -86,16 +86,16 @@ def random_feed(
     if mask is not None and ids is not None and len(mask) == len(ids) == 2:
         mask[1] = ids[1] + (past[2] if past is not None else 0)
         mask[0] = ids[0]
-    found: dict[str, Array] = {}
+    results: dict[str, Array] = {}
     for value in graph.inputs:
         if value.is_constant or value.dtype is None:
             continue
         shape, name = shapes[value.name], value.name
         if "mask" in name or value.dtype.name == "BOOL":
-            kept = generator.random(shape) < 0.7
-            if kept.size and kept.ndim:
-                kept[..., 0] = kept[..., -1] = True
-            array = ~kept if "pad" in name else kept
+            retained = generator.random(shape) < 0.7
+            if retained.size and retained.ndim:
+                retained[..., 0] = retained[..., -1] = True
+            array = ~retained if "pad" in name else retained
         elif value.dtype.is_float:
             array = generator.standard_normal(shape)
         elif "position" in name:
@@ -106,15 +106,15 @@ def random_feed(
             array = np.sort(generator.integers(0, 60, shape), axis=-1)
         else:
             array = generator.integers(3, 30, shape)
-        found[name] = np.asarray(array).astype(value.dtype.numpy)
-    return found
+        results[name] = np.asarray(array).astype(value.dtype.numpy)
+    return results
 
 
 def _shape(value: Value, sizes: Mapping[str, int]) -> list[int]:
-    found: list[int] = []
+    results: list[int] = []
     for dim in value.shape or ():
         named = next(
             (size for key, size in sizes.items() if isinstance(dim, str) and key in dim), 2
         )
-        found.append(dim if isinstance(dim, int) else named)
-    return found
+        results.append(dim if isinstance(dim, int) else named)
+    return results

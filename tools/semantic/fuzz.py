@@ -83,10 +83,10 @@ def trial(seed: int) -> tuple[str, str]:
     views = Views(model.graph)
     try:
         (softmax,) = model.graph.nodes_of("Softmax")
-        found = AttentionFinder(views).find(softmax)
+        result = AttentionFinder(views).find(softmax)
     except Refused as refusal:
         return ("refused" if near_miss else "missed"), f"{near_miss}: {refusal}"
-    wrong = _wrong_description(proto, views, found, seed)
+    wrong = _wrong_description(proto, views, result, seed)
     if wrong:
         return "wrong description", wrong
     compiled, record = run_pass(proto, InventedKernel)
@@ -94,7 +94,7 @@ def trial(seed: int) -> tuple[str, str]:
         return f"described {near_miss}".strip(), f"not replaced: {next(iter(record.rejected), '')}"
     for number, sizes in enumerate(RUNS):
         feed = random_feed(model.graph, sizes, np.random.default_rng(seed + number))
-        before, after = (_run(each, feed) for each in (proto, compiled))
+        before, after = (_run(item, feed) for item in (proto, compiled))
         if before.shape != after.shape or not np.allclose(
             before, after, 1e-4, 1e-5, equal_nan=True
         ):
@@ -114,12 +114,12 @@ def trial(seed: int) -> tuple[str, str]:
     return f"replaced {near_miss}".strip(), ""
 
 
-def _wrong_description(proto: onnx.ModelProto, views: Views, found: Attention, seed: int) -> str:
+def _wrong_description(proto: onnx.ModelProto, views: Views, result: Attention, seed: int) -> str:
     for sizes in RUNS:
         feed = random_feed(views.graph, sizes, np.random.default_rng(seed))
-        (difference,) = differences(proto, views, [found], feed)
+        (difference,) = differences(proto, views, [result], feed)
         if not difference <= LARGEST:
-            return f"{difference} at {sizes}: {found.summary()}"
+            return f"{difference} at {sizes}: {result.summary()}"
     return ""
 
 

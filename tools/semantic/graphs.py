@@ -161,8 +161,8 @@ def attention(seed: int) -> tuple[onnx.ModelProto, str]:
     else:
         letters = "bhgtd" if sharing == "none" else "bhtd"
         operands = [
-            (name, graph.input(name, each, merges=True))
-            for name, each in (("q", "bhgsd"), ("k", letters), ("v", letters.replace("d", "v")))
+            (name, graph.input(name, item, merges=True))
+            for name, item in (("q", "bhgsd"), ("k", letters), ("v", letters.replace("d", "v")))
         ]
     if sharing == "expand":
         operands[1:] = [
@@ -218,18 +218,18 @@ def _packed(graph: RandomGraph) -> list[tuple[str, list[list[str]]]]:
     way = chosen.choice(["gather", "split", "slice", "flat"])
     if way == "flat":
         bounds = [(graph.constant([24 * n]), graph.constant([24 * n + 24])) for n in range(3)]
-        cuts = [graph.op("Slice", "x", *each, graph.constant([2])) for each in bounds]
-        parts = [graph.op("Reshape", each, graph.constant([0, 0, 6, 4])) for each in cuts]
+        cuts = [graph.op("Slice", "x", *bound, graph.constant([2])) for bound in bounds]
+        parts = [graph.op("Reshape", bound, graph.constant([0, 0, 6, 4])) for bound in cuts]
     elif way == "gather":
         parts = [graph.op("Gather", wide, graph.constant(n), axis=axis) for n in range(3)]
     else:
         if way == "slice":
             bounds = [(graph.constant([n]), graph.constant([n + 1])) for n in range(3)]
-            cuts = [graph.op("Slice", wide, *each, graph.constant([axis])) for each in bounds]
+            cuts = [graph.op("Slice", wide, *bound, graph.constant([axis])) for bound in bounds]
         else:
             cuts = ["part0", "part1", "part2"]
             graph.nodes.append(helper.make_node("Split", [wide], cuts, axis=axis, num_outputs=3))
-        parts = [graph.op("Squeeze", each, graph.constant([axis])) for each in cuts]
+        parts = [graph.op("Squeeze", bound, graph.constant([axis])) for bound in cuts]
     layouts = ["b s hg d", "b t hg d", "b t hg v"]
     return [(part, axes_of(layout)) for part, layout in zip(parts, layouts, strict=True)]
 

@@ -29,15 +29,15 @@ def bases(attention: Attention) -> list[Value]:
 
 def sources(graph: Graph) -> dict[str, tuple[Value, int]]:
     """Return a tensor and an axis that have the size of each name."""
-    found: dict[str, tuple[Value, int]] = {}
+    results: dict[str, tuple[Value, int]] = {}
     for value in [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]:
         for axis, dim in enumerate((None if value is None else value.shape) or ()):
             if isinstance(dim, str) and value is not None:
-                found.setdefault(dim, (value, axis))
+                results.setdefault(dim, (value, axis))
     scope = graph.model.sizes
     return {
         text: source
-        for text, source in found.items()
+        for text, source in results.items()
         if isinstance(size := scope.parse(text), sizes.Size)
         and len(size.terms) == 1
         and str(size) == scope.atoms[size.terms[0][0][0]].name
@@ -158,22 +158,22 @@ class Recomputed:
 
     def false_claims(self) -> list[str]:
         """Return what the numbers of the masks contradict: empty if all is right."""
-        attention, scores, found = self._attention, self.scores(), list[str]()
+        attention, scores, results = self._attention, self.scores(), list[str]()
         if not attention.mask.limits:
-            return found
+            return results
         query, key = (self._axes.index(attention.atoms(role)[0]) for role in (Role.QUERY, Role.KEY))
-        kept = np.ones(scores.shape, bool)
+        retained = np.ones(scores.shape, bool)
         keys = np.array(range(scores.shape[key]), np.int64)
         queries = np.array(range(scores.shape[query]), np.int64)
         distance = _along(keys, key, scores.ndim) - _along(queries, query, scores.ndim)
         for limit in attention.mask.limits:
             most = self._evaluate(limit.at_most)
-            kept &= (-distance if limit.is_window else distance) <= most
-        if (scores[~kept] > MOST_OF_A_MASK / 2).any():
-            found.append("a position that a limit excludes has a score")
-        if not attention.mask.rest and (scores[kept] <= MOST_OF_A_MASK).any():
-            found.append("a position that all limits keep is masked")
-        return found
+            retained &= (-distance if limit.is_window else distance) <= most
+        if (scores[~retained] > MOST_OF_A_MASK / 2).any():
+            results.append("a position that a limit excludes has a score")
+        if not attention.mask.rest and (scores[retained] <= MOST_OF_A_MASK).any():
+            results.append("a position that all limits keep is masked")
+        return results
 
     def _array(self, operand: Operand) -> Array:
         """Return an operand with an axis for each of its atoms."""
@@ -189,8 +189,8 @@ class Recomputed:
                     shape = [-1 if n == number else 1 for n in range(len(sizes))]
                     place = place + steps.reshape(shape)
             places.append(place)
-        found = base[tuple(np.broadcast_arrays(*places))] if places else base
-        return np.broadcast_to(found, sizes) if found.ndim else np.full(sizes, found)
+        result = base[tuple(np.broadcast_arrays(*places))] if places else base
+        return np.broadcast_to(result, sizes) if result.ndim else np.full(sizes, result)
 
     def _wide(self, operand: Operand) -> Array:
         """Return an operand that spreads over the axes of the scores."""
@@ -213,13 +213,15 @@ def _along(numbers: Array, axis: int, rank: int) -> Array:
     return numbers.reshape([-1 if place == axis else 1 for place in range(rank)])
 
 
-def difference(expected: Array, got: Array) -> float:
+def difference(expected: Array, actual: Array) -> float:
     """Return the largest difference in terms of the largest number; NaN where only one has NaN."""
-    if expected.shape != got.shape:
+    if expected.shape != actual.shape:
         return float("inf")
     empty = np.isnan(expected)
-    if (np.isnan(got) != empty).any() or (empty.size and empty.all()):
+    if (np.isnan(actual) != empty).any() or (empty.size and empty.all()):
         return float("nan")
     if not expected.size:
         return 0.0
-    return float(np.abs(got - expected)[~empty].max() / max(1e-6, np.abs(expected[~empty]).max()))
+    return float(
+        np.abs(actual - expected)[~empty].max() / max(1e-6, np.abs(expected[~empty]).max())
+    )

@@ -87,40 +87,40 @@ class Program:
         read = self.add("Shape", [name])
         self.vectors[read] = list(shape)
         if self.rng.random() < 0.5:
-            found = self.add("Gather", [read, self.constant([axis])], axis=0)
+            result = self.add("Gather", [read, self.constant([axis])], axis=0)
         else:
-            found = self.add(
+            result = self.add(
                 "Slice",
                 [read, self.constant([axis]), self.constant([axis + 1]), self.constant([0])],
             )
-        self.vectors[found] = [shape[axis]]
-        return found, shape[axis]
+        self.vectors[result] = [shape[axis]]
+        return result, shape[axis]
 
-    def entry(self, wanted: int) -> str:
-        """A vector of one element that is ``wanted`` in this run, computed if it can be."""
+    def entry(self, expected: int) -> str:
+        """A vector of one element that is ``expected`` in this run, computed if it can be."""
         for _ in range(4):
             name, size = self.size()
-            if size == wanted:
+            if size == expected:
                 return name
-            if size and wanted % size == 0 and self.rng.random() < 0.7:
-                factor = self.constant([wanted // size])
-                found = self.add("Mul", [name, factor])
-                self.vectors[found] = [wanted]
-                return found
+            if size and expected % size == 0 and self.rng.random() < 0.7:
+                factor = self.constant([expected // size])
+                result = self.add("Mul", [name, factor])
+                self.vectors[result] = [expected]
+                return result
             other, more = self.size()
-            if more * size == wanted:
-                found = self.add("Mul", [name, other])
-            elif more + size == wanted:
-                found = self.add("Add", [name, other])
-            elif size - more == wanted:
-                found = self.add("Sub", [name, other])
-            elif more and size // more == wanted:
-                found = self.add("Div", [name, other])
+            if more * size == expected:
+                result = self.add("Mul", [name, other])
+            elif more + size == expected:
+                result = self.add("Add", [name, other])
+            elif size - more == expected:
+                result = self.add("Sub", [name, other])
+            elif more and size // more == expected:
+                result = self.add("Div", [name, other])
             else:
                 continue
-            self.vectors[found] = [wanted]
-            return found
-        return self.constant([wanted])
+            self.vectors[result] = [expected]
+            return result
+        return self.constant([expected])
 
     def step(self) -> None:
         kind = self.rng.choice(
@@ -171,24 +171,24 @@ class Program:
                 shape[place : place + 1] = [shape[place] // part, part]
         target = self._target(shape, self.tensors[name])
         zero = {"allowzero": 1} if self.rng.random() < 0.3 else {}
-        made = self.add("Reshape", [name, target], **zero)
-        self.tensors[made] = tuple(shape)
+        result = self.add("Reshape", [name, target], **zero)
+        self.tensors[result] = tuple(shape)
 
     def _expand(self) -> None:
         name = self.tensor()
         shape = list(self.tensors[name])
-        wanted = [size if self.rng.random() < 0.6 else 1 for size in shape]
-        if len(wanted) < 5 and self.rng.random() < 0.3:
-            wanted.insert(0, self.rng.choice([2, 3, 5]))
-        if not wanted:
+        expected = [size if self.rng.random() < 0.6 else 1 for size in shape]
+        if len(expected) < 5 and self.rng.random() < 0.3:
+            expected.insert(0, self.rng.choice([2, 3, 5]))
+        if not expected:
             return
-        for place in range(len(wanted)):
-            old = shape[place - len(wanted)] if len(wanted) - place <= len(shape) else 1
+        for place in range(len(expected)):
+            old = shape[place - len(expected)] if len(expected) - place <= len(shape) else 1
             if old == 1 and self.rng.random() < 0.5:
-                wanted[place] = self.rng.choice([2, 3, 5])
-        target = self.add("Concat", [self.entry(size) for size in wanted], axis=0)
-        made = self.add("Expand", [name, target])
-        self.tensors[made] = np.broadcast_shapes(tuple(shape), tuple(wanted))
+                expected[place] = self.rng.choice([2, 3, 5])
+        target = self.add("Concat", [self.entry(size) for size in expected], axis=0)
+        result = self.add("Expand", [name, target])
+        self.tensors[result] = np.broadcast_shapes(tuple(shape), tuple(expected))
 
     def _slice(self) -> None:
         name = self.tensor()
@@ -207,9 +207,9 @@ class Program:
         inputs = [name, where, to, self.constant([axis])]
         if step != 1:
             inputs.append(self.constant([step]))
-        made = self.add("Slice", inputs)
+        result = self.add("Slice", inputs)
         size = len(range(shape[axis])[slice(begin, stop, step)])
-        self.tensors[made] = (*shape[:axis], size, *shape[axis + 1 :])
+        self.tensors[result] = (*shape[:axis], size, *shape[axis + 1 :])
 
     def _transpose(self) -> None:
         name = self.tensor()
@@ -217,8 +217,8 @@ class Program:
         if not order:
             return
         self.rng.shuffle(order)
-        made = self.add("Transpose", [name], perm=order)
-        self.tensors[made] = tuple([self.tensors[name][axis] for axis in order])
+        result = self.add("Transpose", [name], perm=order)
+        self.tensors[result] = tuple([self.tensors[name][axis] for axis in order])
 
     def _concat(self) -> None:
         name = self.tensor()
@@ -229,21 +229,21 @@ class Program:
         rest = (*shape[:axis], *shape[axis + 1 :])
         others = [
             other
-            for other, found in self.tensors.items()
-            if len(found) == len(shape) and (*found[:axis], *found[axis + 1 :]) == rest
+            for other, tensor in self.tensors.items()
+            if len(tensor) == len(shape) and (*tensor[:axis], *tensor[axis + 1 :]) == rest
         ]
         chosen = [name, self.rng.choice(others)]
-        made = self.add("Concat", chosen, axis=axis)
-        size = sum(self.tensors[each][axis] for each in chosen)
-        self.tensors[made] = (*shape[:axis], size, *shape[axis + 1 :])
+        result = self.add("Concat", chosen, axis=axis)
+        size = sum(self.tensors[item][axis] for item in chosen)
+        self.tensors[result] = (*shape[:axis], size, *shape[axis + 1 :])
 
     def _flatten(self) -> None:
         name = self.tensor()
         shape = self.tensors[name]
         axis = self.rng.randrange(-len(shape), len(shape) + 1)
-        made = self.add("Flatten", [name], axis=axis)
+        result = self.add("Flatten", [name], axis=axis)
         at = axis + len(shape) if axis < 0 else axis
-        self.tensors[made] = (int(np.prod(shape[:at])), int(np.prod(shape[at:])))
+        self.tensors[result] = (int(np.prod(shape[:at])), int(np.prod(shape[at:])))
 
     def _tile(self) -> None:
         name = self.tensor()
@@ -252,13 +252,13 @@ class Program:
         if not shape or np.prod(shape) * np.prod(counts) > 5000:
             return
         target = self.add("Concat", [self.entry(count) for count in counts], axis=0)
-        made = self.add("Tile", [name, target])
-        self.tensors[made] = tuple([a * b for a, b in zip(shape, counts, strict=True)])
+        result = self.add("Tile", [name, target])
+        self.tensors[result] = tuple([a * b for a, b in zip(shape, counts, strict=True)])
 
     def _range(self) -> None:
         name, size = self.size()
         more, start = self.size()
-        scalars = [self.add("Squeeze", [each, self.constant([0])]) for each in (name, more)]
+        scalars = [self.add("Squeeze", [item, self.constant([0])]) for item in (name, more)]
         limit, begin, length = scalars[0], self.constant(0), size
         if self.rng.random() < 0.5:
             limit = self.add("Add", scalars)
@@ -266,8 +266,8 @@ class Program:
                 begin = scalars[1]
             else:
                 length = size + start
-        made = self.add("Range", [begin, limit, self.constant(1)])
-        cast = self.add("Cast", [made], to=TensorProto.FLOAT)
+        result = self.add("Range", [begin, limit, self.constant(1)])
+        cast = self.add("Cast", [result], to=TensorProto.FLOAT)
         self.tensors[cast] = (length,)
 
     def _fill(self) -> None:
@@ -279,11 +279,11 @@ class Program:
         if not self.vectors:
             return
         name = self.vector()
-        found = self.vectors[name]
-        number = self.rng.choice([*found, -1])
+        result = self.vectors[name]
+        number = self.rng.choice([*result, -1])
         test = self.add("Equal", [name, self.constant([number])])
-        made = self.add("Where", [test, self.constant([7]), name])
-        self.vectors[made] = [7 if entry == number else entry for entry in found]
+        output = self.add("Where", [test, self.constant([7]), name])
+        self.vectors[output] = [7 if entry == number else entry for entry in result]
 
     def _broadcast(self) -> None:
         one, other = self.tensor(), self.tensor()
@@ -293,8 +293,8 @@ class Program:
             return
         if np.prod(shape) > 5000:
             return
-        made = self.add(self.rng.choice(["Add", "Mul"]), [one, other])
-        self.tensors[made] = shape
+        result = self.add(self.rng.choice(["Add", "Mul"]), [one, other])
+        self.tensors[result] = shape
 
     def _matmul(self) -> None:
         one, other = self.tensor(), self.tensor()
@@ -312,9 +312,9 @@ class Program:
         shape = self.tensors[name]
         if not shape:
             return
-        axis, kept = self.rng.randrange(len(shape)), self.rng.randrange(2)
-        made = self.add("ReduceSum", [name, self.constant([axis])], keepdims=kept)
-        self.tensors[made] = (*shape[:axis], *((1,) if kept else ()), *shape[axis + 1 :])
+        axis, retained = self.rng.randrange(len(shape)), self.rng.randrange(2)
+        result = self.add("ReduceSum", [name, self.constant([axis])], keepdims=retained)
+        self.tensors[result] = (*shape[:axis], *((1,) if retained else ()), *shape[axis + 1 :])
 
     def _pad(self) -> None:
         name = self.tensor()
@@ -335,8 +335,8 @@ class Program:
         constant = f"c{len(self.constants)}"
         array = np.array(scales, np.float32)
         self.constants.append(onnx.numpy_helper.from_array(array, constant))
-        made = self.add("Resize", [name, "", constant], mode="nearest")
-        self.tensors[made] = tuple([int(d * s) for d, s in zip(shape, scales, strict=True)])
+        result = self.add("Resize", [name, "", constant], mode="nearest")
+        self.tensors[result] = tuple([int(d * s) for d, s in zip(shape, scales, strict=True)])
 
     def _windows(self) -> None:
         """A pooling or convolution, of every axis but the first two."""
@@ -380,8 +380,8 @@ class Program:
         shape = self.tensors[name]
         axis = self.rng.randrange(len(shape) + 1)
         if len(shape) < 6:
-            made = self.add("Unsqueeze", [name, self.constant([axis])])
-            self.tensors[made] = (*shape[:axis], 1, *shape[axis:])
+            result = self.add("Unsqueeze", [name, self.constant([axis])])
+            self.tensors[result] = (*shape[:axis], 1, *shape[axis:])
 
     def model(self) -> onnx.ModelProto:
         outputs = [
@@ -395,14 +395,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compare inferred sizes with runs.")
     parser.add_argument("--programs", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    argument = parser.parse_args()
     onnxruntime.set_default_logger_severity(4)
     counts: Counter[str] = Counter()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    for number in range(given.programs):
-        rng = random.Random(given.seed * 1_000_003 + number)
+    for number in range(argument.programs):
+        rng = random.Random(argument.seed * 1_000_003 + number)
         program = Program(rng)
         program.size()
         while len(program.nodes) < 24:
@@ -434,13 +434,13 @@ def main() -> int:
             counts["runs with a 0"] += 0 in sizes.values()
             if not trial:
                 counts.update({f"sizes: {kind}": n for kind, n in kinds(model).items()})
-            found = wrong(model, sizes, results)
-            if found:
+            result = wrong(model, sizes, results)
+            if result:
                 counts["wrong"] += 1
                 if counts["wrong"] < 6:
                     print(
                         number,
-                        found[:2],
+                        result[:2],
                         onnx.printer.to_text(proto) if counts["wrong"] < 2 else "",
                         sep="\n",
                         flush=True,

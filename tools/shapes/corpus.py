@@ -34,8 +34,8 @@ def feeds_of(path: Path, proto: onnx.ModelProto) -> Iterator[dict[str, Any]]:
     for file in files:
         with np.load(file) as arrays:
             yield dict(arrays)
-    held = {tensor.name for tensor in proto.graph.initializer}
-    types = {e.name: e.type.tensor_type for e in proto.graph.input if e.name not in held}
+    contents = {tensor.name for tensor in proto.graph.initializer}
+    types = {e.name: e.type.tensor_type for e in proto.graph.input if e.name not in contents}
     shapes = {name: [dim.dim_value for dim in kind.shape.dim] for name, kind in types.items()}
     if not files and all(all(shape) for shape in shapes.values()):
         yield {
@@ -50,12 +50,12 @@ def checked(path: Path) -> tuple[Counter[str], list[str]]:
     model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
     infer_model(model)
     counts, bad = kinds(model), list[str]()
-    known = {output.name for output in proto.graph.output}
+    entries = {output.name for output in proto.graph.output}
     proto.graph.output.extend(
         helper.make_empty_tensor_value_info(name)
         for node in proto.graph.node
         for name in node.output
-        if name and name not in known
+        if name and name not in entries
     )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -53,16 +53,16 @@ _RIGHT = 60
     show_default=True,
     help="Where the cases are kept; those that are there are not run again.",
 )
-def main(cases: int, fresh: int, compiled: int, processes: int, seed: int, kept: Path) -> None:
+def main(cases: int, fresh: int, compiled: int, processes: int, seed: int, retained: Path) -> None:
     """Measure which of the sizes that ONNX infers are wrong."""
     console = Console(width=120, highlight=False)
     start = time.perf_counter()
-    seen = _cases(range(seed, seed + cases), kept, processes, console)
-    _print_counts(console, "cases", seen)
-    _print_left_out(console, seen)
-    rules, beyond = fit(seen)
-    for done in range(_ROUNDS):
-        first = _FRESH + seed + done * fresh
+    visited = _cases(range(seed, seed + cases), retained, processes, console)
+    _print_counts(console, "cases", visited)
+    _print_left_out(console, visited)
+    rules, beyond = fit(visited)
+    for outcome in range(_ROUNDS):
+        first = _FRESH + seed + outcome * fresh
         new = _run(look, range(first, first + fresh), processes, console)
         missed = [s for s in new if s.verdict == DISAGREE and not in_doubt(rules, s)]
         console.print(f"{len(new)} new cases, {len(missed)} wrong sizes that are not in doubt")
@@ -71,42 +71,44 @@ def main(cases: int, fresh: int, compiled: int, processes: int, seed: int, kept:
         _print_rules(console, rules, new)
         if not missed:
             break
-        seen += new
-        rules, beyond = fit_of(rules, seen, {s.op for s in missed})
+        visited += new
+        rules, beyond = fit_of(rules, visited, {s.op for s in missed})
     record.write_list(rules)
     right = [s for s in new if s.verdict == AGREE and not in_doubt(rules, s)]
-    record.write_witnesses(rules, seen, right[:: max(1, len(right) // _RIGHT)])
+    record.write_witnesses(rules, visited, right[:: max(1, len(right) // _RIGHT)])
     for case in beyond:
         console.print(f"no doubt can hold for {_line(case)}", style="red", markup=False)
     wrong = _compile(range(_CHAINS + seed, _CHAINS + seed + compiled), processes, console)
     console.print(f"{time.perf_counter() - start:.0f} s on {processes} processes")
-    failed = [case for case in seen if case.verdict == FAILED]
+    failed = [case for case in visited if case.verdict == FAILED]
     for case in failed:
         console.print(f"gehost fails on {_line(case)} {case.refused}", style="red", markup=False)
     sys.exit(bool(missed or beyond or wrong or failed))
 
 
-def _cases(numbers: range, kept: Path, processes: int, console: Console) -> list[Seen]:
+def _cases(numbers: range, retained: Path, processes: int, console: Console) -> list[Seen]:
     """Run the cases that are not kept yet."""
-    seen: list[Seen] = pickle.loads(kept.read_bytes()) if kept.exists() else []
-    first = max((case.number + 1 for case in seen if case.number in numbers), default=numbers.start)
+    visited: list[Seen] = pickle.loads(retained.read_bytes()) if retained.exists() else []
+    first = max(
+        (case.number + 1 for case in visited if case.number in numbers), default=numbers.start
+    )
     for start in range(first, numbers.stop, _AT_ONCE):
-        seen += _run(look, range(start, min(start + _AT_ONCE, numbers.stop)), processes, console)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(pickle.dumps(seen))
-        console.print(f"{len(seen)} of {len(numbers)} cases")
-    return [case for case in seen if case.number in numbers]
+        visited += _run(look, range(start, min(start + _AT_ONCE, numbers.stop)), processes, console)
+        retained.parent.mkdir(parents=True, exist_ok=True)
+        retained.write_bytes(pickle.dumps(visited))
+        console.print(f"{len(visited)} of {len(numbers)} cases")
+    return [case for case in visited if case.number in numbers]
 
 
 def _run(work: Callable[[int], Any], numbers: range, processes: int, console: Console) -> list[Any]:
-    found: list[Any] = []
+    results: list[Any] = []
     for outcome in each(work, numbers, processes):
         if outcome.failure:
             reason = outcome.failure.strip().splitlines()[-1]
             console.print(f"case {outcome.number}: {reason}", style="yellow", markup=False)
         else:
-            found.append(outcome.result)
-    return found
+            results.append(outcome.result)
+    return results
 
 
 def _compile(numbers: range, processes: int, console: Console) -> list[chains.Chain]:
@@ -120,22 +122,22 @@ def _compile(numbers: range, processes: int, console: Console) -> list[chains.Ch
     return wrong
 
 
-def _print_counts(console: Console, title: str, seen: Sequence[Seen]) -> None:
-    by_verdict = Counter(case.verdict for case in seen)
-    by_onnx = Counter(case.by_onnx_verdict for case in seen)
+def _print_counts(console: Console, title: str, visited: Sequence[Seen]) -> None:
+    by_verdict = Counter(case.verdict for case in visited)
+    by_onnx = Counter(case.by_onnx_verdict for case in visited)
     table = Table("verdict", "gehost without doubts", "onnx", title=title, box=SIMPLE)
     for verdict in dict.fromkeys([*by_verdict, *by_onnx]):
         table.add_row(verdict, str(by_verdict[verdict]), str(by_onnx[verdict]))
     console.print(table)
-    ran = Counter(name for case in seen for name in case.actual or ())
+    ran = Counter(name for case in visited for name in case.actual or ())
     console.print(
-        f"run by {dict(ran)}; {len({(c.op, c.opset) for c in seen})} operators and opsets"
+        f"run by {dict(ran)}; {len({(c.op, c.opset) for c in visited})} operators and opsets"
     )
 
 
-def _print_left_out(console: Console, seen: Sequence[Seen]) -> None:
+def _print_left_out(console: Console, visited: Sequence[Seen]) -> None:
     """List operators without a case, and those that one witness alone runs, or none."""
-    for reason, ops in left_out(seen).items():
+    for reason, ops in left_out(visited).items():
         console.print(f"{reason} ({len(ops)}): {', '.join(ops)}", markup=False)
 
 
@@ -175,10 +177,10 @@ def _print_rules(console: Console, rules: Sequence[Rule], new: Sequence[Seen]) -
     )
 
 
-def _line(seen: Seen) -> str:
-    assert seen.case is not None
-    shapes = [getattr(array, "shape", array) for array in seen.case.arrays]
-    return f"case {seen.number} {seen.op} {seen.opset} {shapes} {seen.inferred} {seen.actual}"
+def _line(visited: Seen) -> str:
+    assert visited.case is not None
+    shapes = [getattr(array, "shape", array) for array in visited.case.arrays]
+    return f"case {visited.number} {visited.op} {visited.opset} {shapes} {visited.inferred} {visited.actual}"
 
 
 if __name__ == "__main__":

@@ -98,8 +98,8 @@ def node_of(
 ) -> onnx.NodeProto:
     """A node over arrays; absent ones have no name."""
     names = ["" if array is None else f"i{slot}" for slot, array in enumerate(arrays)]
-    made = [f"o{slot}" for slot in range(outputs)]
-    node = onnx.helper.make_node(op, names, made, domain=domain)
+    results = [f"o{slot}" for slot in range(outputs)]
+    node = onnx.helper.make_node(op, names, results, domain=domain)
     for name, value in attributes.items():
         kind = onnx.AttributeProto.INTS if value == [] else None  # helper cannot infer it
         node.attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))

@@ -86,15 +86,15 @@ def build(case: Case, rng: random.Random) -> onnx.ModelProto | None:
     """The case with nodes that read a size of one output; None where there is no such output."""
     model = case.model()
     try:
-        stated = onnx_shapes(case, model)
+        declared = onnx_shapes(case, model)
     except onnx.shape_inference.InferenceError:
-        stated = [None] * len(case.node.output)
+        declared = [None] * len(case.node.output)
     slots = [slot for slot, name in enumerate(case.node.output) if name]
-    known = [slot for slot in slots if stated[slot] is not None]
+    entries = [slot for slot in slots if declared[slot] is not None]
     if not slots:
         return None
-    slot = rng.choice(known or slots)
-    name, shape = case.node.output[slot], stated[slot]
+    slot = rng.choice(entries or slots)
+    name, shape = case.node.output[slot], declared[slot]
     graph = model.graph
     del graph.output[:]
     element = _element_type(model, name)
@@ -121,10 +121,10 @@ def build(case: Case, rng: random.Random) -> onnx.ModelProto | None:
 
 def _constants(shape: tuple[Dim, ...] | None, rng: random.Random) -> list[onnx.TensorProto]:
     sizes = [dim if isinstance(dim, int) and rng.random() < 0.8 else 1 for dim in shape or ()]
-    kept = [dim if isinstance(dim, int) else 0 for dim in shape or ()]
+    retained = [dim if isinstance(dim, int) else 0 for dim in shape or ()]
     return [
         onnx.numpy_helper.from_array(np.array(sizes, np.int64), "expand_to"),
-        onnx.numpy_helper.from_array(np.array(kept, np.int64), "reshape_to"),
+        onnx.numpy_helper.from_array(np.array(retained, np.int64), "reshape_to"),
         onnx.numpy_helper.from_array(np.array(0, np.int64), "first"),
     ]
 

@@ -156,44 +156,44 @@ def draws(*ops: str) -> Callable[[Callable[[Draw], Drawn | None]], Callable[[Dra
 
 
 def _window(d: Draw, count: int, kernel: list[int], most: int) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if d.chance(0.75):
-        made["strides"] = d.sizes(count, 1, 4)
+        results["strides"] = d.sizes(count, 1, 4)
     auto = d.chance(0.35)
     if auto:
-        made["auto_pad"] = d.one("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-    if d.chance(0.1) or made.get("auto_pad", "NOTSET") == "NOTSET":
+        results["auto_pad"] = d.one("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+    if d.chance(0.1) or results.get("auto_pad", "NOTSET") == "NOTSET":
         if d.chance(0.6):
-            made["pads"] = [d.rng.randint(0, min(most, max(k - 1, 0))) for k in kernel * 2]
+            results["pads"] = [d.rng.randint(0, min(most, max(k - 1, 0))) for k in kernel * 2]
         elif d.chance(0.1):
-            made["pads"] = d.sizes(2 * count, 0, 3)
-    return made
+            results["pads"] = d.sizes(2 * count, 0, 3)
+    return results
 
 
 @draws("MaxPool", "AveragePool", "LpPool")
 def _pool(d: Draw) -> Drawn:
     count = d.one(1, 1, 1, 2, 2, 3)
     kernel = d.sizes(count, 1, 4)
-    made = {"kernel_shape": kernel, **_window(d, count, kernel, 3)}
+    results = {"kernel_shape": kernel, **_window(d, count, kernel, 3)}
     dilated = {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[d.op]
     rounded = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[d.op]
     if d.opset >= rounded and d.chance(0.5):
-        made["ceil_mode"] = d.one(0, 1, 1, 1)
+        results["ceil_mode"] = d.one(0, 1, 1, 1)
     if d.opset >= dilated and d.chance(0.35):
-        made["dilations"] = d.sizes(count, 1, 3)
+        results["dilations"] = d.sizes(count, 1, 3)
     if d.op == "AveragePool" and d.chance(0.3):
-        made["count_include_pad"] = d.one(0, 1)
+        results["count_include_pad"] = d.one(0, 1)
     if d.op == "LpPool" and d.chance(0.3):
-        made["p"] = d.one(1, 2, 3)
+        results["p"] = d.one(1, 2, 3)
     if d.op == "MaxPool" and d.opset >= 8 and d.chance(0.2):
-        made["storage_order"] = d.one(0, 1)
+        results["storage_order"] = d.one(0, 1)
     if d.op == "LpPool":
         dtype = np.float32
     else:
         dtype = d.one(np.float32, np.float32, np.float32, np.float64)
     x = d.floats(d.one(1, 2), d.one(1, 3), *d.sizes(count, 1, 13), dtype=dtype)
     outputs = 2 if d.op == "MaxPool" and d.opset >= 8 and d.chance(0.2) else 1
-    return [x], made, outputs
+    return [x], results, outputs
 
 
 @draws("Conv", "ConvInteger", "QLinearConv")
@@ -201,25 +201,25 @@ def _conv(d: Draw) -> Drawn:
     count = d.one(1, 1, 2, 2, 3)
     kernel = d.sizes(count, 1, 4)
     group, inner, outer = d.one(1, 1, 2), d.one(1, 2), d.one(1, 3)
-    made = _window(d, count, kernel, 3)
+    result = _window(d, count, kernel, 3)
     if d.chance(0.5):
-        made["kernel_shape"] = kernel
+        result["kernel_shape"] = kernel
     if d.chance(0.35):
-        made["dilations"] = d.sizes(count, 1, 3)
+        result["dilations"] = d.sizes(count, 1, 3)
     if group > 1 or d.chance(0.3):
-        made["group"] = group
+        result["group"] = group
     sizes = [d.rng.randint(0, 11) if d.chance(0.03) else d.rng.randint(2, 12) for _ in range(count)]
     x, w = (d.one(1, 2), group * inner, *sizes), (group * outer, inner, *kernel)
     if d.op == "Conv":
         dtype = d.one(np.float32, np.float32, np.float64)
         bias = [d.floats(group * outer, dtype=dtype)] if d.chance(0.4) else []
-        return [d.floats(*x, dtype=dtype), d.floats(*w, dtype=dtype), *bias], made
+        return [d.floats(*x, dtype=dtype), d.floats(*w, dtype=dtype), *bias], result
     xs, ws = d.array(x, np.uint8), d.array(w, np.uint8)
     point, scale = np.array(1, np.uint8), np.array(0.5, np.float32)
     if d.op == "ConvInteger":
-        return [xs, ws, *([point] if d.chance(0.5) else [])], made
+        return [xs, ws, *([point] if d.chance(0.5) else [])], result
     d.constant |= {1, 2, 3, 4, 5, 6, 7}
-    return [xs, scale, point, ws, scale, point, scale, point], made
+    return [xs, scale, point, ws, scale, point, scale, point], result
 
 
 @draws("ConvTranspose")
@@ -227,36 +227,36 @@ def _conv_transpose(d: Draw) -> Drawn:
     count = d.one(1, 1, 2, 2, 3)
     kernel = d.sizes(count, 1, 4)
     group, inner, outer = d.one(1, 1, 2), d.one(1, 2), d.one(1, 3)
-    made = _window(d, count, kernel, 2)
+    result = _window(d, count, kernel, 2)
     if d.chance(0.5):
-        made["kernel_shape"] = kernel
+        result["kernel_shape"] = kernel
     if d.chance(0.3):
-        made["dilations"] = d.sizes(count, 1, 3)
+        result["dilations"] = d.sizes(count, 1, 3)
     if group > 1:
-        made["group"] = group
+        result["group"] = group
     if d.chance(0.35):
-        made["output_padding"] = d.sizes(count, 0, 2)
+        result["output_padding"] = d.sizes(count, 0, 2)
     if d.chance(0.2):
-        made["output_shape"] = d.sizes(count, 4, 14)
-        made.pop("pads", None)
+        result["output_shape"] = d.sizes(count, 4, 14)
+        result.pop("pads", None)
     x = (d.one(1, 2), group * inner, *d.sizes(count, 1, 8))
     w = (group * inner, outer, *kernel)
     bias = [d.floats(group * outer)] if d.chance(0.3) else []
-    return [d.floats(*x), d.floats(*w), *bias], made
+    return [d.floats(*x), d.floats(*w), *bias], result
 
 
 @draws("DeformConv")
 def _deform_conv(d: Draw) -> Drawn:
     kernel = d.sizes(2, 1, 3)
-    made = {k: v for k, v in _window(d, 2, kernel, 2).items() if k != "auto_pad"}
+    results = {k: v for k, v in _window(d, 2, kernel, 2).items() if k != "auto_pad"}
     if d.chance(0.3):
-        made["dilations"] = d.sizes(2, 1, 2)
+        results["dilations"] = d.sizes(2, 1, 2)
     sizes = d.sizes(2, 4, 9)
     out = [
         (s + p + q - ((k - 1) * g + 1)) // t + 1
         for s, k, t, g, p, q in zip(
-            sizes, kernel, made.get("strides", [1, 1]), made.get("dilations", [1, 1]),
-            made.get("pads", [0] * 4)[:2], made.get("pads", [0] * 4)[2:], strict=True,
+            sizes, kernel, results.get("strides", [1, 1]), results.get("dilations", [1, 1]),
+            results.get("pads", [0] * 4)[:2], results.get("pads", [0] * 4)[2:], strict=True,
         )
     ]  # fmt: skip
     if min(out) < 1:
@@ -265,14 +265,14 @@ def _deform_conv(d: Draw) -> Drawn:
         d.floats(1, 2, *sizes),
         d.floats(3, 2, *kernel),
         d.floats(1, 2 * kernel[0] * kernel[1], *out),
-    ], made
+    ], results
 
 
 @draws("MaxUnpool")
 def _unpool(d: Draw) -> Drawn:
     count = d.one(1, 2)
     kernel = d.sizes(count, 1, 3)
-    made = {
+    results = {
         "kernel_shape": kernel,
         **{k: v for k, v in _window(d, count, kernel, 1).items() if k != "auto_pad"},
     }
@@ -283,7 +283,7 @@ def _unpool(d: Draw) -> Drawn:
     ]
     if d.chance(0.3):
         inputs.append(d.vector(2, [1, 1, *d.sizes(count, 6, 14)]))
-    return inputs, made
+    return inputs, results
 
 
 @draws("MaxRoiPool")
@@ -299,10 +299,10 @@ def _roi_pool(d: Draw) -> Drawn:
 def _roi_align(d: Draw) -> Drawn:
     count = d.one(1, 2, 3)
     rois = np.array([[0, 0, 3, 3]] * count, np.float32)
-    made = d.some(
+    result = d.some(
         output_height=[1, 2, 3], output_width=[1, 2, 3], sampling_ratio=[0, 2], mode=["avg", "max"]
     )
-    return [d.floats(1, 2, 6, 6), rois, np.zeros(count, np.int64)], made
+    return [d.floats(1, 2, 6, 6), rois, np.zeros(count, np.int64)], result
 
 
 @draws("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -347,7 +347,7 @@ def _resize(d: Draw) -> Drawn:
     scales: list[Any] = _scales(d, shape)
     if d.opset < 11:
         return [x, d.vector(1, scales, np.float32)], d.some(mode=["nearest", "linear"])
-    made = d.some(
+    result = d.some(
         mode=["nearest", "linear", "cubic"],
         coordinate_transformation_mode=[
             "half_pixel",
@@ -358,7 +358,7 @@ def _resize(d: Draw) -> Drawn:
         ],
         nearest_mode=["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
     )
-    crop = made.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    crop = result.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi: Any = None
     if crop:
         low, high = [0.0] * len(shape), [1.0] * len(shape)
@@ -371,7 +371,7 @@ def _resize(d: Draw) -> Drawn:
     if d.opset >= 18:
         if d.chance(0.25):
             chosen = sorted(d.rng.sample(chosen, d.rng.randint(1, len(chosen))))
-            made["axes"] = chosen
+            result["axes"] = chosen
             if roi is not None and crop:
                 count = len(shape)
                 entries = list(roi)
@@ -380,13 +380,13 @@ def _resize(d: Draw) -> Drawn:
                     [entries[a] for a in chosen] + [entries[count + a] for a in chosen],
                     np.float32,
                 )
-        made |= d.some(antialias=[0, 1]) if d.chance(0.2) else {}
+        result |= d.some(antialias=[0, 1]) if d.chance(0.2) else {}
     if d.chance(0.35):
         sizes = [shape[a] if a < 2 and d.chance(0.8) else d.rng.randint(1, 14) for a in chosen]
         if d.opset >= 18 and d.chance(0.5):
-            made["keep_aspect_ratio_policy"] = d.one("stretch", "not_larger", "not_smaller")
-            if "axes" not in made and d.chance(0.7):
-                made["axes"] = chosen = list(range(2, len(shape)))
+            result["keep_aspect_ratio_policy"] = d.one("stretch", "not_larger", "not_smaller")
+            if "axes" not in result and d.chance(0.7):
+                result["axes"] = chosen = list(range(2, len(shape)))
                 sizes = d.sizes(len(chosen), 1, 14)
                 roi = (
                     None
@@ -394,8 +394,8 @@ def _resize(d: Draw) -> Drawn:
                     else d.vector(1, [0.0] * len(chosen) + [1.0] * len(chosen), np.float32)
                 )  # type: ignore[arg-type]
         empty = d.vector(2, [], np.float32) if d.opset < 13 else None
-        return [x, roi, empty, d.vector(3, sizes)], made
-    return [x, roi, d.vector(2, [scales[a] for a in chosen], np.float32)], made
+        return [x, roi, empty, d.vector(3, sizes)], result
+    return [x, roi, d.vector(2, [scales[a] for a in chosen], np.float32)], result
 
 
 @draws("GridSample")
@@ -425,20 +425,20 @@ def _reshape(d: Draw) -> Drawn:
     x = d.shape(0, 4)
     count = int(np.prod(x))
     target: list[int] = []
-    left = count
+    rest = count
     while len(target) < 4 and d.chance(0.75):
-        factor = d.rng.choice([n for n in range(1, max(left, 1) + 1) if left % n == 0] or [1])
+        factor = d.rng.choice([n for n in range(1, max(rest, 1) + 1) if rest % n == 0] or [1])
         target.append(factor)
-        left //= factor
-    target.append(left)
+        rest //= factor
+    target.append(rest)
     d.rng.shuffle(target)
     for place, dim in enumerate(target):
         if place < len(x) and dim == x[place] and d.chance(0.4):
             target[place] = 0
     if d.chance(0.5) and count:
         target[d.rng.randrange(len(target))] = -1
-    made = d.some(allowzero=[0, 1]) if d.opset >= 14 and d.chance(0.5) else {}
-    return [d.array(x, d.kind("T")), d.vector(1, target)], made
+    result = d.some(allowzero=[0, 1]) if d.opset >= 14 and d.chance(0.5) else {}
+    return [d.array(x, d.kind("T")), d.vector(1, target)], result
 
 
 @draws("Expand")
@@ -459,8 +459,8 @@ def _tile(d: Draw) -> Drawn:
 @draws("ConstantOfShape")
 def _constant_of_shape(d: Draw) -> Drawn:
     kind = d.one(np.float32, np.int64, np.bool_)
-    made = {"value": onnx.numpy_helper.from_array(np.ones(1, kind))} if d.chance(0.6) else {}
-    return [d.vector(0, d.shape(0, 4))], made
+    result = {"value": onnx.numpy_helper.from_array(np.ones(1, kind))} if d.chance(0.6) else {}
+    return [d.vector(0, d.shape(0, 4))], result
 
 
 @draws("Squeeze")
@@ -483,10 +483,10 @@ def _unsqueeze(d: Draw) -> Drawn:
     return _with_axes(d, d.array(x, d.kind("T")), axes, 13)
 
 
-def _with_axes(d: Draw, x: Any, axes: list[int] | None, since: int, **made: Any) -> Drawn:
+def _with_axes(d: Draw, x: Any, axes: list[int] | None, since: int, **result: Any) -> Drawn:
     if axes is None:
-        return [x], made
-    return ([x, d.vector(1, axes)], made) if d.opset >= since else ([x], {**made, "axes": axes})
+        return [x], result
+    return ([x, d.vector(1, axes)], result) if d.opset >= since else ([x], {**result, "axes": axes})
 
 
 @draws("Flatten")
@@ -520,7 +520,7 @@ def _split(d: Draw) -> Drawn:
     axis = d.rng.randrange(len(x))
     count = d.rng.randint(1, 4)
     x[axis] = d.rng.randint(count, 9)
-    made: dict[str, Any] = (
+    results: dict[str, Any] = (
         {"axis": axis - len(x) if d.opset >= 11 and d.chance(0.3) else axis}
         if axis or d.chance(0.7)
         else {}
@@ -530,14 +530,14 @@ def _split(d: Draw) -> Drawn:
         cuts = sorted(d.rng.randint(0, x[axis]) for _ in range(count - 1))
         sizes = [b - a for a, b in zip([0, *cuts], [*cuts, x[axis]], strict=True)]
         if d.opset < 13:
-            return [array], {**made, "split": sizes}, count
-        return [array, d.vector(1, sizes)], made, count
+            return [array], {**results, "split": sizes}, count
+        return [array, d.vector(1, sizes)], results, count
     if d.opset >= 18:
-        return [array], {**made, "num_outputs": count}, count
+        return [array], {**results, "num_outputs": count}, count
     if d.chance(0.8):
         x[axis] = count * d.one(1, 2, 3)
         array = d.array(x)
-    return [array], made, count
+    return [array], results, count
 
 
 def _bound(d: Draw, size: int) -> int:
@@ -623,10 +623,10 @@ def _range(d: Draw) -> Drawn:
 
 @draws("Shape")
 def _shape(d: Draw) -> Drawn:
-    made = {
+    results = {
         name: d.rng.randint(-6, 6) for name in ("start", "end") if d.opset >= 15 and d.chance(0.5)
     }
-    return [d.array(d.shape(0, 4), d.kind("T"))], made
+    return [d.array(d.shape(0, 4), d.kind("T"))], results
 
 
 @draws(
@@ -642,15 +642,15 @@ def _gather(d: Draw) -> Drawn | None:
     x = tuple(max(size, 1) for size in d.shape(1, 4))
     axis, kind = d.rng.randrange(len(x)), np.float32
     named = axis - len(x) if d.opset >= 11 and d.chance(0.3) else axis
-    made = {"axis": named} if axis or d.chance(0.7) else {}
+    result = {"axis": named} if axis or d.chance(0.7) else {}
     if d.op == "Gather":
-        return [d.array(x, kind), d.array(d.shape(0, 3), np.int64, 0, x[axis])], made
+        return [d.array(x, kind), d.array(d.shape(0, 3), np.int64, 0, x[axis])], result
     if d.op in ("GatherElements", "Scatter", "ScatterElements"):
         part = [d.rng.randint(1, size) for size in x]
         indices = d.array(part, np.int64, 0, x[axis])
         if d.op == "GatherElements":
-            return [d.array(x, kind), indices], made
-        return [d.array(x, kind), indices, d.array(part, kind)], made
+            return [d.array(x, kind), indices], result
+        return [d.array(x, kind), indices, d.array(part, kind)], result
     if d.op == "TensorScatter":
         return None
     batch = (
@@ -696,12 +696,12 @@ def _of_sequence(d: Draw) -> Case:
 def _compress(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(1, 3))
     axis = d.rng.randrange(len(x))
-    made = {"axis": axis} if d.chance(0.7) else {}
-    count = x[axis] if made else int(np.prod(x))
+    result = {"axis": axis} if d.chance(0.7) else {}
+    count = x[axis] if result else int(np.prod(x))
     condition = d.array((d.rng.randint(1, count),), np.bool_)
     if d.chance(0.5):
         d.constant.add(1)
-    return [d.array(x), condition], made
+    return [d.array(x), condition], result
 
 
 @draws("OneHot")
@@ -720,13 +720,13 @@ def _one_hot(d: Draw) -> Drawn:
 def _top_k(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(1, 4))
     axis = d.rng.randrange(len(x))
-    made: dict[str, Any] = {"axis": axis - len(x) if d.chance(0.3) and d.opset >= 11 else axis}
+    results: dict[str, Any] = {"axis": axis - len(x) if d.chance(0.3) and d.opset >= 11 else axis}
     count = d.rng.randint(0 if d.chance(0.1) else 1, x[axis])
     if d.opset < 10:
-        return [d.array(x)], {**made, "k": count}, 2
+        return [d.array(x)], {**results, "k": count}, 2
     if d.opset >= 11:
-        made |= d.some(largest=[0, 1], sorted=[0, 1])
-    return [d.array(x), d.vector(1, [count])], made, 2
+        results |= d.some(largest=[0, 1], sorted=[0, 1])
+    return [d.array(x), d.vector(1, [count])], results, 2
 
 
 @draws("Unique")
@@ -747,17 +747,17 @@ def _eye_like(d: Draw) -> Drawn:
 @draws("DepthToSpace", "SpaceToDepth")
 def _depth(d: Draw) -> Drawn:
     block = d.rng.randint(1, 3)
-    made = {"blocksize": block}
+    results = {"blocksize": block}
     if d.op == "DepthToSpace":
         x = (d.one(1, 2), block * block * d.one(1, 2), *d.sizes(2, 1, 4))
-        return [d.floats(*x)], {**made, **(d.some(mode=["DCR", "CRD"]) if d.opset >= 11 else {})}
+        return [d.floats(*x)], {**results, **(d.some(mode=["DCR", "CRD"]) if d.opset >= 11 else {})}
     return [
         d.floats(
             d.one(1, 2),
             d.one(1, 2),
             *[block * d.rng.randint(1, 3) + (1 if d.chance(0.05) else 0) for _ in range(2)],
         )
-    ], made
+    ], results
 
 
 @draws("ReverseSequence")
@@ -808,20 +808,20 @@ _REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "Reduc
 def _reduce(d: Draw) -> Drawn:
     x = d.shape(0, 4)
     axes = None if d.chance(0.2) else d.axes(len(x), 0 if d.chance(0.1) else 1)
-    made = d.some(keepdims=[0, 1])
+    result = d.some(keepdims=[0, 1])
     since = 13 if d.op == "ReduceSum" else 18
     if d.opset >= since and d.chance(0.3):
-        made["noop_with_empty_axes"] = d.one(0, 1)
-    return _with_axes(d, d.array(x), axes, since, **made)
+        result["noop_with_empty_axes"] = d.one(0, 1)
+    return _with_axes(d, d.array(x), axes, since, **result)
 
 
 @draws("ArgMax", "ArgMin")
 def _arg(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(0, 4))
-    made = d.some(keepdims=[0, 1])
+    result = d.some(keepdims=[0, 1])
     if d.opset >= 12:
-        made |= d.some(select_last_index=[0, 1])
-    return [d.array(x)], {**made, **({"axis": d.axis(len(x))} if d.chance(0.8) else {})}
+        result |= d.some(select_last_index=[0, 1])
+    return [d.array(x)], {**result, **({"axis": d.axis(len(x))} if d.chance(0.8) else {})}
 
 
 @draws("CumSum", "CumProd")
@@ -871,14 +871,14 @@ def _matmul(d: Draw) -> Drawn:
 @draws("Gemm")
 def _gemm(d: Draw) -> Drawn:
     m, k, n = d.sizes(3, 1, 5)
-    made = d.some(transA=[0, 1], transB=[0, 1], alpha=[0.5], beta=[2.0])
-    a = (k, m) if made.get("transA") else (m, k)
-    b = (n, k) if made.get("transB") else (k, n)
+    result = d.some(transA=[0, 1], transB=[0, 1], alpha=[0.5], beta=[2.0])
+    a = (k, m) if result.get("transA") else (m, k)
+    b = (n, k) if result.get("transB") else (k, n)
     c = d.one((m, n), (n,), (1, n), (m, 1), (), (1,), (1, 1))
     if d.chance(0.05):
         c = d.one((5, n), (2, m, n))
     absent = d.opset >= 11 and d.chance(0.3)
-    return [d.floats(*a), d.floats(*b), *([] if absent else [d.floats(*c)])], made
+    return [d.floats(*a), d.floats(*b), *([] if absent else [d.floats(*c)])], result
 
 
 @draws("Einsum")
@@ -940,11 +940,11 @@ def _layer_norm(d: Draw) -> Drawn:
         if d.chance(0.8)
         else tuple(1 if d.chance(0.5) else dim for dim in x[d.rng.randrange(len(x)) :])
     )
-    made = {"axis": axis - len(x) if d.chance(0.5) else axis}
+    results = {"axis": axis - len(x) if d.chance(0.5) else axis}
     if d.op == "RMSNormalization":
-        return [d.floats(*x), d.floats(*inside)], made
+        return [d.floats(*x), d.floats(*inside)], results
     bias = [d.floats(*inside)] if d.chance(0.5) else []
-    return [d.floats(*x), d.floats(*inside), *bias], made, d.one(1, 1, 3)
+    return [d.floats(*x), d.floats(*inside), *bias], results, d.one(1, 1, 3)
 
 
 @draws("RNN", "GRU", "LSTM")
@@ -954,13 +954,13 @@ def _recurrent(d: Draw) -> Drawn:
     direction = d.one("forward", "reverse", "bidirectional")
     both = 2 if direction == "bidirectional" else 1
     layout = d.one(0, 1) if d.opset >= 14 and d.chance(0.4) else 0
-    made: dict[str, Any] = (
+    results: dict[str, Any] = (
         {} if direction == "forward" and d.chance(0.5) else {"direction": direction}
     )
     if d.chance(0.8):
-        made["hidden_size"] = hidden
+        results["hidden_size"] = hidden
     if layout:
-        made["layout"] = 1
+        results["layout"] = 1
     x = (batch, steps, inner) if layout else (steps, batch, inner)
     inputs: list[Any] = [
         d.floats(*x),
@@ -970,7 +970,7 @@ def _recurrent(d: Draw) -> Drawn:
     if d.chance(0.4):
         inputs += [d.floats(both, 2 * gates * hidden), np.full(batch, steps, np.int32)]
         inputs.append(d.floats(*((batch, both, hidden) if layout else (both, batch, hidden))))
-    return inputs, made, d.rng.randint(1, 3 if d.op == "LSTM" else 2)
+    return inputs, results, d.rng.randint(1, 3 if d.op == "LSTM" else 2)
 
 
 # -- signals, losses, text ----------------------------------------------------------------------
@@ -979,7 +979,7 @@ def _recurrent(d: Draw) -> Drawn:
 @draws("DFT")
 def _dft(d: Draw) -> Drawn:
     x = (*(max(size, 1) for size in d.shape(2, 3)), d.one(1, 1, 2))
-    made = d.some(onesided=[0, 1], inverse=[0, 1])
+    result = d.some(onesided=[0, 1], inverse=[0, 1])
     inputs: list[Any] = [
         d.floats(*x),
         d.vector(1, [d.rng.randint(1, 9)]).reshape(()) if d.chance(0.4) else None,
@@ -992,10 +992,10 @@ def _dft(d: Draw) -> Drawn:
             else None
         )
     elif d.chance(0.6):
-        made["axis"] = axis
+        result["axis"] = axis
     while inputs[-1] is None:
         inputs.pop()
-    return inputs, made
+    return inputs, result
 
 
 @draws("STFT")
@@ -1034,11 +1034,11 @@ def _loss(d: Draw) -> Drawn:
         d.rng.randint(2, 4),
         d.sizes(d.rng.randint(0, 2), 1, 3),
     )
-    made = d.some(reduction=["none", "mean", "sum"])
+    result = d.some(reduction=["none", "mean", "sum"])
     inputs = [d.floats(batch, classes, *rest), d.array((batch, *rest), np.int64, 0, classes)]
     if d.chance(0.4):
         inputs.append(np.abs(d.floats(classes)))
-    return inputs, made, d.one(1, 2) if d.op == "SoftmaxCrossEntropyLoss" else 1
+    return inputs, result, d.one(1, 2) if d.op == "SoftmaxCrossEntropyLoss" else 1
 
 
 @draws("StringSplit")
@@ -1062,11 +1062,11 @@ def _string_normalizer(d: Draw) -> Drawn:
 @draws("TfIdfVectorizer")
 def _tfidf(d: Draw) -> Drawn:
     x = d.one((5,), (2, 4), (1, 3))
-    made = {
+    results = {
         "mode": d.one("TF", "IDF", "TFIDF"), "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0,
         "ngram_counts": [0, 2], "ngram_indexes": d.one([0, 1, 2], [0, 1, 5]), "pool_int64s": [1, 2, 1, 2],
     }  # fmt: skip
-    return [d.array(x, np.int64)], made
+    return [d.array(x, np.int64)], results
 
 
 @draws("NonMaxSuppression")
@@ -1129,8 +1129,8 @@ def _attention(d: Draw) -> Drawn:
             else d.floats(batch, count, length, width)
         )
 
-    made: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": kv_heads} if flat else {}
-    made |= d.some(is_causal=[0, 1], scale=[0.5])
+    results: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": kv_heads} if flat else {}
+    results |= d.some(is_causal=[0, 1], scale=[0.5])
     inputs: list[Any] = [
         tensor(heads, q_len, size),
         tensor(kv_heads, k_len, size),
@@ -1147,7 +1147,7 @@ def _attention(d: Draw) -> Drawn:
         outputs = d.one(3, 4)
     elif d.chance(0.3):
         inputs.append(d.floats(q_len, k_len))
-    return inputs, made, outputs
+    return inputs, results, outputs
 
 
 @draws("ai.onnx.ml::ArrayFeatureExtractor")
@@ -1263,12 +1263,12 @@ def _scan(d: Draw) -> Drawn | None:
         f"body (float[{mine}] s, float[{theirs}] x) => (float[{mine}] t, float o) {{ {text} }}"
     )
     body.output[1].ClearField("type")
-    made = {
+    results = {
         "body": body,
         "num_scan_inputs": 1,
         **d.some(scan_output_axes=[[0], [1]], scan_input_directions=[[0], [1]]),
     }
-    return [d.floats(*state), d.floats(length, *slices)], made, 2
+    return [d.floats(*state), d.floats(length, *slices)], results, 2
 
 
 @draws("If")
@@ -1317,14 +1317,14 @@ def _by_schema(d: Draw) -> Drawn:
         if d.op in ("Clip", "Dropout", "Trilu") and slot:
             shape = ()
         arrays.append(d.array(shape, kind, 1, 5))
-    made = {
+    results = {
         name: d.rng.choice(_BY_NAME[name])
         for name, entry in schema.attributes.items()
         if name in _BY_NAME and (entry.required or d.chance(0.4))
     }
     return (
         arrays,
-        made,
+        results,
         d.rng.randint(schema.min_output, min(schema.max_output, max(schema.min_output, 2))),
     )
 
@@ -1335,10 +1335,10 @@ def node_tests() -> Mapping[str, Sequence[tuple[onnx.NodeProto, list[Any]]]]:
 
     Making them takes seconds, so that they are kept in ``build`` for the next process.
     """
-    kept = Path(f"build/sizes/node_tests.{onnx.__version__}.pickle")
-    if kept.exists():
-        return pickle.loads(kept.read_bytes())
-    found: dict[str, list[tuple[onnx.NodeProto, list[Any]]]] = {}
+    retained = Path(f"build/sizes/node_tests.{onnx.__version__}.pickle")
+    if retained.exists():
+        return pickle.loads(retained.read_bytes())
+    results: dict[str, list[tuple[onnx.NodeProto, list[Any]]]] = {}
     for name in backend.names():
         if not name.startswith("node/"):
             continue
@@ -1348,23 +1348,23 @@ def node_tests() -> Mapping[str, Sequence[tuple[onnx.NodeProto, list[Any]]]]:
             continue
         node, feeds = nodes[0], case.runs[0].feeds
         arrays = [feeds.get(entry) if entry else None for entry in node.input]
-        given = [array for array, entry in zip(arrays, node.input, strict=True) if entry]
-        if all(isinstance(array, np.ndarray) for array in given):
+        arguments = [array for array, entry in zip(arrays, node.input, strict=True) if entry]
+        if all(isinstance(array, np.ndarray) for array in arguments):
             op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            found.setdefault(op, []).append((node, arrays))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(pickle.dumps(found))
-    partial.rename(kept)
-    return found
+            results.setdefault(op, []).append((node, arrays))
+    retained.parent.mkdir(parents=True, exist_ok=True)
+    partial = retained.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(pickle.dumps(results))
+    partial.rename(retained)
+    return results
 
 
 def _by_test(op: str, opset: int, rng: random.Random) -> Case:
     """A node test of onnx, in which sizes that are equal are changed together."""
-    test, given = rng.choice(node_tests()[op])
+    test, argument = rng.choice(node_tests()[op])
     node = onnx.NodeProto()
     node.CopyFrom(test)
-    arrays = list(given)
+    arrays = list(argument)
     if rng.random() < 0.7:
         sizes = {dim for array in arrays if array is not None for dim in array.shape}
         chosen = {dim: max(0, dim + rng.randint(-2, 3)) for dim in sizes if rng.random() < 0.4}
@@ -1405,15 +1405,15 @@ def draw(op: str, opset: int, rng: random.Random) -> Case | None:
     if case is None:
         d = Draw(op, opset, rng)
         try:
-            drawn = family(d) if family else _by_schema(d)
+            drawing = family(d) if family else _by_schema(d)
         except LookupError:
-            drawn = None
-        if drawn is None:
+            drawing = None
+        if drawing is None:
             return _by_test(op, opset, rng) if tests else None
-        arrays, attributes, *more = drawn
+        arrays, attributes, *more = drawing
         domain, _, name = op.rpartition("::")
-        known = _schema(op, opset).attributes
-        attributes = {key: value for key, value in attributes.items() if key in known}
+        entry = _schema(op, opset).attributes
+        attributes = {key: value for key, value in attributes.items() if key in entry}
         node = node_of(name, arrays, attributes, more[0] if more else 1, domain)
         case = Case(
             node,

@@ -60,53 +60,53 @@ class Rule:
         return self.right / max(self.right + len(self.wrong), 1)
 
 
-def statement_of(seen: Seen) -> Statement | None:
+def statement_of(visited: Seen) -> Statement | None:
     """What gehost's inference is asked to believe of a case; None where ONNX is not asked."""
-    found: list[Statement] = []
+    results: list[Statement] = []
 
     def record(_: object, __: int, statement: Statement) -> Sequence[ValueType | None]:
-        found.append(statement)
+        results.append(statement)
         return statement.stated
 
-    assert seen.case is not None
+    assert visited.case is not None
     with mock.patch.object(local, "believed", record):
-        gehost_shapes(seen.case, seen.case.model(), {seen.op: ()})
-    return found[-1] if found else None
+        gehost_shapes(visited.case, visited.case.model(), {visited.op: ()})
+    return results[-1] if results else None
 
 
 def _names(op: str, statements: Iterable[Statement]) -> list[str]:
     """The conditions that a rule for these cases may have."""
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for name, condition in CONDITIONS.items():
         if condition.ops is None or op in condition.ops:
-            found[name] = None
+            results[name] = None
     for statement in statements:
         for name in _ATTRIBUTES:
             if name in statement.attributes:
-                found[name] = found[f"not {name}"] = None
+                results[name] = results[f"not {name}"] = None
         for name in _VALUES:
             if name in statement.attributes:
-                found[f"{name}={statement.attributes[name]}"] = None
-    return list(found)
+                results[f"{name}={statement.attributes[name]}"] = None
+    return list(results)
 
 
 _ENOUGH = 0.9
 """A share of wrong cases above which a broader rule is better."""
 
 
-def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
+def fit(visited: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
     """The rules for all cases, and the cases with wrong sizes that no rule can hold for."""
     by_function: dict[tuple[str, ...], list[Seen]] = {}
-    for each in seen:
-        if each.verdict in (AGREE, DISAGREE):
-            by_function.setdefault(alike(each.op), []).append(each)
+    for item in visited:
+        if item.verdict in (AGREE, DISAGREE):
+            by_function.setdefault(alike(item.op), []).append(item)
     rules: list[Rule] = []
     beyond: list[Seen] = []
     for ops, cases in by_function.items():
         if any(case.verdict == DISAGREE for case in cases):
-            found, left = _fit_operators(ops, cases)
-            rules += found
-            beyond += left
+            result, rest = _fit_operators(ops, cases)
+            rules += result
+            beyond += rest
     return sorted(rules, key=lambda rule: rule.op), beyond
 
 
@@ -116,13 +116,13 @@ def alike(op: str) -> tuple[str, ...]:
 
 
 def fit_of(
-    rules: Sequence[Rule], seen: Sequence[Seen], ops: set[str]
+    rules: Sequence[Rule], visited: Sequence[Seen], ops: set[str]
 ) -> tuple[list[Rule], list[Seen]]:
     """The rules, with those of some operators fitted to more cases."""
-    ops = {each for op in ops for each in alike(op)}
-    new, beyond = fit([case for case in seen if case.op in ops])
-    kept = [rule for rule in rules if rule.op not in ops]
-    return sorted([*kept, *new], key=lambda rule: rule.op), beyond
+    ops = {item for op in ops for item in alike(op)}
+    new, beyond = fit([case for case in visited if case.op in ops])
+    retained = [rule for rule in rules if rule.op not in ops]
+    return sorted([*retained, *new], key=lambda rule: rule.op), beyond
 
 
 def _fit_operators(ops: Sequence[str], cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
@@ -130,18 +130,18 @@ def _fit_operators(ops: Sequence[str], cases: Sequence[Seen]) -> tuple[list[Rule
     beyond = [
         c for c, s in zip(cases, statements, strict=True) if c.verdict == DISAGREE and s is None
     ]
-    known = [(c, s) for c, s in zip(cases, statements, strict=True) if s is not None]
-    wrong = _bits(case.verdict == DISAGREE for case, _ in known)
-    half_seen = _bits(case.verdict == AGREE and len(case.actual or ()) < 2 for case, _ in known)
-    extents = _extents(ops[0], [statement for _, statement in known], wrong)
+    entries = [(c, s) for c, s in zip(cases, statements, strict=True) if s is not None]
+    wrong = _bits(case.verdict == DISAGREE for case, _ in entries)
+    half_seen = _bits(case.verdict == AGREE and len(case.actual or ()) < 2 for case, _ in entries)
+    extents = _extents(ops[0], [statement for _, statement in entries], wrong)
     rules: list[Rule] = []
-    left = wrong
-    while left:
-        when = max(extents, key=lambda when: _score(when, extents[when], wrong, half_seen, left))
+    rest = wrong
+    while rest:
+        when = max(extents, key=lambda when: _score(when, extents[when], wrong, half_seen, rest))
         extent = extents[when]
-        inside = [c for place, (c, _) in enumerate(known) if extent >> place & 1]
+        inside = [c for place, (c, _) in enumerate(entries) if extent >> place & 1]
         rules += [_rule(op, when, inside) for op in ops]
-        left &= ~extent
+        rest &= ~extent
     return rules, beyond
 
 
@@ -160,8 +160,8 @@ def _extents(op: str, statements: Sequence[Statement], wrong: int) -> dict[tuple
         extent = _bits(holds(name, statement) for statement in statements)
         if extent & wrong:
             single[name] = extent
-    found: dict[tuple[str, ...], int] = {(name,): extent for name, extent in single.items()}
-    level = dict(found)
+    results: dict[tuple[str, ...], int] = {(name,): extent for name, extent in single.items()}
+    level = dict(results)
     for _ in range(_MOST - 1):
         wider: dict[tuple[str, ...], int] = {}
         for when, extent in level.items():
@@ -169,9 +169,9 @@ def _extents(op: str, statements: Sequence[Statement], wrong: int) -> dict[tuple
                 both = extent & other
                 if name > when[-1] and both & wrong and both != extent and both != other:
                     wider[*when, name] = both
-        found |= wider
+        results |= wider
         level = wider
-    return found
+    return results
 
 
 def _score(
@@ -207,45 +207,47 @@ def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:
     return Rule(op, doubt, mine, by_both, len(right) - by_both)
 
 
-def _who_differs(seen: Seen) -> set[str]:
-    assert seen.case is not None
-    assert seen.inferred is not None
-    return who_differs(seen.inferred, seen.actual or {}, seen.case.sizes)
+def _who_differs(visited: Seen) -> set[str]:
+    assert visited.case is not None
+    assert visited.inferred is not None
+    return who_differs(visited.inferred, visited.actual or {}, visited.case.sizes)
 
 
-def _certain(seen: Seen) -> int:
+def _certain(visited: Seen) -> int:
     """How many leading sizes of a case are right in all outputs; -1 where a rank is wrong."""
-    assert seen.case is not None
-    assert seen.inferred is not None
-    sizes = seen.case.sizes
-    found = [
-        _agreeing(stated, shape, sizes)
-        for shapes in (seen.actual or {}).values()
-        for stated, shape in zip(seen.inferred, shapes, strict=True)
-        if stated is not None and shape is not None
+    assert visited.case is not None
+    assert visited.inferred is not None
+    sizes = visited.case.sizes
+    results = [
+        _agreeing(declared, shape, sizes)
+        for shapes in (visited.actual or {}).values()
+        for declared, shape in zip(visited.inferred, shapes, strict=True)
+        if declared is not None and shape is not None
     ]
-    return min(found, default=0)
+    return min(results, default=0)
 
 
 def _agreeing(
-    stated: tuple[int | str | None, ...],
+    declared: tuple[int | str | None, ...],
     shape: tuple[int | str | None, ...],
     sizes: Mapping[str, int],
 ) -> int:
-    if len(stated) != len(shape):
+    if len(declared) != len(shape):
         return -1
-    for place, (dim, size) in enumerate(zip(stated, shape, strict=True)):
+    for place, (dim, size) in enumerate(zip(declared, shape, strict=True)):
         number = sizes.get(dim) if isinstance(dim, str) else dim
         if number is not None and number != size:
             return place
     return 99
 
 
-def in_doubt(rules: Sequence[Rule], seen: Seen) -> bool:
+def in_doubt(rules: Sequence[Rule], visited: Seen) -> bool:
     """Whether a rule holds for a case."""
-    mine = [rule.doubt for rule in rules if rule.op == seen.op]
-    mine = [doubt for doubt in mine if doubt.first <= seen.opset <= (doubt.last or seen.opset)]
-    statement = statement_of(seen) if mine else None
+    mine = [rule.doubt for rule in rules if rule.op == visited.op]
+    mine = [
+        doubt for doubt in mine if doubt.first <= visited.opset <= (doubt.last or visited.opset)
+    ]
+    statement = statement_of(visited) if mine else None
     return statement is not None and any(
         all(holds(name, statement) for name in doubt.when) for doubt in mine
     )
@@ -253,7 +255,7 @@ def in_doubt(rules: Sequence[Rule], seen: Seen) -> bool:
 
 def table(rules: Sequence[Rule]) -> dict[str, tuple[Doubt, ...]]:
     """The doubts by operator, as gehost has them."""
-    found: dict[str, tuple[Doubt, ...]] = {}
+    results: dict[str, tuple[Doubt, ...]] = {}
     for rule in rules:
-        found[rule.op] = (*found.get(rule.op, ()), rule.doubt)
-    return found
+        results[rule.op] = (*results.get(rule.op, ()), rule.doubt)
+    return results

@@ -54,14 +54,14 @@ def versions() -> dict[str, str]:
 
 def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
     """Write gehost's list."""
-    seen = {(rule.op, rule.doubt): rule for rule in rules}
+    visited = {(rule.op, rule.doubt): rule for rule in rules}
     lines = [_HEAD, f"VERSIONS: Mapping[str, str] = MappingProxyType({versions()!r})\n"]
     lines.append('"""The versions that were measured."""\n\n')
     lines.append("DOUBTS: Mapping[str, Sequence[Doubt]] = MappingProxyType({\n")
     for op, doubts in sorted(table(rules).items()):
         lines.append(f"{op!r}: (\n")
         for doubt in doubts:
-            rule = seen[op, doubt]
+            rule = visited[op, doubt]
             values = (
                 f"{doubt.first}, {doubt.last}, {doubt.when!r}, {doubt.certain}, {doubt.differs!r}"
             )
@@ -75,15 +75,15 @@ def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
     subprocess.run(command, check=True)
 
 
-def write_witnesses(rules: Sequence[Rule], seen: Sequence[Seen], right: Sequence[Seen]) -> None:
+def write_witnesses(rules: Sequence[Rule], visited: Sequence[Seen], right: Sequence[Seen]) -> None:
     """Keep a few cases of each rule, smallest first, and some whose sizes are known."""
-    by_number = {each.number: each for each in seen}
+    by_number = {item.number: item for item in visited}
     lines = [json.dumps({"versions": versions()})]
     for rule in rules:
         wrong = sorted((by_number[number] for number in rule.wrong), key=_weight)
-        lines += [_line(each, wrong=True) for each in wrong[:_EACH]]
-    kept = (_line(each, wrong=False) for each in sorted(right, key=_weight))
-    lines += [line for line in kept if len(line) <= _LONGEST and _replays(line)]
+        lines += [_line(item, wrong=True) for item in wrong[:_EACH]]
+    retained = (_line(item, wrong=False) for item in sorted(right, key=_weight))
+    lines += [line for line in retained if len(line) <= _LONGEST and _replays(line)]
     WITNESSES.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -93,25 +93,25 @@ def _replays(line: str) -> bool:
     return actual_shapes(case, case.model())[0] == actual
 
 
-def _weight(seen: Seen) -> tuple[int, int]:
-    assert seen.case is not None
-    return sum(np.size(array) for array in seen.case.arrays if array is not None), seen.number
+def _weight(visited: Seen) -> tuple[int, int]:
+    assert visited.case is not None
+    return sum(np.size(array) for array in visited.case.arrays if array is not None), visited.number
 
 
-def _line(seen: Seen, *, wrong: bool) -> str:
-    case = seen.case
+def _line(visited: Seen, *, wrong: bool) -> str:
+    case = visited.case
     assert case is not None
     entry: dict[str, Any] = {
-        "about": f"{seen.op} {seen.opset}: {onnx.helper.printable_node(case.node)}",
+        "about": f"{visited.op} {visited.opset}: {onnx.helper.printable_node(case.node)}",
         "wrong": wrong,
-        "opset": seen.opset,
+        "opset": visited.opset,
         "node": _text(case.node.SerializeToString()),
         "before": [_text(node.SerializeToString()) for node in case.before],
         "inputs": [_input(array, slot in case.constant) for slot, array in enumerate(case.arrays)],
         "constant": sorted(case.constant),
         "dims": {str(slot): dims for slot, dims in case.dims.items()},
-        "inferred": seen.inferred,
-        "actual": seen.actual,
+        "inferred": visited.inferred,
+        "actual": visited.actual,
     }
     return json.dumps(entry)
 

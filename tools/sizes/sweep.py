@@ -52,17 +52,17 @@ class Seen:
 def targets() -> tuple[tuple[str, int, int], ...]:
     """Each operator that has a tensor output at some opset, with its first and last opset."""
     newest = onnx.defs.onnx_opset_version()
-    found: list[tuple[str, int, int]] = []
+    results: list[tuple[str, int, int]] = []
     for op in sorted(operator_names()):
         versions = [v for v in range(FIRST_OPSET, newest + 1) if schema_at("", op, v) is not None]
         times = (_OFTEN if op in FAMILIES else 1) * (4 if op in _WINDOWS else 1)
-        found += [(op, versions[0], versions[-1])] * times
+        results += [(op, versions[0], versions[-1])] * times
     newest = max(s.since_version for s in onnx.defs.get_all_schemas() if s.domain == "ai.onnx.ml")
     for name in sorted(operator_names("ai.onnx.ml")):
         op = f"ai.onnx.ml::{name}"
         versions = [v for v in range(1, newest + 1) if schema_at("ai.onnx.ml", name, v) is not None]
-        found.append((op, versions[0], versions[-1]))
-    return tuple(found)
+        results.append((op, versions[0], versions[-1]))
+    return tuple(results)
 
 
 def drawn(number: int) -> tuple[str, int, Case | None]:
@@ -76,31 +76,31 @@ def drawn(number: int) -> tuple[str, int, Case | None]:
 def look(number: int) -> Seen:
     """Draw a case, infer its sizes, and run it."""
     op, opset, case = drawn(number)
-    seen = Seen(number, op, opset, case)
+    visited = Seen(number, op, opset, case)
     if case is None:
-        return seen
+        return visited
     model = case.model()
     try:
-        seen.by_onnx = onnx_shapes(case, model)
+        visited.by_onnx = onnx_shapes(case, model)
     except onnx.shape_inference.InferenceError:
-        seen.by_onnx = [None] * len(case.node.output)
+        visited.by_onnx = [None] * len(case.node.output)
     try:
-        seen.inferred = gehost_shapes(case, model, {})
+        visited.inferred = gehost_shapes(case, model, {})
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a defect of gehost
-        seen.verdict, seen.refused = FAILED, {"gehost": repr(error)}
-        return seen
-    seen.actual, seen.refused = actual_shapes(case, model)
-    seen.verdict = judge(case, seen.inferred, seen.actual)
-    seen.by_onnx_verdict = judge(case, seen.by_onnx, seen.actual)
-    return seen
+        visited.verdict, visited.refused = FAILED, {"gehost": repr(error)}
+        return visited
+    visited.actual, visited.refused = actual_shapes(case, model)
+    visited.verdict = judge(case, visited.inferred, visited.actual)
+    visited.by_onnx_verdict = judge(case, visited.by_onnx, visited.actual)
+    return visited
 
 
-def left_out(seen: Sequence[Seen]) -> dict[str, list[str]]:
+def left_out(visited: Sequence[Seen]) -> dict[str, list[str]]:
     """Operators of whose sizes less is known than two witnesses say, by the reason."""
     ops = sorted({op for op, _, _ in targets()})
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for op in ops:
-        cases = [case for case in seen if case.op == op and case.case is not None]
+        cases = [case for case in visited if case.op == op and case.case is not None]
         witnesses = {name for case in cases for name in case.actual or ()}
         reason = ""
         if not cases:
@@ -112,5 +112,5 @@ def left_out(seen: Sequence[Seen]) -> dict[str, list[str]]:
         elif witnesses == {"onnxruntime"}:
             reason = "ONNX Runtime is the only witness"
         if reason:
-            found.setdefault(reason, []).append(op)
-    return found
+            results.setdefault(reason, []).append(op)
+    return results

@@ -68,12 +68,12 @@ def who_differs(inferred: Shapes, actual: dict[str, Shapes], sizes: dict[str, in
 
 
 def _fits(inferred: Shapes, actual: Shapes, sizes: dict[str, int]) -> bool:
-    for stated, shape in zip(inferred, actual, strict=True):
-        if stated is None or shape is None:
+    for declared, shape in zip(inferred, actual, strict=True):
+        if declared is None or shape is None:
             continue
-        if len(stated) != len(shape):
+        if len(declared) != len(shape):
             return False
-        for dim, size in zip(stated, shape, strict=True):
+        for dim, size in zip(declared, shape, strict=True):
             number = _number(dim, sizes) if isinstance(dim, str) else dim
             if number is not None and number != size:
                 return False
@@ -107,9 +107,11 @@ def _not_asked(case: Case) -> str:
 
 def _scan_lengths(case: Case) -> set[int]:
     """The lengths of the scan inputs."""
-    given = {entry.name: onnx.helper.get_attribute_value(entry) for entry in case.node.attribute}
-    count = given["num_scan_inputs"]
-    axes = given.get("scan_input_axes", [0] * count)
+    arguments = {
+        entry.name: onnx.helper.get_attribute_value(entry) for entry in case.node.attribute
+    }
+    count = arguments["num_scan_inputs"]
+    axes = arguments.get("scan_input_axes", [0] * count)
     return {
         np.shape(array)[axis]
         for array, axis in zip(case.arrays[-count:], axes, strict=False)
@@ -167,8 +169,8 @@ def onnx_shapes(case: Case, model: onnx.ModelProto) -> Shapes:
     """The sizes that onnx infers for the whole model."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     types = {entry.name: entry.type for entry in inferred.graph.output}
-    found = [decode_type(types[name]) if name in types else None for name in case.node.output]
-    return [known.shape if isinstance(known, TensorType) else None for known in found]
+    results = [decode_type(types[name]) if name in types else None for name in case.node.output]
+    return [present.shape if isinstance(present, TensorType) else None for present in results]
 
 
 def gehost_shapes(

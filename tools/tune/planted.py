@@ -74,9 +74,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--budget", type=float, default=20.0)
-    given = parser.parse_args()
-    wanted = {"Slow": "drop", "Neutral": "noise", "Fast": "keep"}
-    seen: dict[str, Counter[str]] = {name: Counter() for name in wanted}
+    argument = parser.parse_args()
+    expected = {"Slow": "drop", "Neutral": "noise", "Fast": "keep"}
+    visited: dict[str, Counter[str]] = {name: Counter() for name in expected}
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory, "vendors", "planted", "custom_fusion_passes")
         folder.mkdir(parents=True)
@@ -86,20 +86,22 @@ def main() -> int:
         options = HostOptions(
             vendors=[Path(directory, "vendors")], plugins=False, dims={"N": 128}, cleanup=False
         )
-        for number in range(given.runs):
-            found = tune(path, options, budget=given.budget)
-            now = {trial.name: trial for trial in found.trials if trial.name in wanted}
+        for number in range(argument.runs):
+            result = tune(path, options, budget=argument.budget)
+            now = {trial.name: trial for trial in result.trials if trial.name in expected}
             for name, trial in now.items():
-                seen[name][trial.verdict] += 1
-            told = ", ".join(
+                visited[name][trial.verdict] += 1
+            message = ", ".join(
                 f"{name} {trial.verdict}"
                 + (f" {trial.comparison.median:.3f}" if trial.comparison else f" {trial.reason}")
                 for name, trial in now.items()
             )
-            print(f"{number + 1}: dead zone {found.dead_zone:.3f}; {told}", flush=True)
-    agreed = sum(max(counts.values()) for counts in seen.values()) / (given.runs * len(wanted))
-    contradicted = [name for name, counts in seen.items() if counts["keep"] and counts["drop"]]
-    wrong = {n: dict(c) for n, c in seen.items() if c.most_common(1)[0][0] != wanted[n]}
+            print(f"{number + 1}: dead zone {result.dead_zone:.3f}; {message}", flush=True)
+    agreed = sum(max(counts.values()) for counts in visited.values()) / (
+        argument.runs * len(expected)
+    )
+    contradicted = [name for name, counts in visited.items() if counts["keep"] and counts["drop"]]
+    wrong = {n: dict(c) for n, c in visited.items() if c.most_common(1)[0][0] != expected[n]}
     print(
         f"verdicts agree in {agreed:.0%}; contradictions: {contradicted or 'none'}; not as planted: {wrong or 'none'}"
     )

@@ -60,15 +60,15 @@ FOLDING = ("FoldIntoConvPass", "FoldIntoMatMulPass")
 
 def feeds_of(model: onnx.ModelProto) -> list[dict[str, np.ndarray[Any, Any]]]:
     """Return feeds without padding, with right and with left padding."""
-    found = []
+    results = []
     for number, part in enumerate((slice(0, 0), slice(-2, None), slice(0, 2))):
         feeds = make_feeds(model, seed=number, variant=0)
         for name, array in feeds.items():
             if "mask" in name and array.ndim > 1:
                 array[...] = 1
                 array[-1, part] = 0
-        found.append(feeds)
-    return found
+        results.append(feeds)
+    return results
 
 
 def in_type(model: onnx.ModelProto, kind: int | None) -> onnx.ModelProto:
@@ -90,11 +90,11 @@ def rounded(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
 
 
 def constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
-    found = {tensor.name: tensor for tensor in graph.initializer}
+    results = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            found[node.output[0]] = node.attribute[0].t
-    return found
+            results[node.output[0]] = node.attribute[0].t
+    return results
 
 
 def set_array(tensor: onnx.TensorProto, array: np.ndarray[Any, Any]) -> None:
@@ -113,20 +113,20 @@ def producer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
 def behind(graph: onnx.GraphProto, name: str, *steps: onnx.NodeProto) -> None:
     """Let ``steps``, which read ``name`` and make ``name (changed)``, come between it and its readers."""
     for node in graph.node:
-        node.input[:] = [f"{name} (changed)" if each == name else each for each in node.input]
+        node.input[:] = [f"{name} (changed)" if item == name else item for item in node.input]
     place = next(i for i, node in enumerate(graph.node) if name in node.output)
     for number, step in enumerate(steps, 1):
         graph.node.insert(place + number, step)
 
 
 def changed(graph: onnx.GraphProto, name: str, op: str, *constants: Any, **attributes: Any) -> None:
-    given = [f"{name} ({op} {number})" for number in range(len(constants))]
-    for each, value in zip(given, constants, strict=True):
-        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), each))
+    arguments = [f"{name} ({op} {number})" for number in range(len(constants))]
+    for item, value in zip(arguments, constants, strict=True):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), item))
     behind(
         graph,
         name,
-        onnx.helper.make_node(op, [name, *given], [f"{name} (changed)"], **attributes),
+        onnx.helper.make_node(op, [name, *arguments], [f"{name} (changed)"], **attributes),
     )
 
 
@@ -137,12 +137,12 @@ def epsilon(value: float) -> Fault:
                 if attribute.name == "epsilon":
                     attribute.f = value
                     return True
-        known = constants(graph)
+        entry = constants(graph)
         for root in nodes_of(graph, "Sqrt"):
             add = producer(graph, root.input[0])
             for name in add.input if add is not None and add.op_type == "Add" else ():
-                if name in known:
-                    set_array(known[name], np.full(list(known[name].dims), value))
+                if name in entry:
+                    set_array(entry[name], np.full(list(entry[name].dims), value))
                     return True
         return False
 
@@ -173,7 +173,7 @@ def no_mask(graph: onnx.GraphProto) -> bool:
 
 def heads_reversed(graph: onnx.GraphProto) -> bool:
     for node in nodes_of(graph, "Softmax")[:1]:
-        starts, ends, axes, steps = (np.array([each]) for each in (-1, -(2**40), 1, -1))
+        starts, ends, axes, steps = (np.array([item]) for item in (-1, -(2**40), 1, -1))
         changed(graph, node.output[0], "Slice", starts, ends, axes, steps)
         return True
     return False
@@ -217,10 +217,10 @@ def relu_for_gelu(graph: onnx.GraphProto) -> bool:
 
 
 def causal_offset(graph: onnx.GraphProto) -> bool:
-    known = constants(graph)
+    entry = constants(graph)
     for node in nodes_of(graph, "Trilu"):
-        if len(node.input) > 1 and node.input[1] in known:
-            tensor = known[node.input[1]]
+        if len(node.input) > 1 and node.input[1] in entry:
+            tensor = entry[node.input[1]]
             set_array(tensor, onnx.numpy_helper.to_array(tensor) + 1)
             return True
     return replaced("LessOrEqual", "Less")(graph) or replaced("GreaterOrEqual", "Greater")(graph)
@@ -230,12 +230,12 @@ def residual(factor: float) -> Fault:
     """The sum of two computed tensors that several nodes read."""
 
     def plant(graph: onnx.GraphProto) -> bool:
-        known = constants(graph)
+        entry = constants(graph)
         for node in nodes_of(graph, "Add"):
-            readers = sum(node.output[0] in each.input for each in graph.node)
+            readers = sum(node.output[0] in item.input for item in graph.node)
             makers = [producer(graph, name) for name in node.input]
             if readers > 1 and any(m is not None and m.op_type in FLOATS for m in makers):
-                if any(name in known for name in node.input):
+                if any(name in entry for name in node.input):
                     continue
                 name = f"{node.output[0]} (scaled)"
                 graph.initializer.append(
@@ -256,10 +256,10 @@ def initializer(
     """Change the first initializer of a rank that such an operator reads."""
 
     def plant(graph: onnx.GraphProto) -> bool:
-        known = {tensor.name: tensor for tensor in graph.initializer}
+        entries = {tensor.name: tensor for tensor in graph.initializer}
         for node in nodes_of(graph, *ops):
             for name in node.input:
-                tensor = known.get(name)
+                tensor = entries.get(name)
                 if tensor is None or len(tensor.dims) != rank or tensor.data_type != TENSOR.FLOAT:
                     continue
                 before = onnx.numpy_helper.to_array(tensor)
@@ -355,19 +355,19 @@ def measure(
         )
         if not any(record.replaced for record in report.passes):
             continue
-        found = baseline.against(in_type(result, dtype))
+        match = baseline.against(in_type(result, dtype))
         counts[f"{kind} right"] += 1
-        if not found.equal:
+        if not match.equal:
             counts[f"{kind} refused"] += 1
-            tell(f"{path.stem} {kind} {'all' if enabled else 'default'}: {found.summary()}")
+            tell(f"{path.stem} {kind} {'all' if enabled else 'default'}: {match.summary()}")
     for name, other in () if right_only else planted(model):
         if same_outputs(model, other, baseline):
             continue
-        found = baseline.against(in_type(other, dtype))
+        match = baseline.against(in_type(other, dtype))
         counts[f"{kind} planted"] += 1
-        if found.equal:
+        if match.equal:
             counts[f"{kind} accepted"] += 1
-            tell(f"{path.stem} {kind} {name}: {found.summary()}")
+            tell(f"{path.stem} {kind} {name}: {match.summary()}")
 
 
 def baseline_of(model: onnx.ModelProto, kind: str) -> Baseline:
@@ -376,8 +376,8 @@ def baseline_of(model: onnx.ModelProto, kind: str) -> Baseline:
     if dtype is not None:
         half = onnx.helper.tensor_dtype_to_np_dtype(dtype)
         feeds = [
-            {n: a.astype(half) if a.dtype == np.float32 else a for n, a in each.items()}
-            for each in feeds
+            {n: a.astype(half) if a.dtype == np.float32 else a for n, a in feed.items()}
+            for feed in feeds
         ]
     return Baseline.of(in_type(model, dtype), feeds)
 
@@ -395,7 +395,7 @@ def same_outputs(model: onnx.ModelProto, other: onnx.ModelProto, baseline: Basel
 
 def main(arguments: list[str]) -> None:
     right_only = "--right" in arguments
-    paths = [Path(each) for each in arguments if each != "--right"] or MODELS
+    paths = [Path(argument) for argument in arguments if argument != "--right"] or MODELS
     counts: Counter[str] = Counter()
     for path in paths:
         for kind in ("float32",) if right_only else TYPES:

@@ -59,7 +59,7 @@ def read_pass_file(
     if not path.exists():
         beside = os.listdir(path.parent) if path.parent.is_dir() else []
         raise UsageError(f"no such file{_meant(path.name, beside)}", where=file)
-    loaded = [given for given in paths if path.is_relative_to(os.path.abspath(given))]
+    loaded = [argument for argument in paths if path.is_relative_to(os.path.abspath(argument))]
     roots = list(vendors) if vendors or loaded else [_directory_of_vendors(path)]
     host = Host(HostOptions(vendors=roots, pass_paths=loaded, settings=settings))
     # the __init__.py of a package stands for the whole package

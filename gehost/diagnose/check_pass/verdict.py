@@ -132,13 +132,13 @@ class PassCheck:
     def _computed(self) -> str:
         """Return which engines computed how many comparisons, and what ran on no device."""
         ordered = self.engines.most_common()
-        each = [name if len(ordered) == 1 else f"{name} ({count})" for name, count in ordered]
+        item = [name if len(ordered) == 1 else f"{name} ({count})" for name, count in ordered]
         device = ""
         if self.provider != "cpu":
             device = f", also on {self.provider}"
             if self.elsewhere:
                 device += f", which left {', '.join(sorted(self.elsewhere))} to the CPU"
-        return f"computed by {', '.join(each)}{device}"
+        return f"computed by {', '.join(item)}{device}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check as JSON data, without the models of its findings."""

@@ -148,13 +148,15 @@ def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) ->
     Raises:
         ModelError: as ``locate``.
     """
-    seen: dict[str, tuple[str, int]] = {}
+    locations: dict[str, tuple[str, int]] = {}
     for tensor in tensors:
-        locate(tensor, base_dir, seen)
+        locate(tensor, base_dir, locations)
 
 
 def locate(
-    tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple[str, int]] | None = None
+    tensor: onnx.TensorProto,
+    base_dir: str | None,
+    locations: dict[str, tuple[str, int]] | None = None,
 ) -> ExternalLocation:
     """Return the location of an external tensor's data, without opening the file.
 
@@ -195,10 +197,10 @@ def locate(
             hint="export the model again",
         )
     location = entries.get("location", "")
-    found = None if seen is None else seen.get(location)
-    path, file_size = found or _regular_file(location, os.path.abspath(base_dir), who)
-    if seen is not None:
-        seen[location] = path, file_size
+    location_file = None if locations is None else locations.get(location)
+    path, file_size = location_file or _regular_file(location, os.path.abspath(base_dir), who)
+    if locations is not None:
+        locations[location] = path, file_size
     if offset + length > file_size:
         raise ModelError(
             f"bytes {offset} to {offset + length} are not within {_show(path)}, which has "

@@ -38,15 +38,15 @@ def pieces_with_nodes(
 
 def _fields(number: int, values: Iterable[Any]) -> list[bytes]:
     """Serialize numbers, texts or messages as fields of a message."""
-    found: list[bytes] = []
+    parts: list[bytes] = []
     for value in values:
         if isinstance(value, int):
-            found.append(_varint(number << 3) + _varint(value % 2**64))
+            parts.append(_varint(number << 3) + _varint(value % 2**64))
         elif isinstance(value, str | bytes):
-            found.append(_field(number, value.encode() if isinstance(value, str) else value))
+            parts.append(_field(number, value.encode() if isinstance(value, str) else value))
         else:
-            found.append(_field(number, value.SerializeToString()))
-    return found
+            parts.append(_field(number, value.SerializeToString()))
+    return parts
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -59,9 +59,9 @@ def _varint(value: int) -> bytes:
 
     Each byte has seven bits, lowest first; its top bit is set if more follow.
     """
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

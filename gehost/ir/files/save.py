@@ -192,12 +192,12 @@ def _other_data(target: str) -> set[str]:
     """Return the weights beside a model that compiles wrote for it, and no copy of it reads."""
     directory, name = os.path.split(target)
     other = re.compile(rf"{re.escape(name)}\.{_HASH}\.data")
-    found = {each for each in os.listdir(directory) if other.fullmatch(each)}
-    for each in os.listdir(directory) if found else ():
-        path = os.path.join(directory, each)
-        if each != name and not _NO_MODEL.search(each) and os.path.isfile(path):
-            found = {data for data in found if not _holds(path, os.fsencode(data))}
-    return {os.path.join(directory, data) for data in found}
+    names = {file_name for file_name in os.listdir(directory) if other.fullmatch(file_name)}
+    for file_name in os.listdir(directory) if names else ():
+        path = os.path.join(directory, file_name)
+        if file_name != name and not _NO_MODEL.search(file_name) and os.path.isfile(path):
+            names = {data for data in names if not _holds(path, os.fsencode(data))}
+    return {os.path.join(directory, data) for data in names}
 
 
 def _holds(path: str, text: bytes) -> bool:
@@ -454,10 +454,10 @@ def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]
         # Opened for the furthest region, the file is long enough for the others.
         source = open_data(max(regions, key=lambda region: region.offset + region.length))
         try:
-            wanted = sum(region.length for region in regions)
+            total = sum(region.length for region in regions)
             if (
                 len(by_path) == 1
-                and wanted * 2 >= os.fstat(source).st_size
+                and total * 2 >= os.fstat(source).st_size
                 and _clone(source, destination)
             ):
                 return [location.offset if location.length else 0 for location in locations]
@@ -488,23 +488,23 @@ def _clone(source: int, destination: int) -> bool:
 
 def _copy(source: int, destination: int, region: ExternalLocation, position: int) -> None:
     """Copy a region to a position, inside the kernel if possible."""
-    start, left = region.offset, region.length
+    start, remaining = region.offset, region.length
     if sys.platform == "linux":
         try:
-            while left and (
-                count := os.copy_file_range(source, destination, left, start, position)
+            while remaining and (
+                count := os.copy_file_range(source, destination, remaining, start, position)
             ):
-                start, position, left = start + count, position + count, left - count
+                start, position, remaining = start + count, position + count, remaining - count
         except OSError as error:
             if error.errno not in _NO_KERNEL_COPY:
                 raise
     os.lseek(destination, position, os.SEEK_SET)
-    while left:
+    while remaining:
         os.lseek(source, start, os.SEEK_SET)
-        chunk = os.read(source, min(left, _CHUNK))
+        chunk = os.read(source, min(remaining, _CHUNK))
         if not chunk:
             raise ModelError(
                 f"external data {region.path!r} was cut short while it was copied", hint="run again"
             )
         _write_all(destination, chunk)
-        start, left = start + len(chunk), left - len(chunk)
+        start, remaining = start + len(chunk), remaining - len(chunk)

@@ -125,7 +125,7 @@ def _check_functions(model: Model) -> None:
         return
     nodes: Counter[str] = Counter()
     for graph in model.graphs:
-        nodes.update({op: len(found) for op, found in graph.by_op.items()})
+        nodes.update({op: len(nodes_of_op) for op, nodes_of_op in graph.by_op.items()})
         for op in graph.by_op.keys() & model.functions.keys():
             for node in graph.by_op[op]:
                 check_arity(model.functions[op], node.proto)
@@ -138,24 +138,24 @@ def _check_defaults(graph: Graph) -> None:
         tensor = value.initializer
         if not isinstance(tensor, onnx.TensorProto) or value.type is None:
             continue
-        stated, dims = value.type, list(tensor.dims)
+        declared, dims = value.type, list(tensor.dims)
         fits = (
-            isinstance(stated, TensorType)
-            and stated.dtype in (DataType.UNDEFINED, tensor.data_type)
+            isinstance(declared, TensorType)
+            and declared.dtype in (DataType.UNDEFINED, tensor.data_type)
             and (
-                stated.shape is None
+                declared.shape is None
                 or (
-                    len(stated.shape) == len(dims)
+                    len(declared.shape) == len(dims)
                     and all(
-                        not isinstance(known, int) or known == dim
-                        for known, dim in zip(stated.shape, dims, strict=True)
+                        not isinstance(size, int) or size == dim
+                        for size, dim in zip(declared.shape, dims, strict=True)
                     )
                 )
             )
         )
         if not fits:
             raise ModelError(
-                f'graph input "{value.name}" is {stated}, but its initializer is of '
+                f'graph input "{value.name}" is {declared}, but its initializer is of '
                 f"element type {tensor.data_type} and shape {dims}",
                 hint="export the model again",
             )
@@ -174,9 +174,9 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
 def _check_initializers(proto: onnx.ModelProto) -> None:
     if proto.ir_version >= 4:
         return
-    stated = {info.name for info in proto.graph.input}
+    inputs = {info.name for info in proto.graph.input}
     missing = next(
-        (tensor.name for tensor in proto.graph.initializer if tensor.name not in stated), None
+        (tensor.name for tensor in proto.graph.initializer if tensor.name not in inputs), None
     )
     if missing is not None:
         raise ModelError(
@@ -196,9 +196,9 @@ def _finding(proto: onnx.ModelProto, content: bytes) -> str:
     if content and b"location" not in content and not _ask_checker(content):
         return ""
     copy = _without_weights(proto)
-    stated = {info.name for info in copy.graph.input}
+    inputs = {info.name for info in copy.graph.input}
     for tensor in copy.graph.initializer:  # an initializer without data would be an error
-        if tensor.name not in stated:
+        if tensor.name not in inputs:
             copy.graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )
@@ -267,11 +267,11 @@ def _spell_domains_out(graph: onnx.GraphProto) -> bool:
 
     The checker treats the two as different domains.
     """
-    found = False
+    changed = False
     for node in graph.node:
         if node.domain == "ai.onnx":
-            node.domain, found = "", True
+            node.domain, changed = "", True
         for attribute in node.attribute:
             for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                found |= _spell_domains_out(body)
-    return found
+                changed |= _spell_domains_out(body)
+    return changed

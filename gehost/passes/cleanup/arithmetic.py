@@ -153,11 +153,11 @@ def _reduce_prod(call: Call) -> list[Array]:
     array, axes = call.array(0), call.integers("axes", 1, since=18)
     if array.dtype not in _SIGNED or axes == [] or call.attribute("noop_with_empty_axes", 0):
         raise DeclinedError
-    kept = bool(call.integer("keepdims", 1))
+    retained = bool(call.integer("keepdims", 1))
     over = None if axes is None else tuple(axes)
     # zeros count as 1, so that they do not hide an overflow before them
     _decline_overflow(np.prod(np.maximum(np.abs(array.astype(_DOUBLE)), 1), axis=over), array.dtype)
-    return [np.asarray(np.prod(array, axis=over, keepdims=kept, dtype=array.dtype))]
+    return [np.asarray(np.prod(array, axis=over, keepdims=retained, dtype=array.dtype))]
 
 
 def _cast(call: Call) -> list[Array]:

@@ -94,11 +94,11 @@ class Branches:
             state.push(new)
             if new.bodies and state.purity.has_open_bodies(new):
                 for inner in new.bodies:
-                    for each in state.open_graph(inner):
-                        state.push(each)
+                    for item in state.open_graph(inner):
+                        state.push(item)
                     for graph in (inner, *inner.subgraphs()):
-                        held = graph.values.values() if graph in state.open else ()
-                        constants += [value for value in held if value.initializer is not None]
+                        content = graph.values.values() if graph in state.open else ()
+                        constants += [value for value in content if value.initializer is not None]
         return constants
 
     def _taken(self, node: Node) -> Graph | None:
@@ -116,28 +116,28 @@ class Branches:
         array = elements(condition)
         if array is None or array.size != 1 or array.dtype.kind != "b":
             return None
-        wanted = "then_branch" if array.item() else "else_branch"
+        expected = "then_branch" if array.item() else "else_branch"
         kinds = [entry for entry in node.proto.attribute[:] if entry.type in GRAPH_KINDS]
         names = [entry.name for entry in kinds]
-        if wanted not in names or len(names) != len(node.bodies):
+        if expected not in names or len(names) != len(node.bodies):
             return None
-        body = node.bodies[names.index(wanted)]
+        body = node.bodies[names.index(expected)]
         return body if self._can_move(body, node) else None
 
     def _can_move(self, body: Graph, node: Node) -> bool:
         inner = [body, *body.subgraphs()]
         if body.inputs or len(body.outputs) < len(node.outputs):
             return False
-        if any(each.proto.quantization_annotation for each in inner):
+        if any(item.proto.quantization_annotation for item in inner):
             return False
-        for each in inner:
-            for value in each.values.values():
+        for item in inner:
+            for value in item.values.values():
                 tensor = value.initializer
                 if value.name in self._state.protected or isinstance(
                     tensor, onnx.SparseTensorProto
                 ):
                     return False
-                if each is body and tensor is not None and body.model.ir_version < 4:
+                if item is body and tensor is not None and body.model.ir_version < 4:
                     array = elements(value)
                     if array is None or not body.takes_constant(array.dtype):
                         return False
@@ -145,12 +145,12 @@ class Branches:
 
     def _results(self, node: Node, body: Graph) -> Iterator[tuple[Value, Value]]:
         """Yield the outputs that a node of the branch can compute itself, with its result."""
-        seen = set[Value]()
+        visited = set[Value]()
         for out, value in zip(node.outputs, body.outputs, strict=False):
             if out is not None and value.producer is not None and value.graph is body:
-                if value not in seen:
+                if value not in visited:
                     yield out, value
-                seen.add(value)
+                visited.add(value)
 
     # -- copies
 
@@ -161,13 +161,13 @@ class Branches:
             array = elements(value)
             assert array is not None
             return graph.add_initializer(array, name)
-        made, copy = graph.new_value(name), onnx.TensorProto()
+        result, copy = graph.new_value(name), onnx.TensorProto()
         copy.CopyFrom(tensor)
         copy.name = name
-        edits.add_initializer(made, copy)
-        made.known_type = value.type
-        self._state.made.add(made)
-        return made
+        edits.add_initializer(result, copy)
+        result.known_type = value.type
+        self._state.made.add(result)
+        return result
 
     def _template(self, node: Node, values: dict[Value, Value]) -> NodeTemplate:
         proto = _copied(node, values)
@@ -187,10 +187,10 @@ class Branches:
 
     def _count(self, graph: Graph, change: int = 1) -> None:
         assert self._uses is not None
-        for each in (graph, *graph.subgraphs()):
-            for name in each.values:
+        for subgraph in (graph, *graph.subgraphs()):
+            for name in subgraph.values:
                 self._uses[False, name] += change
-            for node in each.nodes:
+            for node in subgraph.nodes:
                 self._uses[True, node.name] += change
 
     def _unique(self, name: str, *, of_node: bool = False) -> str:

@@ -32,10 +32,10 @@ class Call:
     room: int
 
     def array(self, slot: int) -> Array:
-        found = self.optional(slot)
-        if found is None:
+        result = self.optional(slot)
+        if result is None:
             raise DeclinedError
-        return found
+        return result
 
     def optional(self, slot: int) -> Array | None:
         return self.inputs[slot] if slot < len(self.inputs) else None

@@ -132,13 +132,13 @@ class _Cleaner:
         while True:
             while (node := self._state.pop()) is not None:
                 self._visit(node)
-            made = self._folder.fold_waiting()
-            if made is None:
+            result = self._folder.fold_waiting()
+            if result is None:
                 break
-            self._unify(made)
+            self._unify(result)
 
-    def _unify(self, made: Sequence[Value]) -> None:
-        for value in made:
+    def _unify(self, results: Sequence[Value]) -> None:
+        for value in results:
             self._merger.merge_result(value)
 
     def _visit(self, node: Node) -> None:
@@ -158,8 +158,8 @@ class _Cleaner:
             return
         if self._shapes.use(node):
             self._merger.merge_added()
-        made = self._folder.fold(node)
-        if made:
-            self._unify(made)
+        result = self._folder.fold(node)
+        if result:
+            self._unify(result)
         else:
             self._merger.merge(node)

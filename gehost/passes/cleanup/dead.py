@@ -77,7 +77,7 @@ def _remove(state: State, node: Node) -> list[Value]:
         inside = [body, *body.subgraphs()]
         state.open.difference_update(inside)
         for graph in inside:
-            lost += [value for each in graph.nodes for value in each.inputs if value is not None]
+            lost += [value for item in graph.nodes for value in item.inputs if value is not None]
             lost += graph.outputs
     state.freed += state.node_bytes(node)
     node.graph.remove_node(node)

@@ -90,13 +90,13 @@ class Folder:
         results = _results_of(node) if node in self._held else []
         arrays = self._held_arrays(node, results)
         if arrays is None:
-            known = _from_dimensions(node, self._version)
-            operands = self._operands(node) if known is None else []
+            entry = _from_dimensions(node, self._version)
+            operands = self._operands(node) if entry is None else []
             if operands is None or not self._state.purity.is_builtin(node.op):
                 return ()
             self._let_go(node)
             results = _results_of(node)
-            arrays = self._results(node, results, operands, known)
+            arrays = self._results(node, results, operands, entry)
             if arrays is None:
                 return ()
         growth = self._growth(node, results, arrays)
@@ -138,11 +138,11 @@ class Folder:
                 growth += self._growth(reader, values, one)
             if growth > self._state.freed:
                 continue
-            made: list[Value] = []
+            created: list[Value] = []
             for reader, one in zip(readers, arrays, strict=True):
-                made += self._store(reader, _results_of(reader), one, 0)
+                created += self._store(reader, _results_of(reader), one, 0)
             self._state.counts.grown += max(0, growth)
-            return made
+            return created
         return None
 
     def _hold(self, node: Node, results: Sequence[Value], arrays: list[Array], growth: int) -> None:
@@ -182,16 +182,16 @@ class Folder:
         state.freed += state.node_bytes(node) - self._added(results, arrays, movable=movable)
         state.counts.grown += max(0, growth)
         replace = self._replace if movable else self._replace_in_place
-        made = replace(node, results, arrays)
+        result = replace(node, results, arrays)
         if runs:
-            self._runs.update(dict.fromkeys(made, runs))
-        return made
+            self._runs.update(dict.fromkeys(result, runs))
+        return result
 
     def _runs_of(self, values: Sequence[Value | None]) -> frozenset[int]:
-        found: set[int] = set()
+        results: set[int] = set()
         for value in values:
-            found.update(() if value is None else self._runs.get(value, ()))
-        return frozenset(found)
+            results.update(() if value is None else self._runs.get(value, ()))
+        return frozenset(results)
 
     def _growth(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> int:
         """Return the bytes by which the model grows if results take a node's place."""
@@ -210,9 +210,9 @@ class Folder:
         state, gone, counted = self._state, {node}, set[Value]()
         waiting, freed = [node], 0
         while waiting:
-            each = waiting.pop()
-            freed += state.node_bytes(each)
-            for value in _inputs(each):
+            output = waiting.pop()
+            freed += state.node_bytes(output)
+            for value in _inputs(output):
                 if (
                     value in counted
                     or value.is_input
@@ -226,8 +226,8 @@ class Folder:
                     counted.add(value)
                     freed += (stored_bytes(value) or 0) + _INITIALIZER_BYTES + len(value.name)
                 elif producer is not None and producer in self._held and producer not in gone:
-                    outputs = [each for each in producer.outputs if each is not None]
-                    if all(reader in gone for each in outputs for reader in each.readers):
+                    outputs = [output for output in producer.outputs if output is not None]
+                    if all(reader in gone for output in outputs for reader in output.readers):
                         counted.update(outputs)
                         gone.add(producer)
                         waiting.append(producer)
@@ -238,7 +238,7 @@ class Folder:
         node: Node,
         results: Sequence[Value],
         operands: Sequence[Value],
-        known: Array | None,
+        entry: Array | None,
     ) -> list[Array] | None:
         """Compute the results of a node that can be replaced; None if it stays."""
         state = self._state
@@ -263,7 +263,7 @@ class Folder:
             if sum(map(_declared_bytes, results)) > room:
                 return None
             with np.errstate(all="ignore"):
-                outputs = [known] if known is not None else self._compute(node, room)
+                outputs = [entry] if entry is not None else self._compute(node, room)
             arrays = [outputs[value.index] for value in results]
             takes = node.graph.takes_constant if movable else node.graph.takes_constant_node
             if not all(takes(array.dtype) for array in arrays):
@@ -316,8 +316,8 @@ class Folder:
         return first is not None and first <= self._version
 
     def _elements(self, value: Value) -> Array:
-        held = self._arrays.get(value)
-        array = elements(value) if held is None else held
+        content = self._arrays.get(value)
+        array = elements(value) if content is None else content
         if array is None:
             raise DeclinedError
         return array
@@ -373,16 +373,16 @@ class Folder:
         for _, readers in moved:
             _read(graph, readers, None)
         graph.remove_node(node)
-        made: list[Value] = []
+        created: list[Value] = []
         for (name, readers), array in zip(moved, arrays, strict=True):
             value = graph.add_initializer(array, name)
             _read(graph, readers, value)
             self._state.touch_readers(value, stale=True)
-            made.append(value)
-        self._state.made.update(made)
+            created.append(value)
+        self._state.made.update(created)
         self._state.counts.folded += 1
         reap(self._state, lost)
-        return made
+        return created
 
     def _replace_in_place(
         self, node: Node, results: Sequence[Value], arrays: Sequence[Array]
@@ -440,14 +440,14 @@ def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Valu
 
 def _declared_bytes(value: Value) -> int:
     """Size of a value by its type; 0 if incomplete."""
-    known = value.type
+    value_type = value.type
     if (
-        not isinstance(known, TensorType)
-        or known.size is None
-        or known.dtype in (DataType.UNDEFINED, DataType.STRING)
+        not isinstance(value_type, TensorType)
+        or value_type.size is None
+        or value_type.dtype in (DataType.UNDEFINED, DataType.STRING)
     ):
         return 0
-    return bytes_for(known.size, known.dtype.numpy)
+    return bytes_for(value_type.size, value_type.dtype.numpy)
 
 
 def _from_dimensions(node: Node, version: int) -> Array | None:
@@ -477,19 +477,19 @@ def _of_dimensions(node: Node, version: int) -> Array | None:
         return None
     if source.producer is None or source.producer.op != "Shape":
         return None
-    dimensions, wanted = (
+    dimensions, expected = (
         _dimensions(source.producer, version),
         elements(indices) if indices.is_constant else None,
     )
-    if dimensions is None or wanted is None or wanted.dtype.kind != "i":
+    if dimensions is None or expected is None or expected.dtype.kind != "i":
         return None
-    positions = [int(index) for index in wanted.flat]
+    positions = [int(index) for index in expected.flat]
     if not all(-len(dimensions) <= position < len(dimensions) for position in positions):
         return None
-    found = _vector([dimensions[position] for position in positions])
-    if found is None or (0 in found and _vector(dimensions) is None):
+    result = _vector([dimensions[position] for position in positions])
+    if result is None or (0 in result and _vector(dimensions) is None):
         return None  # beside a constant 0, ONNX Runtime puts -1 for the size that stays computed
-    return found.reshape(wanted.shape)
+    return result.reshape(expected.shape)
 
 
 def _dimensions(shape: Node, version: int) -> Sequence[Dim] | None:

@@ -104,10 +104,10 @@ def _has_the_shape_of(state: State, node: Node, source: Value) -> bool:
     if shape is None or None in shape:
         return False
     try:
-        (known,) = state.inferrer.node(node)
+        (entry,) = state.inferrer.node(node)
     except (Refused, ModelError, ValueError):
         return False
-    return isinstance(known, TensorType) and known.shape == shape
+    return isinstance(entry, TensorType) and entry.shape == shape
 
 
 def _keeps_all(state: State, node: Node, source: Value) -> bool:
@@ -130,17 +130,17 @@ def _keeps_entries(node: Node, source: Value) -> bool:
         return False
     copies_zero = not node.attrs.get("allowzero", 0)
     inferred = 0
-    for wanted, dim in zip(target, shape, strict=True):
-        if wanted == -1:
+    for expected, dim in zip(target, shape, strict=True):
+        if expected == -1:
             inferred += 1
-        elif not (wanted == 0 and copies_zero) and wanted != dim:
+        elif not (expected == 0 and copies_zero) and expected != dim:
             return False
     return inferred == 0 or (
         inferred == 1
         and all(
             isinstance(dim, int) and dim > 0
-            for wanted, dim in zip(target, shape, strict=True)
-            if wanted != -1
+            for expected, dim in zip(target, shape, strict=True)
+            if expected != -1
         )
     )
 
@@ -149,7 +149,7 @@ def _widens_nothing(state: State, node: Node, source: Value) -> bool:
     target, shape = _target(node.input(1)), source.shape
     if target is not None and shape is not None and len(target) <= len(shape):
         pairs = zip(reversed(target), reversed(shape), strict=False)
-        if all(wanted in (1, dim) for wanted, dim in pairs):
+        if all(expected in (1, dim) for expected, dim in pairs):
             return True
     return _has_the_shape_of(state, node, source)
 

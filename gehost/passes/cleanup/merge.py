@@ -57,27 +57,27 @@ class Merger:
 
     def merge_constant(self, value: Value) -> bool:
         """Merge an initializer or a ``Constant``'s output with its graph's equal one."""
-        known = self._shared_content(value)
-        if known is value or value.is_input or value.graph.values.get(value.name) is not value:
+        entry = self._shared_content(value)
+        if entry is value or value.is_input or value.graph.values.get(value.name) is not value:
             return False
-        key = (value.graph, known)
+        key = (value.graph, entry)
         other = self._constants.get(key)
         if other is None or other is value or other.graph.values.get(other.name) is not other:
             self._constants[key] = value
             return False
-        if isinstance(known, _Start) and not _are_equal(value, other):
+        if isinstance(entry, _Start) and not _are_equal(value, other):
             return False
         # initializers stay rather than nodes, then the earlier constant, which has more users
         pairs = [(other, value), (value, other)]
         if value.producer is None and other.producer is not None:
             pairs.reverse()
-        for kept, dropped in pairs:
-            if _precedes_readers(kept, dropped) and self._state.can_forward(dropped, kept):
+        for retained, dropped in pairs:
+            if _precedes_readers(retained, dropped) and self._state.can_forward(dropped, retained):
                 break
         else:
             return False
-        self._constants[key] = kept
-        self._state.forward(dropped, kept)
+        self._constants[key] = retained
+        self._state.forward(dropped, retained)
         self._state.counts.merged += dropped not in self._state.made
         if dropped.producer is not None:
             retire(self._state, dropped.producer)
@@ -105,12 +105,12 @@ class Merger:
         if other is None or other is node or not self._still(other, key):
             self._exact[exact] = node
             return False
-        kept, dropped = (other, node) if other.order < node.order else (node, other)
-        outputs = zip(dropped.outputs, kept.outputs, strict=True)
+        retained, dropped = (other, node) if other.order < node.order else (node, other)
+        outputs = zip(dropped.outputs, retained.outputs, strict=True)
         pairs = [(old, new) for old, new in outputs if old is not None and new is not None]
         if not all(self._state.can_forward(old, new) for old, new in pairs):
             return False
-        self._exact[exact] = kept
+        self._exact[exact] = retained
         for old, new in pairs:
             self._state.forward(old, new)
         self._state.counts.merged += 1
@@ -124,17 +124,19 @@ class Merger:
             if value is None:
                 inputs.append(None)
             else:
-                known = contents.get(value)
-                inputs.append(self._content(value) if known is None else known)
+                cached = contents.get(value)
+                inputs.append(self._content(value) if cached is None else cached)
         present = tuple(value is not None for value in node.outputs)
         overload = node.proto.overload if ":" in node.op else ""
         return (node.graph, node.op, overload, tuple(inputs), present)
 
     def _content(self, value: Value) -> Hashable:
-        known = self._contents.get(value)
-        if known is None:
-            known = self._contents[value] = (content(value) if value.is_constant else None) or value
-        return known
+        cached = self._contents.get(value)
+        if cached is None:
+            cached = self._contents[value] = (
+                content(value) if value.is_constant else None
+            ) or value
+        return cached
 
     def _shared_content(self, value: Value) -> Hashable:
         """Return a key for a constant that may be shared; the value itself for another."""

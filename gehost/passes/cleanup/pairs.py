@@ -66,7 +66,7 @@ def _skip(state: State, node: Node, first: Node) -> bool:
 
 def _transposes(state: State, node: Node, first: Node) -> bool:
     source = first.input(0)
-    perms = [each.attrs.get("perm") for each in (first, node)]
+    perms = [item.attrs.get("perm") for item in (first, node)]
     rank = next((len(perm) for perm in perms if perm is not None), None)
     if rank is None and source is not None:
         rank = source.rank
@@ -90,7 +90,7 @@ def _casts(state: State, node: Node, first: Node) -> bool:
     if source is None or start is None:
         return False
     try:
-        way, end = (DataType(each.attrs.get("to", 0)) for each in (first, node))
+        way, end = (DataType(item.attrs.get("to", 0)) for item in (first, node))
     except ValueError:
         return False
     if not _holds(way, start):
@@ -164,7 +164,7 @@ def _split_parts(state: State, node: Node, first: Node) -> bool:
 
 
 def _slices(state: State, node: Node, first: Node) -> bool:
-    ranges = [_ranges(state, each) for each in (first, node)]
+    ranges = [_ranges(state, item) for item in (first, node)]
     inner, outer = ranges
     between = node.input(0)
     assert between is not None

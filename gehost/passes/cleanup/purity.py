@@ -77,8 +77,8 @@ class Purity:
 
         Its attributes are those of its operator; the number of its inputs is valid.
         """
-        found = self._signatures.get(node.op)
-        if found is None:
+        cached = self._signatures.get(node.op)
+        if cached is None:
             schema = schema_at("", node.op, self._model.opset() or 0)
             if schema is None:
                 return False
@@ -86,8 +86,8 @@ class Purity:
             for name, attribute in schema.attributes.items():
                 # the stub leaves out that it is an enumeration
                 kinds[name] = cast("Any", attribute.type).value
-            found = self._signatures[node.op] = (kinds, schema.min_input, schema.max_input)
-        kinds, least, most = found
+            cached = self._signatures[node.op] = (kinds, schema.min_input, schema.max_input)
+        kinds, least, most = cached
         return least <= len(node.inputs) <= most and all(
             kinds.get(entry.name) == entry.type for entry in node.proto.attribute[:]
         )
@@ -114,9 +114,9 @@ class Purity:
     def _operator(self, op: str, version: int | None) -> Trust:
         """Classify an operator, without its nodes' inputs and bodies."""
         key = (op, version)
-        known = self._operators.get(key)
-        if known is not None:
-            return known
+        cached = self._operators.get(key)
+        if cached is not None:
+            return cached
         self._operators[key] = Trust.OPAQUE  # the result for a recursive function
         domain, op_type = split_op(op)
         if self._has_traits(op):

@@ -177,10 +177,14 @@ def _has_negative_zeros(array: Array) -> bool:
     return _is_float(array) and bool((np.signbit(array) & (array == 0)).any())
 
 
-def _is_static(known: ValueType | None) -> bool:
-    return isinstance(known, TensorType) and known.size is not None and known.dtype in _TYPES
+def _is_static(value_type: ValueType | None) -> bool:
+    return (
+        isinstance(value_type, TensorType)
+        and value_type.size is not None
+        and value_type.dtype in _TYPES
+    )
 
 
-def _size(known: ValueType | None) -> int:
-    size = known.size if isinstance(known, TensorType) else None
+def _size(value_type: ValueType | None) -> int:
+    size = value_type.size if isinstance(value_type, TensorType) else None
     return _ELEMENTS if size is None else size

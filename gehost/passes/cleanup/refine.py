@@ -25,12 +25,12 @@ def refine(state: State, node: Node) -> None:
         types = state.inferrer.node(node)
     except (Refused, ModelError):
         return
-    for value, known in zip(node.outputs, types, strict=False):
+    for value, type_ in zip(node.outputs, types, strict=False):
         if value is None:
             continue
         before = value.type
         try:
-            joined = join(before, known)
+            joined = join(before, type_)
         except ContradictionError:
             continue
         if joined != before:

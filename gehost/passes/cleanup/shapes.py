@@ -91,7 +91,9 @@ class KnownShapes:
             or indices is None
             or indices.rank not in (0, 1)
             or node.outputs[0] is None
-            or not all(isinstance(each, Node) and each.op == "Gather" for each in read.readers)
+            or not all(
+                isinstance(reader, Node) and reader.op == "Gather" for reader in read.readers
+            )
         ):
             return
         source = shape.input(0)
@@ -112,17 +114,17 @@ class KnownShapes:
 
     def _shape_of(self, value: Value) -> Value:
         """Return the ``Shape`` of an input, the first node of the graph."""
-        found = self._shapes.get(value)
-        producer = None if found is None else found.producer
-        if found is None or producer is None or not self._state.alive(producer):
+        cached = self._shapes.get(value)
+        producer = None if cached is None else cached.producer
+        if cached is None or producer is None or not self._state.alive(producer):
             graph, name = value.graph, self._state.model.fresh_name("cleanup_Shape")
             node = graph.add_node("Shape", [value], [name], name=name)
-            (found,) = node.outputs
-            assert found is not None
-            graph.set_type(found, self._state.inferrer.node(node)[0])
-            self._shapes[value] = found
+            (cached,) = node.outputs
+            assert cached is not None
+            graph.set_type(cached, self._state.inferrer.node(node)[0])
+            self._shapes[value] = cached
             self._state.push(node)
-        return found
+        return cached
 
 
 def entries(
@@ -138,29 +140,29 @@ def entries(
     """
     if allow_zero and 0 in elements:
         return None
-    sizes, found = source or (), list[int]()
+    sizes, results = source or (), list[int]()
     for place, entry in enumerate(elements):
         if isinstance(entry, int):
-            found.append(entry)
+            results.append(entry)
         elif entry is not None and place < len(sizes) and sizes[place] == entry:
-            found.append(0)
+            results.append(0)
         else:
-            found.append(-1)
-    if found.count(-1) > 1 or any(entry < -1 for entry in found):
+            results.append(-1)
+    if results.count(-1) > 1 or any(entry < -1 for entry in results):
         return None
-    if {-1, 0} <= {*found} and -1 not in elements:
+    if {-1, 0} <= {*results} and -1 not in elements:
         return None  # a copied size may be 0, and then the other one is any
-    if -1 not in found or source is None:
-        return found
-    own, others = found.index(-1), math.prod([entry for entry in found if entry > 0])
-    left = [place for place in range(len(sizes)) if found[place : place + 1] != [0]]
-    whole = lengths.product(scope, [sizes[place] for place in left])
+    if -1 not in results or source is None:
+        return results
+    own, others = results.index(-1), math.prod([entry for entry in results if entry > 0])
+    rest = [place for place in range(len(sizes)) if results[place : place + 1] != [0]]
+    whole = lengths.product(scope, [sizes[place] for place in rest])
     if isinstance(whole, int) and whole and whole % others == 0:
-        found[own] = whole // others
-    elif own in left and others == lengths.product(
-        scope, [sizes[place] for place in left if place != own]
+        results[own] = whole // others
+    elif own in rest and others == lengths.product(
+        scope, [sizes[place] for place in rest if place != own]
     ):
-        found[own] = 0
-    elif 0 in found and allow_zero:
+        results[own] = 0
+    elif 0 in results and allow_zero:
         return None
-    return found
+    return results

@@ -174,7 +174,7 @@ class State:
 
         Returns the values that lost a user.
         """
-        made = node.graph.add_node(
+        result = node.graph.add_node(
             op,
             inputs,
             node.outputs,
@@ -183,10 +183,10 @@ class State:
             after=node,
             metadata=node.metadata,
         )
-        self.freed += self.node_bytes(node) - self.node_bytes(made)
+        self.freed += self.node_bytes(node) - self.node_bytes(result)
         lost = [value for value in dict.fromkeys(node.inputs) if value is not None]
         node.graph.remove_node(node)
-        self.push(made)
+        self.push(result)
         return lost
 
     def add_integers(
@@ -201,27 +201,27 @@ class State:
         return constant
 
 
-def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
+def join(value_type: ValueType | None, other: ValueType | None) -> ValueType | None:
     """Merge two types of one value.
 
-    Names of ``known`` win over those of ``other``.
+    Names of ``value_type`` win over those of ``other``.
 
     Raises:
         ContradictionError: they exclude each other.
     """
-    if known is None or other is None or known == other:
-        return known if known is not None else other
-    if isinstance(known, OtherType) or isinstance(other, OtherType):
+    if value_type is None or other is None or value_type == other:
+        return value_type if value_type is not None else other
+    if isinstance(value_type, OtherType) or isinstance(other, OtherType):
         raise ContradictionError
-    if known.dtype and other.dtype and known.dtype != other.dtype:
+    if value_type.dtype and other.dtype and value_type.dtype != other.dtype:
         raise ContradictionError
-    dtype: DataType = known.dtype or other.dtype
-    if known.shape is None or other.shape is None:
-        return TensorType(dtype, known.shape if known.shape is not None else other.shape)
-    if len(known.shape) != len(other.shape):
+    dtype: DataType = value_type.dtype or other.dtype
+    if value_type.shape is None or other.shape is None:
+        return TensorType(dtype, value_type.shape if value_type.shape is not None else other.shape)
+    if len(value_type.shape) != len(other.shape):
         raise ContradictionError
     dims: list[Dim] = []
-    for left, right in zip(known.shape, other.shape, strict=True):
+    for left, right in zip(value_type.shape, other.shape, strict=True):
         if isinstance(left, int) and isinstance(right, int) and left != right:
             raise ContradictionError
         dims.append(more_specific(left, right))

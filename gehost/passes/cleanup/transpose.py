@@ -50,7 +50,9 @@ def keep_leading_axes(state: State, node: Node) -> bool:
         or turned is None
         or merged is None
         or not state.may_leave(result)
-        or any(isinstance(each, Node) and each.graph is not node.graph for each in result.readers)
+        or any(
+            isinstance(reader, Node) and reader.graph is not node.graph for reader in result.readers
+        )
     ):
         return False
     graph = node.graph

@@ -51,17 +51,17 @@ def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
     Most misses of a pattern differ only in it.
     """
     by_wanted: dict[str, dict[int | None, str]] = {}
-    for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
-        by_wanted.setdefault(wanted, {})[slot] = got
+    for slot, (expected, actual, _) in sorted(tried, key=lambda item: item[0] or 0):
+        by_wanted.setdefault(expected, {})[slot] = actual
     parts: list[str] = []
     while by_wanted:
         there = next(iter(by_wanted.values()))
-        wishes = [each for each, at in by_wanted.items() if at == there]
-        by_wanted = {each: at for each, at in by_wanted.items() if at != there}
-        got = f", got {_listed(list(there.values()))}" if any(there.values()) else ""
+        wishes = [item for item, at in by_wanted.items() if at == there]
+        by_wanted = {item: at for item, at in by_wanted.items() if at != there}
+        actual = f", got {_listed(list(there.values()))}" if any(there.values()) else ""
         slots = [str(slot) for slot in there if slot is not None]
         place = f"input{'s' if len(slots) > 1 else ''} {_listed(slots)}: " if slots else ""
-        parts.append(f"{place}wanted {' or '.join(wishes)}{got}")
+        parts.append(f"{place}wanted {' or '.join(wishes)}{actual}")
     rest = next((rest for _, (_, _, rest) in tried if rest), "")
     return f"{'; '.join(parts)}{rest}"
 
@@ -111,17 +111,21 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
     for constraint in op.constraints:
         before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
         if not parameter_holds(constraint, node, signature, bound):
-            got = parameter(node, constraint.name, signature)
-            found = (
-                "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
+            actual = parameter(node, constraint.name, signature)
+            actual_text = (
+                "no constant"
+                if actual is UNREADABLE
+                else "nothing"
+                if actual is ABSENT
+                else _shown(actual)
             )
-            wanted = {
+            wish = {
                 Kind.ABSENT: "nothing",
                 Kind.AS_ABSENT: "its default",
                 Kind.BIND: "a known value" if before is None else _shown(before),
                 Kind.PREDICATE: "a value that its condition accepts",
             }.get(constraint.kind, _shown(before))
-            return f"{constraint.name}: wanted {wanted}, got {found}"
+            return f"{constraint.name}: wanted {wish}, got {actual_text}"
     return ""
 
 
@@ -146,30 +150,34 @@ def operand_problem(
             f'"{value.name}"'
         )
     if tensor.constant is None:
-        asked = {
+        wishes = {
             "dtype": tensor.dtype and tensor.dtype.name,
             "rank": tensor.rank,
             "shape": tensor.shape,
         }
         wanted_text = ", ".join(
-            f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None
+            f"{what} {wish}" for what, wish in wishes.items() if wish is not None
         )
         return wanted_text, f'"{value.name}", {value.type or "of which nothing is known"}', ""
     if not value.is_constant:
         return "a constant", f'"{value.name}", {maker(value)}', ""
     array = tensor.constant.array
-    wanted = (
+    wish = (
         "a constant"
         if array is None
         else f"the constant {_shown(array.tolist())}"
         if array.size <= _SHOWN
         else "another constant"
     )
-    got = value.array
-    found = (
-        "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
+    constant_array = value.array
+    actual = (
+        "sparse"
+        if constant_array is None
+        else _shown(constant_array.tolist())
+        if constant_array.size <= _SHOWN
+        else str(value.type)
     )
-    return wanted, f'"{value.name}", {found}', ""
+    return wish, f'"{value.name}", {actual}', ""
 
 
 def producer_problem(
@@ -188,9 +196,9 @@ def producer_problem(
     """
     producer = value.producer
     if producer is not None and producer.op in op.ops:
-        wanted, got = f"output {output} of {op.label}", f'"{value.name}", output {value.index}'
+        expected, actual = f"output {output} of {op.label}", f'"{value.name}", output {value.index}'
     else:
-        wanted, got = (
+        expected, actual = (
             op.label,
             maker(value) if producer is not None else f'"{value.name}", {maker(value)}',
         )
@@ -204,7 +212,7 @@ def producer_problem(
         other = node.inputs[1 - slot]
         if other is not None and other.producer is not None and other.producer.op in op.ops:
             hint = f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
-    return wanted, got, hint
+    return expected, actual, hint
 
 
 def reader_problem(op: OpPattern, value: Value) -> Mismatch:

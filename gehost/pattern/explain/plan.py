@@ -91,15 +91,15 @@ def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
     """
     parts: dict[int, str] = {}
     before: dict[int, int] = {}
-    for index, taken in chosen.items():
+    for index, selected in chosen.items():
         choice = source.tensors[index]
         reached = [
             set(source.reached({**before, index: option})[0])
             for option in range(len(choice.options))
         ]
-        before[index] = taken
-        kind = "optional part" if choice.name == "Optional" else f"alternative {taken + 1}"
-        own = reached[taken] - set[int].intersection(*reached)
+        before[index] = selected
+        kind = "optional part" if choice.name == "Optional" else f"alternative {selected + 1}"
+        own = reached[selected] - set[int].intersection(*reached)
         parts.update(dict.fromkeys(own, f"{kind} of {choice.origin}"))
     return {new: parts[old] for new, old in enumerate(source.reached(chosen)[0]) if old in parts}
 
@@ -117,7 +117,7 @@ def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
         touched = [
             t for op, _ in plan for t in (*op.inputs, *op.outputs) if t is not None and t is not ANY
         ]
-        known = {tensor.index for tensor in touched if tensor.constant is None}
+        bound = {tensor.index for tensor in touched if tensor.constant is None}
         makers = [
             (source.ops[t.producer], t)
             for t in touched
@@ -125,7 +125,7 @@ def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
         ]
         waiting = [op for op in source.ops if op.index not in placed]
         readers = [
-            (op, t) for op in waiting for t in op.inputs if t is not None and t.index in known
+            (op, t) for op in waiting for t in op.inputs if t is not None and t.index in bound
         ]
         # a placeholder may have any number of users
         readers.sort(key=lambda reading: reading[1].is_input)

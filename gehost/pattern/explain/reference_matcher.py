@@ -51,8 +51,8 @@ _MOST_VARIANTS = 64
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
     """Return the nearest miss at ``node``, None if it produces output 0."""
-    found = ReferenceMatcher(source).at(node)
-    return found if isinstance(found, MatchFailure) else None
+    match = ReferenceMatcher(source).at(node)
+    return match if isinstance(match, MatchFailure) else None
 
 
 class ReferenceMatcher:
@@ -78,7 +78,7 @@ class ReferenceMatcher:
 
     def around_each(self, nodes: Sequence[Node]) -> list[Look]:
         """Return ``around`` for a graph's nodes, all of one pattern operator."""
-        return [(node, found) for node in nodes if (found := self.around(node)) is not None]
+        return [(node, match) for node in nodes if (match := self.around(node)) is not None]
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
         """Return each match's nodes, by the node that produces output 0.
@@ -86,15 +86,15 @@ class ReferenceMatcher:
         That node is also the first one of the list.
         Matches need no explanation, so the fast matcher finds them.
         """
-        found: dict[Node, list[Node]] = {}
+        nodes_by_root: dict[Node, list[Node]] = {}
         if self._compiled is None:
             self._compiled = CompiledPattern(self._source)
         compiled = self._compiled
         for node in compiled.candidates(graph)[0]:
             binding, _ = compiled.match_at(node)
             if binding is not None:
-                found[node] = _root_first(binding, node)
-        return found
+                nodes_by_root[node] = _root_first(binding, node)
+        return nodes_by_root
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """Return a match with ``node`` producing output 0, or the nearest miss.
@@ -131,18 +131,18 @@ class ReferenceMatcher:
     def _plan(self, chosen: Chosen) -> Plan | TensorPattern:
         """Return the plan for these options, or output 0's open choice."""
         key = tuple(chosen.items())
-        found = self._plans.get(key)
-        if found is None:
+        plan = self._plans.get(key)
+        if plan is None:
             source = self._source
             first = source.resolved(source.tensors[source.outputs[0]], chosen)
             if first.options:
-                found = first
+                plan = first
             else:
                 variant = source.variant(chosen) if source.has_choices else source
                 _, choice = source.reached(chosen)
-                found = Plan(variant, variant.order({}), choice, parts_of(source, chosen))
-            self._plans[key] = found
-        return found
+                plan = Plan(variant, variant.order({}), choice, parts_of(source, chosen))
+            self._plans[key] = plan
+        return plan
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
         """Match with ``node`` as any operator in one of the first variants.
@@ -227,21 +227,21 @@ class _Search:
         return self._score, dict(self._misses)
 
     @so_far.setter
-    def so_far(self, known: tuple[tuple[int, int], dict[Any, _Miss]]) -> None:
-        self._score, self._misses = known
+    def so_far(self, state: tuple[tuple[int, int], dict[Any, _Miss]]) -> None:
+        self._score, self._misses = state
 
     def at(self, plan: Plan, node: Node) -> Binding | None:
         """Return a match of the plan with ``node`` as its first operator."""
         self._plan = plan
-        found = self._place(0, node, _START)
-        if found is None:
+        match = self._place(0, node, _START)
+        if match is None:
             return None
         binding = Binding(self._graph, plan.source)
-        for index, bound in found.nodes.items():
+        for index, bound in match.nodes.items():
             binding.nodes[index] = bound
-        for index, value in found.values.items():
+        for index, value in match.values.items():
             binding.values[index] = value
-        binding.attributes.update(found.attributes)
+        binding.attributes.update(match.attributes)
         return binding
 
     def failure(self, label: str) -> MatchFailure:
@@ -285,16 +285,16 @@ class _Search:
         miss = word, of, op, node, len(plan.steps), plan.parts.get(op.index, "")
         self._misses.setdefault((about, slot, op), miss)
 
-    def _place(self, depth: int, node: Node, found: _Found) -> _Found | None:
+    def _place(self, depth: int, node: Node, partial: _Found) -> _Found | None:
         """Bind a node to the next operator and continue to a match."""
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
             self._fail(depth, OTHER, op, node, node, None, operator_problem, op, node)
             return None
-        attributes, values = found.attributes, dict(found.values)
+        attributes, values = partial.attributes, dict(partial.values)
         problem = ""
-        if node in found.nodes.values():
+        if node in partial.nodes.values():
             problem = "stands for another operator of the pattern already"
         elif node.graph is not self._graph:
             problem = f'is in another graph, "{node.graph.name}"'
@@ -309,7 +309,7 @@ class _Search:
             step, node, values, depth
         ):
             match = self._go_on(
-                depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes)
+                depth + 1, _Found({**partial.nodes, op.index: node}, bound, attributes)
             )
             if match is not None:
                 return match
@@ -321,11 +321,11 @@ class _Search:
             return f"outputs: wanted {len(step.outputs)}, got {len(outputs)}"
         for slot, tensor, is_needed in step.outputs:
             value = outputs[slot] if slot < len(outputs) else None
-            known = values.get(tensor)
-            if not output_fits(value, known, needed=is_needed):
-                if known is None:
+            bound_value = values.get(tensor)
+            if not output_fits(value, bound_value, needed=is_needed):
+                if bound_value is None:
                     return f"output {slot}: it is absent"
-                return f'output {slot}: wanted "{known.name}", got "{name_of(value)}"'
+                return f'output {slot}: wanted "{bound_value.name}", got "{name_of(value)}"'
             values[tensor] = value
         return ""
 
@@ -371,13 +371,13 @@ class _Search:
         inputs = (*inputs, *[None] * (count - len(inputs)))
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
-            bound, taken = waiting.pop()
-            if len(taken) == count:
+            bound, operands = waiting.pop()
+            if len(operands) == count:
                 yield bound
                 continue
-            tensor = op.inputs[len(taken)]
+            tensor = op.inputs[len(operands)]
             # equal inputs are tried too, so that messages name each
-            for slot in reversed(slots_to_try(step.equals, taken, range(count))):
+            for slot in reversed(slots_to_try(step.equals, operands, range(count))):
                 value = inputs[slot]
                 if not _operand_holds(tensor, value, bound):
                     self._fail(
@@ -413,25 +413,25 @@ class _Search:
                         )
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
-                waiting.append((here, (*taken, slot)))
+                waiting.append((here, (*operands, slot)))
 
-    def _go_on(self, depth: int, found: _Found) -> _Found | None:
+    def _go_on(self, depth: int, partial: _Found) -> _Found | None:
         if depth == len(self._plan.steps):
             if self._plan.choice is not None:
-                return found
-            problem = self._whole_problem(found)
+                return partial
+            problem = self._whole_problem(partial)
             if problem is None:
-                return found
+                return partial
             op, node, reason = problem
             self._fail(depth, CONDITION, op, node, node, None, str, reason)
             return None
-        for node in self._candidates(self._plan.steps[depth], found, depth):
-            match = self._place(depth, node, found)
+        for node in self._candidates(self._plan.steps[depth], partial, depth):
+            match = self._place(depth, node, partial)
             if match is not None:
                 return match
         return None
 
-    def _candidates(self, step: Step, found: _Found, depth: int) -> Sequence[Node]:
+    def _candidates(self, step: Step, partial: _Found, depth: int) -> Sequence[Node]:
         op, link = step.op, step.link
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
@@ -440,7 +440,7 @@ class _Search:
                     depth, NOTHING, op, None, None, None, str, f"the graph has no {op.label}"
                 )
             return nodes
-        value = found.values[link.index]
+        value = partial.values[link.index]
         if value is None:
             self._fail(
                 depth,
@@ -476,33 +476,35 @@ class _Search:
         ops = self._plan.source.ops
         reader = next(
             index
-            for index in found.nodes
-            if any(each is not None and each.index == link.index for each in ops[index].inputs)
+            for index in partial.nodes
+            if any(
+                operand is not None and operand.index == link.index for operand in ops[index].inputs
+            )
         )
-        node = found.nodes[reader]
+        node = partial.nodes[reader]
         slot = node.inputs.index(value)
         of = op, link.slot, value, node, slot, ops[reader]
         self._fail(depth, closeness, op, value.producer, node, slot, producer_problem, *of)
         return ()
 
-    def _whole_problem(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
+    def _whole_problem(self, partial: _Found) -> tuple[OpPattern, Node, str] | None:
         """Return why a complete match is none: a user of an inner tensor outside, or a cycle."""
-        source, inside = self._plan.source, set(found.nodes.values())
+        source, inside = self._plan.source, set(partial.nodes.values())
         for index in source.inner:
-            value = found.values[index]
+            value = partial.values[index]
             if value is not None and (outside := outside_readers(value, inside)):
                 producer = source.tensors[index].producer
                 assert producer is not None
-                return source.ops[producer], found.nodes[producer], leak_problem(value, outside)
-        region = cyclic_region(source, self._graph, found.nodes.values(), found.values)
+                return source.ops[producer], partial.nodes[producer], leak_problem(value, outside)
+        region = cyclic_region(source, self._graph, partial.nodes.values(), partial.values)
         if region is None:
             return None
         op = self._plan.steps[0].op
-        return op, found.nodes[op.index], f"would make a cycle {region.cycle()}"
+        return op, partial.nodes[op.index], f"would make a cycle {region.cycle()}"
 
 
 def _operand_holds(
     tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
 ) -> bool:
-    known = None if tensor is None else bound.get(tensor.index)
-    return operand_fits(tensor, value) if known is None else known is value
+    bound_value = None if tensor is None else bound.get(tensor.index)
+    return operand_fits(tensor, value) if bound_value is None else bound_value is value

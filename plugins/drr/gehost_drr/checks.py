@@ -41,14 +41,14 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
         PatternError: an option is of the wrong type; names the rule's file and line.
     """
     labels: Any = options["labels"]
-    listed = (
+    items = (
         list(cast("Iterable[Any]", labels))
         if isinstance(labels, Iterable) and not isinstance(labels, str)
         else [None]
     )
     said: dict[str, tuple[Any, str, bool]] = {
         "name": (name, "a text", isinstance(name, str) and bool(name)),  # pyright: ignore[reportUnnecessaryIsInstance]
-        "labels": (labels, "a list of texts", all(isinstance(each, str) for each in listed)),
+        "labels": (labels, "a list of texts", all(isinstance(item, str) for item in items)),
         "benefit": (
             options["benefit"],
             "a number",
@@ -77,10 +77,10 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
             options["instances"] is None or callable(options["instances"]),
         ),
     }
-    for option, (given, wanted, right) in said.items():
+    for option, (argument, expected, right) in said.items():
         if not right:
             raise PatternError(
-                f"{option} must be {wanted}, got {given!r}", where=origin, subject=name
+                f"{option} must be {expected}, got {argument!r}", where=origin, subject=name
             )
     least, most = options["min_opset"], options["max_opset"]
     if least is not None and most is not None and least > most:
@@ -106,10 +106,10 @@ def _check_connected(name: str, source: PatternGraph) -> None:
     reached, waiting = set(source.applications[0].outputs), source.applications
     while waiting:
         apart: list[Application] = []
-        for each in waiting:
-            tensors = {*each.reads, *filter(None, each.outputs)}
+        for item in waiting:
+            tensors = {*item.reads, *filter(None, item.outputs)}
             if reached.isdisjoint(tensors):
-                apart.append(each)
+                apart.append(item)
             else:
                 reached |= tensors
         if len(apart) == len(waiting):
@@ -124,7 +124,7 @@ def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:
     tensors = {
         *source.makers,
         *source.renamed,
-        *(read for each in source.applications for read in each.reads),
+        *(read for item in source.applications for read in item.reads),
     }
     variables: set[str] = set()
     for application in (*source.applications, *source.constants):
@@ -158,8 +158,8 @@ def _check_expression(
             )
 
 
-def _unknown(name: str, known: Iterable[str], is_variable: bool) -> str:
-    near = difflib.get_close_matches(name, sorted(known), 1)
+def _unknown(name: str, names: Iterable[str], is_variable: bool) -> str:
+    near = difflib.get_close_matches(name, sorted(names), 1)
     what = "attribute variable" if is_variable else "tensor"
     return (
         f'the source pattern has no {what} "{name}"{f"; did you mean {near[0]}?" if near else ""}'
@@ -169,12 +169,12 @@ def _unknown(name: str, known: Iterable[str], is_variable: bool) -> str:
 def _check_result(
     name: str, origin: es.Origin, source: PatternGraph, result: PatternGraph, variables: set[str]
 ) -> None:
-    made = result.makers.keys() | result.forwards.keys()
-    read = {tensor for each in result.applications for tensor in each.reads}
+    output = result.makers.keys() | result.forwards.keys()
+    read = {tensor for item in result.applications for tensor in item.reads}
     inputs = {
-        tensor for each in source.applications for tensor in each.reads
+        tensor for item in source.applications for tensor in item.reads
     } - source.makers.keys()
-    if not made & source.makers.keys():
+    if not output & source.makers.keys():
         raise PatternError(
             "the result makes no tensor of the source pattern, so that nothing is replaced",
             where=origin,

@@ -46,51 +46,51 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
                 hint="rename one",
             )
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
-    found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
+    results = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
     passes = [
-        each
-        for each in found
-        if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)
+        pass_
+        for pass_ in results
+        if isinstance(pass_, type) and issubclass(pass_, Pass) and _is_of(pass_.__module__, module)
     ]
-    for each in found:
+    for pass_ in results:
         if (
-            isinstance(each, type)
-            and issubclass(each, Pass | DrrPatternBase)
-            and _is_of(each.__module__, module)
+            isinstance(pass_, type)
+            and issubclass(pass_, Pass | DrrPatternBase)
+            and _is_of(pass_.__module__, module)
         ):
-            registry.check_method_names(each, _BASES, _RESERVED, each.origin)
-    for each in passes:
-        if registration(each) is None and (
-            each.Run is not Pass.Run
-            if not issubclass(each, PatternRewritePass)
-            else each.patterns
-            or each.InitializePatterns is not PatternRewritePass.InitializePatterns
+            registry.check_method_names(pass_, _BASES, _RESERVED, pass_.origin)
+    for pass_ in passes:
+        if registration(pass_) is None and (
+            pass_.Run is not Pass.Run
+            if not issubclass(pass_, PatternRewritePass)
+            else pass_.patterns
+            or pass_.InitializePatterns is not PatternRewritePass.InitializePatterns
         ):
-            registry.suspect(each, "put @REG_IR_PASS() above it, or a _ in front of its name")
-    registered = [(each, how) for each in passes if (how := registration(each)) is not None]
+            registry.suspect(pass_, "put @REG_IR_PASS() above it, or a _ in front of its name")
+    registered = [(pass_, how) for pass_ in passes if (how := registration(pass_)) is not None]
     patterns = [
         rule
-        for each, _ in registered
-        if issubclass(each, PatternRewritePass)
-        for rule in each.patterns
+        for pass_, _ in registered
+        if issubclass(pass_, PatternRewritePass)
+        for rule in pass_.patterns
     ]
-    listed = {type(rule) if isinstance(rule, DrrPatternBase) else rule for rule in patterns}
+    items = {type(rule) if isinstance(rule, DrrPatternBase) else rule for rule in patterns}
     rules: list[DrrRule] = []
-    for each in found:
-        if each in listed:
+    for pass_ in results:
+        if pass_ in items:
             continue
-        if isinstance(each, DrrRule) and _is_of(each.module, module):
-            rules.append(each)
+        if isinstance(pass_, DrrRule) and _is_of(pass_.module, module):
+            rules.append(pass_)
         elif (
-            isinstance(each, type)
-            and issubclass(each, DrrPatternBase)
-            and _is_of(each.__module__, module)
+            isinstance(pass_, type)
+            and issubclass(pass_, DrrPatternBase)
+            and _is_of(pass_.__module__, module)
         ):
-            rules.append(_defined(each))
+            rules.append(_defined(pass_))
     for rule in sorted(rules, key=lambda rule: -rule.benefit):
         registry.add(rule.spec())
-    for each, how in registered:
-        registry.add(spec_of(each, how))
+    for pass_, how in registered:
+        registry.add(spec_of(pass_, how))
 
 
 def _defined(cls: type[DrrPatternBase]) -> DrrRule:

@@ -86,11 +86,11 @@ def rule(
                 variadic = VariadicPattern(
                     any_number_of, lambda number: by_number(number).pattern, least=least
                 )
-            made = replace(by_number(least), of=by_number, variadic=variadic)
+            result = replace(by_number(least), of=by_number, variadic=variadic)
         else:
-            made = of()
+            result = of()
         if function.__qualname__ == function.__name__:
-            function.__globals__.setdefault(DEFINED, []).append((function.__name__, made))
-        return made
+            function.__globals__.setdefault(DEFINED, []).append((function.__name__, result))
+        return result
 
     return define

@@ -32,10 +32,10 @@ class _Bound:
         return self._match.value(key)
 
     def attribute(self, _op: None, name: str, /) -> Any:
-        found = self._match.Attr(name)
-        if found is None:
+        result = self._match.Attr(name)
+        if result is None:
             raise expressions.Unknown(f"there is no attribute {name}")
-        return expressions.stored(found, "float32")
+        return expressions.stored(result, "float32")
 
 
 class Expression:
@@ -163,9 +163,9 @@ class Expression:
                 part = expressions.Part(self.node, which.start, which.stop, which.step)
                 return Compound(part, f"{self}[{text}]")
         elif isinstance(index, Expression | int):
-            found = as_expression(index)
-            number = index if isinstance(index, int) else found.node
-            return Compound(expressions.Item(self.node, number), f"{self}[{found}]")
+            result = as_expression(index)
+            number = index if isinstance(index, int) else result.node
+            return Compound(expressions.Item(self.node, number), f"{self}[{result}]")
         raise PatternError(
             f"{self} takes a number, an expression or a slice of numbers",
             where=es.author_origin(HERE),
@@ -173,11 +173,11 @@ class Expression:
 
     def one_of(self, *values: object) -> Expression:
         """Whether it is one of these values."""
-        listed = [as_expression(value) for value in values]
-        for value in listed:
+        items = [as_expression(value) for value in values]
+        for value in items:
             _check_comparable(self, value)
-        equal = tuple(expressions.Condition(self.node, "==", value.node) for value in listed)
-        text = f"{self} in ({', '.join(map(str, listed))})"
+        equal = tuple(expressions.Condition(self.node, "==", value.node) for value in items)
+        text = f"{self} in ({', '.join(map(str, items))})"
         return Compound(expressions.Logical("|", equal), text)
 
 
@@ -231,19 +231,21 @@ def parts(of: Expression) -> Iterator[expressions.TensorAttr | expressions.OpAtt
             yield part
 
 
-def as_expression(given: object) -> Expression:
+def as_expression(argument: object) -> Expression:
     """Convert an author's operand to an expression.
 
     Raises:
         PatternError: it is neither an expression, a number, a text, nor a list of them.
     """
-    if isinstance(given, Expression):
-        return given
-    entries = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
+    if isinstance(argument, Expression):
+        return argument
+    entries = (
+        cast("Sequence[object]", argument) if isinstance(argument, list | tuple) else [argument]
+    )
     if not all(isinstance(entry, int | float | str) for entry in entries):
-        wanted = "an expression over tensors (x.dtype, x.shape, …) and attributes, or a value"
-        raise PatternError(f"wanted {wanted}, got {given!r}", where=es.author_origin(HERE))
-    value = cast("Any", given)
+        expected = "an expression over tensors (x.dtype, x.shape, …) and attributes, or a value"
+        raise PatternError(f"wanted {expected}, got {argument!r}", where=es.author_origin(HERE))
+    value = cast("Any", argument)
     text = value.name if isinstance(value, DataType) else repr(value)
     return Compound(expressions.Constant(value), text)
 
@@ -269,28 +271,28 @@ def _joined(operator: str, left: object, right: object) -> Expression:
     return Compound(node, f"{_operand(one)} {operator} {_operand(other)}", binary=True)
 
 
-def as_condition(given: Expression) -> Expression:
+def as_condition(argument: Expression) -> Expression:
     """An expression that is true or false.
 
     Raises:
         PatternError: its value is something else.
     """
-    if not given.is_condition:
+    if not argument.is_condition:
         raise PatternError(
-            f"{given} is neither true nor false",
+            f"{argument} is neither true nor false",
             where=es.author_origin(HERE),
             hint="compare it with something",
         )
-    return given
+    return argument
 
 
 def _check_comparable(left: Expression, right: Expression) -> None:
     """A comparison that cannot hold would make its opposite hold always."""
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Field) and isinstance(other.node, expressions.Constant):
-            wanted = _COMPARED[one.field]
-            if not isinstance(other.node.value, wanted):
-                names = " or ".join(kind.__name__ for kind in wanted)
+            expected = _COMPARED[one.field]
+            if not isinstance(other.node.value, expected):
+                names = " or ".join(kind.__name__ for kind in expected)
                 raise PatternError(
                     f"{one} is compared with {names}, got {other}", where=es.author_origin(HERE)
                 )

@@ -88,10 +88,10 @@ class Application:
     def __str__(self) -> str:
         read = ", ".join(map(_text, self.inputs))
         attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
-        made = ", ".join(name or "none" for name in self.outputs)
+        result = ", ".join(name or "none" for name in self.outputs)
         order = " in any order" if self.commutative else ""
         return (
-            f"{made} = "
+            f"{result} = "
             f"{'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}{order}"
         )
 
@@ -111,12 +111,15 @@ class Application:
 
         They are read only when the rule is complete and no name changes any more.
         """
-        return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
+        return [
+            (operand, operand.name if isinstance(operand, Tensor) else None)
+            for operand in self.inputs
+        ]
 
     @property
     def constants(self) -> list[Const]:
         """The inputs that are computed from the match."""
-        return [given for given in self.inputs if isinstance(given, Const)]
+        return [operand for operand in self.inputs if isinstance(operand, Const)]
 
     @cached_property
     def reads(self) -> list[str]:
@@ -186,14 +189,14 @@ class PatternGraph:
             PatternError: an attribute that constants lack, or an output of another pattern.
         """
         check_constant(op, attributes, origin)
-        made = next((given for given in outputs if isinstance(given, Tensor)), None)
-        if made is None:
-            made = Tensor(self, f"%constant{len(self.constants)}")
-        if made.graph is not self:
-            raise PatternError(f'"{made.name}" is a tensor of another pattern', where=origin)
-        self._refuse_second_maker(made.name, origin)
-        self.constants.append(ConstantSource(made.name, op, attributes, origin))
-        return made
+        result = next((output for output in outputs if isinstance(output, Tensor)), None)
+        if result is None:
+            result = Tensor(self, f"%constant{len(self.constants)}")
+        if result.graph is not self:
+            raise PatternError(f'"{result.name}" is a tensor of another pattern', where=origin)
+        self._refuse_second_maker(result.name, origin)
+        self.constants.append(ConstantSource(result.name, op, attributes, origin))
+        return result
 
     def apply(
         self,
@@ -208,12 +211,12 @@ class PatternGraph:
         Raises:
             PatternError: an operand of another pattern, or a name that is made already.
         """
-        for given in (*inputs, *outputs):
-            if isinstance(given, Tensor) and given.graph is not self:
+        for operand in (*inputs, *outputs):
+            if isinstance(operand, Tensor) and operand.graph is not self:
                 raise PatternError(
-                    f'"{given.name}" of {ops[0]} is a tensor of another pattern', where=origin
+                    f'"{operand.name}" of {ops[0]} is a tensor of another pattern', where=origin
                 )
-        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [
+        names = [output.name if isinstance(output, Tensor) else "" for output in outputs] or [
             self._fresh()
         ]
         added = Application(ops, attributes, list(inputs), names, origin)
@@ -303,7 +306,7 @@ class PatternGraph:
         waiting = list(self.applications)
         unmade = set(self.makers)
         while waiting:
-            ready = next((each for each in waiting if unmade.isdisjoint(each.reads)), None)
+            ready = next((item for item in waiting if unmade.isdisjoint(item.reads)), None)
             if ready is None:
                 raise PatternError(
                     f"{waiting[0].ops[0]} reads a tensor that depends on its own result",

@@ -49,14 +49,14 @@ class RewritePatternSet:
         return self
 
 
-def is_rule(given: Any) -> bool:
+def is_rule(argument: Any) -> bool:
     """Whether it is a decorated function, rule class, or rule object."""
-    return isinstance(given, DrrRule | DrrPatternBase) or (
-        isinstance(given, type) and issubclass(given, DrrPatternBase)
+    return isinstance(argument, DrrRule | DrrPatternBase) or (
+        isinstance(argument, type) and issubclass(argument, DrrPatternBase)
     )
 
 
-def as_rule(given: RuleLike) -> DrrRule:
+def as_rule(argument: RuleLike) -> DrrRule:
     """Return the rule that a class or function defines.
 
     The class may be given as an object; the function is decorated.
@@ -64,11 +64,11 @@ def as_rule(given: RuleLike) -> DrrRule:
     Raises:
         PatternError: it is none of these, or not well-formed.
     """
-    if isinstance(given, DrrRule):
-        return given
-    if not is_rule(given):
-        raise PatternError(f"wanted a rule, got {given!r}", where=es.author_origin(HERE))
-    return (given() if isinstance(given, type) else given).rule()
+    if isinstance(argument, DrrRule):
+        return argument
+    if not is_rule(argument):
+        raise PatternError(f"wanted a rule, got {argument!r}", where=es.author_origin(HERE))
+    return (argument() if isinstance(argument, type) else argument).rule()
 
 
 class FrozenRewritePatternSet:
@@ -119,8 +119,8 @@ class FrozenRewritePatternSet:
         """Forget the compile."""
         self._context = None
         for passes in self._passes.values():
-            for each in passes:
-                each.end_compile()
+            for pass_ in passes:
+                pass_.end_compile()
 
 
 @dataclass
@@ -205,12 +205,12 @@ def ApplyPatternsGreedily(
     opset = driven.context.model.opset() or 0
     for _ in range(config.max_iterations):
         before = record.replaced
-        for each in patterns.passes(driven.context, bottom_up=not config.use_top_down_traversal):
-            done = record.replaced
-            unfit = each.rule.unfit_for(opset) or _run(each, graph, driven.context)
-            driven.rewrites[each.rule.name] += record.replaced - done
+        for pass_ in patterns.passes(driven.context, bottom_up=not config.use_top_down_traversal):
+            outcome = record.replaced
+            unfit = pass_.rule.unfit_for(opset) or _run(pass_, graph, driven.context)
+            driven.rewrites[pass_.rule.name] += record.replaced - outcome
             if unfit:
-                driven.notes[f"{each.rule.name}: {unfit}"] = None
+                driven.notes[f"{pass_.rule.name}: {unfit}"] = None
         count += record.replaced - before
         if record.replaced == before:
             return GreedyResult(converged=True, count=count)

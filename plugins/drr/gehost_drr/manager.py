@@ -70,33 +70,33 @@ class ManagerResult:
 
     def Timing(self) -> str:
         """Seconds and share of the whole, the longest first."""
-        total = sum(each.seconds for each in self.passes) or 1.0
+        total = sum(pass_.seconds for pass_ in self.passes) or 1.0
         ran = sorted(
-            (each for each in self.passes if each.status != "skipped"),
-            key=lambda each: -each.seconds,
+            (pass_ for pass_ in self.passes if pass_.status != "skipped"),
+            key=lambda pass_: -pass_.seconds,
         )
         return "\n".join(
-            f"{each.seconds:9.4f} s {100 * each.seconds / total:5.1f} %  {each.name}"
-            for each in ran
+            f"{pass_.seconds:9.4f} s {100 * pass_.seconds / total:5.1f} %  {pass_.name}"
+            for pass_ in ran
         )
 
 
-def _line(each: PassResult) -> str:
-    rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
-    count = f"{each.count} {'rewrite' if each.count == 1 else 'rewrites'}"
+def _line(item: PassResult) -> str:
+    rules = ", ".join(f"{name} {count}" for name, count in item.rewrites.items() if count)
+    count = f"{item.count} {'rewrite' if item.count == 1 else 'rewrites'}"
     how = (
-        each.status
-        if each.status in ("skipped", "failed")
+        item.status
+        if item.status in ("skipped", "failed")
         else f"{count}{f' ({rules})' if rules else ''}"
     )
-    end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
+    end = f", {'converged' if item.converged else 'not converged'}" if item.rewrites else ""
     refused = Counter[str]()
-    for reason, nodes in each.refused.items():
+    for reason, nodes in item.refused.items():
         refused[reason.partition(":")[0]] += len(nodes)
     if refused:
         end += f"; refused {refused.total()}"
         end += f" ({', '.join(f'{key} {count}' for key, count in refused.items())})"
-    return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
+    return f"{item.name}: {how}{end}{f'; {item.reason}' if item.reason else ''}"
 
 
 class PassManager:
@@ -146,7 +146,7 @@ class PassManager:
         return self
 
     def passes(self) -> list[str]:
-        return [each.pass_name() for each in self._passes]
+        return [pass_.pass_name() for pass_ in self._passes]
 
     def EnableIRPrinting(
         self,
@@ -180,11 +180,11 @@ class PassManager:
             plugins.append(("ir_printer", self._printer))
         host = Host(self._options, plugins=plugins)
         skipped: dict[str, str] = {}
-        for each in self._passes:
-            name = each.pass_name()
-            if each.opt_level > self.opt_level:
+        for pass_ in self._passes:
+            name = pass_.pass_name()
+            if pass_.opt_level > self.opt_level:
                 skipped[name] = (
-                    f"opt level {each.opt_level} is above the manager's {self.opt_level}"
+                    f"opt level {pass_.opt_level} is above the manager's {self.opt_level}"
                 )
                 continue
             # One stage for all: the order is that of AddPass.
@@ -192,12 +192,12 @@ class PassManager:
                 PassSpec(
                     name,
                     CustomPassStage.kAfterInferShape,
-                    str(each.origin),
+                    str(pass_.origin),
                     "drr",
-                    _factory(each, driven),
+                    _factory(pass_, driven),
                 )
             )
-        for module in dict.fromkeys(name for each in self._passes for name in _modules(each)):
+        for module in dict.fromkeys(name for pass_ in self._passes for name in _modules(pass_)):
             _add_operators(host, sys.modules.get(module))
         result, report = host.run(model)
         records = {record.name: record for record in report.passes}
@@ -213,8 +213,8 @@ class PassManager:
         )
 
 
-def _factory(each: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]:
-    return lambda: RunningPass(each, driven)
+def _factory(item: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]:
+    return lambda: RunningPass(item, driven)
 
 
 def _modules(pass_: Pass) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _add_operators(host: Host, module: ModuleType | None) -> None:
 def _result(
     record: PassRecord, driven: Driven | None, refused: Mapping[str, Sequence[str]]
 ) -> PassResult:
-    done = PassResult(
+    outcome = PassResult(
         record.name,
         record.status,
         record.message,
@@ -245,8 +245,8 @@ def _result(
         seconds=record.seconds,
     )
     if driven is None or record.status == "failed":
-        return done
-    return replace(done, rewrites=dict(driven.rewrites), converged=driven.converged)
+        return outcome
+    return replace(outcome, rewrites=dict(driven.rewrites), converged=driven.converged)
 
 
 class _Refusals:

@@ -205,8 +205,8 @@ class Operation:
                 place = names.index(name.lower())
                 value = values[place] if place < len(values) else None
                 return lambda: None if value is None else OpResult(value)
-        known = ", ".join((*inputs, *outputs)) or "none"
-        raise AttributeError(f"{self.node.op} declares no {name!r}; it declares {known}")
+        entry = ", ".join((*inputs, *outputs)) or "none"
+        raise AttributeError(f"{self.node.op} declares no {name!r}; it declares {entry}")
 
 
 class OpOperand:
@@ -257,11 +257,11 @@ class Program:
         }
 
 
-def operator_name(given: Any) -> str:
+def operator_name(argument: Any) -> str:
     """Return the name of an operator or of a function of ``es``."""
-    named: Any = (given,) if isinstance(given, str) else getattr(given, "ops", ())
+    named: Any = (argument,) if isinstance(argument, str) else getattr(argument, "ops", ())
     if len(named) != 1:
-        raise TypeError(f"wanted the name of an operator, got {given!r}")
+        raise TypeError(f"wanted the name of an operator, got {argument!r}")
     return named[0]
 
 
@@ -279,8 +279,8 @@ def declared_names(domain: str, op_type: str) -> tuple[tuple[str, ...], tuple[st
         schema = onnx.defs.get_schema(op_type, domain)
     except onnx.defs.SchemaError:
         return (), ()
-    return _small([each.name for each in schema.inputs]), _small(
-        [each.name for each in schema.outputs]
+    return _small([operand.name for operand in schema.inputs]), _small(
+        [operand.name for operand in schema.outputs]
     )
 
 

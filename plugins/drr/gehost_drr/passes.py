@@ -129,12 +129,12 @@ class PatternRewritePass(Pass):
     def __init_subclass__(cls, **options: Any) -> None:
         """Raises ``PatternError`` where ``patterns`` is no list of rules."""
         super().__init_subclass__(**options)
-        listed: Any = cls.patterns
-        if not isinstance(listed, list | tuple) or not all(
-            map(is_rule, cast("Iterable[Any]", listed))
+        items: Any = cls.patterns
+        if not isinstance(items, list | tuple) or not all(
+            map(is_rule, cast("Iterable[Any]", items))
         ):
             raise PatternError(
-                f"patterns must be a list of rules, got {listed!r}",
+                f"patterns must be a list of rules, got {items!r}",
                 where=cls.origin,
                 subject=cls.__name__,
             )
@@ -291,15 +291,15 @@ def spec_of(cls: type[Pass], registered: Registration) -> PassSpec:
     """The registration of a pass class."""
 
     def factory() -> RunningPass:
-        made = cls()
+        result = cls()
         return (
-            RunningRules(made, only_rules=trusted)
-            if isinstance(made, PatternRewritePass) and made.patterns
-            else RunningPass(made)
+            RunningRules(result, only_rules=trusted)
+            if isinstance(result, PatternRewritePass) and result.patterns
+            else RunningPass(result)
         )
 
     trusted = issubclass(cls, PatternRewritePass) and all(
-        getattr(cls, each) is getattr(PatternRewritePass, each) for each in _METHODS
+        getattr(cls, item) is getattr(PatternRewritePass, item) for item in _METHODS
     )
     return PassSpec(
         registered.name,

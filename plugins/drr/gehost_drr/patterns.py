@@ -47,7 +47,7 @@ class Op(Struct, frozen=True):
         """
         outputs: Sequence[Tensor | NoneTensor] = ()
         inputs: Sequence[Operand] = arguments
-        if len(arguments) == 2 and all(isinstance(given, list | tuple) for given in arguments):
+        if len(arguments) == 2 and all(isinstance(operand, list | tuple) for operand in arguments):
             first, second = arguments
             if second and all(isinstance(entry, Tensor | NoneTensor) for entry in second):
                 inputs, outputs = first, second
@@ -55,15 +55,15 @@ class Op(Struct, frozen=True):
             return self.graph.add_constant(self.ops[0], self.attributes, outputs, self.origin)
         if not inputs and self.graph.is_result and self.ops[0] in FILLS:
             return self.graph.fill(self.ops[0], self.attributes, outputs, self.origin)
-        for position, given in enumerate(inputs):
-            if not _is_operand(given, in_result=self.graph.is_result):
+        for position, operand in enumerate(inputs):
+            if not _is_operand(operand, in_result=self.graph.is_result):
                 message = (
                     f"input {position} of {self.ops[0]}: wanted a tensor, a number or a list "
-                    f"of numbers, got {given!r}"
+                    f"of numbers, got {operand!r}"
                 )
                 hint = (
                     "; outputs by name are a second list: op([x], [y])"
-                    if isinstance(given, list | tuple)
+                    if isinstance(operand, list | tuple)
                     else ""
                 )
                 raise PatternError(f"{message}{hint}", where=self.origin)
@@ -73,21 +73,21 @@ class Op(Struct, frozen=True):
         return f"operator {self.ops[0]}, which is applied to nothing"
 
 
-def _is_operand(given: Any, *, in_result: bool) -> bool:
+def _is_operand(argument: Any, *, in_result: bool) -> bool:
     if (
-        given is None
-        or isinstance(given, Tensor | NoneTensor)
-        or (in_result and isinstance(given, Const))
+        argument is None
+        or isinstance(argument, Tensor | NoneTensor)
+        or (in_result and isinstance(argument, Const))
     ):
         return True
-    return not isinstance(given, str | bytes) and _is_plain(given)
+    return not isinstance(argument, str | bytes) and _is_plain(argument)
 
 
-def _is_plain(given: Any) -> bool:
+def _is_plain(argument: Any) -> bool:
     """Whether it is a number, text, array, or list of these."""
-    if isinstance(given, list | tuple):
-        return all(map(_is_plain, cast("Iterable[Any]", given)))
-    return isinstance(given, int | float | str | bytes | np.generic | np.ndarray)
+    if isinstance(argument, list | tuple):
+        return all(map(_is_plain, cast("Iterable[Any]", argument)))
+    return isinstance(argument, int | float | str | bytes | np.generic | np.ndarray)
 
 
 class _Capital:
@@ -127,25 +127,25 @@ def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
     return value
 
 
-def _name(given: Any, what: str) -> str:
-    if not isinstance(given, str) or not given:
-        raise PatternError(f"{what} wants a name, got {given!r}", where=es.author_origin(HERE))
-    return given
+def _name(argument: Any, what: str) -> str:
+    if not isinstance(argument, str) or not argument:
+        raise PatternError(f"{what} wants a name, got {argument!r}", where=es.author_origin(HERE))
+    return argument
 
 
-def _reason(given: Any) -> str:
-    if not isinstance(given, str):
-        raise PatternError(f"a reason is a text, got {given!r}", where=es.author_origin(HERE))
-    return given
+def _reason(argument: Any) -> str:
+    if not isinstance(argument, str):
+        raise PatternError(f"a reason is a text, got {argument!r}", where=es.author_origin(HERE))
+    return argument
 
 
-def _function(given: Any, what: str, instead: str) -> Any:
-    if isinstance(given, Expression) or not callable(given):
+def _function(argument: Any, what: str, instead: str) -> Any:
+    if isinstance(argument, Expression) or not callable(argument):
         raise PatternError(
-            f"{what} wants a function of the match, got {given!r}; {instead}",
+            f"{what} wants a function of the match, got {argument!r}; {instead}",
             where=es.author_origin(HERE),
         )
-    return given
+    return argument
 
 
 class DrrPattern:
@@ -171,15 +171,15 @@ class DrrPattern:
             raise PatternError(
                 f"Op wants the name of an operator, or a list of names, got {op!r}", where=origin
             )
-        given: Any = {} if attributes is None else attributes
-        if not isinstance(given, Mapping) or not all(
-            isinstance(name, str) for name in cast("Mapping[Any, Any]", given)
+        argument: Any = {} if attributes is None else attributes
+        if not isinstance(argument, Mapping) or not all(
+            isinstance(name, str) for name in cast("Mapping[Any, Any]", argument)
         ):
             raise PatternError(
                 f"the attributes of {ops[0]} must be a mapping by name, got {attributes!r}",
                 where=origin,
             )
-        named = cast("Mapping[str, Any]", given)
+        named = cast("Mapping[str, Any]", argument)
         read = {name: _attribute(value, name, ops[0], origin) for name, value in named.items()}
         return Op(self._graph, ops, read, origin)
 
@@ -201,7 +201,7 @@ class DrrPattern:
             raise AttributeError(name)
         return _Capital(self, name) if name[0].isupper() else Tensor(self._graph, name)
 
-    def __setattr__(self, name: str, given: Any) -> None:
+    def __setattr__(self, name: str, argument: Any) -> None:
         origin = es.author_origin(HERE)
         if name.startswith("_") or name[0].isupper() or hasattr(type(self), name):
             raise PatternError(
@@ -209,7 +209,7 @@ class DrrPattern:
                 where=origin,
                 hint=f'write Tensor("{name}").Assign(…)',
             )
-        self._graph.bind(name, given)
+        self._graph.bind(name, argument)
 
 
 class SourcePattern(DrrPattern):
@@ -262,21 +262,21 @@ class SourcePattern(DrrPattern):
             )
         self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
-    def Commutative(self, made: Tensor) -> Tensor:
+    def Commutative(self, result: Tensor) -> Tensor:
         """Let a tensor's operator match operands in any order; return the tensor.
 
         Raises:
             PatternError: no operator of this pattern makes it.
         """
-        mine = isinstance(made, Tensor) and made.graph is self._graph  # pyright: ignore[reportUnnecessaryIsInstance]
-        maker = self._graph.makers.get(made.name) if mine else None
+        mine = isinstance(result, Tensor) and result.graph is self._graph  # pyright: ignore[reportUnnecessaryIsInstance]
+        maker = self._graph.makers.get(result.name) if mine else None
         if maker is None:
             raise PatternError(
-                f"no operator makes {made!r}, so that none can commute",
+                f"no operator makes {result!r}, so that none can commute",
                 where=es.author_origin(HERE),
             )
         maker.commutative = True
-        return made
+        return result
 
     def ResultPattern(self) -> ResultPattern:
         """The result pattern, which replaces a match."""

@@ -84,20 +84,20 @@ def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
 
 
 def _operation(node: Node, numbers: _Numbers) -> str:
-    made, read = numbers.all(node.outputs), numbers.all(node.inputs)
+    result, read = numbers.all(node.outputs), numbers.all(node.inputs)
     attributes = ", ".join(
         f"{name}: {_type_of(value) if name in _TYPES else _attribute(value)}"
         for name, value in sorted(node.attrs.items())
     )
     return (
-        f"{made} = {_quoted(node.op)} {read} {{{attributes}}} : "
+        f"{result} = {_quoted(node.op)} {read} {{{attributes}}} : "
         f"{_types(node.inputs, always=True)} -> {_types(node.outputs)}"
     )
 
 
 def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
-    listed = ", ".join("<<NULL TYPE>>" if value is None else type_text(value) for value in values)
-    return f"({listed})" if always or len(values) != 1 else listed
+    listing = ", ".join("<<NULL TYPE>>" if value is None else type_text(value) for value in values)
+    return f"({listing})" if always or len(values) != 1 else listing
 
 
 def type_text(value: Value) -> str:
@@ -137,5 +137,5 @@ def _attribute(value: Any) -> str:
 
 def _type_of(value: Any) -> str:
     """Return the element type that a number stands for, the number itself if it is none."""
-    known = isinstance(value, int) and value in DataType.__members__.values()
-    return _SHORT.get(DataType(value), DataType(value).name.lower()) if known else str(value)
+    entry = isinstance(value, int) and value in DataType.__members__.values()
+    return _SHORT.get(DataType(value), DataType(value).name.lower()) if entry else str(value)

@@ -83,7 +83,11 @@ class DrrRule:
 
         They must be known; a variable's value may be absent.
         """
-        values = (value for each in self.result.applications for value in each.attributes.values())
+        values = (
+            value
+            for application in self.result.applications
+            for value in application.attributes.values()
+        )
         return tuple(
             value
             for value in values
@@ -110,12 +114,12 @@ class DrrRule:
 
         They are in the order of ``_apply``.
         """
-        given = [
+        arguments = [
             value
-            for each in self._in_order
-            for value in (*each.attributes.values(), *each.constants)
+            for item in self._in_order
+            for value in (*item.attributes.values(), *item.constants)
         ]
-        return [compute for value in given if (compute := _computation(value)) is not None]
+        return [compute for value in arguments if (compute := _computation(value)) is not None]
 
     @cached_property
     def _has_lists(self) -> bool:
@@ -124,7 +128,9 @@ class DrrRule:
         Its author may fill it for each match.
         """
         return any(
-            isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs
+            isinstance(operand, list | np.ndarray)
+            for item in self._in_order
+            for operand in item.inputs
         )
 
     @cached_property
@@ -144,9 +150,9 @@ class DrrRule:
         check_options(name, origin, options)
         check(name, origin, source, result)
         outputs = tuple(
-            made
-            for made in dict.fromkeys((*result.makers, *result.forwards))
-            if made in source.makers
+            maker
+            for maker in dict.fromkeys((*result.makers, *result.forwards))
+            if maker in source.makers
         )
         with es.written_at(origin):
             pattern, inputs, tensors = _as_pattern(name, source, outputs)
@@ -165,9 +171,9 @@ class DrrRule:
         if self.min_opset is not None or self.max_opset is not None:
             parts.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
         lines = [f"{self.name} ({', '.join(parts)}) at {self.origin}"]
-        lines += [f"  match    {each}" for each in self.source.applications]
-        lines += [f"  where    {each}" for each in self.source.conditions]
-        lines += [f"  replace  {each}" for each in self.result.applications]
+        lines += [f"  match    {application}" for application in self.source.applications]
+        lines += [f"  where    {application}" for application in self.source.conditions]
+        lines += [f"  replace  {application}" for application in self.result.applications]
         lines += [
             f"  replace  {target} = {tensor}"
             for target, (tensor, _) in self.result.forwards.items()
@@ -204,13 +210,13 @@ class DrrRule:
             value = matched.value(constant.tensor)
             if value.array is None:
                 return matched.reject(f"constant: the tensor at {constant.op} is computed")
-            for name, wanted in constant.attributes.items():
-                found = constant.attribute(name, value)
-                if found is None or not (
-                    isinstance(wanted, Variable)
-                    or (wanted(found) if callable(wanted) else _equal(found, wanted))
+            for name, attribute in constant.attributes.items():
+                result = constant.attribute(name, value)
+                if result is None or not (
+                    isinstance(attribute, Variable)
+                    or (attribute(result) if callable(attribute) else _equal(result, attribute))
                 ):
-                    return matched.reject(f"constant: {name} of {constant.op} is {found}")
+                    return matched.reject(f"constant: {name} of {constant.op} is {result}")
         for condition in self.source.conditions:
             test = condition.test
             if isinstance(test, Expression):
@@ -249,17 +255,17 @@ class DrrRule:
         computed = iter(values)
         with es.written_at(self.origin):
             builder = EsGraphBuilder(self.name)
-            made: dict[str, EsTensor] = dict(
+            results: dict[str, EsTensor] = dict(
                 zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True)
             )
         for application in self._in_order:
             params = {
                 name: _value(value, computed) for name, value in application.attributes.items()
             }
-            _apply(application, builder, made, params, lambda const: _value(const, computed))
+            _apply(application, builder, results, params, lambda const: _value(const, computed))
         for target, (tensor, _) in self.result.forwards.items():
-            made[target] = made[tensor]
-        return builder.BuildAndReset([made[name] for name in self.outputs])
+            results[target] = results[tensor]
+        return builder.BuildAndReset([results[name] for name in self.outputs])
 
 
 class DrrPass(PatternFusionPass):
@@ -408,23 +414,23 @@ def _as_pattern(
     builder = EsGraphBuilder(name)
     ordered = source.in_order()
     inputs = dict.fromkeys(
-        read for each in ordered for read in each.reads if read not in source.makers
+        read for key in ordered for read in key.reads if read not in source.makers
     )
-    made = {read: builder.CreateInput(index, read) for index, read in enumerate(inputs)}
+    results = {read: builder.CreateInput(index, read) for index, read in enumerate(inputs)}
     for application in ordered:
-        tensors = _apply(application, builder, made, {}, lambda const: const)
+        tensors = _apply(application, builder, results, {}, lambda const: const)
         attributes = {
-            each: es.Bind(wanted.name) if isinstance(wanted, Variable) else wanted
-            for each, wanted in application.attributes.items()
+            key: es.Bind(attribute.name) if isinstance(attribute, Variable) else attribute
+            for key, attribute in application.attributes.items()
         }
         with es.written_at(application.origin):
             es.constrain(tensors[0], **attributes)
             if application.commutative:
                 es.Commutative(tensors[0])
-    pattern = Pattern(builder.BuildAndReset([made[output] for output in outputs]))
+    pattern = Pattern(builder.BuildAndReset([results[output] for output in outputs]))
     captured: dict[str, int] = {}
-    for index, (tensor, found) in enumerate(made.items()):
-        pattern.CaptureTensor(found)
+    for index, (tensor, result) in enumerate(results.items()):
+        pattern.CaptureTensor(result)
         captured[tensor] = index
     captured.update({old: captured[new] for old, new in source.renamed.items()})
     return pattern, tuple(inputs), captured
@@ -433,22 +439,22 @@ def _as_pattern(
 def _apply(
     application: Application,
     builder: EsGraphBuilder,
-    made: dict[str, EsTensor],
+    results: dict[str, EsTensor],
     params: Mapping[str, Any],
     constant: Callable[[Const], Any],
 ) -> Sequence[EsTensor]:
-    """Build one operator; add its outputs to ``made`` under their names."""
+    """Build one operator; add its outputs to ``results`` under their names."""
     with es.written_at(application.origin):
         operands: list[Any] = []
-        for given, name in application.operands:
+        for argument, name in application.operands:
             if name is not None:
-                operands.append(made[name])
-            elif isinstance(given, Const):
-                value = constant(given)  # a bare number takes its partner's dtype
+                operands.append(results[name])
+            elif isinstance(argument, Const):
+                value = constant(argument)  # a bare number takes its partner's dtype
                 bare = isinstance(value, int | float | list | tuple) and bool(application.reads)
                 operands.append(value if bare else builder.CreateConst(value))
             else:
-                operands.append(None if isinstance(given, NoneTensor) else given)
+                operands.append(None if isinstance(argument, NoneTensor) else argument)
         count = len(application.outputs)
         if application.is_fill:
             returned = builder.CreateConst(filled(application.ops[0], params))
@@ -457,7 +463,7 @@ def _apply(
         else:
             returned = application.function.on(builder, num_outputs=count, **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
-    made.update(
+    results.update(
         (name, tensor) for name, tensor in zip(application.outputs, tensors, strict=True) if name
     )
     return tensors
@@ -469,7 +475,7 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
     This shows parameters and numbers of inputs that do not exist.
     """
     builder = EsGraphBuilder(name)
-    made: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
+    results: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
     for application in result.in_order():
         if len(application.ops) > 1:
             raise PatternError(
@@ -477,26 +483,26 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
                 where=application.origin,
                 subject="|".join(application.ops),
             )
-        _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
+        _apply(application, builder, results, dict.fromkeys(application.attributes), lambda _: 0)
 
 
-def _equal(found: Any, wanted: Any) -> bool:
-    return bool(np.array_equal(np.asarray(found), np.asarray(wanted)))
+def _equal(result: Any, expected: Any) -> bool:
+    return bool(np.array_equal(np.asarray(result), np.asarray(expected)))
 
 
-def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
+def _computation(argument: Any) -> Callable[[MatchContext], Any] | None:
     """Return the function that computes a part of the result.
 
     It computes an attribute or input from a match; it is None for a plain value.
     """
-    if isinstance(given, Native | Const):
-        return given.compute
-    if isinstance(given, Variable):
-        return lambda matched: matched.Attr(given.name)
-    if isinstance(given, Expression):
-        return lambda matched: expressions.plain(expressions.known(given.at(matched)))
-    return given if callable(given) else None
+    if isinstance(argument, Native | Const):
+        return argument.compute
+    if isinstance(argument, Variable):
+        return lambda matched: matched.Attr(argument.name)
+    if isinstance(argument, Expression):
+        return lambda matched: expressions.plain(expressions.known(argument.at(matched)))
+    return argument if callable(argument) else None
 
 
-def _value(given: Any, computed: Iterator[Any]) -> Any:
-    return given if _computation(given) is None else next(computed)
+def _value(argument: Any, computed: Iterator[Any]) -> Any:
+    return argument if _computation(argument) is None else next(computed)

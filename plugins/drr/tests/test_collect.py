@@ -97,11 +97,11 @@ class Both(PatternRewritePass):
 class NotRegistered(PatternRewritePass):
     patterns = (three,)
 """
-    made = host(
+    output = host(
         rule("one", "Relu", "Abs") + rule("two", "Abs", "Neg") + rule("three", "Neg", "Exp") + code
     )
-    assert made.passes.names() == ["three", "both"]
-    result, report = made.run(model_of(MODEL))
+    assert output.passes.names() == ["three", "both"]
+    result, report = output.run(model_of(MODEL))
     assert ops_of(result) == {"Neg": 1}
     assert [
         (record.name, record.kind, record.stage, record.replaced) for record in report.passes
@@ -135,7 +135,7 @@ def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, met
 """
     )
     code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if method else ''}"
-    made, model = (
+    result, model = (
         host(rule("one", "Neg") + code),
         model_of("(float[2] x) => (float[2] y, float[2] z) { a = Abs(x) z = Exp(a) y = Neg(x) }"),
     )
@@ -143,9 +143,9 @@ def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, met
         with pytest.raises(
             PassError, match=r"^p .*: it left an invalid graph: .*before it is made"
         ):
-            made.run(model)
+            result.run(model)
     else:
-        assert made.run(model)[1].passes[0].replaced == 1
+        assert result.run(model)[1].passes[0].replaced == 1
 
 
 def test_a_function_of_a_rule_that_edits_by_hand_is_refused(host: Any) -> None:
@@ -206,9 +206,9 @@ def test_a_class_with_parameters_is_no_pass_unless_objects_of_it_are_listed(
     code = (
         '\n@REG_IR_PASS("both")\nclass Both(PatternRewritePass):\n    patterns = (Chosen("Abs"),)\n'
     )
-    made = host(PARAMETERS + code)
-    assert made.passes.names() == ["both"]
-    assert ops_of(made.run(model_of(MODEL))[0]) == {"Abs": 1}
+    result = host(PARAMETERS + code)
+    assert result.passes.names() == ["both"]
+    assert ops_of(result.run(model_of(MODEL))[0]) == {"Abs": 1}
 
 
 def test_what_a_class_raises_is_told_at_its_line(host: Any, vendors: Any) -> None:
@@ -294,7 +294,7 @@ def test_a_registered_pass_reads_its_options(vendors: Any, host: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (
             "\n@REG_IR_PASS('p')\nclass NoPass:\n    pass\n",
@@ -307,19 +307,21 @@ def test_a_registered_pass_reads_its_options(vendors: Any, host: Any) -> None:
     ],
 )
 def test_what_is_no_pass_cannot_be_registered(
-    host: Any, vendors: Any, code: str, told: str
+    host: Any, vendors: Any, code: str, message: str
 ) -> None:
     with pytest.raises(
         VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:4: "
     ) as caught:
         host(code)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_it_loads_nothing_heavy() -> None:
     code = "import sys, gehost_drr; print([m for m in ('onnx', 'numpy', 'networkx', 'rich') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "[]\n"
 
 
 def test_every_public_name_is_there() -> None:

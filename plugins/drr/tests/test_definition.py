@@ -397,7 +397,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         ),
         (forwarded_twice, '"y" was forwarded at', "res.Neg"),
     ],
-    ids=lambda given: getattr(given, "__name__", ""),
+    ids=lambda item: getattr(item, "__name__", ""),
 )
 def test_it_is_refused_at_its_line(refused: Any, define: Any, message: str, at: str) -> None:
     refused(define, message, at)
@@ -414,7 +414,7 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"labels": "layout"}, "labels must be a list of texts, got 'layout'"),
         ({"labels": [1]}, r"labels must be a list of texts, got \[1\]"),
@@ -429,7 +429,7 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
     ],
 )
 def test_what_a_rule_says_of_itself_is_checked_at_its_line(
-    options: dict[str, Any], told: str
+    options: dict[str, Any], message: str
 ) -> None:
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
@@ -443,10 +443,10 @@ def test_what_a_rule_says_of_itself_is_checked_at_its_line(
     for name, value in options.items():
         setattr(Rule, name, value)
     with pytest.raises(
-        PatternError, match=rf"^{__file__}:{rule.__code__.co_firstlineno}: .*{told}"
+        PatternError, match=rf"^{__file__}:{rule.__code__.co_firstlineno}: .*{message}"
     ):
         drr.rule(**options)(rule)
-    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: .*{told}"):
+    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: .*{message}"):
         Rule().rule()
 
 

@@ -39,7 +39,7 @@ pat: Any = DrrPatternContext().SourcePattern()
 
 
 @pytest.mark.parametrize(
-    ("expression", "text", "wanted"),
+    ("expression", "text", "expected"),
     [
         (pat.a.dtype == pat.b.dtype, "a.dtype == b.dtype", True),
         (pat.a.dtype == pat.c.dtype, "a.dtype == c.dtype", False),
@@ -66,14 +66,14 @@ pat: Any = DrrPatternContext().SourcePattern()
     ids=str,
 )  # fmt: skip
 def test_it_prints_as_it_was_written_and_has_its_value(
-    expression: Any, text: str, wanted: bool
+    expression: Any, text: str, expected: bool
 ) -> None:
     assert str(expression) == text
-    assert expression.evaluate(Match()) is wanted
+    assert expression.evaluate(Match()) is expected
 
 
 @pytest.mark.parametrize(
-    ("expression", "wanted"),
+    ("expression", "expected"),
     [
         (pat.a.shape[1] == pat.b.shape[1], True),
         (pat.a.shape[1] == pat.a.shape[2], None),
@@ -102,12 +102,14 @@ def test_it_prints_as_it_was_written_and_has_its_value(
     ],
     ids=str,
 )
-def test_what_is_not_known_is_neither_true_nor_false(expression: Any, wanted: bool | None) -> None:
-    assert expression.evaluate(Match()) is wanted
+def test_what_is_not_known_is_neither_true_nor_false(
+    expression: Any, expected: bool | None
+) -> None:
+    assert expression.evaluate(Match()) is expected
 
 
 @pytest.mark.parametrize(
-    ("expression", "wanted"),
+    ("expression", "expected"),
     [
         (attr.alpha == 0.1, True),
         (attr.alpha != 0.1, False),
@@ -122,13 +124,13 @@ def test_what_is_not_known_is_neither_true_nor_false(expression: Any, wanted: bo
     ],
     ids=str,
 )
-def test_attributes_are_compared_as_they_are_stored(expression: Any, wanted: bool) -> None:
+def test_attributes_are_compared_as_they_are_stored(expression: Any, expected: bool) -> None:
     """A float is the float32 next to what was written; one number is a list of it; a tensor is what it holds."""
-    assert expression.evaluate(Match()) is wanted
+    assert expression.evaluate(Match()) is expected
 
 
 @pytest.mark.parametrize(
-    ("build", "told"),
+    ("build", "message"),
     [
         (lambda: pat.a.dtype != pat.b, 'wanted an expression over tensors .*, got tensor "b"'),
         (lambda: pat.a.dtype != "float32", "a.dtype is compared with DataType or int, got 'float32'"),
@@ -142,8 +144,12 @@ def test_attributes_are_compared_as_they_are_stored(expression: Any, wanted: boo
         (lambda: pat.a.shape[: pat.a.rank], "a.shape takes a number, an expression or a slice of numbers"),
     ],
 )  # fmt: skip
-def test_what_would_hold_always_or_never_is_refused_where_it_stands(build: Any, told: str) -> None:
-    with pytest.raises(PatternError, match=rf"^{__file__}:{build.__code__.co_firstlineno}: {told}"):
+def test_what_would_hold_always_or_never_is_refused_where_it_stands(
+    build: Any, message: str
+) -> None:
+    with pytest.raises(
+        PatternError, match=rf"^{__file__}:{build.__code__.co_firstlineno}: {message}"
+    ):
         build()
 
 

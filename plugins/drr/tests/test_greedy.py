@@ -27,9 +27,9 @@ def test_rules_that_feed_each_other_run_until_none_applies() -> None:
     )
     assert ops_of(result.model) == {"Log": 1}
     assert greedy.said == [(True, 3)]
-    (done,) = result.passes
-    assert (done.count, done.converged, done.reason) == (3, True, "")
-    assert done.rewrites == {"Relu_to_Neg": 1, "Neg_to_Exp": 1, "Exp_to_Log": 1}
+    (outcome,) = result.passes
+    assert (outcome.count, outcome.converged, outcome.reason) == (3, True, "")
+    assert outcome.rewrites == {"Relu_to_Neg": 1, "Neg_to_Exp": 1, "Exp_to_Log": 1}
     assert (
         result.Statistics()
         == "Greedy: 3 rewrites (Exp_to_Log 1, Neg_to_Exp 1, Relu_to_Neg 1), converged"
@@ -81,8 +81,8 @@ def test_labels_choose_rules(labels: dict[str, list[str]], ran: list[str]) -> No
         replace("Abs", "Exp", "a", labels=["math", "fast"]),
         replace("Neg", "Elu", "n"),
     ]
-    (done,) = PassManager().AddPass(Greedy(*rules, **labels)).Run(model_of(CHAIN)).passes
-    assert [name for name, count in done.rewrites.items() if count] == ran
+    (outcome,) = PassManager().AddPass(Greedy(*rules, **labels)).Run(model_of(CHAIN)).passes
+    assert [name for name, count in outcome.rewrites.items() if count] == ran
 
 
 def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
@@ -91,9 +91,9 @@ def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
         .AddPass(Greedy(replace("Gelu", "Abs"), replace("Relu", "Abs")))
         .Run(model_of(CHAIN))
     )
-    (done,) = result.passes
-    assert (done.status, done.count) == ("done", 1)
-    assert done.reason == "Gelu_to_Abs: Gelu needs opset 20, the model has 17"
+    (outcome,) = result.passes
+    assert (outcome.status, outcome.count) == ("done", 1)
+    assert outcome.reason == "Gelu_to_Abs: Gelu needs opset 20, the model has 17"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
     ],
 )
 def test_a_rule_for_other_opsets_does_not_run(options: dict[str, int], reason: str) -> None:
-    (done,) = (
+    (outcome,) = (
         PassManager().AddPass(Greedy(replace("Relu", "Abs", **options))).Run(model_of(CHAIN)).passes
     )
-    assert (done.count, done.reason) == (0 if reason else 1, reason)
+    assert (outcome.count, outcome.reason) == (0 if reason else 1, reason)
 
 
 def test_a_rule_that_fails_is_told_at_its_own_line() -> None:
@@ -150,8 +150,8 @@ def test_the_driver_takes_sets_of_rules_and_no_lists() -> None:
         PassManager().AddPass(Lists()).Run(model_of(CHAIN))
 
 
-@pytest.mark.parametrize(("top_down", "left"), [(True, "y"), (False, "a")])
-def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, left: str) -> None:
+@pytest.mark.parametrize(("top_down", "rest"), [(True, "y"), (False, "a")])
+def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, rest: str) -> None:
     """Of three in a row the first two are a pair, or the last two."""
 
     @drr.rule()
@@ -163,7 +163,7 @@ def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, left: str)
     text = "(float[2] x) => (float[2] y) { a = Neg(x) b = Neg(a) y = Neg(b) }"
     result = PassManager().AddPass(greedy).Run(model_of(text))
     assert greedy.said == [(True, 1)]
-    assert [node.output[0] for node in result.model.graph.node if node.op_type == "Neg"] == [left]
+    assert [node.output[0] for node in result.model.graph.node if node.op_type == "Neg"] == [rest]
 
 
 def test_bottom_up_too_rules_run_until_none_applies() -> None:

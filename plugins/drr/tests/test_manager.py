@@ -28,10 +28,10 @@ class Costly(PatternRewritePass):
 
 
 def test_a_pass_above_the_managers_level_is_skipped_for_that_reason() -> None:
-    (done,) = PassManager(opt_level=2).AddPass(Costly()).Run(model_of(CHAIN)).passes
-    assert (done.status, done.reason) == ("skipped", "opt level 3 is above the manager's 2")
-    (done,) = PassManager(opt_level=3).AddPass(Costly()).Run(model_of(CHAIN)).passes
-    assert (done.status, done.count) == ("done", 1)
+    (outcome,) = PassManager(opt_level=2).AddPass(Costly()).Run(model_of(CHAIN)).passes
+    assert (outcome.status, outcome.reason) == ("skipped", "opt level 3 is above the manager's 2")
+    (outcome,) = PassManager(opt_level=3).AddPass(Costly()).Run(model_of(CHAIN)).passes
+    assert (outcome.status, outcome.count) == ("done", 1)
 
 
 def test_name_and_level_may_be_said_to_the_constructor() -> None:
@@ -41,8 +41,11 @@ def test_name_and_level_may_be_said_to_the_constructor() -> None:
         def __init__(self) -> None:
             super().__init__("published_pass", 4)
 
-    (done,) = PassManager(opt_level=3).AddPass(Published()).Run(model_of(CHAIN)).passes
-    assert (done.name, done.reason) == ("published_pass", "opt level 4 is above the manager's 3")
+    (outcome,) = PassManager(opt_level=3).AddPass(Published()).Run(model_of(CHAIN)).passes
+    assert (outcome.name, outcome.reason) == (
+        "published_pass",
+        "opt level 4 is above the manager's 3",
+    )
 
 
 def test_one_pass_may_run_twice_under_two_names() -> None:
@@ -51,7 +54,10 @@ def test_one_pass_may_run_twice_under_two_names() -> None:
         opt_level = 1
 
     result = PassManager().AddPass(Registered()).AddPass(Registered("again")).Run(model_of(CHAIN))
-    assert [(each.name, each.count) for each in result.passes] == [("registered", 1), ("again", 0)]
+    assert [(pass_.name, pass_.count) for pass_ in result.passes] == [
+        ("registered", 1),
+        ("again", 0),
+    ]
 
 
 def test_a_pass_may_decline_a_graph() -> None:
@@ -61,8 +67,8 @@ def test_a_pass_may_decline_a_graph() -> None:
         def CanApplyOn(self, graph: Graph) -> bool:
             return graph.owner is not None
 
-    (done,) = PassManager().AddPass(Declines()).Run(model_of(CHAIN)).passes
-    assert (done.status, done.reason) == ("not changed", 'CanApplyOn refused graph "main"')
+    (outcome,) = PassManager().AddPass(Declines()).Run(model_of(CHAIN)).passes
+    assert (outcome.status, outcome.reason) == ("not changed", 'CanApplyOn refused graph "main"')
 
 
 @pytest.mark.parametrize(
@@ -122,8 +128,8 @@ def test_a_result_has_the_matches_that_were_refused() -> None:
     [one] d = Relu(a) [two] e = Relu(b) [three] f = Relu(c)
 }"""
     result = PassManager().AddPass(Greedy(absolute)).Run(model_of(text))
-    (done,) = result.passes
-    assert done.refused == {
+    (outcome,) = result.passes
+    assert outcome.refused == {
         "rank: no matrix, [2]": ("one",),
         "rank: no matrix, [3]": ("three",),
     }
@@ -171,11 +177,12 @@ def test_a_pass_that_cannot_initialize_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [(Costly, "wants an object of a subclass"), (Costly(), "was added already")]
+    ("inputs", "message"),
+    [(Costly, "wants an object of a subclass"), (Costly(), "was added already")],
 )
-def test_what_cannot_be_added(given: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        PassManager().AddPass(Costly()).AddPass(given)
+def test_what_cannot_be_added(inputs: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        PassManager().AddPass(Costly()).AddPass(inputs)
 
 
 def test_a_manager_runs_again_on_another_model() -> None:
@@ -228,16 +235,16 @@ def test_graphs_are_printed_around_the_passes_that_were_named(
     manager.Run(model_of(CHAIN))
     lines = stream.getvalue().splitlines()
     rules = [index for index, line in enumerate(lines) if line.startswith("===-")]
-    found = [lines[index + 1].strip() for index in rules[::2]]
+    results = [lines[index + 1].strip() for index in rules[::2]]
     assert [rule + 2 for rule in rules[::2]] == rules[1::2]
-    assert found == [f"IRPrinting on builtin.module {title} pass" for title in titles]
+    assert results == [f"IRPrinting on builtin.module {title} pass" for title in titles]
 
 
 # -- dead code ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("dead", "left"),
+    ("dead", "rest"),
     [
         ("d = Neg(x) e = Abs(d) f = Exp(e)", 0),
         ("d = RandomNormalLike(x)", 0),
@@ -253,11 +260,11 @@ def test_graphs_are_printed_around_the_passes_that_were_named(
         ),
     ],
 )
-def test_what_nobody_reads_goes_unless_it_may_do_more(dead: str, left: int) -> None:
+def test_what_nobody_reads_goes_unless_it_may_do_more(dead: str, rest: int) -> None:
     text = f"(bool c, float[2] x) => (float[2] y) {{ y = Relu(x) {dead} }}"
     result = PassManager().AddPass(DeadCodeEliminationPass()).Run(model_of(text))
-    assert len(result.model.graph.node) == 1 + left
-    assert result.passes[0].count == len(model_of(text).graph.node) - 1 - left
+    assert len(result.model.graph.node) == 1 + rest
+    assert result.passes[0].count == len(model_of(text).graph.node) - 1 - rest
 
 
 def test_what_a_nested_body_reads_is_not_dead() -> None:

@@ -46,11 +46,11 @@ def test_bodies_stand_below_their_operation() -> None:
     text = """(bool c, float[2] x) => (float[2] y) {
     y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }>
 }"""
-    found = lines(text)
-    assert found[3].startswith(
+    result = lines(text)
+    assert result[3].startswith(
         '(%2) = "If" (%0) {else_branch: region e, then_branch: region t} : (tensor<b>) -> '
     )
-    assert [line.partition(" : ")[0] for line in found[4:12]] == [
+    assert [line.partition(" : ")[0] for line in result[4:12]] == [
         "{", '(%3) = "Relu" (%1) {}', '() = "builtin.output" (%3)', "}",
         "{", '(%4) = "Neg" (%1) {}', '() = "builtin.output" (%4)', "}",
     ]  # fmt: skip
@@ -67,15 +67,15 @@ def test_a_name_of_several_lines_stays_on_one() -> None:
 
 def test_attributes_are_sorted_and_texts_are_quoted() -> None:
     text = '(float[2, 2] x) => (float y) { a = Pad<mode = "edge">(x, p) y = ReduceSum<keepdims = 0>(a) }'
-    found = lines(text.replace("{ a", "<int64[4] p = {0, 1, 2, 3}> { a"))
-    assert '"Pad" (%0, %1) {mode: "edge"}' in found[3]
+    result = lines(text.replace("{ a", "<int64[4] p = {0, 1, 2, 3}> { a"))
+    assert '"Pad" (%0, %1) {mode: "edge"}' in result[3]
 
 
 def test_attributes_are_readable() -> None:
     text = """(float[2, 3] x) => (int64[3, 2] y) {
     a = LeakyRelu<alpha = 0.2>(x) b = Transpose<perm = [1, 0]>(a) y = Cast<to = 7>(b)
     c = Constant<value_floats = [0.1, 0.5]>() d = Constant<value_ints = [ONES]>() }"""
-    found = "\n".join(lines(text.replace("ONES", ", ".join("1" * 40))))
+    result = "\n".join(lines(text.replace("ONES", ", ".join("1" * 40))))
     for shown in ("{alpha: 0.2}", "{perm: [1, 0]}", "{value_floats: [0.1, 0.5]}", "{to: i64}"):
-        assert shown in found
-    assert f"{{value_ints: [{', '.join('1' * 16)}, …]}}" in found
+        assert shown in result
+    assert f"{{value_ints: [{', '.join('1' * 16)}, …]}}" in result

@@ -92,10 +92,10 @@ def redundant(add: Callable[[RewritePatternSet, Any], Any]) -> type[Pass]:
     ],
 )
 def test_a_context_is_accepted_wherever_published_code_passes_it(add, manager):
-    made = manager()
+    output = manager()
     stream = io.StringIO()
-    made.EnableIRPrinting(stream=stream)
-    result = made.AddPass(redundant(add)()).Run(parse(TWO_TRANSPOSES))
+    output.EnableIRPrinting(stream=stream)
+    result = output.AddPass(redundant(add)()).Run(parse(TWO_TRANSPOSES))
     assert [node.op_type for node in result.model.graph.node] == ["Transpose", "Relu"]
     header = stream.getvalue().splitlines()[:3]
     assert header[0] == header[2]
@@ -130,7 +130,7 @@ class DeadCodeElimination(Pass):
         ]
         for inner in erased:
             block.erase(inner)
-        assert [each.name() for each in block] == ["Add"]
+        assert [item.name() for item in block] == ["Add"]
 
 
 @pytest.mark.parametrize("pass_", [DeadCodeElimination, DeadCodeEliminationPass])
@@ -141,21 +141,21 @@ def test_dead_code_goes_with_its_weights(pass_):
 
 
 def test_operands_and_results_by_declared_name():
-    seen = []
+    visited = []
 
     class Look(Pass):
         def Run(self, op):
             for inner in op.region(0).front():
                 if inner.name() == "Add":
-                    seen.append((inner.a().name, inner.b().value.name, inner.c().use_empty()))
-                    seen.append(inner.num_operands())
+                    visited.append((inner.a().name, inner.b().value.name, inner.c().use_empty()))
+                    visited.append(inner.num_operands())
                     with pytest.raises(
                         AttributeError, match="declares no 'x'; it declares a, b, c"
                     ):
                         inner.x()
 
     PassManager().AddPass(Look()).Run(parse(DEAD))
-    assert seen == [("x", "w", True), 2, ("x", "v", False), 2]
+    assert visited == [("x", "w", True), 2, ("x", "v", False), 2]
 
 
 class Walk(Pass):
@@ -238,12 +238,12 @@ class Construct(Pass):
 
 
 def test_results_of_a_new_operation_have_a_dtype_and_a_shape() -> None:
-    given = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
-    result = PassManager().AddPass(Construct()).Run(given)
+    model = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
+    result = PassManager().AddPass(Construct()).Run(model)
     assert [node.op_type for node in result.model.graph.node] == [
         *("HardSigmoid", "Split", "Concat", "Cast", "CastLike", "Mul", "Neg")
     ]
-    assert compare(given, result.model).equal
+    assert compare(model, result.model).equal
 
 
 @pytest.mark.parametrize(
@@ -266,9 +266,9 @@ def test_an_operation_that_cannot_be_built_is_one_line(build: Any, message: str)
             swish, _ = op.block()
             build(Builder(self.context, op.block()), swish.operand_source(0))
 
-    given = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
+    model = parse(f"{HEAD}g (float[N, 6] x) => (float[N, 6] y) {{ a = HardSwish(x) y = Neg(a) }}")
     with pytest.raises(PassError, match=message) as caught:
-        PassManager().AddPass(Wrong()).Run(given)
+        PassManager().AddPass(Wrong()).Run(model)
     assert str(caught.value).count("\n") == 0
     assert "test_published.py:" in str(caught.value)
 
@@ -298,7 +298,7 @@ def test_names_of_a_registered_operator(tmp_path):
     text = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[4] a, float[4] b)'
     model = parse(f"{text} => (float[4] y) {{ y = acme.Gate(a, b) }}")
     _, report = Host(HostOptions(vendors=[tmp_path])).run(model)
-    assert [each.status for each in report.passes if each.name == "look"] == ["not changed"]
+    assert [pass_.status for pass_ in report.passes if pass_.name == "look"] == ["not changed"]
 
 
 CONSTANTS = (
@@ -414,13 +414,13 @@ def test_a_computed_constant_is_assigned():
     assert node.op_type == "Reshape"
 
     @drr.rule()
-    def known(pat, res):
+    def entry(pat, res):
         pat.y = pat.Sub(pat.x, pat.x)
         pat.where(pat.x.shape == [4])
         res.y = res.Const(lambda m: np.zeros(4, np.float32))
 
     host = Host(HostOptions(plugins=False, cleanup=False))
-    host.passes.add(known.spec())
+    host.passes.add(entry.spec())
     text = "g (float[4] x) => (float[4] z) { y = Sub(x, x) z = Neg(y) }"
     result, report = host.run(parse(HEAD + text))
     assert report.passes[0].replaced == 1

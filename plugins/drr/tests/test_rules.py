@@ -47,16 +47,16 @@ def short(pat: Any, res: Any) -> None:
 
 @pytest.mark.parametrize("rule", [Published().rule(), short], ids=["published", "short"])
 def test_two_transposes_become_one_in_either_spelling(apply: Apply, rule: DrrRule) -> None:
-    done = apply(rule, PAIR)
-    (node,) = done.model.graph.node
+    outcome = apply(rule, PAIR)
+    (node,) = outcome.model.graph.node
     assert list(node.attribute[0].ints) == [2, 0, 1, 3]
-    assert (done.record.name, done.record.kind, done.record.replaced) == (
+    assert (outcome.record.name, outcome.record.kind, outcome.record.replaced) == (
         "redundant_transpose",
         "drr",
         1,
     )
     assert (rule.benefit, rule.labels) == (2, {"layout"})
-    assert_equal_numbers(model_of(PAIR), done.model)
+    assert_equal_numbers(model_of(PAIR), outcome.model)
 
 
 def test_a_variable_may_have_the_name_of_what_a_match_can_do(apply: Apply) -> None:
@@ -69,9 +69,9 @@ def test_a_variable_may_have_the_name_of_what_a_match_can_do(apply: Apply) -> No
         )
         res.ret = res.Transpose(perm=lambda m: [m.Attr("value")[i] for i in m.Attr("Attr")])(res.x)
 
-    done = apply(named, PAIR)
-    assert done.record.replaced == 1
-    assert_equal_numbers(model_of(PAIR), done.model)
+    outcome = apply(named, PAIR)
+    assert outcome.record.replaced == 1
+    assert_equal_numbers(model_of(PAIR), outcome.model)
 
 
 def test_a_rule_is_read_as_text() -> None:
@@ -114,10 +114,10 @@ def same_axis(pat: Any, res: Any) -> None:
 @pytest.mark.parametrize(("first", "count"), [(1, 1), (0, 0)])
 def test_a_variable_used_twice_wants_equal_values(apply: Apply, first: int, count: int) -> None:
     text = f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ t = Softmax<axis = {first}>(x) y = Softmax<axis = 1>(t) }}"
-    done = apply(same_axis, text)
-    assert done.record.replaced == count
+    outcome = apply(same_axis, text)
+    assert outcome.record.replaced == count
     if count:
-        assert done.model.graph.node[0].attribute[0].i == 1
+        assert outcome.model.graph.node[0].attribute[0].i == 1
 
 
 @pytest.mark.parametrize(("axis", "count"), [(1, 1), (-2, 1), (2, 0)])
@@ -127,10 +127,10 @@ def test_a_literal_attribute_is_a_condition(apply: Apply, axis: int, count: int)
         pat.y = pat.Softmax(axis=1)(pat.x)
         res.y = res.Neg(res.x)
 
-    done = apply(
+    outcome = apply(
         rule, f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Softmax<axis = {axis}>(x) }}"
     )
-    assert done.record.replaced == count
+    assert outcome.record.replaced == count
 
 
 @pytest.mark.parametrize(("shape", "axis"), [("2, 3", 1), ("N, 3", None), ("?, 3", None)])
@@ -144,9 +144,9 @@ def test_an_attribute_of_the_result_that_is_not_known_refuses_the_match(
         pat.y = pat.Relu(pat.x)
         res.y = res.Softmax(axis=pat.x.shape[0] - 1)(res.x)
 
-    done = apply(rule, f"(float[{shape}] x) => (float[{shape}] y) {{ y = Relu(x) }}")
-    assert dict(done.record.rejected) == ({} if axis else {"result": 1})
-    assert [entry.i for entry in done.model.graph.node[0].attribute] == ([axis] if axis else [])
+    outcome = apply(rule, f"(float[{shape}] x) => (float[{shape}] y) {{ y = Relu(x) }}")
+    assert dict(outcome.record.rejected) == ({} if axis else {"result": 1})
+    assert [entry.i for entry in outcome.model.graph.node[0].attribute] == ([axis] if axis else [])
 
 
 def test_a_text_may_be_written_as_bytes(apply: Apply) -> None:
@@ -205,8 +205,8 @@ def test_the_result_may_leave_an_input_absent(apply: Apply) -> None:
             [res.Tensor("x"), res.NoneTensor(), res.Tensor("most")], [res.Tensor("y")]
         )
 
-    done = apply(rule, "(float[2] x, float high) => (float[2] y) { y = Min(x, high) }")
-    assert list(done.model.graph.node[0].input) == ["x", "", "high"]
+    outcome = apply(rule, "(float[2] x, float high) => (float[2] y) { y = Min(x, high) }")
+    assert list(outcome.model.graph.node[0].input) == ["x", "", "high"]
 
 
 def test_several_outputs_are_named_and_replaced(apply: Apply) -> None:
@@ -217,9 +217,9 @@ def test_several_outputs_are_named_and_replaced(apply: Apply) -> None:
         res.b = res.Slice(res.x, [1], [2], [0])
 
     text = "(float[2, 3] x) => (float[1, 3] p, float[1, 3] q) <int64[2] s = {1, 1}> { p, q = Split<axis = 0>(x, s) }"
-    done = apply(rule, text)
-    assert done.ops == ["Slice", "Slice"]
-    assert_equal_numbers(model_of(text), done.model)
+    outcome = apply(rule, text)
+    assert outcome.ops == ["Slice", "Slice"]
+    assert_equal_numbers(model_of(text), outcome.model)
 
 
 def test_tensors_without_a_name_are_each_patterns_own(apply: Apply) -> None:
@@ -268,9 +268,9 @@ def test_a_computed_constant_stands_in_the_result(apply: Apply) -> None:
         res.y = res.Add(res.x, res.Const(lambda m: m.a.Array() + m.Tensor("b").Array()))
 
     text = "(float[2] x) => (float[2] y) <float[2] a = {1, 2}, float[2] b = {3, 5}> { t = Add(x, a) y = Add(t, b) }"
-    done = apply(rule, text)
-    assert done.ops == ["Add"]
-    assert_equal_numbers(model_of(text), done.model)
+    outcome = apply(rule, text)
+    assert outcome.ops == ["Add"]
+    assert_equal_numbers(model_of(text), outcome.model)
 
 
 def test_each_computed_value_stands_where_it_was_written(apply: Apply) -> None:
@@ -289,9 +289,9 @@ def test_each_computed_value_stands_where_it_was_written(apply: Apply) -> None:
         t = Concat<axis = 0>(x, b) z = Neg(t)
         r = Concat<axis = -1>(x, c) u = Neg(r)
     }"""
-    done = apply(rule, text)
-    assert sorted(done.ops) == ["Concat"] * 3 + ["Mul"] * 3
-    assert_equal_numbers(model_of(text), done.model)
+    outcome = apply(rule, text)
+    assert sorted(outcome.ops) == ["Concat"] * 3 + ["Mul"] * 3
+    assert_equal_numbers(model_of(text), outcome.model)
 
 
 @pytest.mark.parametrize("filled", [[0.0, 0.0], np.zeros(2, np.float32)], ids=["list", "array"])
@@ -310,9 +310,9 @@ def test_what_an_author_fills_anew_for_each_match_is_read_anew(apply: Apply, fil
         s = Add(x, a) y = Add(s, b)
         t = Add(x, b) z = Add(t, c)
     }"""
-    done = apply(rule, text)
-    assert list(done.ops) == ["Add", "Add"]
-    assert_equal_numbers(model_of(text), done.model)
+    outcome = apply(rule, text)
+    assert list(outcome.ops) == ["Add", "Add"]
+    assert_equal_numbers(model_of(text), outcome.model)
 
 
 @pytest.mark.parametrize("number", [2, 2.5, [2.5, 1]])
@@ -344,9 +344,9 @@ def test_one_of_several_operators_tells_which_it_was(apply: Apply) -> None:
         pat.where(pat.y.op_type == "Elu", "which: not Elu")
         res.y = res.Celu(res.x)
 
-    done = apply(rule, "(float[2] x) => (float[2] y, float[2] z) { y = Elu(x) z = Selu(x) }")
-    assert sorted(done.ops) == ["Celu", "Selu"]
-    assert done.record.rejected == {"which": 1}
+    outcome = apply(rule, "(float[2] x) => (float[2] y, float[2] z) { y = Elu(x) z = Selu(x) }")
+    assert sorted(outcome.ops) == ["Celu", "Selu"]
+    assert outcome.record.rejected == {"which": 1}
 
 
 # -- conditions -----------------------------------------------------------------------------------------------------
@@ -377,20 +377,20 @@ def test_a_match_is_refused_for_its_reason(
         condition(pat)
         res.y = res.Abs(res.x)
 
-    done = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
-    assert dict(done.record.rejected) == reasons
-    assert done.ops == (["Relu"] if reasons else ["Abs"])
+    outcome = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
+    assert dict(outcome.record.rejected) == reasons
+    assert outcome.ops == (["Relu"] if reasons else ["Abs"])
 
 
 @pytest.mark.parametrize(
-    ("size", "told"),
+    ("size", "message"),
     [
         ("3", "false"),
         ("N", "not known: whether N is 2 is not known"),
         ("?", "not known: whether ?1 is 2 is not known"),
     ],
 )
-def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told: str) -> None:
+def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, message: str) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
@@ -400,7 +400,7 @@ def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told:
     class Spy:
         @hookimpl
         def gehost_match_refused(self, reason: str) -> None:
-            assert reason == f"where: x.shape[0] == 2 is {told}"
+            assert reason == f"where: x.shape[0] == 2 is {message}"
 
     host = Host(HostOptions(plugins=False), plugins=[("spy", Spy())])
     host.passes.add(rule.spec())
@@ -409,20 +409,20 @@ def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told:
 
 
 def test_a_function_sees_shape_and_dtype_of_what_is_known(apply: Apply) -> None:
-    seen: list[Any] = []
+    visited: list[Any] = []
 
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
         pat.RequireNativeCall(
-            lambda m: seen.extend(
+            lambda m: visited.extend(
                 (m.x.Shape(), m.x.Dtype(), m.y.OpType(), m.x.OpType(), m.x.IsConstant())
             )
         )
         res.y = res.x
 
     apply(rule, "(float[2, N, ?] x) => (float[2, N, M] y) { y = Relu(x) }")
-    assert seen == [[2, "N", -1], DataType.FLOAT, "Relu", "", False]
+    assert visited == [[2, "N", -1], DataType.FLOAT, "Relu", "", False]
 
 
 @pytest.mark.parametrize(
@@ -447,10 +447,10 @@ def test_a_function_that_answers_neither_yes_nor_no_fails_the_pass(
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("ask", "message"),
     [("Attr", "no attribute variable 'z'; it has none"), ("Tensor", "no tensor 'z'; it has x, y")],
 )
-def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, told: str) -> None:
+def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, message: str) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
@@ -458,7 +458,7 @@ def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, tol
         res.y = res.x
 
     with pytest.raises(
-        PassError, match=rf"^rule \({__file__}:\d+\): MeetRequirements at node .* {told}"
+        PassError, match=rf"^rule \({__file__}:\d+\): MeetRequirements at node .* {message}"
     ) as caught:
         apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
     assert isinstance(caught.value.__cause__, GehostError)
@@ -486,11 +486,11 @@ def test_a_rule_may_vouch_for_sizes_that_cannot_be_compared(
         pat.y = pat.Reshape(pat.Relu(pat.x), pat.s)
         res.y = res.Relu(res.Reshape(res.x, res.s))
 
-    done = apply(
+    outcome = apply(
         rule, "(float[N, 4] x, int64[2] s) => (float[?, ?] y) { t = Relu(x) y = Reshape(t, s) }"
     )
-    assert done.record.replaced == count
-    assert dict(done.record.rejected) == ({} if proven else {"unproven": 1})
+    assert outcome.record.replaced == count
+    assert dict(outcome.record.rejected) == ({} if proven else {"unproven": 1})
 
 
 def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
@@ -504,11 +504,11 @@ def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
     host = Host(HostOptions(vendors=[str(tmp_path)]))
     spec = host.passes.get("relu")
     assert spec is not None
-    made: list[object] = []
+    results: list[object] = []
 
     def counting() -> object:
-        made.append(spec.factory())
-        return made[-1]
+        results.append(spec.factory())
+        return results[-1]
 
     host.passes.keep_only(dataclasses.replace(spec, factory=counting))
     text = "(float[2] x) => (float[2] y) { a = Abs(x) y = Relu(a) }"
@@ -516,7 +516,7 @@ def test_a_rule_is_lowered_once_for_all_compiles_of_a_host(tmp_path):
         model, report = host.run(model_of(text, opset))
         assert ops_of(model) == {"Abs": 1}
         assert report.passes[0].replaced == 1
-    assert len(made) == 1
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize(
@@ -534,11 +534,11 @@ def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_methods(tmp_path,
     host = Host(HostOptions(vendors=[str(tmp_path)]))
     spec = host.passes.get("many")
     assert spec is not None
-    made: list[Any] = []
+    results: list[Any] = []
 
     def counting() -> object:
-        made.append(spec.factory())
-        return made[-1]
+        results.append(spec.factory())
+        return results[-1]
 
     host.passes.keep_only(dataclasses.replace(spec, factory=counting))
     text = "(float[2] x) => (float[2] y) { a = Abs(x) y = Relu(a) }"
@@ -546,8 +546,8 @@ def test_a_pass_of_rules_serves_the_next_compile_unless_it_has_methods(tmp_path,
         model, report = host.run(model_of(text, opset))
         assert ops_of(model) == {"Abs": 1}
         assert report.passes[0].replaced == 1
-        assert not hasattr(made[-1].subject, "context")
-    assert len(made) == (4 if method else 1)
+        assert not hasattr(results[-1].subject, "context")
+    assert len(results) == (4 if method else 1)
 
 
 @pytest.mark.parametrize("ops", ["acme::Source", ["acme::Source", "acme::Other"]])
@@ -590,9 +590,9 @@ def test_a_rule_for_any_number_of_operands(apply: Apply, number: int) -> None:
     places = range(number)
     inputs = ", ".join(f"float[2] x{place}" for place in places)
     relus = " ".join(f"r{place} = Relu(x{place})" for place in places)
-    listed = ", ".join(f"r{place}" for place in places)
-    text = f"({inputs}) => (float[{2 * number}] y) {{ {relus} y = Concat<axis = 0>({listed}) }}"
-    done = apply(relu_after_concat, text)
-    assert done.record.replaced == (number > 1)
-    assert number == 1 or done.ops == ["Concat", "Relu"]
-    assert number in [len(node.input) for node in done.model.graph.node]
+    listing = ", ".join(f"r{place}" for place in places)
+    text = f"({inputs}) => (float[{2 * number}] y) {{ {relus} y = Concat<axis = 0>({listing}) }}"
+    outcome = apply(relu_after_concat, text)
+    assert outcome.record.replaced == (number > 1)
+    assert number == 1 or outcome.ops == ["Concat", "Relu"]
+    assert number in [len(node.input) for node in outcome.model.graph.node]

@@ -106,13 +106,13 @@ class PatternAdapter(gehost.PatternFusionPass):
         owner = self._author.owner
         with building_patterns():
             if owner.pattern_methods:
-                listed = [self._traced(name) for name in owner.pattern_methods]
+                items = [self._traced(name) for name in owner.pattern_methods]
             else:
-                listed = _as_patterns(owner.patterns())
+                items = _as_patterns(owner.patterns())
         self._by_pattern = {
-            pattern.host_pattern: (pattern, capture_constants(pattern)) for pattern in listed
+            pattern.host_pattern: (pattern, capture_constants(pattern)) for pattern in items
         }
-        return [pattern.host_pattern for pattern in listed]
+        return [pattern.host_pattern for pattern in items]
 
     def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
         token = current_inputs.set(match.inputs)
@@ -241,20 +241,20 @@ _SAME = {
 
 
 def _as_patterns(returned: Any) -> list[Pattern]:
-    listed = items_of(returned)
-    if listed is None:
+    items = items_of(returned)
+    if items is None:
         raise PatternError(f"patterns must return a list of patterns, got {returned!r}")
-    return [pattern if isinstance(pattern, Pattern) else Pattern(pattern) for pattern in listed]
+    return [pattern if isinstance(pattern, Pattern) else Pattern(pattern) for pattern in items]
 
 
 def _tensors(returned: Any, method: Callable[..., Any]) -> list[TensorHolder]:
-    listed = [returned] if isinstance(returned, TensorHolder) else items_of(returned)
-    if not listed or not all(isinstance(tensor, TensorHolder) for tensor in listed):
+    items = [returned] if isinstance(returned, TensorHolder) else items_of(returned)
+    if not items or not all(isinstance(tensor, TensorHolder) for tensor in items):
         raise PatternError(
             f"{method.__name__} must return a tensor or a list of tensors, got {returned!r}",
             where=origin_of(method),
         )
-    return listed
+    return items
 
 
 def _built(returned: Any) -> EsGraph:

@@ -80,8 +80,8 @@ class TensorHolder:
         Raises:
             RuntimeError: inference has another one.
         """
-        stated = shape if isinstance(shape, Shape) else Shape(shape)
-        agree(self._drafted(), TensorDesc(stated, data_type=DataType.DT_UNDEFINED))
+        declared = shape if isinstance(shape, Shape) else Shape(shape)
+        agree(self._drafted(), TensorDesc(declared, data_type=DataType.DT_UNDEFINED))
         return self
 
     def _get_node_snapshot(self) -> Node:
@@ -264,14 +264,14 @@ class GraphBuilder:
         self.check_open()
         if outputs is None:
             outputs = [self._outputs[index] for index in sorted(self._outputs)]
-        listed = items_of(outputs)
-        if listed is None:
+        items = items_of(outputs)
+        if items is None:
             raise TypeError(f"build_and_reset expects a list of tensors, got {outputs!r}")
-        for tensor in listed:
+        for tensor in items:
             self.own(tensor)
         self._is_used = True
         with es.written_at(origin()):
-            self.built.BuildAndReset([tensor.tensor for tensor in listed])
+            self.built.BuildAndReset([tensor.tensor for tensor in items])
         return Graph(self.draft)
 
     def check_open(self) -> None:

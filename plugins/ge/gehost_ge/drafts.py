@@ -48,10 +48,10 @@ class Draft:
     def type_of(self, tensor: EsTensor) -> TensorType | None:
         """Return the type that inference knows; None in a pattern."""
         try:
-            (known,) = gehost.GeUtils.InferShape(self.graph.delivering([tensor]), self.inputs)
+            (entry,) = gehost.GeUtils.InferShape(self.graph.delivering([tensor]), self.inputs)
         except GehostError:
             return None
-        return known if isinstance(known, TensorType) else None
+        return entry if isinstance(entry, TensorType) else None
 
 
 class DraftNode:
@@ -146,13 +146,13 @@ class DraftTensor:
 
     @property
     def dtype(self) -> gehost.DataType | None:
-        known = self.type
-        return None if known is None else known.dtype
+        value_type = self.type
+        return None if value_type is None else value_type.dtype
 
     @property
     def shape(self) -> Sequence[int | str | None] | None:
-        known = self.type
-        return None if known is None else known.shape
+        value_type = self.type
+        return None if value_type is None else value_type.shape
 
     @property
     def readers(self) -> list[tuple[DraftNode, int]]:

@@ -131,13 +131,13 @@ RESERVED = frozenset({"op_types", "pattern_methods"})
 def pass_classes(module: ModuleType) -> list[type[Any]]:
     """Return the complete pass classes of a module that are not registered."""
     return [
-        found
-        for found in vars(module).values()
-        if isinstance(found, type)
-        and issubclass(found, BASES)
-        and found.__module__ == module.__name__
-        and DESCRIPTOR not in vars(found)
-        and not _missing_methods(found)
+        var
+        for var in vars(module).values()
+        if isinstance(var, type)
+        and issubclass(var, BASES)
+        and var.__module__ == module.__name__
+        and DESCRIPTOR not in vars(var)
+        and not _missing_methods(var)
     ]
 
 
@@ -187,17 +187,17 @@ def register_decompose_pass(
     """
     where = origin()
     _check(name, stage)
-    listed = items_of(op_types)
-    if listed is None or not all(isinstance(op, str) for op in listed):
+    items = items_of(op_types)
+    if items is None or not all(isinstance(op, str) for op in items):
         raise TypeError(f"{name}: op_types is a list of names, got {op_types!r}")
-    if not listed or not all(listed):
+    if not items or not all(items):
         raise ValueError(f"{name}: op_types names no operator")
 
     def mark(cls: Any) -> Any:
         if not isinstance(cls, type) or not issubclass(cls, DecomposePass):
             raise TypeError(f"{name}: a decompose pass derives from DecomposePass")
         _check_methods(cls)
-        cls.op_types = listed
+        cls.op_types = items
         register(
             PassDescriptor(
                 name,
@@ -205,7 +205,7 @@ def register_decompose_pass(
                 "decompose",
                 cls.__module__,
                 cls.__name__,
-                tuple(listed),
+                tuple(items),
                 cls=cls,
                 origin=where,
             )

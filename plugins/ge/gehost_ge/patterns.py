@@ -171,13 +171,13 @@ class MatchResult:
         numbers = iter(self._constants)
         nodes: dict[Any, None] = {}
         names: dict[Any, str] = {}
-        seen: set[Any] = set()
+        visited: set[Any] = set()
         for node in graph.nodes:
             for operand in node.inputs:
                 producer = None if operand is None else operand.producer
                 is_constant = producer is not None and hasattr(producer, "array")
-                if is_constant and producer not in seen:
-                    seen.add(producer)
+                if is_constant and producer not in visited:
+                    visited.add(producer)
                     nodes[self.host_match.GetCapturedTensor(next(numbers)).node] = None
             matched = self.host_match.GetMatchedNode(node)
             nodes[matched] = None

@@ -18,8 +18,8 @@ REGISTERED = "__ge_registered_passes__"
 class _StageNames(EnumMeta):
     def __getattr__(cls, name: str) -> object:
         """Raises ``AttributeError`` with the stages."""
-        listed = ", ".join(cls.__members__)
-        raise AttributeError(f"there is no stage {name}; stages: {listed}")
+        listing = ", ".join(cls.__members__)
+        raise AttributeError(f"there is no stage {name}; stages: {listing}")
 
 
 class PassStage(Enum, metaclass=_StageNames):
@@ -82,7 +82,7 @@ def registered_in(module: ModuleType) -> list[PassDescriptor]:
     if hasattr(module, "__path__"):  # a package
         inside = f"{module.__name__}."
         parts += [part for name, part in sys.modules.items() if name.startswith(inside)]
-    return [found for part in parts for found in vars(part).get(REGISTERED, ())]
+    return [cached for part in parts for cached in vars(part).get(REGISTERED, ())]
 
 
 def get_registered_passes() -> list[PassDescriptor]:
@@ -94,12 +94,12 @@ def get_registered_pass_dicts() -> list[dict[str, Any]]:
     """Return the descriptors as dicts of texts."""
     return [
         {
-            **{name: value for name, value in asdict(found).items() if name not in _OBJECTS},
-            "stage": found.stage.name,
-            "op_types": list(found.op_types),
-            "descriptor_key": found.key,
+            **{name: value for name, value in asdict(result).items() if name not in _OBJECTS},
+            "stage": result.stage.name,
+            "op_types": list(result.op_types),
+            "descriptor_key": result.key,
         }
-        for found in _registered.values()
+        for result in _registered.values()
     ]
 
 

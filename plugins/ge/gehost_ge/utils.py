@@ -28,16 +28,16 @@ class GeUtils:
                 operator does not accept its inputs.
         """
         draft = checked(graph, Graph, "the result of build_and_reset").draft
-        listed = [shape if isinstance(shape, Shape) else Shape(shape) for shape in shapes]
+        items = [shape if isinstance(shape, Shape) else Shape(shape) for shape in shapes]
         placeholders, matched = draft.graph.inputs, current_inputs.get()
-        if len(listed) not in (len(placeholders), len(matched)):
+        if len(items) not in (len(placeholders), len(matched)):
             raise GeError(
-                f"infer_shape: {len(listed)} shapes are given, the graph has "
+                f"infer_shape: {len(items)} shapes are given, the graph has "
                 f"{len(placeholders)} inputs"
             )
         draft.inputs = matched or [
             TensorType(to_onnx(draft.data_types[tensor.producer]), shape.sizes)
-            for tensor, shape in zip(placeholders, listed, strict=True)
+            for tensor, shape in zip(placeholders, items, strict=True)
         ]
         with ge_errors():
             gehost.GeUtils.InferShape(draft.graph, draft.inputs)

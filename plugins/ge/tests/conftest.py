@@ -34,11 +34,11 @@ def model(text: str) -> onnx.ModelProto:
 def compile_with(tmp_path: Path) -> Callable[..., Compiled]:
     """Compile a model with a file of this source, compare numbers, return model and report."""
 
-    def compile_model(source: str, given: onnx.ModelProto, **options: Any) -> Compiled:
+    def compile_model(source: str, model: onnx.ModelProto, **options: Any) -> Compiled:
         file = tmp_path / "passes.py"
         file.write_text(IMPORTS + source)
         host = Host(HostOptions(pass_paths=[file], verify=True, **options))
-        onnx.save(given, tmp_path / "in.onnx")
+        onnx.save(model, tmp_path / "in.onnx")
         report = host.compile(tmp_path / "in.onnx", tmp_path / "out.onnx")
         return onnx.load(tmp_path / "out.onnx"), report
 

@@ -283,7 +283,7 @@ def test_a_mistake_is_one_line_with_its_file_and_line(mistake: str, tmp_path: Pa
     if method := re.search(r"(\w+) must return|(__init__): it does not", text):
         name = method[1] or method[2]
         code = (IMPORTS + source).splitlines()
-        (line,) = [n for n, each in enumerate(code, 1) if f"def {name}(" in each]
+        (line,) = [n for n, item in enumerate(code, 1) if f"def {name}(" in item]
         if code[line - 2].strip() == "@pattern":
             line -= 1
         assert lines == [line], text

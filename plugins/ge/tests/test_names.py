@@ -168,7 +168,7 @@ def test_each_published_name_is_used_once(tmp_path: Path, monkeypatch: pytest.Mo
     onnx.checker.check_model(
         text_format.Parse(Path("ge_onnx.pbtxt").read_text(), onnx.ModelProto())
     )
-    names = {name for listed in (*PUBLISHED.values(), *METHODS.values()) for name in listed.split()}
+    names = {name for items in (*PUBLISHED.values(), *METHODS.values()) for name in items.split()}
     files = [path for path in here.iterdir() if path.is_file() and path.name != "test_names.py"]
     used = set(re.findall(r"\w+", "".join(path.read_text() for path in files)))
     used |= {f"{set_or_get}_{name}" for set_or_get in ("get", "set") for name in _DESCRIBED}
@@ -247,10 +247,10 @@ def test_registered_passes_are_listed() -> None:
             def replacement(self, inputs: Any) -> Any:
                 return inputs[0]
 
-        (found,) = passes.get_registered_passes()
-        assert found is Listed.__ge_pass_descriptor__
-        assert (found.name, found.kind) == ("Listed", "pattern_fusion")
-        assert passes.get_registered_pass_by_descriptor_key(f"{__name__}:Listed:Listed") is found
+        (result,) = passes.get_registered_passes()
+        assert result is Listed.__ge_pass_descriptor__
+        assert (result.name, result.kind) == ("Listed", "pattern_fusion")
+        assert passes.get_registered_pass_by_descriptor_key(f"{__name__}:Listed:Listed") is result
         assert passes.get_registered_pass_dicts() == [
             {
                 "name": "Listed",
@@ -259,7 +259,7 @@ def test_registered_passes_are_listed() -> None:
                 "module": __name__,
                 "class_name": "Listed",
                 "op_types": [],
-                "descriptor_key": found.key,
+                "descriptor_key": result.key,
             }
         ]
         passes.clear_registered_passes()

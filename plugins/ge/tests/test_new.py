@@ -16,9 +16,9 @@ def test_a_first_pass_and_its_test(tmp_path: Path) -> None:
     code, test = write_pass("acme/first", str(tmp_path / "vendors"), "ge")
     assert "from ge.passes import" in code.read_text()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", test]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "4 passed" in process.stdout
 
 
 def test_styles_say_what_they_write(tmp_path: Path) -> None:

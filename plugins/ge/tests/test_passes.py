@@ -396,10 +396,10 @@ assert "MatMulBiasToGemm" in host.passes.names()
 host.compile({str(tmp_path / "m.onnx")!r}, {str(tmp_path / "out.onnx")!r})
 print(sorted(name for name in sys.modules if name.partition(".")[0] in ("gehost_ge", "ge")))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert done.stdout == "['gehost_ge']\n"
+    assert process.stdout == "['gehost_ge']\n"
 
 
 @pytest.mark.parametrize("count", [1, 2])

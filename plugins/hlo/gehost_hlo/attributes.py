@@ -222,18 +222,18 @@ def dim_labels(instruction: HloInstruction) -> DimLabels:
     match = re.fullmatch(r"([bf0-9?]+)_([io0-9?]+)->([bf0-9?]+)", text)
     if match is None:
         raise AttributeFormError(f"dim_labels: cannot read {text}")
-    left, kernel, out = match.groups()
-    spatial = [str(axis) for axis in range(len(left) - 2)]
+    rest, kernel, out = match.groups()
+    spatial = [str(axis) for axis in range(len(rest) - 2)]
     if (
-        sorted(left) != sorted([*spatial, "b", "f"])
-        or sorted(out) != sorted(left)
+        sorted(rest) != sorted([*spatial, "b", "f"])
+        or sorted(out) != sorted(rest)
         or sorted(kernel) != sorted([*spatial, "i", "o"])
     ):
         raise AttributeFormError(f"dim_labels: cannot read {text}")
     return DimLabels(
-        left.index("b"),
-        left.index("f"),
-        tuple(left.index(axis) for axis in spatial),
+        rest.index("b"),
+        rest.index("f"),
+        tuple(rest.index(axis) for axis in spatial),
         kernel.index("i"),
         kernel.index("o"),
         tuple(kernel.index(axis) for axis in spatial),
@@ -371,8 +371,8 @@ def replica_groups(instruction: HloInstruction, count: int) -> list[list[int]]:
     else:
         if re.fullmatch(r"\{(?:\s*\{[0-9,\s]*\}\s*,?)*\}", text) is None:
             raise AttributeFormError(f"replica_groups: cannot read {text}")
-        found = re.findall(r"\{([0-9,\s]+)\}", text)
-        rows = [[int(device) for device in row.split(",")] for row in found]
+        result = re.findall(r"\{([0-9,\s]+)\}", text)
+        rows = [[int(device) for device in row.split(",")] for row in result]
     if any(not 0 <= device < count for row in rows for device in row):
         raise AttributeFormError(f"replica_groups: {text} has other devices than 0 … {count - 1}")
     return rows or [list(range(count))]

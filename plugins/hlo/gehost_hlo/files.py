@@ -73,7 +73,7 @@ def texts_in(directory: str) -> list[tuple[str, str]]:
 
     XLA's dumps have other texts beside them, as buffer assignments.
     """
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
         stem, suffix = os.path.splitext(name)
@@ -82,8 +82,8 @@ def texts_in(directory: str) -> list[tuple[str, str]]:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             text = file.read()
         if text.lstrip().startswith("HloModule ") or stablehlo.is_stablehlo(text):
-            found.append((path, stem))
-    return found
+            results.append((path, stem))
+    return results
 
 
 def import_file(

@@ -44,14 +44,14 @@ def tokens(text: str, *, is_mlir: bool = False) -> Iterator[Token]:
     pattern = _MLIR if is_mlir else _HLO
     blank = re.compile(_MLIR_BLANK if is_mlir else BLANK)
     line, begin, position = 1, 0, 0
-    while (found := pattern.match(text, position)) is not None:
-        kind = next(name for name in _KINDS if found[name] is not None)
-        start = found.start(kind)
+    while (match := pattern.match(text, position)) is not None:
+        kind = next(name for name in _KINDS if match[name] is not None)
+        start = match.start(kind)
         line += text.count("\n", position, start)
         begin = max(begin, text.rfind("\n", 0, start) + 1)
-        yield Token(line, start - begin + 1, kind, found[kind])
-        line += found[kind].count("\n")
-        position = found.end()
+        yield Token(line, start - begin + 1, kind, match[kind])
+        line += match[kind].count("\n")
+        position = match.end()
     rest = blank.match(text, position)
     end = position if rest is None else rest.end()
     if end < len(text):

@@ -36,17 +36,17 @@ SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a,
 
 
 @pytest.mark.parametrize(
-    ("start", "done", "op"),
+    ("start", "outcome", "op"),
     [
         ("f32[2,3] all-reduce-start(x), replica_groups={{0,1}}, to_apply=sum", "all-reduce-done", "AllReduce"),
         ("(f32[2,3], f32[4,3]) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}", "all-gather-done", "AllGather"),
         ("(f32[2,3], f32[2,3], u32[], u32[]) collective-permute-start(x), source_target_pairs={{0,1}}", "collective-permute-done", "CollectivePermute"),
     ],
 )  # fmt: skip
-def test_collectives_in_two_halves_are_one_node(start: str, done: str, op: str) -> None:
+def test_collectives_in_two_halves_are_one_node(start: str, outcome: str, op: str) -> None:
     shape = "f32[4,3]" if "gather" in start else "f32[2,3]"
     model = imported(
-        f"{SUM}ENTRY e {{ x = f32[2,3] parameter(0) s = {start}\n ROOT r = {shape} {done}(s) }}"
+        f"{SUM}ENTRY e {{ x = f32[2,3] parameter(0) s = {start}\n ROOT r = {shape} {outcome}(s) }}"
     )
     assert [node.op_type for node in model.graph.node] == [op, "Identity"]
 

@@ -34,7 +34,7 @@ def results(tmp_path: Path, text: str, *inputs: object) -> list[np.ndarray]:
     path.write_text(text)
     printed = to_text(read_module(path))
     assert to_text(parse_hlo(printed)) == printed  # what is printed is HLO
-    return run(import_file(path), [np.asarray(each) for each in inputs])
+    return run(import_file(path), [np.asarray(operand) for operand in inputs])
 
 
 @pytest.mark.parametrize(

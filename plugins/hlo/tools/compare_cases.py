@@ -83,7 +83,7 @@ def report(form: str, rows: list[tuple[str, Any]]) -> None:
     equal = sum(not problem for _, problem in rows)
     print(f"{form}: {equal} of {len(rows)} equal")
     for problem, count in Counter(problem for _, problem in rows if problem).most_common():
-        names = ", ".join(name for name, each in rows if each == problem)
+        names = ", ".join(name for name, item in rows if item == problem)
         print(f"  {count} {problem}: {names}")
 
 

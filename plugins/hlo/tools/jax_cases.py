@@ -42,12 +42,12 @@ def bits_of(seed: int, *shape: int, dtype: Any = np.int32) -> Any:
 
 def cases() -> dict[str, Program]:
     """All programs by name."""
-    found: dict[str, Program] = {}
+    results: dict[str, Program] = {}
     for group in (elementwise, integer_operations, conversions, contractions, convolutions, reductions, windows, movements, indexing, control, sorting, random_numbers, networks, calls, transforms, collectives, libraries):
         for name, program in group():
-            assert name not in found, name
-            found[name] = program
-    return found
+            assert name not in results, name
+            results[name] = program
+    return results
 
 
 Rows = Iterator[tuple[str, Program]]

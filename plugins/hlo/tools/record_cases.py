@@ -27,16 +27,16 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    written = 0
+    output = 0
     for name, (program, inputs) in jax_cases.cases().items():
         if options.only and name not in options.only:
             continue
         try:
             record(options.directory / name, program, inputs)
-            written += 1
+            output += 1
         except Exception as error:  # noqa: BLE001 the program does not run with this version of jax
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-    print(written, "programs")
+    print(output, "programs")
 
 
 def record(path: Path, program: Any, inputs: list[Any]) -> None:

@@ -113,7 +113,7 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
         return _times(lhs.lhs, Const(lhs.rhs.value // value))
     if op == "floordiv" and isinstance(lhs, Binary) and lhs.op == "+":
         divisors = _divisor(lhs.lhs), _divisor(lhs.rhs)
-        if any(each % value == 0 for each in divisors):
+        if any(divisor % value == 0 for divisor in divisors):
             return _add(binary(op, lhs.lhs, rhs), binary(op, lhs.rhs, rhs))
     return Binary(op, lhs, rhs)
 
@@ -228,13 +228,13 @@ class AffineMap:
         """
         self.dims = dims
         self.results: tuple[Expr, ...] = tuple(
-            Dim(each) if isinstance(each, int) else each for each in results
+            Dim(result) if isinstance(result, int) else result for result in results
         )
-        bare = [each.index for each in self.results if isinstance(each, Dim)]
+        bare = [result.index for result in self.results if isinstance(result, Dim)]
         self.loops = frozenset(bare)
         """The loops that are a bare result; the size of such a loop is the size of that axis."""
         beyond = [
-            each for each in self.results if any(not 0 <= dim < dims for dim in dims_of(each))
+            result for result in self.results if any(not 0 <= dim < dims for dim in dims_of(result))
         ]
         if beyond:
             raise ValueError(
@@ -278,7 +278,7 @@ class AffineMap:
             )
         if self.is_identity:
             return inner
-        return AffineMap(inner.dims, [substitute(each, inner.results) for each in self.results])
+        return AffineMap(inner.dims, [substitute(result, inner.results) for result in self.results])
 
     def inverse(self) -> AffineMap | None:
         """For each loop the position of its first bare result.
@@ -288,18 +288,18 @@ class AffineMap:
         if len(self.loops) < self.dims:
             return None
         first: dict[int, int] = {}
-        for position, each in enumerate(self.results):
-            if isinstance(each, Dim):
-                first.setdefault(each.index, position)
+        for position, result in enumerate(self.results):
+            if isinstance(result, Dim):
+                first.setdefault(result.index, position)
         return AffineMap(len(self.results), [first[dim] for dim in range(self.dims)])
 
     @staticmethod
     def concat(maps: Iterable[AffineMap]) -> AffineMap:
         """All results one after another, with the most dims of any map."""
-        listed = list(maps)
+        items = list(maps)
         return AffineMap(
-            max((each.dims for each in listed), default=0),
-            [r for each in listed for r in each.results],
+            max((item.dims for item in items), default=0),
+            [r for item in items for r in item.results],
         )
 
     def sub(self, position: int) -> AffineMap:
@@ -309,7 +309,7 @@ class AffineMap:
     def __call__(self, *point: int) -> tuple[int, ...]:
         if len(point) != self.dims:
             raise TypeError(f"{self} takes {self.dims} indices, got {len(point)}")
-        return tuple(evaluate(each, point) for each in self.results)
+        return tuple(evaluate(result, point) for result in self.results)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -379,21 +379,23 @@ def _parse_expr(scanner: Scanner, names: dict[str, int], level: int) -> Expr:
     """Sums of products of primaries, from left to right."""
     if level == len(_LEVELS):
         return _parse_primary(scanner, names)
-    found = _parse_expr(scanner, names, level + 1)
+    result = _parse_expr(scanner, names, level + 1)
     while True:
         start = scanner.skip()
         op = next(
             (op for op in _LEVELS[level] if scanner.peek(op) and not scanner.peek("->")), None
         )
         if op is None:
-            return found
+            return result
         scanner.accept(op)
         right = _parse_expr(scanner, names, level + 1)
         try:
-            found = _add(found, _times(right, Const(-1))) if op == "-" else binary(op, found, right)
+            result = (
+                _add(result, _times(right, Const(-1))) if op == "-" else binary(op, result, right)
+            )
         except ValueError as error:
             raise scanner.error(str(error), start) from error
-        last = found.rhs if isinstance(found, Binary) else found
+        last = result.rhs if isinstance(result, Binary) else result
         if isinstance(last, Const):
             scanner.bounded(str(abs(last.value)), start)
 

@@ -108,7 +108,7 @@ class Block:
     def redirect(self, value: Value, other: Value) -> None:
         """Make every reader of ``value`` read ``other``."""
         for reader in list(self.readers.get(value, ())):
-            operands = [other if each is value else each for each in reader.operands]
+            operands = [other if operand is value else operand for operand in reader.operands]
             if isinstance(reader, Generic):
                 count = len(reader.ins)
                 moved: Op = replace(
@@ -120,19 +120,19 @@ class Block:
         if value in self._kept:
             self._kept.remove(value)
             self._kept.add(other)
-            self.outputs = [other if each is value else each for each in self.outputs]
+            self.outputs = [other if operand is value else operand for operand in self.outputs]
 
     def region(self, op: Opaque) -> list[Op]:
         """All operations of one with regions, of which ``op`` is the first or the last."""
         step, place, depth = (1 if op.part == "open" else -1), self.place[op], 0
         inside: list[Op] = []
         while not inside or depth:
-            each = self.at[place]
+            item = self.at[place]
             place += step
-            if each is not None:
-                inside.append(each)
-            if isinstance(each, Opaque):
-                depth += (each.part == "open") - (each.part == "close")
+            if item is not None:
+                inside.append(item)
+            if isinstance(item, Opaque):
+                depth += (item.part == "open") - (item.part == "close")
         return inside[::step]
 
     def dead(self, op: Op) -> list[Op]:
@@ -167,7 +167,7 @@ class Block:
         while stack:
             op = stack.pop()
             for reader in dict.fromkeys(
-                each for value in op.results for each in self.readers[value]
+                item for value in op.results for item in self.readers[value]
             ):
                 if reader is consumer and op is not producer:
                     path = [op]
@@ -191,8 +191,8 @@ class Block:
         for place in range(first + 1, last):
             op = self.at[place]
             if op is not None and any(
-                (made := self.made_by.get(each)) is producer or made in behind
-                for each in (*op.operands, *op.scalars)
+                (result := self.made_by.get(operand)) is producer or result in behind
+                for operand in (*op.operands, *op.scalars)
             ):
                 behind.add(op)
         if behind:

@@ -57,11 +57,11 @@ def show(
         if form not in {None, "mlir"}:
             raise UsageError(f"--format {form}: an MLIR text is shown as mlir only", where=model)
         return fused_text(model, settings, vendors, before=before)
-    given = from_environment({"vendors": vendors}, note=lambda line: print_notes([line]))
-    plans = plans_of(model, settings, given.vendors)
+    argument = from_environment({"vendors": vendors}, note=lambda line: print_notes([line]))
+    plans = plans_of(model, settings, argument.vendors)
     shown = [Shown(plan, group) for plan in plans for group in plan.groups]
     if node is not None:
-        shown = [each for each in shown if any(node in {n.name, n.label} for n in each.group.nodes)]
+        shown = [item for item in shown if any(node in {n.name, n.label} for n in item.group.nodes)]
         if not shown:
             raise UsageError(_no_group(node, plans))
     if form in {None, "table"}:
@@ -180,21 +180,21 @@ class Shown:
     def saved(self) -> str:
         """The bytes of values that stay inside the group."""
         inside = [value for op in self.unfused for value in op.results if value not in self.outputs]
-        known = sum(_bytes(value) or 0 for value in inside)
+        entry = sum(_bytes(value) or 0 for value in inside)
         unknown = sum(_bytes(value) is None for value in inside)
-        return f"{known:,}" + (f" + {unknown} of unknown size" if unknown else "")
+        return f"{entry:,}" + (f" + {unknown} of unknown size" if unknown else "")
 
 
 def _texts(shown: Iterable[Shown], *, before: bool) -> Iterable[str]:
     """The groups as functions of one module, whose names differ."""
     used: set[str] = set()
-    for each in shown:
-        name, count = each.name, 0
+    for item in shown:
+        name, count = item.name, 0
         while name in used:
             count += 1
-            name = f"{each.name}_{count}"
+            name = f"{item.name}_{count}"
         used.add(name)
-        yield each.text(before=before, name=name)
+        yield item.text(before=before, name=name)
 
 
 def _note(op: Op) -> str:
@@ -203,12 +203,12 @@ def _note(op: Op) -> str:
 
 
 def _inputs(ops: Sequence[Op]) -> list[Value]:
-    made = {value for op in ops for value in op.results}
+    results = {value for op in ops for value in op.results}
     read = dict.fromkeys(value for op in ops for value in op.operands)
     return [
         value
         for value in read
-        if value not in made and value.kind in {"tensor", "scalar"} and value.constant is None
+        if value not in results and value.kind in {"tensor", "scalar"} and value.constant is None
     ]
 
 
@@ -224,8 +224,8 @@ def _bytes(value: Value) -> int | None:
     size = _BYTES.get(value.dtype)
     if size is None or value.shape is None or not all(map(is_known, value.shape)):
         return None
-    for each in value.shape:
-        size *= int(each or 0)
+    for item in value.shape:
+        size *= int(item or 0)
     return size
 
 
@@ -236,14 +236,14 @@ def _shape(sizes: Iterable[Size]) -> str:
 
 def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> str:
     lines: list[str] = []
-    for each in shown:
+    for item in shown:
         lines.append(
-            f"{each.name}: {len(each.group.nodes)} nodes, {each.saved()} bytes of intermediates "
+            f"{item.name}: {len(item.group.nodes)} nodes, {item.saved()} bytes of intermediates "
             "saved"
         )
-        for op in each.block(before=False).ops:
+        for op in item.block(before=False).ops:
             lines += _lines(op)
-        lines += [f"  bounded: {reason}" for reason in dict.fromkeys(_bounds(each))]
+        lines += [f"  bounded: {reason}" for reason in dict.fromkeys(_bounds(item))]
         lines.append("")
     counts: dict[str, int] = {}
     for plan in plans:
@@ -273,7 +273,7 @@ def _lines(op: Op) -> list[str]:
         role = "in" if position < len(op.ins) else "out"
         note = " (stride decided at run time)" if op.maybe_broadcast_axes[position] else ""
         lines.append(f"    {role} {value.name} {value.type_text}: {op.maps[position].body()}{note}")
-    names = ", ".join(each.name.partition(".")[2] for each in op.payload.ops)
+    names = ", ".join(item.name.partition(".")[2] for item in op.payload.ops)
     lines.append(f"    payload: {names or 'copy'}")
     return lines
 
@@ -289,19 +289,19 @@ def _bounds(shown: Shown) -> Iterable[str]:
 
 def _dot(shown: Sequence[Shown], *, before: bool) -> str:
     lines = ["digraph linalg {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
-    for number, each in enumerate(shown):
-        lines.append(f"  subgraph cluster_{number} {{ label={quoting.dot_string(each.name)};")
-        ops = each.block(before=before).ops
+    for number, item in enumerate(shown):
+        lines.append(f"  subgraph cluster_{number} {{ label={quoting.dot_string(item.name)};")
+        ops = item.block(before=before).ops
         names = {op: f"g{number}_{place}" for place, op in enumerate(ops)}
-        made = {value: op for op in ops for value in op.results}
+        results = {value: op for op in ops for value in op.results}
         for op in ops:
             maps = [map_.body() for map_ in op.maps] if isinstance(op, Generic) else [op.name]
             lines.append(f"    {names[op]} [label={quoting.dot_string(_note(op), *maps)}];")
         for op in ops:
             lines += [
-                f"    {names[made[value]]} -> {names[op]};"
+                f"    {names[results[value]]} -> {names[op]};"
                 for value in op.operands
-                if value in made
+                if value in results
             ]
         lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
@@ -309,9 +309,9 @@ def _dot(shown: Sequence[Shown], *, before: bool) -> str:
 
 def _no_group(node: str, plans: Sequence[Plan]) -> str:
     for plan in plans:
-        for each, reason in plan.refusals:
-            if node in {each.name, each.label}:
+        for count, reason in plan.refusals:
+            if node in {count.name, count.label}:
                 return f'node "{node}" is in no group: {reason}'
-        if any(node in {each.name, each.label} for each in plan.lowered.counts):
+        if any(node in {count.name, count.label} for count in plan.lowered.counts):
             return f'node "{node}" is in no group'
     return f'no node is called "{node}" where the pass runs'

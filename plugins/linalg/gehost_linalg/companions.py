@@ -67,14 +67,14 @@ def _without(
         {old: moved[ref.index] if isinstance(ref, Arg) else ref for old, ref in args.items()}
     )
     outs = [index - count for index in places if index >= count]
-    kept = payload or op.payload
-    kept = Payload(kept.ops, tuple([kept.yields[out] for out in outs]))
+    retained = payload or op.payload
+    retained = Payload(retained.ops, tuple([retained.yields[out] for out in outs]))
     return replace(
         op,
         ins=tuple([op.ins[index] for index in places if index < count]),
         outs=tuple([op.outs[out] for out in outs]),
         maps=tuple([op.maps[index] for index in places]),
-        payload=kept.live().renumbered(moved),
+        payload=retained.live().renumbered(moved),
         results=tuple([op.results[out] for out in outs]),
         maybe_broadcast=tuple([op.maybe_broadcast_axes[index] for index in places])
         if op.maybe_broadcast
@@ -184,8 +184,8 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
             merged[op.results[out]] = op.results[place]
     if not dropped:
         return None
-    kept = replace(op, maybe_broadcast=tuple(maybe_broadcast)) if op.maybe_broadcast else op
-    return Change((_without(kept, dropped, args),), merged)
+    retained = replace(op, maybe_broadcast=tuple(maybe_broadcast)) if op.maybe_broadcast else op
+    return Change((_without(retained, dropped, args),), merged)
 
 
 def _only_carried(op: Generic, out: int) -> bool:
@@ -224,17 +224,17 @@ def fold_complex(op: Generic, around: Surroundings) -> Generic | None:
     def maker(ref: Ref) -> ScalarOp | None:
         return op.payload.ops[ref.index] if isinstance(ref, Res) else None
 
-    for place, each in enumerate(op.payload.ops):
-        if "complex." not in each.name:
+    for place, item in enumerate(op.payload.ops):
+        if "complex." not in item.name:
             continue
-        made = [maker(ref) for ref in each.operands]
-        names = [source.name.strip('"') if source is not None else "" for source in made]
-        name, value = each.name.strip('"'), None
-        first = made[0] if made else None
+        results = [maker(ref) for ref in item.operands]
+        names = [source.name.strip('"') if source is not None else "" for source in results]
+        name, value = item.name.strip('"'), None
+        first = results[0] if results else None
         if first is not None and name in _PARTS and names[0] == "complex.create":
             value = first.operands[_PARTS[name]]
         elif first is not None and name == "complex.create" and names == [*_PARTS]:
-            parts = {ref for source in made if source is not None for ref in source.operands}
+            parts = {ref for source in results if source is not None for ref in source.operands}
             value = first.operands[0] if len(parts) == 1 else None
         if value is not None:
             return replace(op, payload=op.payload.renumbered({}, {place: value}).live())
@@ -251,10 +251,10 @@ def fold_transpose(op: Generic, around: Surroundings) -> Change | None:
         return None
     if op.reduces or not (op.maps[0].is_permutation and op.maps[1].is_permutation):
         return None
-    axes = {each: axis for axis, each in enumerate(op.maps[0].results)}
-    made = np.ascontiguousarray(np.transpose(array, [axes[each] for each in op.maps[1].results]))
+    axes = {item: axis for axis, item in enumerate(op.maps[0].results)}
+    output = np.ascontiguousarray(np.transpose(array, [axes[item] for item in op.maps[1].results]))
     result = op.results[0]
-    folded = Value(result.name, result.dtype, made.shape, constant=made)
+    folded = Value(result.name, result.dtype, output.shape, constant=output)
     return Change((), {result: folded})
 
 
@@ -288,27 +288,27 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
     out_maps = op.maps[len(op.ins) :]
     if op.reduces or op.payload.indices or not all(map_.is_permutation for map_ in out_maps):
         return None
-    found: dict[int, Opaque] = {}
+    results: dict[int, Opaque] = {}
     loops: set[int] = set()
     for index, value in enumerate(op.ins):
         if not _picks_loops(op.maps[index]):
             return None
-        made = around.producer(value)
+        output = around.producer(value)
         if (
-            isinstance(made, Opaque)
-            and made.name == "tensor.concat"
-            and isinstance(made.attribute, int)
+            isinstance(output, Opaque)
+            and output.name == "tensor.concat"
+            and isinstance(output.attribute, int)
             and around.has_one_use(value)
         ):
-            result = op.maps[index].results[made.attribute]
-            found[index] = made
+            result = op.maps[index].results[output.attribute]
+            results[index] = output
             loops.add(result.index if isinstance(result, Dim) else -1)
     if len(loops) != 1 or -1 in loops:
         return None
     loop = loops.pop()
-    if any(loop in op.maps[index].loops for index in range(len(op.ins)) if index not in found):
+    if any(loop in op.maps[index].loops for index in range(len(op.ins)) if index not in results):
         return None
-    segments = {tuple(_sizes(each)) for each in found.values()}
+    segments = {tuple(_sizes(item)) for item in results.values()}
     if len(segments) != 1 or not all(isinstance(size, int) for size in next(iter(segments))):
         return None
     axes = [map_.results.index(Dim(loop)) for map_ in out_maps]
@@ -317,7 +317,7 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
     begin = 0
     for place, size in enumerate(segments.pop()):
         ins = [
-            found[index].operands[place] if index in found else value
+            results[index].operands[place] if index in results else value
             for index, value in enumerate(op.ins)
         ]
         parts.append(_part(op, ins, place, axes, size))
@@ -328,7 +328,7 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
         ]
         begin += size if isinstance(size, int) else 0
     origins = tuple(
-        dict.fromkeys([*[node for each in found.values() for node in each.origins], *op.origins])
+        dict.fromkeys([*[node for item in results.values() for node in item.origins], *op.origins])
     )
     joined = [
         Opaque(
@@ -346,14 +346,14 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
 
 def _picks_loops(map_: AffineMap) -> bool:
     """Whether each axis is read by a loop of its own, or at 0, as MLIR asks here."""
-    loops = [each for each in map_.results if each != Const(0)]
-    return len(map_.loops) == len(loops) and all(isinstance(each, Dim) for each in loops)
+    loops = [result for result in map_.results if result != Const(0)]
+    return len(map_.loops) == len(loops) and all(isinstance(result, Dim) for result in loops)
 
 
 def _sizes(concat: Opaque) -> list[Size]:
     axis = concat.attribute
     assert isinstance(axis, int)
-    return [None if each.shape is None else each.shape[axis] for each in concat.operands]
+    return [None if operand.shape is None else operand.shape[axis] for operand in concat.operands]
 
 
 def _part(op: Generic, ins: list[Value], place: int, axes: list[int], size: Size) -> Generic:
@@ -361,7 +361,7 @@ def _part(op: Generic, ins: list[Value], place: int, axes: list[int], size: Size
     outs: list[Value] = []
     results: list[Value] = []
     for out, (result, axis) in enumerate(zip(op.results, axes, strict=True)):
-        shape = [size if at == axis else each for at, each in enumerate(result.shape or ())]
+        shape = [size if at == axis else item for at, item in enumerate(result.shape or ())]
         kind = "tensor" if op.reads_out(out) else "empty"
         outs.append(Value(f"{result.name}_shape{place}", result.dtype, shape, kind=kind))
         results.append(Value(f"{result.name}_part{place}", result.dtype, shape))

@@ -73,8 +73,8 @@ def _is_strided(results: tuple[object, ...], inner: int) -> bool:
     """
     walked = [
         place
-        for place, each in enumerate(results)
-        if not isinstance(each, Const) and each != Dim(inner)
+        for place, result in enumerate(results)
+        if not isinstance(result, Const) and result != Dim(inner)
     ]
     last = len(results) - 1
     if Dim(inner) in results[:last]:
@@ -140,18 +140,18 @@ def control_named(text: str, more: Mapping[str, Control] | None = None) -> Contr
             or not positive.
     """
     name, equals, number = text.partition("=")
-    known = {**CONTROLS, **(more or {})}
-    if name in known and not equals:
-        return known[name]
+    entries = {**CONTROLS, **(more or {})}
+    if name in entries and not equals:
+        return entries[name]
     if name in NUMBERED:
         if not re.fullmatch("0*[1-9][0-9]{0,8}", number, re.ASCII):
             raise ControlError(f"control {name} needs a number from 1 to 999999999: {name}=8")
         return NUMBERED[name](int(number))
-    if name in known:
+    if name in entries:
         raise ControlError(f"control {name} takes no number, got {text!r}")
     if name == "measured":
         raise ControlError("control measured belongs to gehost kernels --measure")
-    raise ControlError(unknown("control", name, [*known, *[f"{each}=N" for each in NUMBERED]]))
+    raise ControlError(unknown("control", name, [*entries, *[f"{item}=N" for item in NUMBERED]]))
 
 
 def multi_use_named(text: str) -> MultiUse:
@@ -160,15 +160,15 @@ def multi_use_named(text: str) -> MultiUse:
     Raises:
         ControlError: it is none of them.
     """
-    for each in MULTI_USES:
-        if each == text:
-            return each
+    for item in MULTI_USES:
+        if item == text:
+            return item
     raise ControlError(unknown("multi-use", text, MULTI_USES))
 
 
-def unknown(what: str, name: str, known: list[str] | tuple[str, ...]) -> str:
+def unknown(what: str, name: str, names: list[str] | tuple[str, ...]) -> str:
     """The message about an unknown name, with the nearest ones."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or sorted(names)
     return f"no {what} is called {name!r}; nearest: {', '.join(near)}"
 
 

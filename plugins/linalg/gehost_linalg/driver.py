@@ -140,9 +140,9 @@ class Driver:
         """Remove, fuse or change an operation."""
         block = self.block
         dead = block.dead(op)
-        for each in reversed(dead):
-            block.remove(each)
-            self.worklist.release((*each.operands, *each.scalars))
+        for item in reversed(dead):
+            block.remove(item)
+            self.worklist.release((*item.operands, *item.scalars))
         if dead:
             pass
         elif isinstance(op, Opaque):
@@ -177,10 +177,10 @@ class Driver:
         reader = readers[0] if len(readers) == 1 else None
         if split_concat not in self.companions or not isinstance(reader, Generic):
             return False
-        made = split_concat(reader, self.around) if reader.named is None else None
-        if made is not None:
-            self.worklist.swap(reader, made)
-        return made is not None
+        result = split_concat(reader, self.around) if reader.named is None else None
+        if result is not None:
+            self.worklist.swap(reader, result)
+        return result is not None
 
     def _move(self, op: Opaque, operand: OpOperand) -> bool:
         """Fold a reshape, or compute its operand over the axes behind it."""
@@ -204,12 +204,12 @@ class Driver:
         for companion in self.companions:
             if op.named is not None and not (companion is erase_copy and _is_transpose(op)):
                 continue  # MLIR folds a transposition that changes nothing, and no other name
-            made = companion(op, self.around)
-            if made is not None:
-                if isinstance(made, Change):
-                    self.worklist.swap(op, made)
+            result = companion(op, self.around)
+            if result is not None:
+                if isinstance(result, Change):
+                    self.worklist.swap(op, result)
                 else:  # MLIR changes it in place, and does not visit its readers
-                    self.worklist.swap(op, Change((made,), {}), readers=False)
+                    self.worklist.swap(op, Change((result,), {}), readers=False)
                 return True
         return False
 
@@ -263,7 +263,7 @@ class Driver:
                         return True
                     reasons.append(Refusal(RESHAPE, str(fused)))
             noted = block.refusals.setdefault(consumer, [])
-            noted[:] = [each for each in noted if each[0].index != index]
+            noted[:] = [item for item in noted if item[0].index != index]
             noted += [(block.operand(consumer, index), reason) for reason in reasons]
         return False
 
@@ -305,9 +305,9 @@ def _note_boundary(block: Block, op: Op) -> None:
     """Note the Generics that are operands of another kind of operation."""
     read = [block.operand(op, index) for index in range(len(op.operands))]
     refusals = [
-        (each, consumer_is_generic(each)) for each in read if isinstance(each.producer, Generic)
+        (item, consumer_is_generic(item)) for item in read if isinstance(item.producer, Generic)
     ]
-    block.refusals[op] = [(each, refusal) for each, refusal in refusals if refusal is not None]
+    block.refusals[op] = [(item, refusal) for item, refusal in refusals if refusal is not None]
 
 
 def _is_repeated(consumer: Generic, index: int) -> bool:

@@ -107,25 +107,25 @@ def preserved_producer_results(operand: OpOperand) -> list[int]:
     rest = [map_ for index, map_ in enumerate(consumer.maps) if index != operand.index]
     rest += producer.maps[: len(producer.ins)]
     outs = dict(enumerate(producer.maps[len(producer.ins) :]))
-    kept: list[int] = []
+    retained: list[int] = []
     for result in list(outs):
         without = [*rest, *[map_ for other, map_ in outs.items() if other != result]]
         needed = not _cover(without) or (not without and bool(producer.loops or consumer.loops))
         if producer.reads_out(result) or needed or result in operand.shared:
-            kept.append(result)
+            retained.append(result)
         else:
             del outs[result]
-    return kept
+    return retained
 
 
 def _cover(maps: Iterable[AffineMap]) -> bool:
     """Whether the maps together have an inverse, loops aligned by number."""
-    found: set[int] = set()
+    results: set[int] = set()
     dims = 0
     for map_ in maps:
-        found |= map_.loops
+        results |= map_.loops
         dims = max(dims, map_.dims)
-    return len(found) == dims
+    return len(results) == dims
 
 
 def producer_is_generic(operand: OpOperand) -> Refusal | None:
@@ -213,10 +213,10 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
             covered |= map_.loops
     positions = list(range(len(producer.ins)))
     if coverage == "preserved":
-        kept = [
+        retained = [
             r for r in range(len(producer.outs)) if producer.reads_out(r) or r in operand.shared
         ]
-        positions += [len(producer.ins) + result for result in kept]
+        positions += [len(producer.ins) + result for result in retained]
     for position in positions:
         covered |= fused_map(operand, position).loops
     missing = set(range(consumer.loops)) - covered
@@ -234,7 +234,9 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
     if not maybe_broadcast:
         return None
     loops = {loop for loop, axis in enumerate(operand.axes) if axis in maybe_broadcast}
-    strided = [each for map_ in producer.maps for each in map_.results if not isinstance(each, Dim)]
+    strided = [
+        result for map_ in producer.maps for result in map_.results if not isinstance(result, Dim)
+    ]
     for expr in (*strided, *producer.payload.indices):
         if dims_of(expr) & loops:
             return Refusal("maybe-broadcast", f"the producer uses the index {expr}")
@@ -277,23 +279,23 @@ def _loops_of(consumer: Generic, index: int) -> set[int] | None:
     map_ = consumer.maps[index]
     shape = consumer.operands[index].shape or (None,) * len(map_.results)
     rest = [
-        each
-        for axis, each in enumerate(map_.results)
-        if not (isinstance(each, Const) and shape[axis] == 1)
+        result
+        for axis, result in enumerate(map_.results)
+        if not (isinstance(result, Const) and shape[axis] == 1)
     ]
-    loops = {each.index for each in rest if isinstance(each, Dim)}
+    loops = {result.index for result in rest if isinstance(result, Dim)}
     return loops if len(loops) == len(rest) and not consumer.maybe_broadcast_axes[index] else None
 
 
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
     """Condition 11: the maps of the fused operation together have an inverse."""
-    missing = set(range(fused.loops)).difference(*[each.loops for each in fused.maps])
+    missing = set(range(fused.loops)).difference(*[map_.loops for map_ in fused.maps])
     if not missing and fused.maybe_broadcast:
         axes = fused.axes()
         sure = {
-            each.index
-            for _, _, _, each, maybe_broadcast in axes
-            if isinstance(each, Dim) and not maybe_broadcast
+            map_.index
+            for _, _, _, map_, maybe_broadcast in axes
+            if isinstance(map_, Dim) and not maybe_broadcast
         }
         missing = _unsure(operand) - sure
     return Refusal("bounds-lost", f"d{min(missing)}") if missing else None
@@ -314,21 +316,21 @@ def bare_loops_are_whole(operand: OpOperand) -> Refusal | None:
     }
     for position in range(len(producer.ins) if one_place else 0):
         fused = fused_map(operand, position).results
-        for axis, each in enumerate(producer.maps[position].results):
-            if isinstance(fused[axis], Dim) and dims_of(each) & one_place:
-                return Refusal("axis-in-part", f"axis {axis} of an operand is read at {each}")
+        for axis, result in enumerate(producer.maps[position].results):
+            if isinstance(fused[axis], Dim) and dims_of(result) & one_place:
+                return Refusal("axis-in-part", f"axis {axis} of an operand is read at {result}")
     return None
 
 
 def _unsure(operand: OpOperand) -> set[int]:
     """The consumer's loops that only the producer's result gives a size."""
     producer, consumer = operand.generics()
-    known = set[int]()
+    entries = set[int]()
     for map_ in producer.maps[: len(producer.ins)]:
-        known |= map_.loops
+        entries |= map_.loops
     read = consumer.maps[operand.index].results
-    given = [read[axis] for loop, axis in enumerate(operand.axes) if loop not in known]
-    return {each.index for each in given if isinstance(each, Dim)}
+    arguments = [read[axis] for loop, axis in enumerate(operand.axes) if loop not in entries]
+    return {item.index for item in arguments if isinstance(item, Dim)}
 
 
 BASIC = (

@@ -58,11 +58,11 @@ def fuse_checked(operand: OpOperand) -> Fused | Refusal:
     """Fuse where all conditions but that of the bounds hold."""
     producer, consumer = operand.generics()
     k = operand.index
-    kept = preserved_producer_results(operand)
+    retained = preserved_producer_results(operand)
     count = len(producer.ins)
     ins = consumer.ins[:k] + producer.ins + consumer.ins[k + 1 :]
-    outs = tuple([producer.outs[result] for result in kept]) + consumer.outs
-    positions = [*range(count), *[count + result for result in kept]]
+    outs = tuple([producer.outs[result] for result in retained]) + consumer.outs
+    positions = [*range(count), *[count + result for result in retained]]
     maps = [fused_map(operand, position) for position in positions]
     fused_maps = (
         *consumer.maps[:k],
@@ -71,14 +71,14 @@ def fuse_checked(operand: OpOperand) -> Fused | Refusal:
         *maps[count:],
         *consumer.maps[len(consumer.ins) :],
     )
-    replaced = {producer.results[r]: _copy(producer.results[r]) for r in kept}
+    replaced = {producer.results[r]: _copy(producer.results[r]) for r in retained}
     results = (*replaced.values(), *consumer.results)
     fused = Generic(
         ins,
         outs,
         fused_maps,
         consumer.iterators,
-        _payload(operand, kept, len(ins)),
+        _payload(operand, retained, len(ins)),
         results,
         _maybe(operand, positions),
         tuple(dict.fromkeys(producer.origins + consumer.origins)),
@@ -87,7 +87,7 @@ def fuse_checked(operand: OpOperand) -> Fused | Refusal:
     refusal = bounds_are_known(operand, fused)
     if refusal is not None:
         return refusal
-    return Fused(fused, {**replaced, **{each: each for each in consumer.results}})
+    return Fused(fused, {**replaced, **{item: item for item in consumer.results}})
 
 
 def _copy(value: Value) -> Value:
@@ -102,19 +102,19 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
     k, count, ins = operand.index, len(producer.ins), len(consumer.ins)
     read = consumer.maybe_broadcast_axes
     loops = {loop for loop, axis in enumerate(operand.axes) if axis in read[k]}
-    made: list[frozenset[int]] = []
+    created: list[frozenset[int]] = []
     for position in positions:
         results = producer.maps[position].results
         through = {
             axis
-            for axis, each in enumerate(results)
-            if isinstance(each, Dim) and each.index in loops
+            for axis, result in enumerate(results)
+            if isinstance(result, Dim) and result.index in loops
         }
-        made.append(producer.maybe_broadcast_axes[position] | through)
-    return (*read[:k], *made[:count], *read[k + 1 : ins], *made[count:], *read[ins:])
+        created.append(producer.maybe_broadcast_axes[position] | through)
+    return (*read[:k], *created[:count], *read[k + 1 : ins], *created[count:], *read[ins:])
 
 
-def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
+def _payload(operand: OpOperand, retained: list[int], ins: int) -> Payload:
     """The producer's operations, then the consumer's.
 
     The consumer's read the yielded value instead of the operand.
@@ -122,7 +122,7 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
     producer, consumer = operand.generics()
     k, count = operand.index, len(producer.ins)
     args: dict[int, Ref] = {index: arg(k + index) for index in range(count)}
-    args.update({count + result: arg(ins + place) for place, result in enumerate(kept)})
+    args.update({count + result: arg(ins + place) for place, result in enumerate(retained)})
     ops: list[ScalarOp] = []
     payload = producer.payload
     if not payload.indices and all(args[index] == arg(index) for index in payload.reads):
@@ -137,14 +137,14 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
         yields = renumbered(payload.yields, args, values)
     own: dict[int, Ref] = {k: yields[operand.result]}
     own.update({index: arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))})
-    shift = ins + len(kept) - len(consumer.ins)
+    shift = ins + len(retained) - len(consumer.ins)
     own.update({out: arg(out + shift) for out in range(len(consumer.ins), len(consumer.operands))})
     after: dict[int, Ref] = {
         place: res(len(ops) + place) for place in range(len(consumer.payload.ops))
     }
     moved = consumer.payload.renumbered(own, after)
-    made = Payload((*ops, *moved.ops), (*[yields[result] for result in kept], *moved.yields))
-    return made if len(producer.outs) == 1 else made.live()
+    output = Payload((*ops, *moved.ops), (*[yields[result] for result in retained], *moved.yields))
+    return output if len(producer.outs) == 1 else output.live()
 
 
 def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
@@ -153,20 +153,20 @@ def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
     Returns the value of each operation.
     """
     producer, consumer = operand.generics()
-    made: dict[int, Ref] = {}
+    results: dict[int, Ref] = {}
     if not producer.payload.indices:
-        return made
+        return results
     read = consumer.maps[operand.index].results
     values = [read[axis] for axis in operand.axes]
-    known: dict[Expr, Ref] = {}
+    entries: dict[Expr, Ref] = {}
     for place, op in enumerate(producer.payload.ops):
         if op.name != INDEX:
             continue
         expr = substitute(expr_of(op), values)
         if isinstance(expr, Const):
-            known[expr] = Literal(expr.value, "index")
-        elif expr not in known:
-            known[expr] = res(len(ops))
+            entries[expr] = Literal(expr.value, "index")
+        elif expr not in entries:
+            entries[expr] = res(len(ops))
             ops.append(ScalarOp(INDEX, (), "index", expr))
-        made[place] = known[expr]
-    return made
+        results[place] = entries[expr]
+    return results

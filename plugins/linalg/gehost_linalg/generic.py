@@ -151,12 +151,12 @@ def renumbered(
     """The references with some arguments and results replaced, by their numbers."""
     return tuple(
         [
-            args.get(each.index, each)
-            if isinstance(each, Arg)
-            else results.get(each.index, each)
-            if isinstance(each, Res)
-            else each
-            for each in refs
+            args.get(ref.index, ref)
+            if isinstance(ref, Arg)
+            else results.get(ref.index, ref)
+            if isinstance(ref, Res)
+            else ref
+            for ref in refs
         ]
     )
 
@@ -216,12 +216,12 @@ class Payload:
     @cached_property
     def refs(self) -> list[Ref]:
         """The operands of all operations, and the yields."""
-        return [*[each for op in self.ops for each in op.operands], *self.yields]
+        return [*[operand for op in self.ops for operand in op.operands], *self.yields]
 
     @cached_property
     def reads(self) -> frozenset[int]:
         """The operands whose elements are read."""
-        return frozenset([each.index for each in self.refs if isinstance(each, Arg)])
+        return frozenset([ref.index for ref in self.refs if isinstance(ref, Arg)])
 
     @property
     def indices(self) -> tuple[Expr, ...]:
@@ -231,7 +231,7 @@ class Payload:
     @property
     def captured(self) -> tuple[Value, ...]:
         """The scalars that it reads from outside the operation."""
-        return tuple([each for each in self.refs if isinstance(each, Value)])
+        return tuple([ref for ref in self.refs if isinstance(ref, Value)])
 
     def renumbered(
         self, args: Mapping[int, Ref], results: Mapping[int, Ref] | None = None
@@ -242,32 +242,30 @@ class Payload:
 
     def live(self) -> Payload:
         """The same without operations whose results nothing uses."""
-        used = {each.index for each in self.refs if isinstance(each, Res)}
+        used = {ref.index for ref in self.refs if isinstance(ref, Res)}
         if len(used) == len(self.ops):  # each is used by a later one, the last by a yield
             return self
-        wanted: set[int] = set()
-        stack = [each.index for each in self.yields if isinstance(each, Res)]
+        expected: set[int] = set()
+        stack = [ref.index for ref in self.yields if isinstance(ref, Res)]
         while stack:
             index = stack.pop()
-            if index not in wanted:
-                wanted.add(index)
-                stack.extend(
-                    each.index for each in self.ops[index].operands if isinstance(each, Res)
-                )
-        places = sorted(wanted)
+            if index not in expected:
+                expected.add(index)
+                stack.extend(ref.index for ref in self.ops[index].operands if isinstance(ref, Res))
+        places = sorted(expected)
         results = {old: res(new) for new, old in enumerate(places)}
-        kept = Payload(tuple([self.ops[old] for old in places]), self.yields)
-        return kept.renumbered({}, results)
+        retained = Payload(tuple([self.ops[old] for old in places]), self.yields)
+        return retained.renumbered({}, results)
 
 
 def scalars_of(values: Iterable[Value]) -> tuple[Value, ...]:
     """The sizes of empty and filled tensors, and the filling scalars."""
-    found: list[Value] = []
+    results: list[Value] = []
     for value in values:
-        found += value.sizes
+        results += value.sizes
         if isinstance(value.fill, Value):
-            found.append(value.fill)
-    return tuple(found)
+            results.append(value.fill)
+    return tuple(results)
 
 
 class Named(NamedTuple):
@@ -342,9 +340,11 @@ class Generic:
             Value(f"{label or out.name}_{i}", out.dtype, out.shape)
             for i, out in enumerate(provided)
         ]
-        parsed = [AffineMap.parse(each) if isinstance(each, str) else each for each in maps]
-        made = tuple(results) or tuple(named)
-        op = cls(tuple(ins), provided, tuple(parsed), tuple(iterators), payload, made, label=label)
+        parsed = [AffineMap.parse(map_) if isinstance(map_, str) else map_ for map_ in maps]
+        result = tuple(results) or tuple(named)
+        op = cls(
+            tuple(ins), provided, tuple(parsed), tuple(iterators), payload, result, label=label
+        )
         verify(op)
         return op
 
@@ -401,7 +401,7 @@ class Generic:
 
         Elsewhere it is a name, or None.
         """
-        found: list[Size] = [None] * self.loops
+        results: list[Size] = [None] * self.loops
         fixed: set[int] = set()
         for _, value, axis, result, maybe_broadcast in self.axes():
             if not isinstance(result, Dim) or value.shape is None:
@@ -409,11 +409,11 @@ class Generic:
             size, dim = value.shape[axis], result.index
             if maybe_broadcast:  # 1 is not the loop's size, and another size is not sure
                 if dim not in fixed and isinstance(size, int) and size != 1:
-                    found[dim] = size
-            elif dim not in fixed or (isinstance(size, int) and not isinstance(found[dim], int)):
-                found[dim] = found[dim] if size is None and dim in fixed else size
+                    results[dim] = size
+            elif dim not in fixed or (isinstance(size, int) and not isinstance(results[dim], int)):
+                results[dim] = results[dim] if size is None and dim in fixed else size
                 fixed.add(dim)
-        return found
+        return results
 
 
 @dataclass(frozen=True, eq=False)
@@ -484,7 +484,7 @@ def _problems(op: Generic) -> Iterator[str]:
             f"{len(op.outs)} outs, {len(op.results)} results "
             f"and {len(op.payload.yields)} yielded values"
         )
-    if any(each not in {PARALLEL, REDUCTION, "window"} for each in op.iterators):
+    if any(iterator not in {PARALLEL, REDUCTION, "window"} for iterator in op.iterators):
         yield f"iterator types are parallel or reduction, got {', '.join(op.iterators)}"
     for value, map_ in zip(operands, op.maps, strict=True):
         if map_.dims != loops:
@@ -502,7 +502,7 @@ def _problems(op: Generic) -> Iterator[str]:
 
 
 def _uncovered(op: Generic) -> Iterator[str]:
-    missing = set(range(op.loops)).difference(*[each.loops for each in op.maps])
+    missing = set(range(op.loops)).difference(*[map_.loops for map_ in op.maps])
     if missing:
         yield f"loop d{min(missing)} is no bare result of an indexing map: its size is unknown"
 
@@ -539,14 +539,14 @@ def _wrong_sizes(op: Generic) -> Iterator[str]:
 
 
 def _wrong_payload(op: Generic) -> Iterator[str]:
-    for position, each in enumerate(op.payload.ops):
+    for position, item in enumerate(op.payload.ops):
         reads = f"operation {position} of the payload reads"
-        if each.name == INDEX:
-            if not isinstance(each.attribute, Dim | Const | Binary):
+        if item.name == INDEX:
+            if not isinstance(item.attribute, Dim | Const | Binary):
                 yield "linalg.index names no loop"
-            elif any(not 0 <= dim < op.loops for dim in dims_of(each.attribute)):
-                yield f"index {each.attribute} is no loop: there are {op.loops}"
-        for ref in each.operands:
+            elif any(not 0 <= dim < op.loops for dim in dims_of(item.attribute)):
+                yield f"index {item.attribute} is no loop: there are {op.loops}"
+        for ref in item.operands:
             if isinstance(ref, Res) and not 0 <= ref.index < position:
                 yield f"{reads} result {ref.index}, which is not computed yet"
             if isinstance(ref, Arg) and not 0 <= ref.index < len(op.operands):

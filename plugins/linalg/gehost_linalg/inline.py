@@ -28,60 +28,62 @@ def inline_calls(graph: Graph, context: CustomPassContext) -> None:
         opsets = [(entry.domain, entry.version) for entry in function.opset_import]
         if opsets != [("", node.graph.model.opset())]:
             continue
-        given = {entry.name for entry in (*function.attribute_proto, *node.proto.attribute)}
-        if all(each.op_type in lowerings() or _is_constant(each, given) for each in function.node):
+        arguments = {entry.name for entry in (*function.attribute_proto, *node.proto.attribute)}
+        if all(
+            item.op_type in lowerings() or _is_constant(item, arguments) for item in function.node
+        ):
             region = Region.of_nodes([node])
             if isinstance(region, Region):
                 context.replace(region, _body(node, region, function))
 
 
-def _is_constant(node: onnx.NodeProto, given: Collection[str]) -> bool:
-    """Whether it is a Constant; ``given`` are the attributes that the call has."""
+def _is_constant(node: onnx.NodeProto, arguments: Collection[str]) -> bool:
+    """Whether it is a Constant; ``arguments`` are the attributes that the call has."""
     if node.op_type != "Constant":
         return False
     value = node.attribute[0]
     return value.name in {"value", *_DTYPES} and (
-        not value.ref_attr_name or value.ref_attr_name in given
+        not value.ref_attr_name or value.ref_attr_name in arguments
     )
 
 
 def _body(node: Node, region: Region, function: onnx.FunctionProto) -> EsGraph:
     """The function's body for this call; copies by Identity are left out."""
     builder = EsGraphBuilder(node.op)
-    given = builder.CreateInputs(len(region.inputs))
+    placeholders = builder.CreateInputs(len(region.inputs))
     arguments = {entry.name: entry for entry in (*function.attribute_proto, *node.proto.attribute)}
     values: dict[str, EsTensor | None] = {"": None}
     for name, value in zip(function.input, node.inputs, strict=True):
-        values[name] = None if value is None else given[region.inputs.index(value)]
-    for each in function.node:
-        attributes = _attributes(each, arguments)
-        if each.op_type == "Constant":
+        values[name] = None if value is None else placeholders[region.inputs.index(value)]
+    for output in function.node:
+        attributes = _attributes(output, arguments)
+        if output.op_type == "Constant":
             ((name, value),) = attributes.items()
-            values[each.output[0]] = builder.CreateConst(
+            values[output.output[0]] = builder.CreateConst(
                 onnx.numpy_helper.to_array(value)
                 if name == "value"
                 else np.array(value, _DTYPES[name])
             )
-        elif each.op_type == "Identity":
-            values[each.output[0]] = values[each.input[0]]
+        elif output.op_type == "Identity":
+            values[output.output[0]] = values[output.input[0]]
         else:
-            inputs = [values[name] for name in each.input]
-            made = es.op(each.op_type)(*inputs, num_outputs=len(each.output), **attributes)
-            results = [made] if isinstance(made, EsTensor) else list(made)
-            values.update(zip(each.output, results, strict=True))
-    made = dict(zip(node.outputs, [values[name] for name in function.output], strict=False))
-    outputs = [made[result] for result in region.outputs]
-    return builder.BuildAndReset([each for each in outputs if each is not None])
+            inputs = [values[name] for name in output.input]
+            created = es.op(output.op_type)(*inputs, num_outputs=len(output.output), **attributes)
+            results = [created] if isinstance(created, EsTensor) else list(created)
+            values.update(zip(output.output, results, strict=True))
+    created = dict(zip(node.outputs, [values[name] for name in function.output], strict=False))
+    outputs = [created[result] for result in region.outputs]
+    return builder.BuildAndReset([output for output in outputs if output is not None])
 
 
 def _attributes(
     node: onnx.NodeProto, arguments: Mapping[str, onnx.AttributeProto]
 ) -> dict[str, Any]:
     """A node's attributes; those of the call in place of references."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for entry in node.attribute:
         source = arguments.get(entry.ref_attr_name) if entry.ref_attr_name else entry
         if source is not None:
             value = onnx.helper.get_attribute_value(source)
-            found[entry.name] = value.decode() if isinstance(value, bytes) else value
-    return found
+            results[entry.name] = value.decode() if isinstance(value, bytes) else value
+    return results

@@ -79,10 +79,10 @@ def size_of(
         if isinstance(rule, Split):
             return whole // rule.of
         return len(range(*slice(rule.start, rule.end, rule.step).indices(whole)))
-    found = [size_of(each, sizes, rules) for each in rule.sizes]
-    if None in found:
+    results = [size_of(item, sizes, rules) for item in rule.sizes]
+    if None in results:
         return None
-    return next((each for each in found if each != 1), 1)
+    return next((item for item in results if item != 1), 1)
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -101,7 +101,7 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]
     Raises:
         ValueError: the sizes do not agree, or nothing gives one.
     """
-    found: list[int | None] = [None] * op.loops
+    results: list[int | None] = [None] * op.loops
     unsure: list[int | None] = [None] * op.loops
     for position, _, axis, result, maybe_broadcast in op.axes():
         if not isinstance(result, Dim):
@@ -109,15 +109,15 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]
         size, dim = shapes[position][axis], result.index
         if size is None:
             continue
-        known = unsure if maybe_broadcast else found
-        if maybe_broadcast and (size == 1 and known[dim] is not None):
+        entry = unsure if maybe_broadcast else results
+        if maybe_broadcast and (size == 1 and entry[dim] is not None):
             continue
-        if known[dim] in {None, size} or (maybe_broadcast and known[dim] == 1):
-            known[dim] = size
+        if entry[dim] in {None, size} or (maybe_broadcast and entry[dim] == 1):
+            entry[dim] = size
         else:
-            raise ValueError(f"{op.name}: loop d{dim} has sizes {known[dim]} and {size}")
+            raise ValueError(f"{op.name}: loop d{dim} has sizes {entry[dim]} and {size}")
     sizes: list[int] = []
-    for dim, (sure, other) in enumerate(zip(found, unsure, strict=True)):
+    for dim, (sure, other) in enumerate(zip(results, unsure, strict=True)):
         size = sure if sure is not None else other
         if size is None or (other not in {None, 1, size}):
             raise ValueError(f"{op.name}: loop d{dim} has sizes {sure} and {other}")
@@ -147,8 +147,8 @@ def run_generic(
         op, [_shape(op, position, array, sizes or {}) for position, array in enumerate(arrays)]
     )
     present = [_made(op, position, array, extents) for position, array in enumerate(arrays)]
-    made = [np.array(array) for array in present[count:]]
-    current = [*present[:count], *made]
+    results = [np.array(array) for array in present[count:]]
+    current = [*present[:count], *results]
     with np.errstate(all="ignore"):
         for point in np.ndindex(*extents):
             places = [
@@ -162,8 +162,8 @@ def run_generic(
             ]
             loaded = [array[place] for array, place in zip(current, places, strict=True)]
             for out, value in enumerate(_evaluate(op, loaded, point, scalars)):
-                made[out][places[count + out]] = value
-    return made
+                results[out][places[count + out]] = value
+    return results
 
 
 def _shape(
@@ -185,10 +185,10 @@ def _made(op: Generic, position: int, array: Array | None, extents: Sequence[int
     shape: list[int] = []
     for axis, result in enumerate(op.maps[position].results):
         size = value.shape[axis] if value.shape is not None else None
-        known = extents[result.index] if isinstance(result, Dim) else size_of(size, {})
-        if known is None:
+        entry = extents[result.index] if isinstance(result, Dim) else size_of(size, {})
+        if entry is None:
             raise ValueError(f"{op.name}: the size of axis {axis} of {value!r} is not known")
-        shape.append(known)
+        shape.append(entry)
     fill = value.fill.value if isinstance(value.fill, Literal) else 0
     return np.full(shape, fill, numpy_dtype(value.dtype))
 
@@ -196,21 +196,21 @@ def _made(op: Generic, position: int, array: Array | None, extents: Sequence[int
 def _evaluate(
     op: Generic, loaded: Sequence[Any], point: Sequence[int], scalars: Mapping[Value, Any]
 ) -> list[Any]:
-    made: list[Any] = []
+    results: list[Any] = []
 
     def value_of(ref: Ref) -> Any:
         if isinstance(ref, Arg):
             return loaded[ref.index]
         if isinstance(ref, Res):
-            return made[ref.index]
+            return results[ref.index]
         return NUMPY[ref.dtype](ref.value) if isinstance(ref, Literal) else scalars[ref]
 
-    for each in op.payload.ops:
-        if each.name == INDEX:
-            made.append(np.int64(evaluate(expr_of(each), point)))
+    for item in op.payload.ops:
+        if item.name == INDEX:
+            results.append(np.int64(evaluate(expr_of(item), point)))
         else:
-            operands = [value_of(ref) for ref in each.operands]
-            made.append(compute(each.name, operands, each.dtype, each.attribute, each.flags))
+            operands = [value_of(ref) for ref in item.operands]
+            results.append(compute(item.name, operands, item.dtype, item.attribute, item.flags))
     return [value_of(ref) for ref in op.payload.yields]
 
 
@@ -231,12 +231,12 @@ def interpret(
     Raises:
         ValueError: sizes do not agree, or an operation cannot be interpreted.
     """
-    known: dict[Value, Any] = dict(inputs)
+    entries: dict[Value, Any] = dict(inputs)
     sizes: dict[str, int] = {}
     rules = rules or {}
 
     def note(value: Value, array: Any) -> None:
-        known[value] = array
+        entries[value] = array
         sizes.update(
             {
                 name: size
@@ -245,13 +245,13 @@ def interpret(
             }
         )
         for name in rules:
-            found = size_of(name, sizes, rules)
-            if found is not None:
-                sizes.setdefault(name, found)
+            result = size_of(name, sizes, rules)
+            if result is not None:
+                sizes.setdefault(name, result)
 
     def array_of(value: Value) -> Any:
-        if value in known:
-            return known[value]
+        if value in entries:
+            return entries[value]
         if value.kind == "extent" and value.name in sizes:
             return np.asarray(sizes[value.name])
         if value.constant is not None:
@@ -261,14 +261,14 @@ def interpret(
 
     def operand(value: Value) -> Array | None:
         """None for an empty or a fill whose size the loops give."""
-        if value in known or value.kind not in {"empty", "fill"}:
+        if value in entries or value.kind not in {"empty", "fill"}:
             return array_of(value)
-        given = iter(value.sizes)
+        argument = iter(value.sizes)
         shape = [
             size
             if size is not None
-            else int(array_of(each))
-            if (each := next(given, None))
+            else int(array_of(item))
+            if (item := next(argument, None))
             else None
             for size in value.shape or ()
         ]
@@ -303,16 +303,16 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
     if op.name == "tensor.concat":
         return np.concatenate(arrays, op.axis)
     if op.name == "tensor.extract_slice":
-        begins = [int(each) for each in str(op.attribute).split(",")]
+        begins = [int(part) for part in str(op.attribute).split(",")]
         lengths = [size_of(size, sizes) for size in op.results[0].shape or ()]
         if None in lengths:
             raise ValueError(f"{op.label}: the size of a part is not known")
         pairs = zip(begins, lengths, strict=True)
         return arrays[0][tuple([slice(begin, begin + (length or 0)) for begin, length in pairs])]
     if op.name == "tensor.reshape":  # as ONNX states it: 0 keeps a size, -1 is the rest
-        target = [int(each) for each in str(op.attribute).split(",") if each]
+        target = [int(part) for part in str(op.attribute).split(",") if part]
         return arrays[0].reshape(
-            [each or arrays[0].shape[axis] for axis, each in enumerate(target)]
+            [part or arrays[0].shape[axis] for axis, part in enumerate(target)]
         )
     if op.name in {EXPAND, COLLAPSE}:
         return _reshaped(op, arrays[0], sizes)
@@ -330,9 +330,9 @@ def _reshaped(op: Opaque, array: Array, sizes: Mapping[str, int]) -> Array:
     shape = [size_of(size, sizes) for size in op.results[0].shape or ()]
     for whole, group in zip(array.shape, groups, strict=True):
         unknown = [axis for axis in group if shape[axis] is None]
-        known = math.prod([shape[axis] or 1 for axis in group if axis not in unknown])
-        if len(unknown) == 1 and known and whole % known == 0:
-            shape[unknown[0]] = whole // known
+        entry = math.prod([shape[axis] or 1 for axis in group if axis not in unknown])
+        if len(unknown) == 1 and entry and whole % entry == 0:
+            shape[unknown[0]] = whole // entry
         elif unknown or math.prod([shape[axis] or 0 for axis in group]) != whole:
             raise ValueError(
                 f"{op.label or op.name}: an axis of size {whole} is split into {shape}"

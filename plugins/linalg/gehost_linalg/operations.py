@@ -156,8 +156,8 @@ def _unsigned(compute: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
 
     def apply(a: Any, b: Any) -> Any:
         bits = 1 if a.dtype == np.bool_ else a.dtype.itemsize * 8
-        made = compute(int(a) % 2**bits, int(b) % 2**bits)
-        return type(a)(made - 2**bits if bits > 1 and made >= 2 ** (bits - 1) else made)
+        result = compute(int(a) % 2**bits, int(b) % 2**bits)
+        return type(a)(result - 2**bits if bits > 1 and result >= 2 ** (bits - 1) else result)
 
     return apply
 
@@ -537,7 +537,7 @@ def takes(name: str, dtype: str) -> bool:
 
 def casts(name: str, source: str, target: str) -> bool:
     """Whether a cast takes one element type to another."""
-    if not all(is_float(each) or is_integer(each) for each in (source, target)):
+    if not all(is_float(item) or is_integer(item) for item in (source, target)):
         return name == "arith.bitcast"
     floats = is_float(source), is_float(target)
     if name.startswith("arith.index_cast"):
@@ -580,15 +580,15 @@ def compute(
     operation = OPERATIONS.get(name)
     if operation is None or dtype not in NUMPY:
         raise ValueError(f"{name} of {dtype} cannot be interpreted")
-    rounding = next((each for each in ROUNDINGS[1:] if each in flags), None)
+    rounding = next((item for item in ROUNDINGS[1:] if item in flags), None)
     if rounding is not None:
         raise ValueError(f"{name} {rounding} cannot be interpreted")
     if operation.form == "compare":
-        made = operation.numpy(str(attribute), *operands)
+        result = operation.numpy(str(attribute), *operands)
     elif operation.form in {"cast", "scale"}:
-        made = operation.numpy(dtype, *operands)
+        result = operation.numpy(dtype, *operands)
     else:
-        made = operation.numpy(*operands)
+        result = operation.numpy(*operands)
     if operation.results > 1:
-        made = made[int(str(attribute))]
-    return NUMPY[dtype](made)
+        result = result[int(str(attribute))]
+    return NUMPY[dtype](result)

@@ -80,20 +80,20 @@ class Plan:
         self.settings = settings
         self.control = control_named(settings["control"], controls)
         self.multi_use: MultiUse = multi_use_named(settings["multi_use"])
-        left: dict[Node, str] = {}
+        rest: dict[Node, str] = {}
         for _ in range(_MOST_PLANS):
-            self._form_groups(graph, left)
-            found = self._underivable()
-            if not found:
+            self._form_groups(graph, rest)
+            result = self._underivable()
+            if not result:
                 break
-            left |= found
+            rest |= result
 
-    def _form_groups(self, graph: Graph, left: Mapping[Node, str]) -> None:
-        """Lower, fuse and group; nodes of ``left`` are left alone for their reason."""
+    def _form_groups(self, graph: Graph, rest: Mapping[Node, str]) -> None:
+        """Lower, fuse and group; nodes of ``rest`` are left alone for their reason."""
         to_runtime = left_to_runtime() if self.settings["leave_alone"] else take_all
         companions = companions_named(self.settings["companions"])
         self.lowered = Lowered(
-            graph, lambda node: left.get(node) or to_runtime(node), reshapes=RESHAPE in companions
+            graph, lambda node: rest.get(node) or to_runtime(node), reshapes=RESHAPE in companions
         )
         block = fused_block(self.lowered, self.control, self.multi_use, companions)
         self.grouping = Grouping(block, self.lowered.counts, rows=self.settings["rows"])
@@ -112,7 +112,7 @@ class Plan:
 
         A kernel knows the body of its group and the inputs' ranks.
         """
-        found: dict[Node, str] = {}
+        results: dict[Node, str] = {}
         for group in self.groups:
             if any(node.op in _SIZED for node in group.nodes):
                 region = Region.of_nodes(list(group.nodes))
@@ -121,12 +121,12 @@ class Plan:
                         derive(*_as_function(region, operands(region)[0], region.outputs))
                     except NotLowered as refused:
                         if refused.place is not None:
-                            found[region.nodes[refused.place]] = str(refused)
-        return found
+                            results[region.nodes[refused.place]] = str(refused)
+        return results
 
     def _unfused_edges(self) -> list[tuple[Node, str]]:
         """Return the operands that connect two groups, each with the refusal."""
-        found: list[tuple[Node, str]] = []
+        results: list[tuple[Node, str]] = []
         block, grouping = self.grouping.block, self.grouping
         for op in block.ops:
             if is_boundary(op) or not op.origins:
@@ -145,8 +145,8 @@ class Plan:
                     if refusal.key in {"control", "producer-not-parallel"}
                     else None
                 )
-                found.append((node, str(reason or refusal)))
-        return found
+                results.append((node, str(reason or refusal)))
+        return results
 
 
 def take_all(node: Node) -> str | None:
@@ -174,12 +174,12 @@ def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tu
     Raises:
         ControlError: one is unknown, or both of these are named.
     """
-    given = [each.strip() for each in text.split(",") if each.strip()]
-    for name in given:
+    arguments = [part.strip() for part in text.split(",") if part.strip()]
+    for name in arguments:
         if name.removeprefix("-") not in ALL_COMPANIONS:
             raise ControlError(unknown("companion", name.removeprefix("-"), ALL_COMPANIONS))
-    added = [name for name in given if not name.startswith("-")]
-    dropped = {name[1:] for name in given if name.startswith("-")}
+    added = [name for name in arguments if not name.startswith("-")]
+    dropped = {name[1:] for name in arguments if name.startswith("-")}
     if MERGING in added and EXPANSION in added:
         raise ControlError(f"companions {EXPANSION} and {MERGING} undo each other: name one")
     if MERGING in added:
@@ -228,16 +228,16 @@ class FuseElementwisePass(FusionBasePass):
     def _replace_all(self, graph: Graph, plan: Plan, context: CustomPassContext) -> Status:
         for node, reason in plan.refusals:
             context.refuse(node, reason)
-        made: list[Node] = []
+        new_nodes: list[Node] = []
         inlined: dict[Tensor, None] = {}
         duplicate = context.options["multi_use"] == "duplicate"
         for group in plan.groups:
             new = self._replace(group, context, inlined, duplicate=duplicate)
             if new is not None:
-                made.append(new)
-        _merge_equal(graph, made)
+                new_nodes.append(new)
+        _merge_equal(graph, new_nodes)
         _remove_unread(inlined)
-        return SUCCESS if made else NOT_CHANGED
+        return SUCCESS if new_nodes else NOT_CHANGED
 
     def _replace(
         self,
@@ -252,7 +252,7 @@ class FuseElementwisePass(FusionBasePass):
         if isinstance(region, Refusal):
             context.refuse(nodes[-1], region.reason)
             return None
-        inputs, held = operands(region)
+        inputs, content = operands(region)
         if not inputs:
             context.refuse(region.last, "constant: it reads no tensor")
             return None
@@ -262,11 +262,13 @@ class FuseElementwisePass(FusionBasePass):
         except NotLowered as refused:
             context.refuse(region.last, str(refused))
             return None
-        made = context.replace(region, _call(name, region, inputs, outputs), keep_shared=duplicate)
-        if isinstance(made, Refusal):
+        result = context.replace(
+            region, _call(name, region, inputs, outputs), keep_shared=duplicate
+        )
+        if isinstance(result, Refusal):
             return None
-        inlined.update(dict.fromkeys(held))
-        return made[0] if made else None
+        inlined.update(dict.fromkeys(content))
+        return result[0] if result else None
 
     def _name(self, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
         """``gehost.linalg::<Kernel>_<hash>``; ``NotLowered`` if it cannot be derived."""
@@ -283,10 +285,10 @@ def _as_function(
     """Return a region's body and the types of its inputs; ``NotLowered`` if a rank is unknown."""
     signature: list[Signature] = []
     for value in inputs:
-        known = Signature.of(value.type)
-        if known is None:
+        entry = Signature.of(value.type)
+        if entry is None:
             raise NotLowered(f"operand-unranked: {value.name}")
-        signature.append(known)
+        signature.append(entry)
     return Body.of_nodes(region.nodes, inputs, outputs), signature
 
 
@@ -295,44 +297,46 @@ def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:
 
     Inputs are in the order of their first reader; the body holds constants.
     """
-    inside, held = dict[Tensor, None](), dict[Tensor, None]()
-    made = {value for node in region.nodes for value in node.outputs}
+    inside, content = dict[Tensor, None](), dict[Tensor, None]()
+    results = {value for node in region.nodes for value in node.outputs}
     for node in region.nodes:
         parameters = PARAMETERS.get(node.op, ())
         for slot, value in enumerate(node.inputs):
-            if value is None or value in made:
+            if value is None or value in results:
                 continue
             if value.is_constant and (slot in parameters or splat_of(value) is not None):
-                held[value] = None
+                content[value] = None
             else:
                 inside[value] = None
     for value in inside:  # read as data too
-        held.pop(value, None)
-    return list(inside), list(held)
+        content.pop(value, None)
+    return list(inside), list(content)
 
 
 def _call(
     name: str, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> EsGraph:
     builder = EsGraphBuilder(name)
-    given = builder.CreateInputs(len(region.inputs))
+    placeholders = builder.CreateInputs(len(region.inputs))
     places = {value: place for place, value in enumerate(region.inputs)}
-    results = es.op(name)(*[given[places[value]] for value in inputs], num_outputs=len(outputs))
+    results = es.op(name)(
+        *[placeholders[places[value]] for value in inputs], num_outputs=len(outputs)
+    )
     return builder.BuildAndReset([results] if len(outputs) == 1 else list(results))
 
 
-def _merge_equal(graph: Graph, made: Sequence[Node]) -> None:
+def _merge_equal(graph: Graph, new_nodes: Sequence[Node]) -> None:
     """Keep one of the nodes that compute the same."""
     first: dict[tuple[Any, ...], Node] = {}
-    for node in made:
+    for node in new_nodes:
         if not node.in_graph:
             continue
-        kept = first.setdefault((node.op, node.inputs), node)
-        if kept is node or any(
+        retained = first.setdefault((node.op, node.inputs), node)
+        if retained is node or any(
             value is not None and value.is_graph_output for value in node.outputs
         ):
             continue
-        for old, new in zip(node.outputs, kept.outputs, strict=True):
+        for old, new in zip(node.outputs, retained.outputs, strict=True):
             if old is not None and new is not None:
                 graph.redirect(old, new)
         graph.remove_node(node)
@@ -367,12 +371,12 @@ class _Checked(PassOption):
         object.__setattr__(self, "_look_up", look_up)
         super().__init__(name, str, default, help_)
 
-    def convert(self, given: Any) -> Any:
+    def convert(self, argument: Any) -> Any:
         """Return the text, if it names something.
 
         ``ValueError`` with the nearest names if not.
         """
-        text = super().convert(given)
+        text = super().convert(argument)
         self._look_up(text)  # type: ignore[attr-defined]
         return text
 
@@ -423,19 +427,19 @@ def control_function(name: str) -> Any:
 
 def collect(module: ModuleType, registry: PassRegistry) -> None:
     """Take the control functions that a vendor file marks."""
-    found = _collected.setdefault(registry, {})
+    cached = _collected.setdefault(registry, {})
     for function in vars(module).values():
         name = getattr(function, _MARK, None)
         if isinstance(name, str) and getattr(function, "__module__", "") == module.__name__:
             try:
                 control_named(name)
             except ControlError:
-                if found.get(name, function) is not function:
+                if cached.get(name, function) is not function:
                     raise VendorError(
                         f"a control function called {name!r} exists already",
                         where=module.__file__,
                     ) from None
-                found[name] = function
+                cached[name] = function
             else:
                 raise VendorError(
                     f"a control function called {name!r} exists already", where=module.__file__

@@ -133,12 +133,12 @@ def _axes(
     if splits:
         sizes = many.shape or ()
         parts = {
-            _bare(results[axis]): tuple([sizes[each] for each in group]) for axis, group in changed
+            _bare(results[axis]): tuple([sizes[item] for item in group]) for axis, group in changed
         }
         return _Split(op, parts)
     sizes = few.shape or ()
     merged = {
-        tuple([_bare(results[each]) for each in group]): sizes[axis] for axis, group in changed
+        tuple([_bare(results[item]) for item in group]): sizes[axis] for axis, group in changed
     }
     return _Merge(op, merged)
 
@@ -211,11 +211,11 @@ def _merged_in_part(
     rest: list[list[int]] = []
     shape: list[Size] = []
     for axis, group in enumerate(axes_of(reshape)):
-        loops = tuple([_bare(results[each]) for each in group])
+        loops = tuple([_bare(results[item]) for item in group])
         is_merged = len(group) > 1 and _can_merge(op, loops, few_sizes[axis])
         if is_merged:
             merged[loops] = few_sizes[axis]
-        sizes = [few_sizes[axis]] if is_merged else [many_sizes[each] for each in group]
+        sizes = [few_sizes[axis]] if is_merged else [many_sizes[item] for item in group]
         rest.append(list(range(len(shape), len(shape) + len(sizes))))
         shape += sizes
     if not merged or op.named is not None:
@@ -249,7 +249,7 @@ def _spelled_again(named: Named | None, moved: Generic) -> Named | None:
     if named is None or named.name != "linalg.transpose":
         return None
     read = moved.maps[0].results
-    permutation = [read.index(each) for each in moved.maps[1].results]
+    permutation = [read.index(result) for result in moved.maps[1].results]
     return named._replace(after=f" permutation = {permutation}")
 
 
@@ -271,8 +271,8 @@ def folded_reshape(op: Opaque, operand: OpOperand, *, splits: bool = True) -> Ch
     if joined is None:
         return _exchanged(first, op) if splits and op.name == EXPAND else None
     name, groups = joined
-    made = Opaque(name, first.operands, op.results, json.dumps(groups), op.label, op.origins)
-    return Change((made,), {})
+    output = Opaque(name, first.operands, op.results, json.dumps(groups), op.label, op.origins)
+    return Change((output,), {})
 
 
 def _joined(first: Opaque, second: Opaque) -> tuple[str, list[list[int]]] | None:
@@ -280,7 +280,7 @@ def _joined(first: Opaque, second: Opaque) -> tuple[str, list[list[int]]] | None
     before, after = axes_of(first), axes_of(second)
     if first.name == second.name:
         few, many = (before, after) if second.name == EXPAND else (after, before)
-        return second.name, [[axis for each in group for axis in many[each]] for group in few]
+        return second.name, [[axis for item in group for axis in many[item]] for group in few]
     if first.name == EXPAND:  # then merged: whole groups of one side are in a group of the other
         for name, few, many in ((COLLAPSE, after, before), (EXPAND, before, after)):
             groups = [[at for at, part in enumerate(many) if set(part) <= set(g)] for g in few]
@@ -323,16 +323,16 @@ def _exchanged(merge: Opaque, split: Opaque) -> Change | None:
             return None
         if len(merged) > 1 and len(parts) == 1:
             places = add(olds)
-            before += [[each] for each in places]
+            before += [[place] for place in places]
             after.append(places)
         elif len(merged) == 1:
             places = add(news)
             before.append(places)
-            after += [[each] for each in places]
+            after += [[place] for place in places]
         elif len(merged) == len(parts):
             places = add(olds)
-            before += [[each] for each in places]
-            after += [[each] for each in places]
+            before += [[place] for place in places]
+            after += [[place] for place in places]
         else:
             return None
     middle = Value(f"{source.name}_reshaped", source.dtype, shape)
@@ -350,15 +350,15 @@ def _merged(many: Sequence[Size], few: Sequence[Size]) -> list[list[int]] | None
     for size in few:
         group: list[int] = []
         while place < len(many) and (
-            not group or prod([_number(many[each]) for each in group]) < _number(size)
+            not group or prod([_number(many[item]) for item in group]) < _number(size)
         ):
             group.append(place)
             place += 1
-        if prod([_number(many[each]) for each in group]) != _number(size) or not group:
+        if prod([_number(many[item]) for item in group]) != _number(size) or not group:
             return None
         groups.append(group)
     rest = range(place, len(many))
-    if any(_number(many[each]) != 1 for each in rest) or not groups:
+    if any(_number(many[item]) != 1 for item in rest) or not groups:
         return None
     groups[-1] += rest
     return groups
@@ -411,11 +411,11 @@ class Axes:
             if position < len(op.ins):
                 continue
             result = op.results[position - len(op.ins)]
-            made = others.get(result) or (result if same else _other(result, shape))
-            if made is not result and result not in others:
+            output = others.get(result) or (result if same else _other(result, shape))
+            if output is not result and result not in others:
                 text = json.dumps(groups)
-                after.append(Opaque(self.undoing, (made,), (result,), text, op.label))
-            results.append(made)
+                after.append(Opaque(self.undoing, (output,), (result,), text, op.label))
+            results.append(output)
         count = len(op.ins)
         generic = replace(
             op,
@@ -434,13 +434,13 @@ class Axes:
     def _payload(self) -> Payload:
         ops: list[ScalarOp] = []
         constant: dict[int, Ref] = {}
-        for place, each in enumerate(self.op.payload.ops):
-            if each.name == INDEX:
-                expr = substitute(expr_of(each), self.values)
-                each = each._replace(attribute=expr)
+        for place, op in enumerate(self.op.payload.ops):
+            if op.name == INDEX:
+                expr = substitute(expr_of(op), self.values)
+                op = op._replace(attribute=expr)
                 if isinstance(expr, Const):
                     constant[place] = Literal(expr.value, "index")
-            ops.append(each)
+            ops.append(op)
         payload = Payload(tuple(ops), self.op.payload.yields)
         return payload.renumbered({}, constant).live() if constant else payload
 
@@ -469,16 +469,16 @@ class _Split(Axes):
     def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
         op, map_ = self.op, self.op.maps[position]
         old = op.operands[position].shape or (None,) * len(map_.results)
-        if len(map_.loops) < sum(isinstance(each, Dim) for each in map_.results):
+        if len(map_.loops) < sum(isinstance(result, Dim) for result in map_.results):
             raise KeepsLoops(f"{map_.body()} is no projected permutation")
         shape: list[Size] = []
         groups: list[list[int]] = []
         read: list[Expr] = []
         unsure: set[int] = set()
-        for axis, each in enumerate(map_.results):
-            if not isinstance(each, Dim | Const):
+        for axis, result in enumerate(map_.results):
+            if not isinstance(result, Dim | Const):
                 raise KeepsLoops(f"{map_.body()} is no projected permutation")
-            parts = self.parts.get(each.index, ()) if isinstance(each, Dim) else ()
+            parts = self.parts.get(result.index, ()) if isinstance(result, Dim) else ()
             is_unsure = axis in op.maybe_broadcast_axes[position]
             if parts and is_unsure:
                 raise KeepsLoops(
@@ -488,10 +488,10 @@ class _Split(Axes):
                 unsure.add(len(shape))
             groups.append(list(range(len(shape), len(shape) + max(1, len(parts)))))
             shape += parts or [old[axis]]
-            if isinstance(each, Dim):
-                read += [Dim(self.first[each.index] + k) for k in range(max(1, len(parts)))]
+            if isinstance(result, Dim):
+                read += [Dim(self.first[result.index] + k) for k in range(max(1, len(parts)))]
             else:
-                read.append(each)
+                read.append(result)
         return shape, groups, read, unsure
 
 
@@ -519,10 +519,10 @@ class _Merge(Axes):
             self.new[loop] = len(self.iterators)
             self.iterators.append(kind)
             group = self.group.get(loop, (loop,))
-            for place, each in enumerate(group):
-                own, inner = sizes[each], [sizes[other] for other in group[place + 1 :]]
-                if each in needed and not all(map(is_known, (*inner, own) if place else inner)):
-                    raise KeepsLoops(f"index d{each} needs a size that is not known")
+            for place, item in enumerate(group):
+                own, inner = sizes[item], [sizes[other] for other in group[place + 1 :]]
+                if item in needed and not all(map(is_known, (*inner, own) if place else inner)):
+                    raise KeepsLoops(f"index d{item} needs a size that is not known")
                 steps = prod([max(1, _number(size)) for size in inner])
                 expr = binary("floordiv", Dim(self.new[loop]), Const(steps))
                 if place:
@@ -539,24 +539,24 @@ class _Merge(Axes):
         unsure: set[int] = set()
         axis = 0
         while axis < len(map_.results):
-            each = map_.results[axis]
-            group = self.group.get(each.index) if isinstance(each, Dim) else None
+            item = map_.results[axis]
+            group = self.group.get(item.index) if isinstance(item, Dim) else None
             axes = list(range(axis, axis + len(group or (0,))))
             if group is not None:
-                found = list(map_.results[axis : axis + len(group)])
-                if found != [Dim(loop) for loop in group]:
+                results = list(map_.results[axis : axis + len(group)])
+                if results != [Dim(loop) for loop in group]:
                     raise KeepsLoops(f"{_named(group)} are not neighbours in {map_.body()}")
                 if op.maybe_broadcast_axes[position] & set(axes):
                     raise KeepsLoops(f"a size of {op.operands[position].name} may be 1")
-                shape.append(_product([old[each] for each in axes], self.size[group[0]]))
+                shape.append(_product([old[item] for item in axes], self.size[group[0]]))
                 read.append(Dim(self.new[group[0]]))
-            elif dims_of(each) & inside:
-                raise KeepsLoops(f"{each} of {map_.body()} uses a merged loop")
+            elif dims_of(item) & inside:
+                raise KeepsLoops(f"{item} of {map_.body()} uses a merged loop")
             else:
                 if axis in op.maybe_broadcast_axes[position]:
                     unsure.add(len(shape))
                 shape.append(old[axis])
-                read.append(substitute(each, self.values))
+                read.append(substitute(item, self.values))
             groups.append(axes)
             axis += len(axes)
         return shape, groups, read, unsure
@@ -568,8 +568,8 @@ def _product(sizes: Sequence[Size], whole: Size) -> Size:
     Elsewhere it is the name of the whole.
     """
     if all(map(is_known, sizes)):
-        made = prod(map(_number, sizes))
-        return made if all(isinstance(each, int) for each in sizes) else str(made)
+        result = prod(map(_number, sizes))
+        return result if all(isinstance(size, int) for size in sizes) else str(result)
     return None if is_known(whole) else whole
 
 

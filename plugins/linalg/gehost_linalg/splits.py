@@ -22,32 +22,32 @@ def state_splits(graph: Graph, context: CustomPassContext) -> None:
         region = Region.of_nodes([node])
         if isinstance(region, Region):
             builder = EsGraphBuilder(node.op)
-            given = builder.CreateInputs(len(region.inputs))
-            data = given[region.inputs.index(node.inputs[0])]
-            made = es.Reshape(data, builder.CreateConst(np.array(target, np.int64)))
-            context.replace(region, builder.BuildAndReset([made]))
+            placeholders = builder.CreateInputs(len(region.inputs))
+            data = placeholders[region.inputs.index(node.inputs[0])]
+            result = es.Reshape(data, builder.CreateConst(np.array(target, np.int64)))
+            context.replace(region, builder.BuildAndReset([result]))
 
 
 def _split_target(node: Node) -> list[int] | None:
     """Return the target with a 0 for each copied size, where that splits the last axis."""
-    source, stated = node.input(0), node.input(1)
+    source, declared = node.input(0), node.input(1)
     out = node.outputs[0]
-    if source is None or stated is None or not stated.is_constant or out is None:
+    if source is None or declared is None or not declared.is_constant or out is None:
         return None
     before, after = source.shape, out.shape
     if not before or after is None or out.is_graph_output or not out.readers:
         return None
-    kept = len(before) - 1
-    parts = [size for size in after[kept:] if isinstance(size, int)]
+    retained = len(before) - 1
+    parts = [size for size in after[retained:] if isinstance(size, int)]
     if (
         len(parts) < 2
-        or len(parts) < len(after) - kept
-        or math.prod(parts) != before[kept]
+        or len(parts) < len(after) - retained
+        or math.prod(parts) != before[retained]
         or min(parts) < 1
         or None in before
-        or before[:kept] != after[:kept]
-        or not all(isinstance(each, Node) and reorders_axes(each) for each in out.readers)
+        or before[:retained] != after[:retained]
+        or not all(isinstance(reader, Node) and reorders_axes(reader) for reader in out.readers)
     ):
         return None
-    target = [0] * kept + parts
-    return None if stated.numpy().tolist() == target else target
+    target = [0] * retained + parts
+    return None if declared.numpy().tolist() == target else target

@@ -75,8 +75,8 @@ class _Units(Axes):
         groups: list[list[int]] = []
         read: list[Expr] = []
         units: list[int] = []
-        for axis, each in enumerate(op.maps[position].results):
-            expr = substitute(each, self.values)
+        for axis, result in enumerate(op.maps[position].results):
+            expr = substitute(result, self.values)
             if old[axis] == 1 and expr == Const(0):
                 (groups[-1] if groups else units).append(axis)
                 continue
@@ -112,8 +112,8 @@ def without_units(op: Generic) -> Moved | None:
     if op.named is not None or op.maybe_broadcast or not op.loops:
         return None
     is_unit = any(
-        isinstance(each, Const) and value.shape is not None and value.shape[axis] == 1
-        for _, value, axis, each, _ in op.axes()
+        isinstance(item, Const) and value.shape is not None and value.shape[axis] == 1
+        for _, value, axis, item, _ in op.axes()
     )
     if not is_unit and 1 not in op.extents():
         return None

@@ -46,7 +46,7 @@ class Worklist:
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self.note_readers(value)
-        read = {value for made in change.ops for value in (*made.operands, *made.scalars)}
+        read = {value for result in change.ops for value in (*result.operands, *result.scalars)}
         self.release((*op.operands, *op.scalars), read)
 
     def visit_next(self, old: Op, ops: tuple[Op, ...], *, readers: bool = True) -> None:

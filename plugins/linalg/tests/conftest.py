@@ -64,8 +64,8 @@ def maps(op: Generic) -> list[str]:
 def payload(op: Generic) -> list[str]:
     """Operations without their dialect; an index with its loop."""
     return [
-        f"index {each.attribute}" if each.name == "linalg.index" else each.name.partition(".")[2]
-        for each in op.payload.ops
+        f"index {item.attribute}" if item.name == "linalg.index" else item.name.partition(".")[2]
+        for item in op.payload.ops
     ]
 
 

@@ -96,7 +96,9 @@ class DagMaker:
 
     def _loop(self, size: int, extents: list[int], results: list[Expr]) -> int:
         used = {
-            loop for each in results for loop in ([each.index] if isinstance(each, Dim) else [])
+            loop
+            for result in results
+            for loop in ([result.index] if isinstance(result, Dim) else [])
         }
         same = [loop for loop, extent in enumerate(extents) if extent == size and loop not in used]
         if same and self.random.random() < 0.7:
@@ -113,17 +115,17 @@ class DagMaker:
         axis = random.randrange(len(shape))
         if len(shape) > 1 and random.random() < 0.5:
             axis = min(axis, len(shape) - 2)
-            name, made = (
+            name, results = (
                 COLLAPSE,
                 [*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]],
             )
         else:
             parts = [first for first in range(1, shape[axis] + 1) if shape[axis] % first == 0]
             first = random.choice(parts)
-            name, made = EXPAND, [*shape[:axis], first, shape[axis] // first, *shape[axis + 1 :]]
-        few = min(len(shape), len(made))
+            name, results = EXPAND, [*shape[:axis], first, shape[axis] // first, *shape[axis + 1 :]]
+        few = min(len(shape), len(results))
         groups = [[at + (at > axis)] if at != axis else [at, at + 1] for at in range(few)]
-        result = Value(f"r{number}", "f32", made)
+        result = Value(f"r{number}", "f32", results)
         self.ops.append(Opaque(name, (value,), (result,), str(groups)))
         self.values.append(result)
         self.made.append(result)
@@ -165,7 +167,7 @@ class DagMaker:
                 random.shuffle(results)
             if random.random() < 0.1:
                 results.insert(random.randint(0, len(results)), Const(0))
-            shape = [extents[each.index] if isinstance(each, Dim) else 1 for each in results]
+            shape = [extents[read.index] if isinstance(read, Dim) else 1 for read in results]
             reads_out = reduces or random.random() < 0.08
             name = f"o{number}_{out}"
             outs.append(
@@ -176,7 +178,7 @@ class DagMaker:
             if not reads_out and random.random() < 0.1:
                 outs[-1] = self._argument(name, shape)
             out_maps.append(results)
-        maps = [AffineMap(loops, each) for each in (*reads, *out_maps)]
+        maps = [AffineMap(loops, read) for read in (*reads, *out_maps)]
         if len({loop for map_ in maps for loop in map_.loops}) < loops:
             covered = sorted({loop for map_ in maps for loop in map_.loops})
             missing = [loop for loop in range(loops) if loop not in covered]
@@ -184,14 +186,14 @@ class DagMaker:
             ins.append(self._argument(f"s{number}", shape))
             maps.insert(len(reads), AffineMap(loops, missing))
         payload = self._payload(ins, outs, loops)
-        made = tuple(
+        result = tuple(
             Value(f"v{number}_{out}", "f32", value.shape) for out, value in enumerate(outs)
         )
-        op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(kinds), payload, made)
+        op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(kinds), payload, result)
         verify(op)
         self.ops.append(op)
-        self.values += made
-        self.made += made
+        self.values += result
+        self.made += result
 
     def _payload(self, ins: list[Value], outs: list[Value], loops: int) -> Payload:
         random, ops = self.random, list[ScalarOp]()

@@ -140,19 +140,21 @@ class Measured:
         libraries = (str(self.library),) if kernels else ()
         runtimes = ((str(self.source), Runtime()), (str(self.path), Runtime(libraries=libraries)))
         sessions = [runtime.session(path, 1) for path, runtime in runtimes]
-        given = {each.name: feeds[each.name] for each in sessions[0].get_inputs()}
-        names = [each.name for each in sessions[0].get_outputs()]
-        first, second = (dict(zip(names, each.run(names, given), strict=True)) for each in sessions)
-        different = [found for found in compare_outputs(first, second) if not found.equal]
+        arguments = {operand.name: feeds[operand.name] for operand in sessions[0].get_inputs()}
+        names = [operand.name for operand in sessions[0].get_outputs()]
+        first, second = (
+            dict(zip(names, operand.run(names, arguments), strict=True)) for operand in sessions
+        )
+        different = [output for output in compare_outputs(first, second) if not output.equal]
         if different:
             raise SystemExit(f"{self.source}: {different[0]}")
-        one, two = (runtime.runner(path, given, 1) for path, runtime in runtimes)
+        one, two = (runtime.runner(path, arguments, 1) for path, runtime in runtimes)
         return measure_pairs(one, two, seconds=seconds, pairs=8)
 
 
-def shown(found: Comparison) -> str:
-    low, high = found.interval
-    return f"{found.median:.3f} ({low:.3f} to {high:.3f})"
+def shown(result: Comparison) -> str:
+    low, high = result.interval
+    return f"{result.median:.3f} ({low:.3f} to {high:.3f})"
 
 
 def cut(feeds: Feeds, length: int) -> Feeds:
@@ -165,23 +167,23 @@ def rows(table: str, only: str, seconds: float, march: str) -> Iterator[tuple[st
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if table == "groups":
-            for each in [group for group in GROUPS if only in group]:
-                source, feeds = group_model(each, folder)
-                found = Measured(source, folder, march).compare(feeds, seconds, kernels=True)
-                yield each, [shown(found), f"{found.first * 1e6:.0f}", str(len(found.ratios))]
+            for item in [group for group in GROUPS if only in group]:
+                source, feeds = group_model(item, folder)
+                result = Measured(source, folder, march).compare(feeds, seconds, kernels=True)
+                yield item, [shown(result), f"{result.first * 1e6:.0f}", str(len(result.ratios))]
         elif table == "corpus":
             yield from corpus(folder, only, seconds, march)
         else:
-            for each in ("bert", "llama", "gpt2"):
-                source = MODELS / f"{each}.768.dynopt.onnx"
-                if only in each and source.exists():
+            for item in ("bert", "llama", "gpt2"):
+                source = MODELS / f"{item}.768.dynopt.onnx"
+                if only in item and source.exists():
                     measured = Measured(source, folder, march)
                     cells: list[str] = []
                     for length in (1, 16, 128, 512):
-                        feeds = load_feeds(MODELS / f"{each}.768.dynopt.512.npz")
-                        found = measured.compare(cut(feeds, length), seconds, kernels=True)
-                        cells.append(shown(found))
-                    yield each, cells
+                        feeds = load_feeds(MODELS / f"{item}.768.dynopt.512.npz")
+                        result = measured.compare(cut(feeds, length), seconds, kernels=True)
+                        cells.append(shown(result))
+                    yield item, cells
 
 
 def corpus(folder: Path, only: str, seconds: float, march: str) -> Iterator[tuple[str, list[str]]]:
@@ -195,13 +197,13 @@ def corpus(folder: Path, only: str, seconds: float, march: str) -> Iterator[tupl
         if only not in source.stem or not feeds.exists() or not is_fused(source, folder):
             continue
         measured = Measured(source, folder, march)
-        found = [
+        results = [
             measured.compare(load_feeds(feeds), seconds, kernels=kernels)
             for kernels in (True, False)
         ]
         if source not in narrow:
-            gains.append([each.median for each in found])
-        yield source.stem, [*map(shown, found), f"{found[0].first * 1e3:.2f}"]
+            gains.append([item.median for item in results])
+        yield source.stem, [*map(shown, results), f"{results[0].first * 1e3:.2f}"]
     for column, title in zip(zip(*gains, strict=True), ("kernels", "bodies"), strict=False):
         mean = math.exp(statistics.fmean(map(math.log, column)))
         yield f"geometric mean of {len(column)} of the corpus, {title}", [f"{mean:.3f}"]
@@ -211,7 +213,7 @@ def is_fused(source: Path, folder: Path) -> bool:
     """Whether the pass forms a group."""
     path = folder / "fused.onnx"
     Host(HostOptions(vendors=(), enable=(NAME,))).compile(str(source), str(path))
-    return any(each.domain == "gehost.linalg" for each in onnx.load(path).functions)
+    return any(function.domain == "gehost.linalg" for function in onnx.load(path).functions)
 
 
 def long_kernels() -> Iterator[tuple[str, list[str]]]:
@@ -227,7 +229,7 @@ def long_kernels() -> Iterator[tuple[str, list[str]]]:
                 functions = re.findall(r"^(?:static|FN) void .*?^}", text, re.MULTILINE | re.DOTALL)
                 lines = text.count("\n") + 1
                 if lines > 40:
-                    longest = max(each.count("\n") + 1 for each in functions)
+                    longest = max(function.count("\n") + 1 for function in functions)
                     yield f"{source.stem} {kernel.name}", [str(lines), str(longest)]
     yield f"of {count} kernels", []
 
@@ -246,20 +248,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="for each comparison")
     parser.add_argument("--only", default="", help="part of the names of the rows")
     parser.add_argument("--march", default="native")
-    given = parser.parse_args(arguments)
-    unknown = set(given.tables).difference(HEADS)
+    argument = parser.parse_args(arguments)
+    unknown = set(argument.tables).difference(HEADS)
     if unknown:
         parser.error(f"no table {', '.join(sorted(unknown))}: there are {', '.join(HEADS)}")
-    for table in given.tables or HEADS:
+    for table in argument.tables or HEADS:
         print(
             f"load {os.getloadavg()[0]:.1f}\n{HEADS[table]}\n|{'---|' * HEADS[table].count(' |')}"
         )
-        found = (
+        result = (
             long_kernels()
             if table == "lines"
-            else rows(table, given.only, given.seconds, given.march)
+            else rows(table, argument.only, argument.seconds, argument.march)
         )
-        for name, cells in found:
+        for name, cells in result:
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 

@@ -43,7 +43,7 @@ def ours(function: Function, coverage: str = "preserved") -> tuple[Function, set
     for op in block.ops:
         if isinstance(op, Generic):
             verify(op)
-    keys = {refusal.key for found in block.refusals.values() for _, refusal in found}
+    keys = {refusal.key for result in block.refusals.values() for _, refusal in result}
     return Function(function.name, function.arguments, block.ops, block.outputs), keys
 
 
@@ -56,15 +56,15 @@ def compare_with_mlir(
         text = print_function(make(seed))
         function = parse(text)[0]
         theirs = iree.fused_functions(text)[0]
-        wanted = signatures(theirs)
+        expected = signatures(theirs)
         counts["dags"] += 1
         counts["generics"] += len(function.ops)
         fused, keys = ours(function, "upstream")
         counts["fusions"] += len(function.ops) - len(fused.ops)
         iree.verify(print_function(fused))
-        if signatures(fused) == wanted:
+        if signatures(fused) == expected:
             better, more_keys = ours(parse(text)[0])
-            if signatures(better) != wanted:
+            if signatures(better) != expected:
                 reasons = [DIFFERENCES[key] for key in DIFFERENCES if key in keys | more_keys]
                 counts[f"better: {' or '.join(reasons)}"] += 1
             continue
@@ -89,30 +89,30 @@ def compare_with_runtime(seeds: range) -> Counter[str]:
         settings = {
             f"{NAME}.{name}": value for name, value in SETTINGS[seed % len(SETTINGS)].items()
         }
-        wanted = run_runtime(model, feeds)
+        expected = run_runtime(model, feeds)
         with tempfile.TemporaryDirectory() as folder:
             options = HostOptions(
                 vendors=(folder,), enable=(NAME,), settings=settings, cleanup=seed % 5 != 0
             )
             try:
-                made, _ = Host(options).run(model)
+                output, _ = Host(options).run(model)
             except GehostError as error:
                 counts["errors, which differ"] += 1
                 print(f"seed {seed}: {error.__cause__!r:.200}")
                 continue
-        onnx.checker.check_model(made)
+        onnx.checker.check_model(output)
         counts["graphs"] += 1
-        kernels = [node for node in made.graph.node if node.domain == "gehost.linalg"]
+        kernels = [node for node in output.graph.node if node.domain == "gehost.linalg"]
         counts["groups"] += len(kernels)
-        for given, other in zip(run_runtime(made, feeds), wanted, strict=True):
-            if not np.allclose(given, other, rtol=1e-4, atol=1e-5, equal_nan=True):
+        for result, other in zip(run_runtime(output, feeds), expected, strict=True):
+            if not np.allclose(result, other, rtol=1e-4, atol=1e-5, equal_nan=True):
                 counts["bodies differ"] += 1
                 print(f"seed {seed}: bodies differ")
-        values = _values(made, feeds)
-        functions = {function.name: function for function in made.functions}
+        values = _values(output, feeds)
+        functions = {function.name: function for function in output.functions}
         for node in kernels:
             function = functions[node.op_type]
-            signature = [_signature(made, name, values) for name in node.input]
+            signature = [_signature(output, name, values) for name in node.input]
             group = derive(Body.of_function(function), signature)
             if group.name != node.op_type:
                 counts["names that types of the file do not give"] += 1
@@ -127,9 +127,9 @@ def compare_with_runtime(seeds: range) -> Counter[str]:
                     counts["loops differ"] += 1
                     print(f"seed {seed}: {node.op_type}: {error}")
                     continue
-                for given, name in zip(results, node.output, strict=True):
+                for result, name in zip(results, node.output, strict=True):
                     counts["values"] += 1
-                    if not np.allclose(given, values[name], rtol=1e-3, atol=1e-5, equal_nan=True):
+                    if not np.allclose(result, values[name], rtol=1e-3, atol=1e-5, equal_nan=True):
                         counts["loops differ"] += 1
                         print(f"seed {seed}: {node.op_type}: loops differ")
     return counts
@@ -140,42 +140,44 @@ def _values(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, n
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     names = dict.fromkeys(name for node in model.graph.node for name in node.output if name)
-    known = {value.name for value in model.graph.output}
+    entries = {value.name for value in model.graph.output}
     watched.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in names if name not in known
+        onnx.ValueInfoProto(name=name) for name in names if name not in entries
     )
-    found = run_runtime(watched, feeds)
+    result = run_runtime(watched, feeds)
     constants = {
         tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
     }
     return {
         **constants,
         **feeds,
-        **dict(zip([value.name for value in watched.graph.output], found, strict=True)),
+        **dict(zip([value.name for value in watched.graph.output], result, strict=True)),
     }
 
 
 def _signature(model: onnx.ModelProto, name: str, values: dict[str, np.ndarray]) -> Signature:
     """As ``compile`` saw it: the axes that the model states to be 1."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    known = [*inferred.graph.input, *inferred.graph.value_info]
-    stated = next((value.type.tensor_type.shape.dim for value in known if value.name == name), None)
+    entries = [*inferred.graph.input, *inferred.graph.value_info]
+    declared = next(
+        (value.type.tensor_type.shape.dim for value in entries if value.name == name), None
+    )
     shape = values[name].shape
     ones = tuple(
         axis
         for axis, size in enumerate(shape)
-        if size == 1 and (stated is None or stated[axis].dim_value == 1)
+        if size == 1 and (declared is None or declared[axis].dim_value == 1)
     )
     return Signature(DataType.FLOAT, len(shape), ones)
 
 
 def _show(seed: int, text: str, fused: Function, theirs: Function) -> None:
     print(f"seed {seed}:\n{text}")
-    mine, wanted = signatures(fused), signatures(theirs)
-    for each in mine - wanted:
-        print("ours:  ", each)
-    for each in wanted - mine:
-        print("MLIR's:", each)
+    mine, expected = signatures(fused), signatures(theirs)
+    for item in mine - expected:
+        print("ours:  ", item)
+    for item in expected - mine:
+        print("MLIR's:", item)
 
 
 def main() -> int:

@@ -42,8 +42,8 @@ class MixedMaker(DagMaker):
             self._argument(f"a{number}", [self.random.choice(SIZES) for _ in range(rank)])
         self._operations(ops, 0)
         read = {value for op in self.ops for value in op.operands}
-        chosen = [each for each in self.made if each not in read or self.random.random() < 0.12]
-        unread = [each for each in chosen if each in read or self.random.random() >= dead]
+        chosen = [item for item in self.made if item not in read or self.random.random() < 0.12]
+        unread = [item for item in chosen if item in read or self.random.random() >= dead]
         arguments = [*self.arguments, *self.bounds, self.go]
         return Function("f", arguments, self.ops, unread or chosen or self.made[-1:])
 
@@ -68,26 +68,26 @@ class MixedMaker(DagMaker):
         """``scf.for`` that carries a tensor, or ``scf.if`` that makes one."""
         number, carried = self.count, self._chosen()
         shape = carried.shape or ()
-        made = Value(f"s{number}", "f32", shape)
+        result = Value(f"s{number}", "f32", shape)
         kind = self.random.random()
         if kind < 0.4:
             index = Value(f"i{number}", "index", kind="scalar")
             inside = Value(f"c{number}", "f32", shape)
             start = Opaque("scf.for", (*self.bounds, carried), (index, inside), part="open")
             self._body(start, inside, depth)
-            self.ops.append(Opaque("scf.for", (), (made,), part="close"))
+            self.ops.append(Opaque("scf.for", (), (result,), part="close"))
         elif kind < 0.6:
             before, inside = Value(f"b{number}", "f32", shape), Value(f"c{number}", "f32", shape)
             self.ops.append(Opaque("scf.while", (carried,), (before,), part="open"))
             self.ops.append(Opaque("scf.condition", (self.go, before), ()))
             self._body(Opaque("scf.while", (), (inside,), part="next"), inside, depth)
-            self.ops.append(Opaque("scf.while", (), (made,), part="close"))
+            self.ops.append(Opaque("scf.while", (), (result,), part="close"))
         else:
             self._body(Opaque("scf.if", (self.go,), (), part="open"), carried, depth)
             self._body(Opaque("scf.if", (), (), part="next"), carried, depth)
-            self.ops.append(Opaque("scf.if", (), (made,), part="close"))
-        self.values.append(made)
-        self.made.append(made)
+            self.ops.append(Opaque("scf.if", (), (result,), part="close"))
+        self.values.append(result)
+        self.made.append(result)
 
     def _body(self, start: Opaque, result_like: Value, depth: int) -> None:
         outer = list(self.values), list(self.made)
@@ -95,11 +95,11 @@ class MixedMaker(DagMaker):
         self.values.append(result_like)
         self.made.append(result_like)
         self._operations(self.random.randint(1, 3), depth + 1)
-        same = [each for each in self.made if each.type_text == result_like.type_text]
+        same = [argument for argument in self.made if argument.type_text == result_like.type_text]
         self.ops.append(Opaque("scf.yield", (same[-1],), ()))
         self.values, self.made = [*outer[0]], [*outer[1]]
-        known = set(self.values)
-        self.values += [each for each in self.arguments if each not in known]
+        entries = set(self.values)
+        self.values += [argument for argument in self.arguments if argument not in entries]
 
     # -- operations that are carried through
 
@@ -115,15 +115,15 @@ class MixedMaker(DagMaker):
             sizes = [
                 random.randint(1, size - begin) for size, begin in zip(sizes, begins, strict=True)
             ]
-            made = Value(name, "f32", sizes)
-            listed = ",".join(map(str, begins))
-            self.ops.append(Opaque("tensor.extract_slice", (source,), (made,), listed))
+            result = Value(name, "f32", sizes)
+            listing = ",".join(map(str, begins))
+            self.ops.append(Opaque("tensor.extract_slice", (source,), (result,), listing))
         else:
             sizes[axis] *= 2
-            made = Value(name, "f32", sizes)
-            self.ops.append(Opaque("tensor.concat", (source, source), (made,), axis))
-        self.values.append(made)
-        self.made.append(made)
+            result = Value(name, "f32", sizes)
+            self.ops.append(Opaque("tensor.concat", (source, source), (result,), axis))
+        self.values.append(result)
+        self.made.append(result)
 
     # -- named operations
 
@@ -212,12 +212,12 @@ class MixedMaker(DagMaker):
         payload: Payload,
         named: Named,
     ) -> None:
-        made = Value(f"n{self.count}", "f32", out.shape)
-        op = Generic(ins, (out,), tuple(maps), tuple(kinds), payload, (made,), named=named)
+        result = Value(f"n{self.count}", "f32", out.shape)
+        op = Generic(ins, (out,), tuple(maps), tuple(kinds), payload, (result,), named=named)
         verify(op)
         self.ops.append(op)
-        self.values.append(made)
-        self.made.append(made)
+        self.values.append(result)
+        self.made.append(result)
 
 
 def mixed_function(seed: int) -> Function:

@@ -26,11 +26,11 @@ def lowered(model: onnx.ModelProto) -> tuple[Model, Lowered]:
     """The operations of a model's graph, none left alone."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     loaded = Model(inferred)
-    found = Lowered(loaded.graph, lambda _: None)
-    for op in found.ops:
+    result = Lowered(loaded.graph, lambda _: None)
+    for op in result.ops:
         if isinstance(op, Generic):
             verify(op)
-    return loaded, found
+    return loaded, result
 
 
 def run_runtime(model: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray[Any, Any]]:
@@ -45,22 +45,22 @@ def run_runtime(model: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray[Any, A
 
 def run_lowered(model: onnx.ModelProto, feeds: Arrays, *, fuse: bool) -> list[np.ndarray[Any, Any]]:
     """The graph's operations in the interpreter; raises if a node is not lowered."""
-    loaded, found = lowered(model)
-    assert not found.reasons, found.reasons
+    loaded, result = lowered(model)
+    assert not result.reasons, result.reasons
     inputs = {}
-    for tensor, value in found.values.items():
+    for tensor, value in result.values.items():
         if tensor.producer is None:
             inputs[value] = (
                 np.asarray(feeds[tensor.name]) if tensor.name in feeds else tensor.numpy()
             )
-    for tensor in found.values:
-        if tensor.is_constant and found.values[tensor] not in inputs:
-            inputs[found.values[tensor]] = tensor.numpy()
-    block = Block(found.ops, found.outputs)
+    for tensor in result.values:
+        if tensor.is_constant and result.values[tensor] not in inputs:
+            inputs[result.values[tensor]] = tensor.numpy()
+    block = Block(result.ops, result.outputs)
     if fuse:
-        block = fuse_block(found.ops, "always", "duplicate", outputs=found.outputs)
+        block = fuse_block(result.ops, "always", "duplicate", outputs=result.outputs)
     del loaded
-    return interpret(block.ops, inputs, block.outputs, found.names.rules)
+    return interpret(block.ops, inputs, block.outputs, result.names.rules)
 
 
 def run_derived(
@@ -98,17 +98,17 @@ def run_derived(
 def check(text: str, feeds: Arrays, *, rtol: float = 2e-5, atol: float = 1e-6) -> None:
     """ONNX Runtime, the lowered graph and the derived group give equal outputs, fused and not."""
     model = parse(text)
-    wanted = run_runtime(model, feeds)
-    for name, found in (
+    expected = run_runtime(model, feeds)
+    for name, result in (
         ("lowered", run_lowered(model, feeds, fuse=False)),
         ("lowered and fused", run_lowered(model, feeds, fuse=True)),
         ("derived", run_derived(model, feeds, fused=False)),
         ("derived and fused", run_derived(model, feeds, fused=True)),
     ):
-        assert len(found) == len(wanted)
-        for given, other in zip(found, wanted, strict=True):
-            assert given.dtype == other.dtype, name
-            np.testing.assert_allclose(given, other, rtol=rtol, atol=atol, err_msg=name)
+        assert len(result) == len(expected)
+        for argument, other in zip(result, expected, strict=True):
+            assert argument.dtype == other.dtype, name
+            np.testing.assert_allclose(argument, other, rtol=rtol, atol=atol, err_msg=name)
 
 
 def graph(body: str, inputs: str, outputs: str, opset: int = 20) -> str:

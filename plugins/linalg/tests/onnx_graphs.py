@@ -17,7 +17,7 @@ def random_graph(
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A graph of 3 to 12 nodes over [a, b, c] and its feeds; axes of size 1 are known or open."""
     random = Random(seed)
-    sizes = [random.randint(1, each) for each in most]
+    sizes = [random.randint(1, item) for item in most]
     lines: list[str] = []
     values: dict[str, tuple[int, ...]] = {}
     inputs, feeds = [], {}
@@ -25,11 +25,11 @@ def random_graph(
     for number in range(random.randint(2, 4)):
         rank = random.choice((1, 2, 3, 3, 3))
         shape = tuple(size if random.random() < 0.75 else 1 for size in sizes[3 - rank :])
-        stated = [
+        declared = [
             str(size) if random.random() < 0.5 else f"n{number}_{axis}"
             for axis, size in enumerate(shape)
         ]
-        inputs.append(f"float[{','.join(stated)}] x{number}")
+        inputs.append(f"float[{','.join(declared)}] x{number}")
         feeds[f"x{number}"] = data.normal(size=shape).astype(np.float32)
         values[f"x{number}"] = shape
     for number in range(random.randint(3, 12)):
@@ -81,12 +81,12 @@ def _call(
         axis = random.choice((len(shape) - 1, len(shape) - 1, random.randrange(len(shape))))
         keep = random.choice((0, 1))
         lines.append(f"a{number} = Constant<value = int64[1] {{{axis}}}>()")
-        made = tuple(
+        result = tuple(
             1 if at == axis else size for at, size in enumerate(shape) if keep or at != axis
         )
         return (
             f"Reduce{random.choice(('Sum', 'Mean', 'Max', 'SumSquare'))}<keepdims={keep}>({x}, a{number})",
-            made,
+            result,
         )
     if kind < 0.93 and len(shape) > 1:  # merges the last two axes, and splits them again
         target = ", ".join(["0"] * (len(shape) - 2) + [str(shape[-2] * shape[-1])])

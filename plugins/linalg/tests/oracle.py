@@ -51,8 +51,10 @@ def signature(op: Generic) -> tuple[Any, ...]:
     """What must be equal: maps in order, iterator types, payload operations in order, the set of indices."""
     units = {loop for loop, size in enumerate(op.extents()) if size == 1}
     payload = op.payload.live()
-    places = [_without_units(each, units, op.loops) for each in payload.indices]
-    indices = frozenset(str(_distributed(each)) for each in places if not isinstance(each, Const))
+    places = [_without_units(index, units, op.loops) for index in payload.indices]
+    indices = frozenset(
+        str(_distributed(index)) for index in places if not isinstance(index, Const)
+    )
     return tuple(map(str, op.maps)), op.iterators, _payload(payload, units, op.loops), indices
 
 
@@ -65,16 +67,16 @@ def _distributed(expr: Expr) -> Expr:
         return _sum(expr)
     if expr.op != "*" or not isinstance(lhs, Binary) or lhs.op != "+":
         return binary(expr.op, lhs, rhs)
-    return binary("+", *[_distributed(binary("*", each, rhs)) for each in (lhs.lhs, lhs.rhs)])
+    return binary("+", *[_distributed(binary("*", item, rhs)) for item in (lhs.lhs, lhs.rhs)])
 
 
 def _sum(expr: Expr) -> Expr:
     """The terms of a sum in one order."""
 
-    def terms(each: Expr) -> list[Expr]:
-        if isinstance(each, Binary) and each.op == "+":
-            return [*terms(each.lhs), *terms(each.rhs)]
-        return [_distributed(each)]
+    def terms(item: Expr) -> list[Expr]:
+        if isinstance(item, Binary) and item.op == "+":
+            return [*terms(item.lhs), *terms(item.rhs)]
+        return [_distributed(item)]
 
     first, *others = sorted(terms(expr), key=str)
     for other in others:
@@ -104,7 +106,7 @@ def _payload(payload: Payload, units: set[int], loops: int) -> tuple[Any, ...]:
             return f"r{places[ref.index]}"
         return f"literal {float(ref.value):.5g}" if isinstance(ref, Literal) else "outside"
 
-    listed: list[tuple[Any, ...]] = []
+    items: list[tuple[Any, ...]] = []
     for place, op in enumerate(payload.ops):
         if op.name == INDEX:
             place_of = _without_units(expr_of(op), units, loops)
@@ -116,16 +118,16 @@ def _payload(payload: Payload, units: set[int], loops: int) -> tuple[Any, ...]:
         if simple is not None:
             folded[place] = simple
             continue
-        places[place] = len(listed)
+        places[place] = len(items)
         operands = [shown(ref) for ref in op.operands]
-        listed.append(
+        items.append(
             (
                 op.name.strip('"'),
                 tuple(sorted(operands) if op.name in COMMUTATIVE else operands),
                 op.dtype,
             )
         )
-    return (*listed, tuple(map(shown, payload.yields)))
+    return (*items, tuple(map(shown, payload.yields)))
 
 
 def _simplified(op: ScalarOp, operands: list[Ref]) -> Ref | None:
@@ -134,8 +136,8 @@ def _simplified(op: ScalarOp, operands: list[Ref]) -> Ref | None:
     if len(literals) == len(operands) and op.name in OPERATIONS and op.dtype in NUMPY:
         with np.errstate(all="ignore"):
             values = [NUMPY[ref.dtype](ref.value) for ref in literals]
-            made = compute(op.name.strip('"'), values, op.dtype, op.attribute)
-        return Literal(made.item(), op.dtype)
+            result = compute(op.name.strip('"'), values, op.dtype, op.attribute)
+        return Literal(result.item(), op.dtype)
     if op.name == "arith.select" and isinstance(operands[0], Literal):
         return operands[1] if operands[0].value else operands[2]
     if op.name == "arith.mulf" and isinstance(operands[0], Literal):

@@ -66,9 +66,9 @@ def test_fuse_all_takes_a_function_as_control() -> None:
 @pytest.mark.parametrize("module", CORE)
 def test_the_core_imports_neither_onnx_nor_gehost(module: str) -> None:
     allowed = {f"gehost_linalg.{name}" for name in CORE}
-    found = _imported(PACKAGE / f"{module}.py")
-    assert {name for name in found if name.partition(".")[0] in {"gehost", "onnx"}} == set()
-    assert {name for name in found if name.startswith("gehost_linalg")} <= allowed
+    result = _imported(PACKAGE / f"{module}.py")
+    assert {name for name in result if name.partition(".")[0] in {"gehost", "onnx"}} == set()
+    assert {name for name in result if name.startswith("gehost_linalg")} <= allowed
 
 
 def test_only_some_modules_know_graphs() -> None:
@@ -83,6 +83,6 @@ def test_only_some_modules_know_graphs() -> None:
 
 def _imported(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    plain = [each for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names]
-    return {name for name in found if name} | {each.name for each in plain}
+    results = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    plain = [item for node in ast.walk(tree) if isinstance(node, ast.Import) for item in node.names]
+    return {name for name in results if name} | {item.name for item in plain}

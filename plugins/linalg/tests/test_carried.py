@@ -100,13 +100,13 @@ def fused(read: Function) -> Function:
 )
 def test_texts_of_jax_programs(name: str, before: int, after: int) -> None:
     (read,) = parse((TEXTS / f"{name}.linalg.mlir").read_text(encoding="utf-8"))
-    made = fused(read)
+    result = fused(read)
     generics = [
-        sum(isinstance(op, Generic) and op.named is None for op in each.ops)
-        for each in (read, made)
+        sum(isinstance(op, Generic) and op.named is None for op in item.ops)
+        for item in (read, result)
     ]
     assert generics == [before, after]
-    printed = print_function(made)
+    printed = print_function(result)
     assert print_function(parse(printed)[0]) == printed
 
 

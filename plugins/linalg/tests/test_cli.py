@@ -67,7 +67,7 @@ def test_blame_names_the_pass_and_the_original_nodes(
 ) -> None:
     out = tmp_path / "out.onnx"
     assert cli.run(["compile", model, "-o", str(out), *ON]) == 0
-    (node, *_) = [each for each in onnx.load(out).graph.node if each.domain == "gehost.linalg"]
+    (node, *_) = [item for item in onnx.load(out).graph.node if item.domain == "gehost.linalg"]
     capsys.readouterr()
     assert cli.run(["blame", str(out), node.name]) == 0
     output = capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_the_report_counts_groups_and_refusals_by_key(model: str, tmp_path: Path
     out = str(tmp_path / "out.onnx")
     assert cli.run(["compile", model, "-o", out, *ON, "--report", str(report)]) == 0
     (record,) = [
-        each for each in json.loads(report.read_text())["passes"] if each["name"] == NAME
+        load for load in json.loads(report.read_text())["passes"] if load["name"] == NAME
     ]  # fmt: skip
     assert record["replaced"] == 3
     assert record["rejected"]["not-lowered"] == 2
@@ -104,6 +104,6 @@ def test_unknown_names_end_with_2_and_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.run([each.replace("MODEL", model) for each in arguments]) == 2
+    assert cli.run([argument.replace("MODEL", model) for argument in arguments]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
     assert not (tmp_path / "o.onnx").exists()

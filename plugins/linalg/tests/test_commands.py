@@ -84,7 +84,7 @@ def test_groups_of_one_name_are_functions_of_several_names(tmp_path: Path) -> No
     (tmp_path / "vendors").mkdir()
     for when in ("--before", "--after"):
         text = shown(str(tmp_path / "m.onnx"), "--format", "mlir", when)
-        assert [each.name for each in parse_mlir(text)] == ["Add_Relu", "Add_Relu_1"]
+        assert [item.name for item in parse_mlir(text)] == ["Add_Relu", "Add_Relu_1"]
     double = "func.func @f() {\n  return\n}\n" * 2
     with pytest.raises(MlirError, match="^line 4, column 1: function @f is defined twice"):
         parse_mlir(double)
@@ -125,8 +125,8 @@ def test_the_text_of_a_model_fuses_as_the_model_does(
         f"{name} = Constant<value = int64[{text.count(',') + 1}] {{{text}}}>()"
         for name, text in numbers.items()
     ]
-    made = parse(graph("\n".join([*constants, body]), inputs, outputs))
-    onnx.save(made, tmp_path / "m.onnx")
+    result = parse(graph("\n".join([*constants, body]), inputs, outputs))
+    onnx.save(result, tmp_path / "m.onnx")
     (tmp_path / "vendors").mkdir()
     options = ("--companions", "reshape")
     before = shown(str(tmp_path / "m.onnx"), *options, "--format", "mlir", "--before")
@@ -229,7 +229,7 @@ def test_sizes_are_read_by_tensors_payloads_and_outputs(tmp_path: Path, multi_us
     text = run(str(tmp_path / "sizes.mlir"), "--control", control, "--multi-use", multi_use).output
     (tmp_path / "fused.mlir").write_text(text)
     assert run(str(tmp_path / "fused.mlir"), "--before").exit_code == 0, text
-    assert [text.count(each) for each in ("linalg.generic", "tensor.dim")] == [1, 3]
+    assert [text.count(name) for name in ("linalg.generic", "tensor.dim")] == [1, 3]
 
 
 def test_an_mlir_text_is_fused() -> None:

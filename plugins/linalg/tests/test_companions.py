@@ -28,12 +28,12 @@ def tidied(text: str, *companions: str) -> tuple[Function, list[Generic | Opaque
         )
         for value in function.arguments
     }
-    for given, wanted in zip(
+    for argument, expected in zip(
         interpret(ops, inputs, function.outputs) if _kept(function, ops) else (),
         interpret(function.ops, inputs, function.outputs),
         strict=False,
     ):
-        np.testing.assert_array_equal(given, wanted)
+        np.testing.assert_array_equal(argument, expected)
     return function, ops
 
 
@@ -249,7 +249,7 @@ def test_a_copy_is_erased() -> None:
 
 @pytest.mark.parametrize("name", COMPANIONS)
 def test_each_can_be_left_out(name: str) -> None:
-    rest = [each for each in COMPANIONS if each != name]
+    rest = [item for item in COMPANIONS if item != name]
     function, ops = tidied(CONCAT, *rest)
     assert ops
     assert function.outputs
@@ -278,7 +278,7 @@ def test_parts_of_a_complex_number_are_folded(body: str, names: list[str] | None
     function = parse(text)[0]
     (op,) = fuse_all(function.ops, outputs=function.outputs, companions=("fold-complex",))
     assert isinstance(op, Generic)
-    found = [each.name for each in op.payload.ops]
-    assert found == (names or ["complex.create", "complex.abs"])
+    results = [item.name for item in op.payload.ops]
+    assert results == (names or ["complex.create", "complex.abs"])
     if names:
         assert [ref.index for ref in op.payload.ops[0].operands if isinstance(ref, Arg)] == [1, 0]

@@ -68,17 +68,17 @@ def test_names_that_mean_nothing(text: str, message: str) -> None:
 
 
 def test_a_function_decides_with_producer_consumer_and_index() -> None:
-    seen: list[tuple[str, str, int]] = []
+    visited: list[tuple[str, str, int]] = []
 
     def only_into_additions(operand: OpOperand) -> bool | str:
         producer, consumer = operand.generics()
-        seen.append((producer.name, consumer.name, operand.index))
+        visited.append((producer.name, consumer.name, operand.index))
         return consumer.payload.ops[0].name == "arith.addf" or "no addition"
 
     function = Case("three_muls").function
     ops = fuse_all(function.ops, only_into_additions, outputs=function.outputs)
     assert [payload(op) for op in ops] == [["mulf"], ["mulf"], ["mulf", "addf", "addf"]]
-    assert seen[0] == ("0", "3", 0)
+    assert visited[0] == ("0", "3", 0)
 
 
 def test_a_function_that_returns_nonsense_is_an_error() -> None:
@@ -102,5 +102,5 @@ def test_false_is_a_refusal() -> None:
 
 def test_every_function_of_math_that_costs_is_known() -> None:
     cheap = {"absf", "absi", "ceil", "copysign", "floor", "round", "roundeven", "trunc", "clampf", "ctlz", "ctpop", "cttz", "fma", "isfinite", "isinf", "isnan", "isnormal"}  # fmt: skip
-    known = {name for name in OPERATIONS if name.startswith("math.")}
-    assert known - {f"math.{name}" for name in cheap} <= control.TRANSCENDENTAL
+    entries = {name for name in OPERATIONS if name.startswith("math.")}
+    assert entries - {f"math.{name}" for name in cheap} <= control.TRANSCENDENTAL

@@ -30,7 +30,7 @@ def test_the_operations_of_the_producer_fused_last_come_first() -> None:
     op = Case("three_muls").one()
     assert [value.name for value in op.ins] == ["a0", "a1", "b0", "b1", "c0", "c1"]
     assert payload(op) == ["mulf", "mulf", "mulf", "addf", "addf"]
-    products = [[ref.index for ref in each.operands] for each in op.payload.ops[:3]]
+    products = [[ref.index for ref in item.operands] for item in op.payload.ops[:3]]
     assert products == [[4, 5], [2, 3], [0, 1]]
 
 
@@ -93,7 +93,7 @@ def _along(result: str, op: str, ins: str, maps: str = "(d0)") -> str:
 
 
 @pytest.mark.parametrize(
-    ("between", "last", "wanted"),
+    ("between", "last", "expected"),
     [
         # Without the dead reader, exp is fused into tanh; tanh in the sum would leave exp alone.
         ("", "c", [["exp", "tanh"], ["addf"]]),
@@ -102,7 +102,7 @@ def _along(result: str, op: str, ins: str, maps: str = "(d0)") -> str:
     ],
 )
 def test_a_dead_reader_goes_before_later_operations_are_fused(
-    between: str, last: str, wanted: list[list[str]]
+    between: str, last: str, expected: list[list[str]]
 ) -> None:
     """As in MLIR."""
     text = f"""func.func @f(%a: tensor<7xf32>, %s: tensor<f32>) -> tensor<f32> {{
@@ -119,7 +119,7 @@ def test_a_dead_reader_goes_before_later_operations_are_fused(
 }}"""
     function = parse(text)[0]
     block = fuse_block(function.ops, outputs=function.outputs)
-    assert [payload(op) for op in block.ops] == wanted
+    assert [payload(op) for op in block.ops] == expected
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_dead_reader_goes_before_later_operations_are_fused(
 def test_operations_are_visited_in_the_order_of_mlir(name: str, operations: list[int]) -> None:
     """The numbers are those of ``linalg-fuse-elementwise-ops``."""
     fused = Case(name).fused(coverage="upstream")
-    counts = [sum(each.name != INDEX for each in op.payload.ops) for op in fused]
+    counts = [sum(yield_.name != INDEX for yield_ in op.payload.ops) for op in fused]
     assert counts == operations
-    assert all(isinstance(each, Res) for op in fused for each in op.payload.yields)
+    assert all(isinstance(yield_, Res) for op in fused for yield_ in op.payload.yields)
 
 
 def test_operands_behind_one_that_loses_bounds_are_fused() -> None:
@@ -172,14 +172,16 @@ def test_fused_and_unfused_give_the_same_numbers(control: str, multi_use: str) -
             value: random.uniform(-1, 1, size=value.shape).astype(np.float32)
             for value in function.arguments
         }
-        wanted = interpret(function.ops, inputs, function.outputs)
+        expected = interpret(function.ops, inputs, function.outputs)
         block = Block(function.ops, function.outputs)
         from gehost_linalg.control import control_named, multi_use_named
         from gehost_linalg.driver import Driver
 
         Driver(block, control_named(control), multi_use_named(multi_use)).run()
-        for given, other in zip(interpret(block.ops, inputs, block.outputs), wanted, strict=True):
-            np.testing.assert_array_equal(given, other)
+        for values, other in zip(
+            interpret(block.ops, inputs, block.outputs), expected, strict=True
+        ):
+            np.testing.assert_array_equal(values, other)
 
 
 def test_the_order_of_operations_is_checked() -> None:
@@ -208,9 +210,9 @@ def test_a_long_chain_is_fused_in_one_walk() -> None:
 
     ops, value = [case.function.ops[0]], case.function.ops[0].results[0]
     for number in range(400):
-        made = Value(f"c{number}", "f32", (4, 4))
-        ops.append(replace(first, ins=(value, case.function.arguments[2]), results=(made,)))
-        value = made
+        result = Value(f"c{number}", "f32", (4, 4))
+        ops.append(replace(first, ins=(value, case.function.arguments[2]), results=(result,)))
+        value = result
     (op,) = fuse_all(ops, outputs=[value])
     assert len(op.payload.ops) == 401
     assert len(op.ins) == 3
@@ -244,7 +246,7 @@ def test_a_consumer_whose_sizes_depend_on_the_producer_does_not_share_it() -> No
     (function,) = parse(SIZES_OF_A_RESULT)
     block = fuse_block(function.ops, "always", "share", outputs=function.outputs)
     assert [payload(op) for op in block.ops if isinstance(op, Generic)] == [["exp"], ["tanh"]]
-    reasons = [str(refusal) for found in block.refusals.values() for _, refusal in found]
+    reasons = [str(refusal) for result in block.refusals.values() for _, refusal in result]
     assert reasons == ["consumer-not-generic: tensor.dim", "cycle: through tensor.dim"]
     after = Function(function.name, function.arguments, block.ops, block.outputs)
     assert print_function(parse(print_function(after))[0]) == print_function(after)
@@ -253,25 +255,25 @@ def test_a_consumer_whose_sizes_depend_on_the_producer_does_not_share_it() -> No
 def test_duplication_ends_before_payloads_double_without_end() -> None:
     """Each of 30 layers reads the one below twice: copied throughout, the last would have 2 ** 30 operations."""
     layers = "\n".join(f"t{i} = Transpose(v{i})\nv{i + 1} = Add(v{i}, t{i})" for i in range(30))
-    _, found = lowered(
+    _, result = lowered(
         parse_onnx(graph(f"v0 = Neg(x)\n{layers}\ny = Neg(v30)", "float[3,3] x", "float[3,3] y"))
     )
-    block = fuse_block(found.ops, "always", "duplicate", outputs=found.outputs)
+    block = fuse_block(result.ops, "always", "duplicate", outputs=result.outputs)
     sizes = [len(op.payload.ops) for op in block.ops if isinstance(op, Generic)]
     assert 100 < max(sizes) <= 2 * MOST_SCALAR_OPS
-    reasons = [str(refusal) for found in block.refusals.values() for _, refusal in found]
+    reasons = [str(refusal) for result in block.refusals.values() for _, refusal in result]
     assert f"too-large: more than {MOST_SCALAR_OPS} scalar operations" in reasons
     x = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
-    (value,) = [each for tensor, each in found.values.items() if tensor.name == "x"]
-    before = interpret(found.ops, {value: x}, found.outputs, found.names.rules)
-    after = interpret(block.ops, {value: x}, block.outputs, found.names.rules)
+    (value,) = [item for tensor, item in result.values.items() if tensor.name == "x"]
+    before = interpret(result.ops, {value: x}, result.outputs, result.names.rules)
+    after = interpret(block.ops, {value: x}, block.outputs, result.names.rules)
     np.testing.assert_allclose(after[0], before[0], rtol=1e-5)
 
 
 def test_the_parts_of_a_split_operation_are_fused() -> None:
     body = "c = Concat<axis = 0>(x, y)\ne = Exp(c)\nz = Add(e, c)"
-    _, found = lowered(parse_onnx(graph(body, "float[1] x, float[1] y", "float[2] z")))
-    block = fuse_block(found.ops, outputs=found.outputs)
+    _, result = lowered(parse_onnx(graph(body, "float[1] x, float[1] y", "float[2] z")))
+    block = fuse_block(result.ops, outputs=result.outputs)
     fused = [payload(op) for op in block.ops if isinstance(op, Generic)]
     assert fused == [["exp", "addf"]] * 2
 
@@ -305,5 +307,5 @@ def test_the_readers_of_a_replaced_value_are_visited_again(first: str) -> None:
     }}"""
     function = parse(text)[0]
     block = fuse_block(function.ops, outputs=function.outputs, companions=MLIR_COMPANIONS)
-    (op,) = [each for each in block.ops if isinstance(each, Generic)]
+    (op,) = [item for item in block.ops if isinstance(item, Generic)]
     assert [value.name for value in op.ins] == ["x"]

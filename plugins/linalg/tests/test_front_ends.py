@@ -60,9 +60,9 @@ COUNTS = {
 def test_texts_of_jax_programs_have_as_many_generics_as_mlir_leaves(name: str) -> None:
     text = (TEXTS / f"{name}.mlir").read_text(encoding="utf-8")
     (read,) = parse(text)
-    made = fused(read)
-    assert (generics(read), generics(made)) == COUNTS[name]
-    again(print_function(made))
+    result = fused(read)
+    assert (generics(read), generics(result)) == COUNTS[name]
+    again(print_function(result))
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -183,9 +183,9 @@ def test_producers_are_fused_into_loops_as_mlir_does() -> None:
 }}
 """
     (read,) = parse(text)
-    made = fused(read)
-    assert (generics(read), generics(made)) == (2, 1)
-    printed = again(print_function(made))
+    result = fused(read)
+    assert (generics(read), generics(result)) == (2, 1)
+    printed = again(print_function(result))
     assert printed.index("scf.for") < printed.index("arith.negf")
 
 
@@ -257,7 +257,7 @@ func.func private @again(%a: f32) -> f32 {
   return %0 : f32
 }
 """
-    assert [each.name for each in parse(text)] == ["main", "again"]
+    assert [item.name for item in parse(text)] == ["main", "again"]
 
 
 def test_locations_and_aliases_are_read() -> None:
@@ -312,7 +312,7 @@ module attributes {{m}} {{
 def test_operations_of_other_dialects_are_carried_through(statement: str, kind: str) -> None:
     text = f"func.func @f(%a: tensor<4xf32>, %b: tensor<1xf32>, %s: f32, %i: index, %z: complex<f32>) -> {kind} {{\n  {statement}\n  return %r : {kind}\n}}\n"
     printed = again(text)
-    (op,) = [each for each in parse(text)[0].ops if not (isinstance(each, Opaque) and each.part)][
+    (op,) = [item for item in parse(text)[0].ops if not (isinstance(item, Opaque) and item.part)][
         :1
     ]
     assert isinstance(op, Opaque)
@@ -418,8 +418,8 @@ def test_a_product_is_moved_over_a_reshape_as_a_generic() -> None:
   return %r : tensor<8x3xf32>
 }
 """
-    made = fused(parse(text)[0])
-    (op,) = [op for op in made.ops if isinstance(op, Generic)]
+    result = fused(parse(text)[0])
+    (op,) = [op for op in result.ops if isinstance(op, Generic)]
     assert op.named is None
     assert [str(map_.body()) for map_ in op.maps] == [
         "(d0, d1, d2, d3) -> (d0, d1, d3)",
@@ -457,10 +457,13 @@ def without_units(text: str) -> Function:
 
 
 def test_loops_of_size_1_are_dropped() -> None:
-    made = without_units(UNITS_TEXT)
-    found = [[map_.body() for map_ in op.maps] for op in made.ops if isinstance(op, Generic)]
-    assert found == [["(d0) -> (d0)", "(d0) -> ()", "(d0) -> (d0)"], ["(d0) -> (d0)", "(d0) -> ()"]]
-    printed = again(print_function(made))
+    result = without_units(UNITS_TEXT)
+    results = [[map_.body() for map_ in op.maps] for op in result.ops if isinstance(op, Generic)]
+    assert results == [
+        ["(d0) -> (d0)", "(d0) -> ()", "(d0) -> (d0)"],
+        ["(d0) -> (d0)", "(d0) -> ()"],
+    ]
+    printed = again(print_function(result))
     assert "tensor.collapse_shape %b [] : tensor<1x1x1xf32> into tensor<f32>" in printed
     assert "linalg.index" not in printed
 

@@ -52,17 +52,17 @@ def test_indices_of_a_transposed_producer_are_swapped_and_those_of_the_consumer_
     op = Case("indices_of_transposed").one()
     assert maps(op) == [I2, I2, I2]
     reads = [
-        each.operands[1] for each in op.payload.ops if each.name in {"arith.addi", "arith.subi"}
+        cast.operands[1] for cast in op.payload.ops if cast.name in {"arith.addi", "arith.subi"}
     ]
     casts = [op.payload.ops[ref.index] for ref in reads if isinstance(ref, Res)]
     loops = [
         str(op.payload.ops[ref.index].attribute)
-        for each in casts
-        for ref in each.operands
+        for cast in casts
+        for ref in cast.operands
         if isinstance(ref, Res)
     ]
     assert loops[:2] == ["d1", "d0"]
-    assert sorted(each for each in payload(op) if each.startswith("index d")) == [
+    assert sorted(cast for cast in payload(op) if cast.startswith("index d")) == [
         "index d0",
         "index d0",
         "index d1",
@@ -73,13 +73,13 @@ def test_indices_of_a_transposed_producer_are_swapped_and_those_of_the_consumer_
 def test_an_index_read_by_the_second_loop() -> None:
     op = Case("index_read_by_r1").one()
     assert maps(op) == ["d1", I2, I2]
-    assert [each for each in payload(op) if each.startswith("index d")] == ["index d1"]
+    assert [item for item in payload(op) if item.startswith("index d")] == ["index d1"]
 
 
 def test_an_index_read_at_a_constant_is_a_constant() -> None:
     op = Case("constant_row").one()
-    assert [each for each in payload(op) if each.startswith("index d")] == ["index d0"]
-    casts = [each for each in op.payload.ops if each.name == "arith.index_cast"]
+    assert [item for item in payload(op) if item.startswith("index d")] == ["index d0"]
+    casts = [item for item in op.payload.ops if item.name == "arith.index_cast"]
     assert casts[0].operands == (Literal(2, "index"),)
 
 

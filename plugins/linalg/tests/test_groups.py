@@ -31,8 +31,8 @@ from .models import graph
     ],
 )
 def test_domains(first: Rows, second: Rows, expected: Rows | str) -> None:
-    found = joined(first, second, parts=False)
-    assert (str(found) if isinstance(found, Refusal) else found) == expected
+    result = joined(first, second, parts=False)
+    assert (str(result) if isinstance(result, Refusal) else result) == expected
 
 
 def test_a_part_of_a_row_is_a_member() -> None:
@@ -41,12 +41,12 @@ def test_a_part_of_a_row_is_a_member() -> None:
 
 def groups(text: str) -> list[list[str]]:
     """The operators of each group that the pass forms."""
-    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse(text))
+    result, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse(text))
     bodies = {
         function.name: [node.op_type for node in function.node if node.op_type != "Constant"]
-        for function in made.functions
+        for function in result.functions
     }
-    return [bodies[node.op_type] for node in made.graph.node if node.domain == "gehost.linalg"]
+    return [bodies[node.op_type] for node in result.graph.node if node.domain == "gehost.linalg"]
 
 
 @pytest.fixture(autouse=True)
@@ -92,38 +92,38 @@ def test_rows_along_another_axis_stay_apart() -> None:
 @pytest.mark.parametrize(("call", "count"), [("Softplus", 3), ("Sqrt", 1)])
 def test_a_dear_number_for_each_row_stays_apart(call: str, count: int) -> None:
     body = f"c = {call}(x)\nd = Neg(c)\ns = Mul(d, w)\ny = Exp(s)\nt = Sub(d, w)\nz = Tanh(t)"
-    found = groups(graph(body, "float[64,1] x, float[64,8] w", "float[64,8] y, float[64,8] z"))
-    assert len(found) == count
+    result = groups(graph(body, "float[64,1] x, float[64,8] w", "float[64,8] y, float[64,8] z"))
+    assert len(result) == count
 
 
 def test_a_dear_number_after_a_reduction_stays_with_it() -> None:
     body = "a = Constant<value = int64[1] {1}>()\nr = ReduceSum(x, a)\ne = Exp(r)\ny = Div(x, e)"
-    found = groups(graph(body, "float[64,8] x", "float[64,8] y"))
-    assert found == [["ReduceSum", "Exp", "Div"]]
+    result = groups(graph(body, "float[64,8] x", "float[64,8] y"))
+    assert result == [["ReduceSum", "Exp", "Div"]]
 
 
 def test_transposed_rows_are_strided() -> None:
     body = "e = Exp(x)\nf = Tanh(e)\nr = ReduceMax<keepdims=1>(f, a)\nu = Transpose<perm=[1,0]>(f)\nv = Sqrt(u)\nw = Neg(v)\ny = Sub(f, r)"
     body = "a = Constant<value = int64[1] {1}>()\n" + body
-    found = groups(graph(body, "float[4,8] x", "float[4,8] y, float[8,4] w"))
-    assert len(found) == 2
+    result = groups(graph(body, "float[4,8] x", "float[4,8] y, float[8,4] w"))
+    assert len(result) == 2
 
 
 def function_and_signature(text: str) -> tuple[onnx.FunctionProto, list[Signature], str]:
-    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse(text))
-    (node,) = [node for node in made.graph.node if node.domain == "gehost.linalg"]
-    known = {value.name: value.type.tensor_type for value in made.graph.input}
+    result, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse(text))
+    (node,) = [node for node in result.graph.node if node.domain == "gehost.linalg"]
+    entries = {value.name: value.type.tensor_type for value in result.graph.input}
     signature = []
     for name in node.input:
-        dims = [dim.dim_value for dim in known[name].shape.dim]
+        dims = [dim.dim_value for dim in entries[name].shape.dim]
         signature.append(
             Signature(
-                DataType(known[name].elem_type),
+                DataType(entries[name].elem_type),
                 len(dims),
                 tuple(i for i, dim in enumerate(dims) if dim == 1),
             )
         )
-    return made.functions[0], signature, node.op_type
+    return result.functions[0], signature, node.op_type
 
 
 def test_the_name_is_derived_from_the_function_of_the_file() -> None:

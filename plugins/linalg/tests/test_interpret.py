@@ -23,7 +23,7 @@ def apply(
     name: str,
     *numbers: object,
     dtype: str = "f32",
-    made: str | None = None,
+    result: str | None = None,
     attribute: str | None = None,
 ) -> object:
     """One scalar operation on arrays of one element."""
@@ -36,11 +36,11 @@ def apply(
         "i8": np.int8,
     }
     values = [Value(f"a{place}", dtype, (1,)) for place in range(len(numbers))]
-    out = Value("o", made or dtype, (1,), kind="empty")
+    out = Value("o", result or dtype, (1,), kind="empty")
     payload = Payload(
         (
             ScalarOp(
-                name, tuple(Arg(place) for place in range(len(numbers))), made or dtype, attribute
+                name, tuple(Arg(place) for place in range(len(numbers))), result or dtype, attribute
             ),
         ),
         (Res(0),),
@@ -61,9 +61,9 @@ def apply(
     ],
 )  # fmt: skip
 def test_scalars(name: str, numbers: tuple[float, ...], expected: float) -> None:
-    given = apply(name, *numbers)
-    np.testing.assert_array_equal(given, np.float32(expected))
-    assert math.copysign(1, given) == math.copysign(1, expected) or math.isnan(expected)
+    inputs = apply(name, *numbers)
+    np.testing.assert_array_equal(inputs, np.float32(expected))
+    assert math.copysign(1, inputs) == math.copysign(1, expected) or math.isnan(expected)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_integer_division(name: str, expected: int) -> None:
     ],
 )
 def test_comparisons(predicate: str, pair: tuple[float, float], expected: bool) -> None:
-    assert apply("arith.cmpf", *pair, made="i1", attribute=predicate) is expected
-    assert apply("arith.cmpi", -1, 1, dtype="i32", made="i1", attribute="ult") is False
+    assert apply("arith.cmpf", *pair, result="i1", attribute=predicate) is expected
+    assert apply("arith.cmpi", -1, 1, dtype="i32", result="i1", attribute="ult") is False
 
 
 def test_casts() -> None:
-    assert apply("arith.fptosi", -1.7, made="i32") == -1
-    assert apply("arith.sitofp", 3, dtype="i32", made="f32") == 3.0
-    assert apply("arith.extui", True, dtype="i1", made="i64") == 1
-    assert apply("arith.extsi", True, dtype="i1", made="i64") == -1
-    assert apply("arith.trunci", 300, dtype="i32", made="i8") == 44
-    assert apply("arith.truncf", 1.00390625, made="bf16") == 1.0
+    assert apply("arith.fptosi", -1.7, result="i32") == -1
+    assert apply("arith.sitofp", 3, dtype="i32", result="f32") == 3.0
+    assert apply("arith.extui", True, dtype="i1", result="i64") == 1
+    assert apply("arith.extsi", True, dtype="i1", result="i64") == -1
+    assert apply("arith.trunci", 300, dtype="i32", result="i8") == 44
+    assert apply("arith.truncf", 1.00390625, result="bf16") == 1.0
 
 
 def test_a_map_reads_and_writes_elsewhere() -> None:
@@ -103,10 +103,10 @@ def test_a_map_reads_and_writes_elsewhere() -> None:
         np.arange(20, dtype=np.float32).reshape(4, 5),
         np.arange(20, dtype=np.float32).reshape(5, 4),
     )
-    (given,) = interpret(
+    (inputs,) = interpret(
         function.ops, dict(zip(function.arguments, (a, b), strict=True)), function.outputs
     )
-    np.testing.assert_array_equal(given, a + b.T)
+    np.testing.assert_array_equal(inputs, a + b.T)
 
 
 def test_of_several_writes_the_last_one_stands() -> None:
@@ -118,8 +118,8 @@ def test_of_several_writes_the_last_one_stands() -> None:
         ["parallel"],
         payload,
     )
-    (given,) = run_generic(op, [np.float32([1, 2, 3]), np.float32(0)], {})
-    assert given == 3
+    (inputs,) = run_generic(op, [np.float32([1, 2, 3]), np.float32(0)], {})
+    assert inputs == 3
 
 
 def test_sizes_that_differ_are_refused() -> None:
@@ -155,7 +155,7 @@ def test_a_stride_that_is_decided_at_run_time_stays_so_when_fused(left: int, rig
             b: np.arange(right, dtype=np.float32),
             c: np.arange(2, 2 + size, dtype=np.float32),
         }
-        (wanted,) = interpret([producer, consumer], inputs, [r])
-        (given,) = interpret([fused.generic], inputs, [r])
-        np.testing.assert_array_equal(given, wanted)
-        np.testing.assert_allclose(given, np.exp(inputs[a] + inputs[b]) * inputs[c], rtol=1e-6)
+        (expected,) = interpret([producer, consumer], inputs, [r])
+        (values,) = interpret([fused.generic], inputs, [r])
+        np.testing.assert_array_equal(values, expected)
+        np.testing.assert_allclose(values, np.exp(inputs[a] + inputs[b]) * inputs[c], rtol=1e-6)

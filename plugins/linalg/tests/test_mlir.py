@@ -30,8 +30,8 @@ def test_random_functions_and_their_fusions_are_printed_and_read() -> None:
     for seed in range(40):
         function = random_function(seed)
         block = fuse_block(function.ops, outputs=function.outputs)
-        for each in (function, Function("g", function.arguments, block.ops, block.outputs)):
-            assert signatures(parse(print_function(each))[0]) == signatures(each)
+        for item in (function, Function("g", function.arguments, block.ops, block.outputs)):
+            assert signatures(parse(print_function(item))[0]) == signatures(item)
 
 
 def test_a_generic_alone_is_a_function_of_what_it_reads() -> None:
@@ -90,7 +90,7 @@ module {
     (function,) = parse(text)
     op = function.ops[-1]
     assert isinstance(op, Generic)
-    assert [str(each) for each in op.payload.indices] == ["d0 * 2"]
+    assert [str(index) for index in op.payload.indices] == ["d0 * 2"]
     assert op.ins[1].kind == "fill"
     assert signatures(parse(print_function(function))[0]) == signatures(function)
 

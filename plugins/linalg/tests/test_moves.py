@@ -87,14 +87,14 @@ def test_numbers_stay_where_reshapes_move() -> None:
         text = print_function(function_with_reshapes(seed))
         before, after = parse(text)[0], rewritten(text, *COMPANIONS, MERGING)
         random = np.random.default_rng(seed)
-        inputs = [random.uniform(0.1, 0.4, size=each.shape) for each in before.arguments]
+        inputs = [random.uniform(0.1, 0.4, size=argument.shape) for argument in before.arguments]
         results = [
             interpret(
-                each.ops,
-                dict(zip(each.arguments, [np.float32(x) for x in inputs], strict=True)),
-                each.outputs,
+                argument.ops,
+                dict(zip(argument.arguments, [np.float32(x) for x in inputs], strict=True)),
+                argument.outputs,
             )
-            for each in (before, after)
+            for argument in (before, after)
         ]
         for expected, value in zip(*results, strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-4)
@@ -105,10 +105,10 @@ def test_mlir_merges_the_same_loops() -> None:
     iree, moved = Iree(), 0
     for seed in range(60):
         text = print_function(pair_with_a_reshape(seed))
-        made = rewritten(text, MERGING, fuses=False)
-        iree.verify(print_function(made))
-        assert _loops(made) == _loops(parse(iree.fused(text, COLLAPSING))[0]), seed
-        moved += _loops(made) != _loops(parse(text)[0])
+        result = rewritten(text, MERGING, fuses=False)
+        iree.verify(print_function(result))
+        assert _loops(result) == _loops(parse(iree.fused(text, COLLAPSING))[0]), seed
+        moved += _loops(result) != _loops(parse(text)[0])
     assert moved > 8
 
 
@@ -118,17 +118,17 @@ def test_mlir_drops_the_same_units(monkeypatch: pytest.MonkeyPatch) -> None:
     iree = Iree()
     for seed in range(40):
         text = print_function(random_function(seed))
-        made = rewritten(text, *MLIR_COMPANIONS, UNITS)
-        iree.verify(print_function(made))
+        result = rewritten(text, *MLIR_COMPANIONS, UNITS)
+        iree.verify(print_function(result))
         passes = "linalg-fuse-elementwise-ops,linalg-fold-unit-extent-dims"
-        assert signatures(made) == signatures(parse(iree.fused(text, passes))[0]), seed
+        assert signatures(result) == signatures(parse(iree.fused(text, passes))[0]), seed
 
 
 def test_an_out_that_is_read_is_an_in_before_units_go() -> None:
     """As in MLIR; the sum over a loop keeps its out."""
     text = TEXT.replace("ins(%x, %b", "ins(%b, %b").replace("outs(%e", "outs(%x")
     text = text.replace("arith.addf %l, %m", "arith.addf %l, %o")
-    made = rewritten(text, *COMPANIONS, UNITS)
-    (op,) = [each for each in made.ops if isinstance(each, Generic)]
+    result = rewritten(text, *COMPANIONS, UNITS)
+    (op,) = [item for item in result.ops if isinstance(item, Generic)]
     assert [value.kind for value in op.outs] == ["empty"]
     assert [value.name for value in op.ins] == ["b", "x"]

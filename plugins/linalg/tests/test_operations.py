@@ -29,12 +29,12 @@ def text(name: str, source: str, target: str, flags: Sequence[str] = ()) -> str:
         types[1] = "i32"
     elif row.form == "scale":
         types[1] = "f8E8M0FNU"
-    tensors = [f"tensor<4x{each}>" for each in (*types, target)]
-    arguments = ", ".join(f"%a{n}: {each}" for n, each in enumerate(tensors))
+    tensors = [f"tensor<4x{type_}>" for type_ in (*types, target)]
+    arguments = ", ".join(f"%a{n}: {type_}" for n, type_ in enumerate(tensors))
     names = [f"%a{n}" for n in range(row.operands)]
     elements = [f"%x{n}" for n in range(row.operands)]
     block = ", ".join(
-        f"{x}: {each}" for x, each in zip((*elements, "%o"), (*types, target), strict=True)
+        f"{x}: {type_}" for x, type_ in zip((*elements, "%o"), (*types, target), strict=True)
     )
     predicate = f"{next(iter(PREDICATES[name]))}, " if row.form == "compare" else ""
     kind = {
@@ -43,13 +43,13 @@ def text(name: str, source: str, target: str, flags: Sequence[str] = ()) -> str:
         "scale": f"{source}, {types[-1]} to {target}",
         "overflow": f"{source}, i1",
     }.get(row.form, source)
-    listed = "%x0 to [%x1, %x2]" if row.form == "clamp" else ", ".join(elements)
+    listing = "%x0 to [%x1, %x2]" if row.form == "clamp" else ", ".join(elements)
     ins = f"ins({', '.join(names)} : {', '.join(tensors[:-1])})"
     maps = ", ".join(["affine_map<(d0) -> (d0)>"] * (row.operands + 1))
     return f"""func.func @f({arguments}) -> {tensors[-1]} {{
   %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} {ins} outs(%a{row.operands} : {tensors[-1]}) {{
   ^bb0({block}):
-    {", ".join(["%z", "%w"][: row.results])} = {name} {predicate}{listed}{"".join(f" {each}" for each in flags)} : {kind}
+    {", ".join(["%z", "%w"][: row.results])} = {name} {predicate}{listing}{"".join(f" {type_}" for type_ in flags)} : {kind}
     linalg.yield %z : {target}
   }} -> {tensors[-1]}
   return %r : {tensors[-1]}
@@ -85,7 +85,7 @@ def types_of(name: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.flags])
 def test_flags_are_kept(name: str) -> None:
-    flags = [FLAGS[each] for each in OPERATIONS[name].flags]
+    flags = [FLAGS[flag] for flag in OPERATIONS[name].flags]
     (function,) = parse(text(name, *types_of(name), flags=flags))
     op = function.ops[0]
     assert isinstance(op, Generic)
@@ -106,9 +106,9 @@ def test_a_row_is_read_printed_and_computed(name: str) -> None:
         np.array([1, 1, 0, 1] if place == 0 else [1, 1, 1, 1], NUMPY[value.dtype])
         for place, value in enumerate(op.operands)
     ]
-    (made,) = run_generic(op, arrays, {})
-    assert made.dtype == NUMPY[target]
-    assert made.shape == (4,)
+    (result,) = run_generic(op, arrays, {})
+    assert result.dtype == NUMPY[target]
+    assert result.shape == (4,)
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.c])
@@ -116,7 +116,7 @@ def test_the_c_of_a_row_takes_its_operands(name: str) -> None:
     row = OPERATIONS[name]
     operands = [f"x{place}" for place in range(row.operands)]
     shown = row.c.format(*operands, t="f32", f="f", c="float")
-    assert all(each in shown for each in operands)
+    assert all(operand in shown for operand in operands)
     assert row.form != "compare", "predicates have the C of comparisons"
 
 
@@ -159,8 +159,8 @@ def test_functions_of_our_own_are_of_rows() -> None:
 )
 def test_numbers(name: str, operands: list[np.generic], result: float) -> None:
     row = OPERATIONS[name]
-    made = row.numpy("i32", *operands) if row.form == "cast" else row.numpy(*operands)
-    assert made == result
+    output = row.numpy("i32", *operands) if row.form == "cast" else row.numpy(*operands)
+    assert output == result
 
 
 def test_floats_are_types_of_numpy() -> None:
@@ -169,8 +169,8 @@ def test_floats_are_types_of_numpy() -> None:
 
 def test_all_of_arith_and_math_have_a_row() -> None:
     """The list is that of LLVM 24 in iree-base-compiler 3.13."""
-    listed = (Path(__file__).parent / "payload_operations.txt").read_text(encoding="utf-8")
-    assert sorted(OPERATIONS) == listed.split()
+    items = (Path(__file__).parent / "payload_operations.txt").read_text(encoding="utf-8")
+    assert sorted(OPERATIONS) == items.split()
 
 
 def test_the_list_is_that_of_the_tool() -> None:
@@ -178,6 +178,6 @@ def test_the_list_is_that_of_the_tool() -> None:
     names: set[str] = set()
     for dialect in ("arith", "math"):
         generated = importlib.import_module(f"iree.compiler.dialects._{dialect}_ops_gen")
-        found = [getattr(each, "OPERATION_NAME", None) for each in vars(generated).values()]
-        names |= {name for name in found if isinstance(name, str)}
+        results = [getattr(var, "OPERATION_NAME", None) for var in vars(generated).values()]
+        names |= {name for name in results if isinstance(name, str)}
     assert names - {"arith.constant"} == set(OPERATIONS)

@@ -38,9 +38,9 @@ def fuse(tmp_path: Path) -> Any:
                 **options,
             )
         )
-        made, report = host.run(model)
-        onnx.checker.check_model(made)
-        return made, next(done for done in report.passes if done.name == NAME), report
+        result, report = host.run(model)
+        onnx.checker.check_model(result)
+        return result, next(pass_ for pass_ in report.passes if pass_.name == NAME), report
 
     return run
 
@@ -54,36 +54,36 @@ RESIDUAL = graph("s = Add(x, r)\ny = LayerNormalization<axis=-1>(s, g, b)\nz = R
 
 
 def test_a_group_is_one_node_with_the_nodes_as_its_body(fuse: Any) -> None:
-    made, record, _ = fuse(RESIDUAL)
-    (node,) = fused_nodes(made)
-    (function,) = made.functions
-    assert [each.op_type for each in made.graph.node] == [node.op_type]
+    result, record, _ = fuse(RESIDUAL)
+    (node,) = fused_nodes(result)
+    (function,) = result.functions
+    assert [item.op_type for item in result.graph.node] == [node.op_type]
     assert (function.domain, function.name) == ("gehost.linalg", node.op_type)
-    assert sorted(each.op_type for each in function.node) == ["Add", "LayerNormalization", "Relu"]
+    assert sorted(item.op_type for item in function.node) == ["Add", "LayerNormalization", "Relu"]
     assert node.op_type.rpartition("_")[0] == "Add_LayerNormalization_Relu"
     assert not node.attribute
     assert (record.replaced, record.matched) == (1, 1)
     feeds = {"x": X, "r": X[::-1].copy(), "g": X[0, 0], "b": X[1, 1]}
-    for given, wanted in zip(
-        run_runtime(made, feeds), run_runtime(parse(RESIDUAL), feeds), strict=True
+    for model, expected in zip(
+        run_runtime(result, feeds), run_runtime(parse(RESIDUAL), feeds), strict=True
     ):
-        np.testing.assert_array_equal(given, wanted)
+        np.testing.assert_array_equal(model, expected)
 
 
 def test_a_group_of_constants_alone_is_left_alone(fuse: Any) -> None:
-    made, record, _ = fuse(
+    result, record, _ = fuse(
         """<ir_version: 8, opset_import: ["" : 17]>
         g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {2, 2}> {
             a = Neg(w) b = Erf(a) y = Tanh(b) z = Abs(x) }""",
         cleanup=False,
     )
-    assert not fused_nodes(made)
+    assert not fused_nodes(result)
     assert record.rejected["constant"] == 1
 
 
 def test_the_pass_is_off_by_default(tmp_path: Path) -> None:
-    made, _ = Host(HostOptions(vendors=[tmp_path])).run(parse(RESIDUAL))
-    assert not fused_nodes(made)
+    result, _ = Host(HostOptions(vendors=[tmp_path])).run(parse(RESIDUAL))
+    assert not fused_nodes(result)
 
 
 def layers(count: int) -> onnx.ModelProto:
@@ -110,31 +110,33 @@ def layers(count: int) -> onnx.ModelProto:
 
 def test_equal_layers_share_a_kernel_and_only_splats_are_part_of_it(fuse: Any) -> None:
     original = layers(3)
-    made, _, _ = fuse(original)
-    nodes = fused_nodes(made)
+    result, _, _ = fuse(original)
+    nodes = fused_nodes(result)
     assert len(nodes) == 3
-    assert len({node.op_type for node in nodes}) == len(made.functions) == 1
+    assert len({node.op_type for node in nodes}) == len(result.functions) == 1
     assert [list(node.input)[1] for node in nodes] == ["w0", "w1", "w2"]
-    constants = [each for each in made.functions[0].node if each.op_type == "Constant"]
-    assert [onnx.numpy_helper.to_array(each.attribute[0].t).tolist() for each in constants] == [
-        [2.0]
+    constants = [
+        constant for constant in result.functions[0].node if constant.op_type == "Constant"
     ]
-    assert "two" not in {each.name for each in made.graph.initializer}
+    assert [
+        onnx.numpy_helper.to_array(constant.attribute[0].t).tolist() for constant in constants
+    ] == [[2.0]]
+    assert "two" not in {constant.name for constant in result.graph.initializer}
     feeds = {"x": X[0]}
-    np.testing.assert_array_equal(run_runtime(made, feeds)[0], run_runtime(original, feeds)[0])
+    np.testing.assert_array_equal(run_runtime(result, feeds)[0], run_runtime(original, feeds)[0])
 
 
 def test_a_second_run_changes_nothing(fuse: Any) -> None:
-    made, _, _ = fuse(layers(2))
-    again, record, _ = fuse(made)
+    result, _, _ = fuse(layers(2))
+    again, record, _ = fuse(result)
     assert record.replaced == 0
     assert len(fused_nodes(again)) == 2
 
 
 def test_static_ones_and_dtypes_have_kernels_of_their_own(fuse: Any) -> None:
     def kernel(inputs: str, output: str) -> str:
-        made, _, _ = fuse(graph("s = Add(a, b)\ny = Exp(s)", inputs, output))
-        return fused_nodes(made)[0].op_type
+        result, _, _ = fuse(graph("s = Add(a, b)\ny = Exp(s)", inputs, output))
+        return fused_nodes(result)[0].op_type
 
     base = kernel("float[2,3] a, float[2,3] b", "float[2,3] y")
     assert kernel("float[4,5] a, float[4,5] b", "float[4,5] y") == base  # never sizes
@@ -145,14 +147,14 @@ def test_static_ones_and_dtypes_have_kernels_of_their_own(fuse: Any) -> None:
 
 
 def test_a_value_that_others_read_is_an_output_of_the_node(fuse: Any) -> None:
-    made, _, _ = fuse(
+    result, _, _ = fuse(
         graph(
             "s = Add(x, x)\ne = Exp(s)\nm = MatMul(s, w)\ny = Mul(e, s)",
             "float[4,4] x, float[4,4] w",
             "float[4,4] y, float[4,4] m",
         )
     )
-    (node,) = fused_nodes(made)
+    (node,) = fused_nodes(result)
     assert len(node.output) == 2
 
 
@@ -163,12 +165,12 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
         "float[4,4] x, float[4,4] w",
         "float[4,4] y",
     )
-    made, record, _ = fuse(text)
-    assert len(fused_nodes(made)) == 2
+    result, record, _ = fuse(text)
+    assert len(fused_nodes(result)) == 2
     assert record.rejected["cycle"] == 1
     feeds = {"x": X[0].repeat(2, 0)[:4], "w": np.abs(X[1]).repeat(2, 0)[:4]}
     feeds = {name: array[:4, :4] for name, array in feeds.items()}
-    np.testing.assert_array_equal(run_runtime(made, feeds)[0], run_runtime(parse(text), feeds)[0])
+    np.testing.assert_array_equal(run_runtime(result, feeds)[0], run_runtime(parse(text), feeds)[0])
 
 
 @pytest.mark.parametrize(
@@ -238,8 +240,8 @@ def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) ->
 def test_what_the_runtime_does_better_is_left_alone(
     fuse: Any, body: str, inputs: str, output: str, key: str
 ) -> None:
-    made, record, _ = fuse(graph(body, inputs, output))
-    assert not fused_nodes(made)
+    result, record, _ = fuse(graph(body, inputs, output))
+    assert not fused_nodes(result)
     assert record.rejected[key] >= 1
 
 
@@ -248,14 +250,14 @@ def test_a_transpose_to_rows_that_are_long_or_few_is_fused(fuse: Any, size: str)
     text = graph(
         "n = Neg(x)\ny = Transpose<perm=[0,2,3,1]>(n)", f"float[1,{size}] x", "float[1,o,p,q] y"
     )
-    made, _, _ = fuse(text)
-    assert len(fused_nodes(made)) == 1
+    result, _, _ = fuse(text)
+    assert len(fused_nodes(result)) == 1
 
 
 @pytest.mark.parametrize("body", ["y = Transpose(n)", "t = Transpose(n)\ny = Gemm(b, b, t)"])
 def test_an_operation_before_a_transpose_is_a_group(fuse: Any, body: str) -> None:
-    made, _, _ = fuse(graph(f"n = Neg(b)\n{body}", "float[2,2] b", "float[2,2] y"))
-    assert len(fused_nodes(made)) == 1
+    result, _, _ = fuse(graph(f"n = Neg(b)\n{body}", "float[2,2] b", "float[2,2] y"))
+    assert len(fused_nodes(result)) == 1
 
 
 def test_a_computed_operand_of_a_product_is_scaled_in_its_group(fuse: Any) -> None:
@@ -265,8 +267,8 @@ def test_a_computed_operand_of_a_product_is_scaled_in_its_group(fuse: Any) -> No
         "float[4,4] x, float[4,4] w",
         "float[4,4] y",
     )
-    made, record, _ = fuse(text)
-    assert [node.op_type for node in made.graph.node][1:] == ["MatMul"]
+    result, record, _ = fuse(text)
+    assert [node.op_type for node in result.graph.node][1:] == ["MatMul"]
     assert "matmul-scale" not in record.rejected
 
 
@@ -279,8 +281,8 @@ def test_sizes_stay_visible_to_inference(fuse: Any, tmp_path: Path) -> None:
         "float[1,1] x, float[N,M] w",
         "float[P,Q] y",
     )
-    made, record, _ = fuse(text)
-    onnx.save(made, tmp_path / "fused.onnx")
+    result, record, _ = fuse(text)
+    onnx.save(result, tmp_path / "fused.onnx")
     assert not fused(str(tmp_path / "fused.onnx")).left
     assert record.rejected["shape"] >= 2
 
@@ -291,11 +293,11 @@ def test_conv_batch_normalization_relu_is_left_alone_unless_asked_for(fuse: Any)
         "float[1,3,8,8] x, float[3,3,1,1] w, float[3] s",
         "float[1,3,8,8] y",
     )
-    made, record, _ = fuse(text)
-    assert not fused_nodes(made)
+    result, record, _ = fuse(text)
+    assert not fused_nodes(result)
     assert record.rejected["conv-epilogue"] == 2
-    made, _, _ = fuse(text, settings={"leave_alone": "false"})
-    assert len(fused_nodes(made)) == 1
+    result, _, _ = fuse(text, settings={"leave_alone": "false"})
+    assert len(fused_nodes(result)) == 1
 
 
 SHARED = graph("e = Exp(x)\na = Tanh(e)\nb = Sqrt(e)\nm = MatMul(a, w)\nn = MatMul(b, w)",
@@ -304,35 +306,37 @@ SHARED = graph("e = Exp(x)\na = Tanh(e)\nb = Sqrt(e)\nm = MatMul(a, w)\nn = MatM
 
 def test_duplicate_copies_a_shared_producer_into_each_group(fuse: Any) -> None:
     settings = {"control": "always", "multi_use": "duplicate", "rows": "false"}
-    made, _, _ = fuse(SHARED, settings=settings)
-    assert sorted(len(function.node) for function in made.functions) == [2, 2]
-    assert "Exp" not in {node.op_type for node in made.graph.node}
+    result, _, _ = fuse(SHARED, settings=settings)
+    assert sorted(len(function.node) for function in result.functions) == [2, 2]
+    assert "Exp" not in {node.op_type for node in result.graph.node}
     feeds = {"x": X[0].repeat(2, 0)[:4], "w": X[1].repeat(2, 0)[:4]}
-    for given, wanted in zip(
-        run_runtime(made, feeds), run_runtime(parse(SHARED), feeds), strict=True
+    for model, expected in zip(
+        run_runtime(result, feeds), run_runtime(parse(SHARED), feeds), strict=True
     ):
-        np.testing.assert_array_equal(given, wanted)
+        np.testing.assert_array_equal(model, expected)
 
 
 def test_share_makes_one_group(fuse: Any) -> None:
-    made, _, _ = fuse(SHARED, settings={"control": "always", "multi_use": "share", "rows": "false"})
-    assert len(fused_nodes(made)) == 1
-    assert not [node for node in made.graph.node if node.op_type in {"Exp", "Tanh"}]
+    result, _, _ = fuse(
+        SHARED, settings={"control": "always", "multi_use": "share", "rows": "false"}
+    )
+    assert len(fused_nodes(result)) == 1
+    assert not [node for node in result.graph.node if node.op_type in {"Exp", "Tanh"}]
 
 
 def test_works_without_clean_up_and_removes_what_it_left_unread(fuse: Any) -> None:
     body = "k = Constant<value = float {2.0}>()\ns = Mul(x, k)\ny = Exp(s)"
-    made, _, _ = fuse(graph(body, "float[n] x", "float[n] y"), cleanup=False)
-    assert [node.domain for node in made.graph.node] == ["gehost.linalg"]
+    result, _, _ = fuse(graph(body, "float[n] x", "float[n] y"), cleanup=False)
+    assert [node.domain for node in result.graph.node] == ["gehost.linalg"]
 
 
 def test_equal_groups_are_merged(fuse: Any) -> None:
     body = "a = Exp(x)\nb = Tanh(a)\nc = Exp(x)\nd = Tanh(c)\ny = MatMul(b, w)\nz = MatMul(d, v)"
-    made, _, _ = fuse(
+    result, _, _ = fuse(
         graph(body, "float[4,4] x, float[4,4] w, float[4,4] v", "float[4,4] y, float[4,4] z"),
         cleanup=False,
     )
-    assert len(fused_nodes(made)) == 1
+    assert len(fused_nodes(result)) == 1
 
 
 def test_bodies_of_control_flow_are_fused_too(fuse: Any) -> None:
@@ -342,13 +346,15 @@ def test_bodies_of_control_flow_are_fused_too(fuse: Any) -> None:
   else_branch = f () => (float[4] v) { v = Neg(x) }
 >"""
     text = graph(body, "bool c, float[4] x", "float[4] y")
-    made, _, _ = fuse(text)
-    inner = [node.domain for attribute in made.graph.node[0].attribute for node in attribute.g.node]
+    result, _, _ = fuse(text)
+    inner = [
+        node.domain for attribute in result.graph.node[0].attribute for node in attribute.g.node
+    ]
     assert sorted(inner) == ["", "gehost.linalg"]
     for condition in (True, False):
         feeds = {"c": np.array(condition), "x": X[0, 0]}
         np.testing.assert_array_equal(
-            run_runtime(made, feeds)[0], run_runtime(parse(text), feeds)[0]
+            run_runtime(result, feeds)[0], run_runtime(parse(text), feeds)[0]
         )
 
 
@@ -380,8 +386,8 @@ def never_after_exp(operand):
 """)
     text = graph("e = Exp(x)\nt = Tanh(e)\ny = Sqrt(t)", "float[n] x", "float[n] y")
     settings = {"control": "never-after-exp", "rows": "false"}
-    made, record, _ = fuse(text, vendors=[tmp_path / "others"], settings=settings)
-    assert sorted(node.op_type for node in made.functions[0].node) == ["Sqrt", "Tanh"]
+    result, record, _ = fuse(text, vendors=[tmp_path / "others"], settings=settings)
+    assert sorted(node.op_type for node in result.functions[0].node) == ["Sqrt", "Tanh"]
     assert record.rejected["control"] == 1
 
 
@@ -400,23 +406,23 @@ def test_edges_are_fused_or_left_alone(fuse: Any, body: str, inputs: str, output
 
 def test_unknown_ranks_are_left_alone_with_a_reason(fuse: Any) -> None:
     body = "r = Reshape(x, s)\na = Exp(r)\nb = Tanh(a)\ny = Reshape(b, t)"
-    made, record, _ = fuse(graph(body, "float[n] x, int64[k] s, int64[1] t", "float[m] y"))
-    assert not fused_nodes(made)
+    result, record, _ = fuse(graph(body, "float[n] x, int64[k] s, int64[1] t", "float[m] y"))
+    assert not fused_nodes(result)
     assert record.rejected["operand-unranked"] >= 1
 
 
 def test_forty_axes(fuse: Any) -> None:
     sizes = ",".join(["1"] * 39 + ["4"])
-    made, _, _ = fuse(graph("a = Exp(x)\ny = Tanh(a)", f"float[{sizes}] x", f"float[{sizes}] y"))
-    assert len(fused_nodes(made)) == 1
+    result, _, _ = fuse(graph("a = Exp(x)\ny = Tanh(a)", f"float[{sizes}] x", f"float[{sizes}] y"))
+    assert len(fused_nodes(result)) == 1
 
 
 def test_a_group_has_at_most_256_nodes(fuse: Any) -> None:
     lines = [f"v{n + 1} = {'Tanh' if n % 2 else 'Exp'}(v{n})" for n in range(600)]
-    made, record, _ = fuse(graph("\n".join(lines), "float[n] v0", "float[n] v600"))
-    assert max(len(function.node) for function in made.functions) <= 256
-    sizes = {function.name: len(function.node) for function in made.functions}
-    assert sum(sizes[node.op_type] for node in fused_nodes(made)) >= 590
+    result, record, _ = fuse(graph("\n".join(lines), "float[n] v0", "float[n] v600"))
+    assert max(len(function.node) for function in result.functions) <= 256
+    sizes = {function.name: len(function.node) for function in result.functions}
+    assert sum(sizes[node.op_type] for node in fused_nodes(result)) >= 590
     assert record.rejected["too-large"] >= 2
 
 
@@ -431,16 +437,16 @@ def test_names_of_sizes_may_look_like_numbers(x: str, y: str | int, sizes: tuple
         onnx.helper.make_node("Exp", ["x"], ["e"]),
         onnx.helper.make_node("Add", ["e", "y"], ["z"]),
     ]
-    made = onnx.helper.make_graph(
+    result = onnx.helper.make_graph(
         nodes, "g", [value("x", 1, [x]), value("y", 1, [y])], [value("z", 1, [None])]
     )
-    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 20)])
+    model = onnx.helper.make_model(result, opset_imports=[onnx.helper.make_opsetid("", 20)])
     model.ir_version = 10
     feeds = {name: X.reshape(-1)[:size] for name, size in zip("xy", sizes, strict=True)}
-    (wanted,) = run_runtime(model, feeds)
+    (expected,) = run_runtime(model, feeds)
     for fuse in (False, True):
-        (given,) = run_lowered(model, feeds, fuse=fuse)
-        np.testing.assert_allclose(given, wanted, rtol=1e-6)
+        (inputs,) = run_lowered(model, feeds, fuse=fuse)
+        np.testing.assert_allclose(inputs, expected, rtol=1e-6)
 
 
 def rms(residual: str) -> str:
@@ -455,15 +461,15 @@ def rms(residual: str) -> str:
 
 def test_a_call_of_a_later_operator_is_part_of_a_group(fuse: Any) -> None:
     """The vendor of the ONNX passes makes it ``gehost::RMSNormalization`` first."""
-    made, _, report = fuse(rms("Add(x, r)"), vendors=["gehost:onnx"])
-    first = next(done for done in report.passes if done.name == "RMSNormalizationFusionPass")
+    result, _, report = fuse(rms("Add(x, r)"), vendors=["gehost:onnx"])
+    first = next(pass_ for pass_ in report.passes if pass_.name == "RMSNormalizationFusionPass")
     assert first.replaced == 1
-    assert [each.domain for each in made.graph.node] == ["gehost.linalg"]
-    assert [each.domain for each in made.functions] == ["gehost.linalg"]
+    assert [function.domain for function in result.graph.node] == ["gehost.linalg"]
+    assert [function.domain for function in result.functions] == ["gehost.linalg"]
     feeds = {"x": X, "r": X[::-1].copy(), "g": X[0, 0]}
-    (given,) = run_runtime(made, feeds)
-    (wanted,) = run_runtime(parse(rms("Add(x, r)")), feeds)
-    np.testing.assert_allclose(given, wanted, rtol=1e-6)
+    (inputs,) = run_runtime(result, feeds)
+    (expected,) = run_runtime(parse(rms("Add(x, r)")), feeds)
+    np.testing.assert_allclose(inputs, expected, rtol=1e-6)
 
 
 CALL = """<ir_version: 10, opset_import: ["" : 20, "gehost" : 1]>
@@ -483,12 +489,12 @@ def test_a_call_is_replaced_by_what_its_function_computes(fuse: Any) -> None:
   n = CastLike(f, a)
   c = Mul(i, n)
 }"""
-    made, _, _ = fuse(CALL + function)
-    (node,) = made.graph.node
+    result, _, _ = fuse(CALL + function)
+    (node,) = result.graph.node
     assert node.op_type.startswith("Sigmoid_Mul_Tanh")
     feeds = {"x": X[0], "w": np.eye(4, dtype=np.float32)}
-    (given,) = run_runtime(made, feeds)
-    np.testing.assert_allclose(given, np.tanh(2 / (1 + np.exp(-X[0]))), rtol=1e-6)
+    (inputs,) = run_runtime(result, feeds)
+    np.testing.assert_allclose(inputs, np.tanh(2 / (1 + np.exp(-X[0]))), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -498,8 +504,8 @@ def test_a_call_is_replaced_by_what_its_function_computes(fuse: Any) -> None:
 )
 def test_a_call_that_cannot_be_lowered_stays(fuse: Any, version: int, body: str) -> None:
     head = f'<domain: "gehost", opset_import: ["" : {version}]> F <k: int = 1> (a, b) => (c)'
-    made, _, _ = fuse(f"{CALL}{head} {{ {body} }}")
-    assert [each.op_type for each in made.graph.node] == ["Sigmoid", "F", "Tanh"]
+    result, _, _ = fuse(f"{CALL}{head} {{ {body} }}")
+    assert [item.op_type for item in result.graph.node] == ["Sigmoid", "F", "Tanh"]
 
 
 def test_a_view_keeps_no_rows_apart(fuse: Any) -> None:
@@ -510,13 +516,13 @@ def test_a_view_keeps_no_rows_apart(fuse: Any) -> None:
         "i = Mul(x, q)\nj = Mul(c, r)\ns = Add(i, j)\nu = Unsqueeze(s, o)\n"
     )
     inputs = "float[2,3,4] x, float[3,4] q, float[3,4] r, int64[4] k"
-    made, _, _ = fuse(graph(body + "y = Expand(u, k)", inputs, "float[a,b,c,d] y"))
-    found = [each.op_type.rpartition("_")[0] or each.op_type for each in made.graph.node]
-    assert found == ["Constant", "Neg_Mul_Mul_Add", "Unsqueeze", "Expand"]
+    result, _, _ = fuse(graph(body + "y = Expand(u, k)", inputs, "float[a,b,c,d] y"))
+    results = [item.op_type.rpartition("_")[0] or item.op_type for item in result.graph.node]
+    assert results == ["Constant", "Neg_Mul_Mul_Add", "Unsqueeze", "Expand"]
 
     read = f"{body}v = Relu(u)\ny = Expand(v, k)"
-    made, _, _ = fuse(graph(read, inputs, "float[a,b,c,d] y"))
-    assert "Unsqueeze" not in [each.op_type for each in made.graph.node]
+    result, _, _ = fuse(graph(read, inputs, "float[a,b,c,d] y"))
+    assert "Unsqueeze" not in [item.op_type for item in result.graph.node]
 
 
 SLICED = "e = Exp(x)\nt = Slice(e, i, j, a)\nq = Squeeze(t, a)\nf = Neg(q)\ny = Tanh(f)"
@@ -532,18 +538,18 @@ def sliced(to: int, size: int | str) -> str:
 
 @pytest.mark.parametrize("size", [3, "n"])
 def test_a_slice_of_one_place_loses_its_axis(fuse: Any, size: int | str) -> None:
-    made, _, _ = fuse(sliced(2, size))
-    (node,) = fused_nodes(made)
-    assert [each.op_type for each in made.graph.node] == [node.op_type]
-    (given,) = run_runtime(made, {"x": X})
-    np.testing.assert_allclose(given, np.tanh(-np.exp(X[:, 1])), rtol=1e-6)
+    result, _, _ = fuse(sliced(2, size))
+    (node,) = fused_nodes(result)
+    assert [item.op_type for item in result.graph.node] == [node.op_type]
+    (inputs,) = run_runtime(result, {"x": X})
+    np.testing.assert_allclose(inputs, np.tanh(-np.exp(X[:, 1])), rtol=1e-6)
 
 
 def test_a_node_that_needs_sizes_of_the_model_bounds_the_group(fuse: Any) -> None:
     """A kernel knows ranks alone: of [1:3], it does not know that it has one place."""
-    made, record, _ = fuse(sliced(3, 2))
-    found = [each.op_type.rpartition("_")[0] or each.op_type for each in made.graph.node]
-    assert found == ["Exp", "Slice", "Squeeze", "Neg_Tanh"]
+    result, record, _ = fuse(sliced(3, 2))
+    results = [item.op_type.rpartition("_")[0] or item.op_type for item in result.graph.node]
+    assert results == ["Exp", "Slice", "Squeeze", "Neg_Tanh"]
     assert record.rejected["not-lowered"] == 1
 
 
@@ -552,8 +558,8 @@ def test_a_call_may_have_results_that_are_not_read(fuse: Any) -> None:
   c = Neg(b)
   d = Exp(a)
 }"""
-    made, _, _ = fuse(CALL.replace("t =", "unread, t =") + function)
-    (node,) = made.graph.node
+    result, _, _ = fuse(CALL.replace("t =", "unread, t =") + function)
+    (node,) = result.graph.node
     assert node.op_type.startswith("Sigmoid_Exp_Tanh")
 
 
@@ -563,5 +569,5 @@ def test_a_call_without_the_value_of_a_constant_stays(fuse: Any) -> None:
   c = Mul(a, f)
 }"""
     model = onnx.parser.parse_model(CALL + function)
-    made, _, _ = fuse(model, verify=False)
-    assert "F" in [each.op_type for each in made.graph.node]
+    result, _, _ = fuse(model, verify=False)
+    assert "F" in [item.op_type for item in result.graph.node]

@@ -65,14 +65,14 @@ def test_statements(statement: str, column: int, reason: str) -> None:
     refused(text, f"line {line}, column {column}", reason)
 
 
-def generic(line: str, dtype: str = "f32", made: str = "f32") -> str:
-    operand, out = f"tensor<4x{dtype}>", f"tensor<4x{made}>"
+def generic(line: str, dtype: str = "f32", result: str = "f32") -> str:
+    operand, out = f"tensor<4x{dtype}>", f"tensor<4x{result}>"
     maps = ", ".join(["affine_map<(d0) -> (d0)>"] * 2)
     return f"""func.func @f(%a: {operand}, %e: {out}) -> {out} {{
   %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} ins(%a : {operand}) outs(%e : {out}) {{
-  ^bb0(%x: {dtype}, %o: {made}):
+  ^bb0(%x: {dtype}, %o: {result}):
     {line}
-    linalg.yield %z : {made}
+    linalg.yield %z : {result}
   }} -> {out}
   return %r : {out}
 }}

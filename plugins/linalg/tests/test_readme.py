@@ -35,8 +35,8 @@ def test_the_control_function_takes_producers_that_move_elements(tmp_path: Path)
     body = "t = Transpose(x)\ns = Sigmoid(t)\ne = Exp(s)\ny = Tanh(e)"
     model = parse(graph(body, "float[2,3] x", "float[3,2] y"))
     settings = {f"{NAME}.control": "never-after-exp", f"{NAME}.rows": "false"}
-    made, _ = Host(HostOptions(vendors=[tmp_path], enable=(NAME,), settings=settings)).run(model)
-    assert [node.op_type.rpartition("_")[0] for node in made.graph.node] == ["Sigmoid_Exp", ""]
+    result, _ = Host(HostOptions(vendors=[tmp_path], enable=(NAME,), settings=settings)).run(model)
+    assert [node.op_type.rpartition("_")[0] for node in result.graph.node] == ["Sigmoid_Exp", ""]
 
 
 def test_every_option_and_control_function_is_named() -> None:

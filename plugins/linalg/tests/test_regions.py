@@ -18,8 +18,8 @@ def along(result: str, op: str, *ins: str, out: str = "e") -> str:
     names = [f"%{result}_{place}" for place in range(len(ins))]
     arguments = ", ".join([f"{name}: f32" for name in [*names, f"%{result}_o"]])
     maps = ", ".join([I1] * (len(ins) + 1))
-    listed = f"{', '.join(f'%{each}' for each in ins)} : {', '.join([T] * len(ins))}"
-    return f"""%{result} = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} ins({listed}) outs(%{out} : {T}) {{
+    listing = f"{', '.join(f'%{item}' for item in ins)} : {', '.join([T] * len(ins))}"
+    return f"""%{result} = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} ins({listing}) outs(%{out} : {T}) {{
     ^bb0({arguments}):
       %{result}_r = {op} {", ".join(names)} : f32
       linalg.yield %{result}_r : f32
@@ -42,15 +42,15 @@ def fused(text: str, control: str = "one-use", multi_use: str = "refuse") -> Fun
     block = fuse_block(
         read.ops, control, multi_use, outputs=read.outputs, companions=MLIR_COMPANIONS
     )
-    made = Function(read.name, read.arguments, block.ops, block.outputs)
-    printed = print_function(made)
+    result = Function(read.name, read.arguments, block.ops, block.outputs)
+    printed = print_function(result)
     assert print_function(parse(printed)[0]) == printed
-    return made
+    return result
 
 
 def payloads(function: Function) -> list[list[str]]:
     generics = [op for op in function.ops if isinstance(op, Generic) and op.named is None]
-    return [[each.name.partition(".")[2] for each in op.payload.ops] for op in generics]
+    return [[item.name.partition(".")[2] for item in op.payload.ops] for op in generics]
 
 
 LOOP = f"""%l = scf.for %k = %i to %i step %i iter_args(%v = %a) -> ({T}) {{
@@ -101,8 +101,8 @@ def test_what_a_dead_region_alone_reads_goes() -> None:
 
 def test_a_transposition_that_changes_nothing_goes() -> None:
     body = f"%t = linalg.transpose ins(%a : {T}) outs(%e : {T}) permutation = [0]"
-    made = fused(text_of(body, ("t", T)))
-    assert (made.ops, [value.name for value in made.outputs]) == ([], ["a"])
+    result = fused(text_of(body, ("t", T)))
+    assert (result.ops, [value.name for value in result.outputs]) == ([], ["a"])
 
 
 def test_a_fill_is_reshaped_where_the_reshape_alone_reads_it() -> None:
@@ -141,10 +141,10 @@ HALF = "%h = tensor.empty() : tensor<2xf32>\n    "
 def test_concatenations_are_split_where_mlir_splits_them(body: str, generics: int) -> None:
     results = [("z", T), ("y", T)] if "%y" in body else [("z", T)]
     text = text_of(HALF + CONCAT + body, *results)
-    made = fused(text)
-    assert len(payloads(made)) == generics
+    result = fused(text)
+    assert len(payloads(result)) == generics
     pytest.importorskip("iree.compiler")
-    assert signatures(made) == signatures(Iree().fused_functions(text)[0])
+    assert signatures(result) == signatures(Iree().fused_functions(text)[0])
 
 
 @pytest.mark.parametrize("region", [LOOP, CONDITION, WHILE])
@@ -155,7 +155,7 @@ def test_a_reader_in_a_region_does_not_share(region: str) -> None:
     text = text_of(
         along("p", "math.exp", "a") + inside + along("c", "math.erf", "p"), ("l", T), ("c", T)
     )
-    made = fused(text, "always", "share")
-    assert payloads(made) == [["exp"], ["exp"], ["erf"]]
+    result = fused(text, "always", "share")
+    assert payloads(result) == [["exp"], ["exp"], ["erf"]]
     near = text_of(along("p", "math.exp", "a") + along("c", "math.erf", "p"), ("p", T), ("c", T))
     assert payloads(fused(near, "always", "share")) == [["exp", "erf"]]

@@ -40,7 +40,7 @@ def generic(
     ins: str, maps_: list[str], out: str, kinds: str, name: str = "addf", index: int | None = None
 ) -> str:
     """The text of a Generic of two operands; ``index`` multiplies the result by a loop's index."""
-    listed = ", ".join(f"affine_map<{each}>" for each in maps_)
+    listing = ", ".join(f"affine_map<{item}>" for item in maps_)
     iterators = ", ".join(f'"{PARALLEL if kind == "p" else REDUCTION}"' for kind in kinds)
     lines = [f"%r = arith.{name} %p, %q : f32"]
     if index is not None:
@@ -49,7 +49,7 @@ def generic(
     lines.append(f"linalg.yield {'%r' if index is None else '%s'} : f32")
     body = "\n".join(lines)
     return (
-        f"linalg.generic {{indexing_maps = [{listed}], iterator_types = [{iterators}]}} {ins} "
+        f"linalg.generic {{indexing_maps = [{listing}], iterator_types = [{iterators}]}} {ins} "
         f"outs({out}) {{\n^bb0(%p: f32, %q: f32, %o: f32):\n{body}\n}}"
     )
 
@@ -126,9 +126,9 @@ def fused(function: Function, *, on: bool = True) -> Block:
     inputs = {
         value: random.normal(size=value.shape).astype(np.float32) for value in function.arguments
     }
-    wanted = interpret(function.ops, inputs, function.outputs)
-    for given, other in zip(interpret(block.ops, inputs, block.outputs), wanted, strict=True):
-        np.testing.assert_allclose(given, other, rtol=1e-5, atol=1e-5)
+    expected = interpret(function.ops, inputs, function.outputs)
+    for argument, other in zip(interpret(block.ops, inputs, block.outputs), expected, strict=True):
+        np.testing.assert_allclose(argument, other, rtol=1e-5, atol=1e-5)
     return block
 
 
@@ -222,7 +222,7 @@ def test_neither_side_has_reasons() -> None:
     block = fused(parse(text)[0])
     assert counts(block) == (2, 1)
     reasons = [str(reason) for op in block.ops for _, reason in block.refusals.get(op, ())]
-    assert any("the producer stays: (d0, d1) -> (d1 floordiv 2) is no" in each for each in reasons)
+    assert any("the producer stays: (d0, d1) -> (d1 floordiv 2) is no" in item for item in reasons)
     assert "reshape: the consumer stays: d0, d2 are not neighbouring loops" in reasons
 
 
@@ -241,10 +241,10 @@ def random_function(seed: int) -> Function:
     before, after = (small, large) if splits else (large, small)
     arguments: list[Value] = []
     first = _random_generic(random, "p", before, None, arguments)
-    made = Value("r", "f32", after)
+    result = Value("r", "f32", after)
     name = "tensor.expand_shape" if splits else "tensor.collapse_shape"
-    reshape = Opaque(name, first.results, (made,), str(groups))
-    second = _random_generic(random, "c", after, made, arguments)
+    reshape = Opaque(name, first.results, (result,), str(groups))
+    second = _random_generic(random, "c", after, result, arguments)
     return Function("f", arguments, [first, reshape, second], list(second.results))
 
 
@@ -256,20 +256,20 @@ def _random_generic(
     if read is not None:
         random.shuffle(order)
     extents = [sizes[order.index(loop)] for loop in range(rank)]
-    ins, listed = [], []
+    ins, items = [], []
     if read is not None:
         ins.append(read)
-        listed.append(AffineMap(rank, order))
+        items.append(AffineMap(rank, order))
     for number in range(random.randint(1, 2)):
         loops = [loop for loop in range(rank) if random.random() < 0.7]
         if random.random() < 0.3:
             random.shuffle(loops)
         ins.append(Value(f"{name}{number}", "f32", [extents[loop] for loop in loops]))
-        listed.append(AffineMap(rank, loops))
+        items.append(AffineMap(rank, loops))
         arguments.append(ins[-1])
     reduced = {rank - 1} if read is not None and rank > 1 and random.random() < 0.3 else set()
-    kept = [loop for loop in range(rank) if loop not in reduced]
-    shape = [extents[loop] for loop in kept]
+    retained = [loop for loop in range(rank) if loop not in reduced]
+    shape = [extents[loop] for loop in retained]
     ops = [ScalarOp("arith.addf", (Arg(0), Arg(len(ins) - 1)), "f32")]
     if random.random() < 0.4:
         ops += [
@@ -284,10 +284,10 @@ def _random_generic(
         arguments.append(out)
         ops.append(ScalarOp("arith.addf", (Res(len(ops) - 1), Arg(len(ins))), "f32"))
     kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(rank)])
-    made = Value(f"{name}_made", "f32", shape)
-    listed.append(AffineMap(rank, kept))
+    result = Value(f"{name}_made", "f32", shape)
+    items.append(AffineMap(rank, retained))
     body = Payload(tuple(ops), (Res(len(ops) - 1),))
-    op = Generic(tuple(ins), (out,), tuple(listed), kinds, body, (made,), label=name)
+    op = Generic(tuple(ins), (out,), tuple(items), kinds, body, (result,), label=name)
     verify(op)
     return op
 
@@ -393,8 +393,8 @@ ROWS = graph(
     ("text", "companions", "count"), [(ROWS, "", 3), (ROWS, "reshape", 1), (HEADS, "", 1)]
 )
 def test_a_model_is_fused_through_reshape(text: str, companions: str, count: int) -> None:
-    made, report = _run(text, companions)
-    nodes = [node.op_type for node in made.graph.node if node.op_type != "Constant"]
+    result, report = _run(text, companions)
+    nodes = [node.op_type for node in result.graph.node if node.op_type != "Constant"]
     assert len(nodes) == count
     rows, last = ((2, 64, 3), 16) if text is ROWS else ((2, 3, 8), 2)
     random = np.random.default_rng(1)
@@ -402,11 +402,11 @@ def test_a_model_is_fused_through_reshape(text: str, companions: str, count: int
         name: random.normal(size=size).astype(np.float32)
         for name, size in (("x", rows), ("b", rows[2:]), ("c", (2, 4, 3, last)))
     }
-    for given, wanted in zip(
-        run_runtime(made, feeds), run_runtime(parse_onnx(text), feeds), strict=True
+    for inputs, expected in zip(
+        run_runtime(result, feeds), run_runtime(parse_onnx(text), feeds), strict=True
     ):
-        np.testing.assert_array_equal(given, wanted)
-    again, _ = _run(made, companions)
+        np.testing.assert_array_equal(inputs, expected)
+    again, _ = _run(result, companions)
     assert [node.op_type for node in again.graph.node if node.op_type != "Constant"] == nodes
     assert report.rejected["not-lowered"] == (count == 3)
 
@@ -417,8 +417,8 @@ def test_a_reshape_that_mixes_axes_is_left_alone_with_a_reason() -> None:
         "float[3,8] x",
         "float[6,4] z",
     )
-    made, report = _run(text, "reshape")
-    assert not made.functions
+    result, report = _run(text, "reshape")
+    assert not result.functions
     assert report.rejected["reshape"] == 1
 
 
@@ -426,6 +426,6 @@ def _run(text: str | onnx.ModelProto, companions: str) -> tuple[onnx.ModelProto,
     host = Host(
         HostOptions(vendors=(), enable=(NAME,), settings={f"{NAME}.companions": companions})
     )
-    made, report = host.run(parse_onnx(text) if isinstance(text, str) else text)
-    onnx.checker.check_model(made)
-    return made, next(done for done in report.passes if done.name == NAME)
+    result, report = host.run(parse_onnx(text) if isinstance(text, str) else text)
+    onnx.checker.check_model(result)
+    return result, next(pass_ for pass_ in report.passes if pass_.name == NAME)

@@ -20,16 +20,16 @@ def compiled(target: str, *, rank: int = 4, perm: str = "0,2,1,3") -> tuple[onnx
         "float[n,16,8] x, float[8] b, float[k,k] w",
         f"float[{','.join('opqrst'[:rank])}] y",
     )
-    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
-    onnx.checker.check_model(made)
-    return made, text
+    result, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
+    onnx.checker.check_model(result)
+    return result, text
 
 
 @pytest.mark.parametrize("target", ["-1, 16, 4, 2", "0, 16, 4, 2", "0, 0, -1, 2", "0, 0, 4, 2"])
 @pytest.mark.parametrize(("perm", "last"), [("0,2,1,3", 2), ("0,2,3,1", 16)])
 def test_a_size_that_is_copied_is_written_as_0(target: str, perm: str, last: int) -> None:
-    made, text = compiled(target, perm=perm)
-    assert len(made.functions) == 1
+    result, text = compiled(target, perm=perm)
+    assert len(result.functions) == 1
     random = np.random.default_rng(2)
     for batch in (0, 2):
         feeds = {
@@ -37,8 +37,11 @@ def test_a_size_that_is_copied_is_written_as_0(target: str, perm: str, last: int
             for name, size in (("x", (batch, 16, 8)), ("b", (8,)), ("w", (last, last)))
         }
         if batch or target != "0, 0, -1, 2":  # ONNX Runtime has no rest beside an empty axis
-            (given,), (wanted,) = run_runtime(made, feeds), run_runtime(parse_onnx(text), feeds)
-            np.testing.assert_array_equal(given, wanted)
+            (inputs,), (expected,) = (
+                run_runtime(result, feeds),
+                run_runtime(parse_onnx(text), feeds),
+            )
+            np.testing.assert_array_equal(inputs, expected)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +53,15 @@ def test_a_size_that_is_copied_is_written_as_0(target: str, perm: str, last: int
     ],
 )
 def test_other_targets_stay(target: str, rank: int, perm: str) -> None:
-    made, _ = compiled(target, rank=rank, perm=perm)
-    assert not made.functions
-    stated = [
+    result, _ = compiled(target, rank=rank, perm=perm)
+    assert not result.functions
+    declared = [
         onnx.numpy_helper.to_array(entry.t).tolist()
-        for node in made.graph.node
+        for node in result.graph.node
         for entry in node.attribute
         if entry.name == "value"
     ]
-    assert [int(each) for each in target.split(",")] in stated
+    assert [int(part) for part in target.split(",")] in declared
 
 
 def test_a_normalization_before_heads_keeps_its_own_rows() -> None:
@@ -69,7 +72,7 @@ def test_a_normalization_before_heads_keeps_its_own_rows() -> None:
         "float[m,n,8] x, float[8] b",
         "float[m,4,n,2] y",
     )
-    made, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
-    assert [[node.op_type for node in each.node] for each in made.functions] == [
+    result, _ = Host(HostOptions(vendors=(), enable=(NAME,))).run(parse_onnx(text))
+    assert [[node.op_type for node in function.node] for function in result.functions] == [
         ["Add", "LayerNormalization"]
     ]

@@ -20,7 +20,7 @@ LAYER = (
 
 def model(nodes: int) -> onnx.ModelProto:
     """Layers of a matrix product, bias, gelu, residual and normalization."""
-    listed, x = [], "x"
+    items, x = [], "x"
     for number in range(nodes // len(LAYER)):
         shared = {"w", "b", "c", "one", "half", "s"}
         for op, inputs, output in LAYER:
@@ -28,7 +28,7 @@ def model(nodes: int) -> onnx.ModelProto:
                 x if name == "{x}" else name if name in shared else f"{name}{number}"
                 for name in inputs.split()
             ]
-            listed.append(onnx.helper.make_node(op, names, [f"{output}{number}"]))
+            items.append(onnx.helper.make_node(op, names, [f"{output}{number}"]))
         x = f"y{number}"
     random = np.random.default_rng(0)
     arrays = {"w": (8, 8), "b": (8,), "s": (8,), "c": (), "one": (), "half": ()}
@@ -38,7 +38,7 @@ def model(nodes: int) -> onnx.ModelProto:
     ]
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
-        listed, "layers", [value("x", 1, ["n", "t", 8])], [value(x, 1, ["n", "t", 8])], tensors
+        items, "layers", [value("x", 1, ["n", "t", 8])], [value(x, 1, ["n", "t", 8])], tensors
     )
     return onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10
@@ -47,7 +47,7 @@ def model(nodes: int) -> onnx.ModelProto:
 
 def measured(nodes: int) -> tuple[int, float, int]:
     """Nodes of the clean graph, CPU seconds of the pass, groups."""
-    found: list[tuple[int, float]] = []
+    results: list[tuple[int, float]] = []
     run = passes.FuseElementwisePass.Run
 
     def timed(self: Any, graph: Graph, context: Any) -> Any:
@@ -55,15 +55,15 @@ def measured(nodes: int) -> tuple[int, float, int]:
         try:
             return run(self, graph, context)
         finally:
-            found.append((count, time.process_time() - begin))
+            results.append((count, time.process_time() - begin))
 
     passes.FuseElementwisePass.Run = timed
     try:
-        made, _ = Host(HostOptions(vendors=(), enable=(passes.NAME,))).run(model(nodes))
+        result, _ = Host(HostOptions(vendors=(), enable=(passes.NAME,))).run(model(nodes))
     finally:
         passes.FuseElementwisePass.Run = run
-    groups = sum(node.domain == "gehost.linalg" for node in made.graph.node)
-    return *found[0], groups
+    groups = sum(node.domain == "gehost.linalg" for node in result.graph.node)
+    return *results[0], groups
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def compiled(path: Path, folder: str, vendors: Sequence[str]) -> list[str]:
     report = Host(HostOptions(vendors=vendors, enable=(NAME,), verify=True)).compile(
         str(path), str(output)
     )
-    record = next(done for done in report.passes if done.name == NAME)
+    record = next(pass_ for pass_ in report.passes if pass_.name == NAME)
     model = onnx.load(output, load_external_data=False)
     onnx.checker.check_model(model)
     before = onnx.load(path, load_external_data=False)
@@ -119,8 +119,8 @@ def control_counts(path: Path) -> str:
             for plan in plans
             for op in plan.lowered.ops
         )
-        left = sum(not is_boundary(op) for plan in plans for op in plan.grouping.block.ops)
-        cells.append(f"{control}: {lowered} -> {left} -> {sum(len(plan.groups) for plan in plans)}")
+        rest = sum(not is_boundary(op) for plan in plans for op in plan.grouping.block.ops)
+        cells.append(f"{control}: {lowered} -> {rest} -> {sum(len(plan.groups) for plan in plans)}")
     return "; ".join(cells)
 
 

@@ -41,8 +41,8 @@ def cost(ops: list[Op], width: int) -> tuple[int, int, int]:
         points = prod(
             width * size // 4 if isinstance(size, int) else width for size in op.extents()
         )
-        work += points * sum(each.name != INDEX for each in op.payload.ops)
-        dear += points * sum(each.name in TRANSCENDENTAL for each in op.payload.ops)
+        work += points * sum(item.name != INDEX for item in op.payload.ops)
+        dear += points * sum(item.name in TRANSCENDENTAL for item in op.payload.ops)
         moved += sum(4 * prod(width for _ in value.shape or ()) for value in (*op.ins, *op.results))
     return work, dear, moved
 
@@ -86,12 +86,12 @@ TIMED = (
 def fused(model: onnx.ModelProto, settings: dict[str, str], path: Path) -> tuple[int, Runtime]:
     """Write the fused model; returns its number of nodes, and the runtime with its kernels."""
     named = {f"{NAME}.{name}": value for name, value in {"rows": "false", **settings}.items()}
-    made, _ = Host(HostOptions(vendors=(), enable=(NAME,), settings=named)).run(model)
-    onnx.save(made, path)
+    output, _ = Host(HostOptions(vendors=(), enable=(NAME,), settings=named)).run(model)
+    onnx.save(output, path)
     library = path.with_suffix(".so")
-    found = write_library(str(path), str(library))
-    assert not found.left, found.left
-    return len(made.graph.node), Runtime(libraries=(str(library),))
+    result = write_library(str(path), str(library))
+    assert not result.left, result.left
+    return len(output.graph.node), Runtime(libraries=(str(library),))
 
 
 def measure(seconds: float) -> None:
@@ -111,14 +111,14 @@ def measure(seconds: float) -> None:
             one, other = Path(folder, "one-use.onnx"), Path(folder, "other.onnx")
             nodes, runtime = fused(model, {}, one)
             nodes_other, runtime_other = fused(model, settings, other)
-            found = measure_pairs(
+            result = measure_pairs(
                 runtime.runner(str(one), feeds, 1), runtime_other.runner(str(other), feeds, 1), seconds=seconds, pairs=5
             )  # fmt: skip
-        low, high = found.interval
+        low, high = result.interval
         control = f"`{', '.join(settings.values())}`"
         print(
-            f"| {case} | {control} | {nodes_other} | {1e3 * found.second:.2f} | {nodes} | {1e3 * found.first:.2f} "
-            f"| {found.median:.2f}, {low:.2f} to {high:.2f} |",
+            f"| {case} | {control} | {nodes_other} | {1e3 * result.second:.2f} | {nodes} | {1e3 * result.first:.2f} "
+            f"| {result.median:.2f}, {low:.2f} to {high:.2f} |",
             flush=True,
         )
 
@@ -142,8 +142,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--time", action="store_true", help="Time the cases in ONNX Runtime.")
     parser.add_argument("--seconds", type=float, default=3.0, help="For each case.")
-    given = parser.parse_args()
-    measure(given.seconds) if given.time else count()
+    argument = parser.parse_args()
+    measure(argument.seconds) if argument.time else count()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ def of(*shape: int, dtype: Any = F32) -> jax.ShapeDtypeStruct:
 
 
 def gru(x: Any, w: Any, u: Any) -> Any:
-    def step(h: Any, each: Any) -> Any:
-        r, z, n = jnp.split(each @ w, 3, axis=-1)
+    def step(h: Any, item: Any) -> Any:
+        r, z, n = jnp.split(item @ w, 3, axis=-1)
         hr, hz, hn = jnp.split(h @ u, 3, axis=-1)
         z = nn.sigmoid(z + hz)
         h = (1 - z) * jnp.tanh(n + nn.sigmoid(r + hr) * hn) + z * h
@@ -55,7 +55,7 @@ def selective_scan(x: Any, a: Any, b: Any) -> Any:
 
 
 def clip_loss(x: Any, y: Any) -> Any:
-    x, y = [each / jnp.linalg.norm(each, axis=-1, keepdims=True) for each in (x, y)]
+    x, y = [item / jnp.linalg.norm(item, axis=-1, keepdims=True) for item in (x, y)]
     logits = x @ y.T * 10
     labels = jnp.eye(4)
     return -(labels * (nn.log_softmax(logits) + nn.log_softmax(logits.T))).sum() / 8
@@ -70,7 +70,7 @@ def overlap(a: Any, b: Any) -> Any:
     low = jnp.maximum(a[:, None, :2], b[None, :, :2])
     high = jnp.minimum(a[:, None, 2:], b[None, :, 2:])
     inside = jnp.clip(high - low, 0).prod(-1)
-    areas = [(each[:, 2:] - each[:, :2]).prod(-1) for each in (a, b)]
+    areas = [(item[:, 2:] - item[:, :2]).prod(-1) for item in (a, b)]
     return inside / (areas[0][:, None] + areas[1] - inside)
 
 
@@ -140,10 +140,10 @@ def attention_loss(q: Any, k: Any, v: Any) -> Any:
 
 
 def convolution_loss(x: Any, w: Any) -> Any:
-    made = lax.conv_general_dilated(
+    result = lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    return jnp.mean(jnp.tanh(made) ** 2)
+    return jnp.mean(jnp.tanh(result) ** 2)
 
 
 KINDS: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {

@@ -69,7 +69,7 @@ def rotary(x: Any) -> Any:
 
 def transformer_layer(x: Any, qkv: Any, out: Any, up: Any, down: Any) -> Any:
     q, k, v = [
-        each.reshape(2, 8, 4, 8).transpose(0, 2, 1, 3) for each in jnp.split(x @ qkv, 3, axis=-1)
+        part.reshape(2, 8, 4, 8).transpose(0, 2, 1, 3) for part in jnp.split(x @ qkv, 3, axis=-1)
     ]
     x = x + attention(q, k, v).transpose(0, 2, 1, 3).reshape(2, 8, 32) @ out
     return x + nn.gelu(layer_norm(x, 1.0, 0.0) @ up) @ down
@@ -105,9 +105,9 @@ def pool(x: Any, kind: str) -> Any:
 
 
 def lstm(x: Any, w: Any, u: Any) -> Any:
-    def step(state: Any, each: Any) -> Any:
+    def step(state: Any, item: Any) -> Any:
         h, c = state
-        i, f, g, o = jnp.split(each @ w + h @ u, 4, axis=-1)
+        i, f, g, o = jnp.split(item @ w + h @ u, 4, axis=-1)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
         h = nn.sigmoid(o) * jnp.tanh(c)
         return (h, c), h

@@ -21,14 +21,16 @@ def fused(function: Function) -> Function:
     block = fuse_block(
         function.ops, outputs=function.outputs, companions=MLIR_COMPANIONS, coverage="upstream"
     )
-    made = Function(function.name, function.arguments, block.ops, block.outputs)
-    parse(print_function(made))
-    return made
+    result = Function(function.name, function.arguments, block.ops, block.outputs)
+    parse(print_function(result))
+    return result
 
 
 def count(functions: list[Function]) -> int:
     return sum(
-        isinstance(op, Generic) and op.named is None for each in functions for op in each.ops
+        isinstance(op, Generic) and op.named is None
+        for function in functions
+        for op in function.ops
     )
 
 
@@ -42,16 +44,18 @@ def main() -> int:
         for form in (f"{name}.mlir", f"{name}.generic.mlir"):
             try:
                 functions = parse(path.with_name(form).read_text(encoding="utf-8"))
-                made = [fused(each) for each in functions]
+                results = [fused(function) for function in functions]
             except (MlirError, GenericError) as error:
                 print(f"{form}: {str(error).splitlines()[0]}")
                 continue
             read += 1
-            if count(made) != count(theirs):
-                print(f"{form}: {count(made)} Generics, MLIR leaves {count(theirs)}")
+            if count(results) != count(theirs):
+                print(f"{form}: {count(results)} Generics, MLIR leaves {count(theirs)}")
                 continue
             equal_counts += 1
-            if [signatures(each) for each in made] != [signatures(each) for each in theirs]:
+            if [signatures(function) for function in results] != [
+                signatures(function) for function in theirs
+            ]:
                 print(f"{form}: other operations in a payload")
                 continue
             equal += 1

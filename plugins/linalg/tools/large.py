@@ -22,16 +22,16 @@ MANY = 2**31 + 3
 
 def pattern(*shape: int) -> Array:
     """True at places that no period of a power of two gives, and at the very end."""
-    made = np.zeros(shape, np.bool_)
-    made.reshape(-1)[::1021] = True
-    made.reshape(-1)[-1] = True
-    return made
+    result = np.zeros(shape, np.bool_)
+    result.reshape(-1)[::1021] = True
+    result.reshape(-1)[-1] = True
+    return result
 
 
 def last_alone(length: int) -> Array:
-    made = np.zeros((1, length), np.bool_)
-    made[0, -1] = True
-    return made
+    result = np.zeros((1, length), np.bool_)
+    result[0, -1] = True
+    return result
 
 
 CASES = {
@@ -56,26 +56,26 @@ CASES = {
 def main() -> int:
     failed = False
     for name in sys.argv[1:] or CASES:
-        case, feeds, wanted = CASES[name]
+        case, feeds, expected = CASES[name]
         model = fused_model([case])
         with tempfile.TemporaryDirectory() as folder:
             onnx.save(model, Path(folder, "m.onnx"))
             library = Path(folder, "k.so")
             write_library(str(Path(folder, "m.onnx")), str(library))
-            made = session(model, library)
+            result = session(model, library)
             arrays = feeds()
             begin = time.process_time()
-            (given,) = run(
-                made, dict(zip([each.name for each in model.graph.input], arrays, strict=True))
+            (argument,) = run(
+                result, dict(zip([item.name for item in model.graph.input], arrays, strict=True))
             ).values()
             seconds = time.process_time() - begin
-            equal = np.array_equal(given, wanted(*arrays))
+            equal = np.array_equal(argument, expected(*arrays))
         failed |= not equal
         print(
             f"{name}: {arrays[0].shape}, {arrays[0].size - 2**31:+} elements over 2**31: {'equal' if equal else 'DIFFERENT'}, {seconds:.1f} s of CPU",
             flush=True,
         )
-        del given, arrays
+        del argument, arrays
     return int(failed)
 
 

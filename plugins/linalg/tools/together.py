@@ -36,7 +36,7 @@ def measured(
     model: Path, feeds: Path, folder: Path, seconds: float, pairs: int
 ) -> tuple[float, float]:
     """The speed of the passes alone and with kernels, over the original's."""
-    given = load_feeds(str(feeds))
+    argument = load_feeds(str(feeds))
     vendor, fused, library = (
         folder / "vendor.onnx",
         folder / "fused.onnx",
@@ -48,13 +48,13 @@ def measured(
         options = HostOptions(vendors=(str(folder / "vendors"),), enable=(*ON, *extra), disable=OFF)
         Host(options).compile(str(model), str(target))
     try:
-        found = write_library(str(fused), str(library), measure=str(feeds))
-        kept, libraries = f"{len(found.kernels)} of {len(found.gains)}", (str(library),)
+        result = write_library(str(fused), str(library), measure=str(feeds))
+        retained, libraries = f"{len(result.kernels)} of {len(result.gains)}", (str(library),)
     except UsageError as error:
-        kept, libraries, fused = f"none ({error.message})", (), vendor
+        retained, libraries, fused = f"none ({error.message})", (), vendor
     session = Runtime().session(str(model), 1)
-    given = {each.name: given[each.name] for each in session.get_inputs()}
-    original = Runtime().runner(str(model), given, 1)
+    argument = {operand.name: argument[operand.name] for operand in session.get_inputs()}
+    original = Runtime().runner(str(model), argument, 1)
     same = measure_pairs(original, original, seconds=seconds / 2)
     gains = []
     shown = []
@@ -62,11 +62,14 @@ def measured(
         (vendor, Runtime(disabled_optimizers=WITHOUT)),
         (fused, Runtime(disabled_optimizers=WITHOUT, libraries=libraries)),
     ):
-        other = runtime.runner(str(path), given, 1)
+        other = runtime.runner(str(path), argument, 1)
         compared = measure_pairs(original, other, seconds=seconds, pairs=pairs)
         gains.append(compared.median)
         shown.append("{:.3f}, {:.3f} to {:.3f}".format(compared.median, *compared.interval))
-    print(f"| {model.stem} | {' | '.join(shown)} | {dead_zone_of(same):.3f} | {kept} |", flush=True)
+    print(
+        f"| {model.stem} | {' | '.join(shown)} | {dead_zone_of(same):.3f} | {retained} |",
+        flush=True,
+    )
     return gains[0], gains[1]
 
 
@@ -75,14 +78,14 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, help="MODEL FEEDS.npz, in turn")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each comparison")
     parser.add_argument("--pairs", type=int, default=5)
-    given = parser.parse_args()
+    argument = parser.parse_args()
     print(
         "| model | passes alone | with kernels | dead zone | kernels kept |\n|---|---|---|---|---|"
     )
     gains: list[tuple[float, float]] = []
-    for model, feeds in zip(given.files[::2], given.files[1::2], strict=True):
+    for model, feeds in zip(argument.files[::2], argument.files[1::2], strict=True):
         with tempfile.TemporaryDirectory() as folder:
-            gains.append(measured(model, feeds, Path(folder), given.seconds, given.pairs))
+            gains.append(measured(model, feeds, Path(folder), argument.seconds, argument.pairs))
     for name, column in zip(
         ("passes alone", "with kernels"), zip(*gains, strict=True), strict=True
     ):

@@ -18,17 +18,17 @@ def dictionary(scanner: Scanner, aliases: Mapping[str, str]) -> dict[str, str]:
     opening, closing = ("<{", "}>") if scanner.accept("<{") else ("{", "}")
     if opening == "{":
         scanner.expect("{")
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     while not scanner.accept(closing):
-        if found:
+        if results:
             scanner.expect(",")
         start = scanner.skip()
         quoted = scanner.match(STRING)
         name = scanner.take(OPERATION, "an attribute") if quoted is None else quoted[1:-1]
-        if name in found:
+        if name in results:
             raise scanner.error(f"{name} is given twice", start)
-        found[name] = value(scanner, aliases) if scanner.accept("=") else ""
-    return found
+        results[name] = value(scanner, aliases) if scanner.accept("=") else ""
+    return results
 
 
 def value(scanner: Scanner, aliases: Mapping[str, str]) -> str:
@@ -41,8 +41,8 @@ def value(scanner: Scanner, aliases: Mapping[str, str]) -> str:
 def written_out(text: str, aliases: Mapping[str, str]) -> str:
     """A text with the attributes that its aliases stand for; one that names itself stays."""
 
-    def of(found: re.Match[str]) -> str:
-        alias = found.group()
+    def of(match: re.Match[str]) -> str:
+        alias = match.group()
         if alias not in aliases:
             return alias
         rest = {name: other for name, other in aliases.items() if name != alias}
@@ -55,11 +55,11 @@ def shown(attributes: Mapping[str, str]) -> str:
     """The attributes as a dictionary in braces, "" without any."""
     if not attributes:
         return ""
-    each = [f"{name} = {text}" if text else name for name, text in attributes.items()]
-    return f"{{{', '.join(each)}}}"
+    item = [f"{name} = {text}" if text else name for name, text in attributes.items()]
+    return f"{{{', '.join(item)}}}"
 
 
 def integers(text: str) -> list[int]:
     """The numbers of ``array<i64: 1, 2>``, ``[1, 2]`` or ``2 : i64``."""
     body = text.partition(":")[2] if text.startswith("array<") else text.partition(" : ")[0]
-    return [int(each) for each in _INTEGER.findall(body)]
+    return [int(item) for item in _INTEGER.findall(body)]

@@ -65,11 +65,11 @@ class OperationReader(Scanner):
 
     def operations(self) -> list[Operation]:
         """All operations of the text."""
-        found: list[Operation] = []
+        results: list[Operation] = []
         while not self.at_end():
             if not self.alias():
-                found.append(self.operation())
-        return found
+                results.append(self.operation())
+        return results
 
     def alias(self) -> bool:
         """Read ``#name = attribute`` or ``!name = type``, if it comes next."""
@@ -86,11 +86,11 @@ class OperationReader(Scanner):
         """Read ``%a, %b:2 = name …``."""
         results: list[str] = []
         start = self.skip()
-        while (found := _DEFINED.match(self.text, self.skip())) is not None:
-            self.position = found.end()
-            count = 1 if found[2] is None else int(found[2][1:5])
-            numbers = [""] if found[2] is None else [f"#{k}" for k in range(count)]
-            results += [f"{found[1]}{number}" for number in numbers]
+        while (match := _DEFINED.match(self.text, self.skip())) is not None:
+            self.position = match.end()
+            count = 1 if match[2] is None else int(match[2][1:5])
+            numbers = [""] if match[2] is None else [f"#{k}" for k in range(count)]
+            results += [f"{match[1]}{number}" for number in numbers]
             if not self.accept(","):
                 break
         if results:
@@ -191,10 +191,10 @@ class OperationReader(Scanner):
         """``type, type`` or ``(type {attributes}, type)``; the attributes are left out."""
         if self.peek("("):
             return self.listed("(", ")", self._attributed)
-        found = [self.type()]
+        results = [self.type()]
         while self.accept(","):
-            found.append(self.type())
-        return found
+            results.append(self.type())
+        return results
 
     def _attributed(self) -> str:
         kind = self.type()

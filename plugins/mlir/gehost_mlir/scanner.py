@@ -47,9 +47,9 @@ class Scanner:
 
     def skip(self) -> int:
         """Skip blanks and comments; returns the position of the next item."""
-        found = self._BLANK.match(self.text, self.position)
-        if found is not None:
-            self.position = found.end()
+        match = self._BLANK.match(self.text, self.position)
+        if match is not None:
+            self.position = match.end()
         return self.position
 
     def at_end(self) -> bool:
@@ -80,18 +80,18 @@ class Scanner:
 
     def match(self, pattern: re.Pattern[str]) -> str | None:
         """Step over the text that ``pattern`` matches here, and return it."""
-        found = pattern.match(self.text, self.skip())
-        if found is None or not found.group():
+        result = pattern.match(self.text, self.skip())
+        if result is None or not result.group():
             return None
-        self.position = found.end()
-        return found.group()
+        self.position = result.end()
+        return result.group()
 
     def take(self, pattern: re.Pattern[str], expected: str) -> str:
         """The text that ``pattern`` matches here; ``MlirError`` if it does not."""
-        found = self.match(pattern)
-        if found is None:
+        match = self.match(pattern)
+        if match is None:
             raise self.error(f"expected {expected}, found {self.shown()}")
-        return found
+        return match
 
     def integer(self, expected: str, pattern: re.Pattern[str] = DIGITS) -> int:
         """The number here; ``MlirError`` if there is none, or it has more than 64 bits."""
@@ -111,18 +111,18 @@ class Scanner:
         ``read`` takes one item.
         """
         self.expect(opening)
-        found: list[T] = []
+        results: list[T] = []
         while not self.accept(closing):
-            if found:
+            if results:
                 self.expect(",")
-            found.append(read())
-        return found
+            results.append(read())
+        return results
 
     def shown(self) -> str:
         """The next item, for a message."""
-        found = re.compile(r"[\w.%#@^!-]+|\S|$").match(self.text, self.skip())
+        match = re.compile(r"[\w.%#@^!-]+|\S|$").match(self.text, self.skip())
         return (
-            f"'{found.group()}'" if found is not None and found.group() else "the end of the text"
+            f"'{match.group()}'" if match is not None and match.group() else "the end of the text"
         )
 
     def error(self, message: str, position: int | None = None) -> MlirError:

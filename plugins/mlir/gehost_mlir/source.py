@@ -33,17 +33,17 @@ def without_locations(text: str) -> str:
         return text
     parts: list[str] = []
     end = 0
-    for found in _LOCATION.finditer(text):
-        if found.group("loc") is None or found.start() < end:
+    for match in _LOCATION.finditer(text):
+        if match.group("loc") is None or match.start() < end:
             continue
-        depth, after = 1, found.end()
+        depth, after = 1, match.end()
         while depth:
             bracket = _IN_LOCATION.search(text, after)
             if bracket is None:
-                raise MlirError("expected ')' at the end of the location", text, found.start())
+                raise MlirError("expected ')' at the end of the location", text, match.start())
             depth += (bracket.group() == "(") - (bracket.group() == ")")
             after = bracket.end()
-        parts += [text[end : found.start()], _blank(text[found.start() : after])]
+        parts += [text[end : match.start()], _blank(text[match.start() : after])]
         end = after
     return "".join([*parts, text[end:]])
 
@@ -54,16 +54,16 @@ def _blank(text: str) -> str:
 
 def resources_of(text: str) -> tuple[str, dict[str, bytes]]:
     """The text without its ``{-# … #-}``, and the bytes of the dense resources there."""
-    found = next((each for each in _METADATA.finditer(text) if each.group("begin")), None)
-    if found is None:
+    result = next((match for match in _METADATA.finditer(text) if match.group("begin")), None)
+    if result is None:
         return text, {}
-    end = text.find("#-}", found.end())
+    end = text.find("#-}", result.end())
     if end < 0:
-        raise MlirError("expected '#-}'", text, found.start())
-    section = text[found.end() : end]
-    blobs = {each[1]: bytes.fromhex(each[2]) for each in _RESOURCE.finditer(section)}
-    blank = _blank(text[found.start() : end + 3])
-    return text[: found.start()] + blank + text[end + 3 :], blobs
+        raise MlirError("expected '#-}'", text, result.start())
+    section = text[result.end() : end]
+    blobs = {match[1]: bytes.fromhex(match[2]) for match in _RESOURCE.finditer(section)}
+    blank = _blank(text[result.start() : end + 3])
+    return text[: result.start()] + blank + text[end + 3 :], blobs
 
 
 def balanced(text: str, start: int, until: str = "") -> int:
@@ -77,9 +77,9 @@ def balanced(text: str, start: int, until: str = "") -> int:
     stack: list[str] = []
     position = start
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        assert found is not None
-        part = found.group()
+        match = _TOKEN.match(text, position)
+        assert match is not None
+        part = match.group()
         if not stack and part in until and until:
             return position
         if part in _BRACKETS and not (part == "<" and text[position - 1 : position] in " \n"):
@@ -87,12 +87,12 @@ def balanced(text: str, start: int, until: str = "") -> int:
         elif stack and part == stack[-1]:
             stack.pop()
             if not stack and not until:
-                return found.end()
+                return match.end()
         elif part in {")", "]", "}"}:
             if until and not stack:
                 return position
             raise MlirError(f"expected '{stack[-1] if stack else 'a bracket'}'", text, position)
-        position = found.end()
+        position = match.end()
     if stack or not until:
         raise MlirError(f"expected '{stack[-1] if stack else 'a bracket'}'", text, position)
     return position

@@ -20,9 +20,9 @@ from gehost_mlir.source import balanced, resources_of, without_locations
     ],
 )
 def test_locations_are_blank(text: str, rest: str) -> None:
-    made = without_locations(text)
-    assert len(made) == len(text)
-    assert " ".join(made.split()) == " ".join(rest.split())
+    result = without_locations(text)
+    assert len(result) == len(text)
+    assert " ".join(result.split()) == " ".join(rest.split())
 
 
 def test_a_location_without_end_is_refused() -> None:
@@ -39,15 +39,15 @@ def test_resources_are_bytes() -> None:
 
 def test_a_dictionary_keeps_texts_and_writes_aliases_out() -> None:
     scanner = Scanner('<{a = [#m, 2], "b.c" = array<i64: 1, -3>, d, e = "#m, }"}> rest')
-    found = dictionary(scanner, {"#m": "affine_map<(d0) -> (d0)>"})
-    assert found == {
+    result = dictionary(scanner, {"#m": "affine_map<(d0) -> (d0)>"})
+    assert result == {
         "a": "[affine_map<(d0) -> (d0)>, 2]",
         "b.c": "array<i64: 1, -3>",
         "d": "",
         "e": '"#m, }"',
     }
     assert scanner.accept("rest")
-    assert integers(found["b.c"]) == [1, -3]
+    assert integers(result["b.c"]) == [1, -3]
     assert integers("7 : i64") == [7]
     assert shown({"a": "1", "b": ""}) == "{a = 1, b}"
 

@@ -83,12 +83,12 @@ class ActivationCall(KernelCall):
         own, gate = self.description, self._own_gate()
         if self.is_packed and gate is not None and gate.packed is not None:
             return {"x": gate.packed}
-        found = {"x": own.x}
+        results = {"x": own.x}
         if own.addend is not None and "bias" in self.takes:
-            found["x"], found["bias"] = own.addend
+            results["x"], results["bias"] = own.addend
         if gate is not None:
-            found["gate"] = gate.value
-        return found
+            results["gate"] = gate.value
+        return results
 
     def _own_gate(self) -> Gate | None:
         return self.description.gate if "gate" in self.takes or self.is_packed else None
@@ -100,12 +100,12 @@ class ActivationCall(KernelCall):
         result = self.description.result if gate is None else gate.result
         self._begin([result], list(self._sources().values()))
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
-        result = self._result(made)
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+        result = self._result(output)
         for name in self._sources():
             if name not in self._tensors:
                 raise Refused(f"{name}: Replacement does not use it")
-        self._define(result.graph, known)
+        self._define(result.graph, names)
         graph = result.graph
         graph.outputs = [result]
         return graph

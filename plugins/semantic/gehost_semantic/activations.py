@@ -95,10 +95,10 @@ class Activation:
 
 def activations(views: Views) -> list[tuple[Node, Activation | Refused]]:
     """Return each activation, and near misses of Gelu's formulas with the step that fails."""
-    found = views.answers.get("activations")
-    if found is None:
-        found = views.answers["activations"] = list(_activations(views))
-    return cast("list[tuple[Node, Activation | Refused]]", found)
+    cached = views.answers.get("activations")
+    if cached is None:
+        cached = views.answers["activations"] = list(_activations(views))
+    return cast("list[tuple[Node, Activation | Refused]]", cached)
 
 
 def _activations(views: Views) -> Iterator[tuple[Node, Activation | Refused]]:
@@ -106,12 +106,14 @@ def _activations(views: Views) -> Iterator[tuple[Node, Activation | Refused]]:
         if node.op not in (*_FUNCTIONS, "Gelu", "Swish"):
             continue
         try:
-            found = _operator(views, node) if node.op in ("Gelu", "Swish") else _find(views, node)
+            activation = (
+                _operator(views, node) if node.op in ("Gelu", "Swish") else _find(views, node)
+            )
         except Refused as refusal:
             yield node, refusal
             continue
-        if found is not None:
-            yield found.node, found
+        if activation is not None:
+            yield activation.node, activation
 
 
 def _operator(views: Views, node: Node) -> Activation | None:
@@ -142,11 +144,11 @@ def _find(views: Views, node: Node) -> Activation | None:
             expression = _expression(views, value, leaf)
             if expression is None:  # a layout operator's, or of another tensor
                 continue
-            known = _kind(expression, tolerance)
-            if isinstance(known, str):
-                near = known
-            elif known is not None and value.dtype in _types(leaf):
-                last = *known, value
+            entry = _kind(expression, tolerance)
+            if isinstance(entry, str):
+                near = entry
+            elif entry is not None and value.dtype in _types(leaf):
+                last = *entry, value
         if last is not None:
             kind, alpha, result = last
             return _described(views, kind, alpha, _narrow(leaf, result), result, argument.dtype)
@@ -157,16 +159,16 @@ def _find(views: Views, node: Node) -> Activation | None:
 
 def _leaves(argument: Value) -> Iterator[Value]:
     """Yield the tensors of which a function's argument may be an expression, nearest first."""
-    todo, seen = [(argument, 0)], set[Value]()
+    todo, visited = [(argument, 0)], set[Value]()
     while todo:
         value, depth = todo.pop(0)
-        if value in seen or value.is_constant or depth > _DEPTH:
+        if value in visited or value.is_constant or depth > _DEPTH:
             continue
-        seen.add(value)
+        visited.add(value)
         yield value
         node = value.producer
         if node is not None and node.op in _ARITHMETIC:
-            todo += [(each, depth + 1) for each in node.inputs if each is not None]
+            todo += [(operand, depth + 1) for operand in node.inputs if operand is not None]
         elif node is not None and node.op in LAYOUTS and node.inputs[0] is not None:
             todo.append((node.inputs[0], depth + 1))
 
@@ -206,14 +208,14 @@ def _expression(
     node = view.base.producer
     if node is None or not is_whole(view, views.of(view.base)):
         return None
-    found = _computed(views, node, leaf, depth)
-    if found is None or len(found) > _MOST_TERMS:
+    activation = _computed(views, node, leaf, depth)
+    if activation is None or len(activation) > _MOST_TERMS:
         return None
-    return {product: number * view.factor for product, number in found.items()}
+    return {product: number * view.factor for product, number in activation.items()}
 
 
 def _computed(views: Views, node: Node, leaf: Value, depth: int) -> _Expression | None:
-    operands = [_expression(views, each, leaf, depth + 1) for each in node.inputs[:2]]
+    operands = [_expression(views, operand, leaf, depth + 1) for operand in node.inputs[:2]]
     first, second = operands[0], operands[1] if len(operands) > 1 else {}
     if first is None or second is None:
         return None
@@ -244,22 +246,22 @@ def _computed(views: Views, node: Node, leaf: Value, depth: int) -> _Expression 
 
 
 def _sum(first: _Expression, second: _Expression, sign: float = 1.0) -> _Expression:
-    found = dict(first)
+    results = dict(first)
     for product, number in second.items():
-        found[product] = found.get(product, 0.0) + sign * number
-    return {product: number for product, number in found.items() if number != 0}
+        results[product] = results.get(product, 0.0) + sign * number
+    return {product: number for product, number in results.items() if number != 0}
 
 
 def _times(first: _Expression, second: _Expression) -> _Expression:
-    found: _Expression = {}
+    results: _Expression = {}
     for one, number in first.items():
         for other, times in second.items():
             powers = dict(one)
             for atom, power in other:
                 powers[atom] = powers.get(atom, 0) + power
             product = frozenset(powers.items())
-            found[product] = found.get(product, 0.0) + number * times
-    return {product: number for product, number in found.items() if number != 0}
+            results[product] = results.get(product, 0.0) + number * times
+    return {product: number for product, number in results.items() if number != 0}
 
 
 def _power(first: _Expression, second: _Expression) -> _Expression | None:
@@ -283,7 +285,7 @@ def _divided(first: _Expression, second: _Expression) -> _Expression | None:
     atoms = list(product)
     if second[product] != 1 or len(atoms) != 1 or atoms[0][1] != 1 or atoms[0][0][0] != "Exp":
         return None
-    return _times(first, _sigmoid({each: -number for each, number in atoms[0][0][1]}))
+    return _times(first, _sigmoid({item: -number for item, number in atoms[0][0][1]}))
 
 
 # kinds
@@ -303,13 +305,13 @@ def _kind(expression: _Expression, tolerance: float) -> tuple[ActivationKind, fl
         argument = _argument(product, "Erf")
         if argument is None or set(argument) != {x}:
             return None
-        for name, number, wanted in (
+        for name, number, expected in (
             ("the factor of x", expression[x], 0.5),
             ("the factor of x·erf", expression[product], 0.5),
             ("the factor in erf", argument[x], sqrt(0.5)),
         ):
-            if not _is_near(number, wanted, tolerance):
-                return f"constant: {name} is {number:.7g}, Gelu's is {wanted:.7g}"
+            if not _is_near(number, expected, tolerance):
+                return f"constant: {name} is {number:.7g}, Gelu's is {expected:.7g}"
         return ActivationKind.GELU, 1.0
     return None
 
@@ -335,17 +337,17 @@ def _of_sigmoid(
     if set(argument) != {x, cube}:
         return None
     factor, cubic = argument[x] / 2, argument[cube] / argument[x]
-    for name, number, wanted in (
+    for name, number, expected in (
         ("the factor in tanh", factor, sqrt(2 / pi)),
         ("the factor of x³", cubic, 0.044715),
     ):
-        if not _is_near(number, wanted, 2 * tolerance):
-            return f"constant: {name} is {number:.7g}, Gelu's is {wanted:.7g}"
+        if not _is_near(number, expected, 2 * tolerance):
+            return f"constant: {name} is {number:.7g}, Gelu's is {expected:.7g}"
     return ActivationKind.GELU_TANH, 1.0
 
 
-def _is_near(number: float, wanted: float, tolerance: float) -> bool:
-    return abs(number - wanted) <= tolerance * abs(wanted)
+def _is_near(number: float, expected: float, tolerance: float) -> bool:
+    return abs(number - expected) <= tolerance * abs(expected)
 
 
 # what is around
@@ -393,7 +395,7 @@ def _gate(views: Views, x: Value, result: Value, shape: tuple[Extent, ...]) -> G
     reader = readers[0] if len(readers) == 1 else None
     if not isinstance(reader, Node) or reader.op != "Mul" or reader.graph is not result.graph:
         return None
-    others = [each for each in reader.inputs if each is not None and each is not result]
+    others = [operand for operand in reader.inputs if operand is not None and operand is not result]
     behind = reader.outputs[0]
     if len(others) != 1 or behind is None or views.shape(others[0]) != shape:
         return None

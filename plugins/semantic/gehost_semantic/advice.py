@@ -46,5 +46,5 @@ def advised(reason: str) -> str:
     if unproven is not None:
         left, right = (name for name in unproven.groups() if name is not None)
         return f'{reason}; if they are equal, compile with --assume "{left} == {right}"'
-    found = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
-    return f"{reason}; {found}" if found else reason
+    result = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
+    return f"{reason}; {result}" if result else reason

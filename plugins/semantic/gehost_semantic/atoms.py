@@ -74,7 +74,7 @@ class Atoms:
 
     def leaves(self, atoms: Iterable[Atom]) -> list[Atom]:
         """Return the atoms after all joins and splits."""
-        joined, parts, found = self._joined, self._parts, list[Atom]()
+        joined, parts, results = self._joined, self._parts, list[Atom]()
         for first in atoms:
             todo = [first]
             while todo:
@@ -85,8 +85,8 @@ class Atoms:
                     outer, inner = parts[atom]
                     todo += (inner, outer)
                 else:
-                    found.append(atom)
-        return found
+                    results.append(atom)
+        return results
 
     def of_view(self, view: View) -> list[list[Index]]:
         """Return fresh atoms for the terms of a view."""
@@ -143,7 +143,7 @@ class Atoms:
 
     def final(self, dims: Sequence[Sequence[Index]]) -> tuple[tuple[Index, ...], ...]:
         """Return the terms after all splits."""
-        found: list[tuple[Index, ...]] = []
+        results: list[tuple[Index, ...]] = []
         for dim in dims:
             terms: list[Index] = []
             for index in dim:
@@ -157,8 +157,8 @@ class Atoms:
                     split.append(Index(leaf, index.axis, index.stride * inner))
                     inner = inner * self.sizes[leaf]
                 terms.extend(reversed(split))
-            found.append(tuple(terms))
-        return tuple(found)
+            results.append(tuple(terms))
+        return tuple(results)
 
     def operand(self, joined: Joined) -> Operand:
         view = joined.view
@@ -177,7 +177,7 @@ class Atoms:
         name = view.base.name
         if any(index.axis is None for index in terms):
             raise Refused(f'{what}: "{name}" is repeated')
-        found: list[list[Atom]] = []
+        results: list[list[Atom]] = []
         for axis, size in enumerate(shape):
             own = [index for index in terms if index.axis == axis]
             inner: Extent = 1
@@ -191,8 +191,8 @@ class Atoms:
                 inner = inner * self.sizes[index.atom]
             if inner != size:
                 raise Refused(f'{what}: only a part of "{name}" is read')
-            found.append(order[::-1])
-        return found
+            results.append(order[::-1])
+        return results
 
 
 def flat(dim: Iterable[Index]) -> list[Atom]:

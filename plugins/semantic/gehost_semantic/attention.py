@@ -184,7 +184,7 @@ class Attention:
         for dim in operand.dims:
             for index in dim:
                 axes.setdefault(index.axis, []).append((index.atom, index.stride))
-        found: list[str] = []
+        results: list[str] = []
         for axis, offset in enumerate(operand.offsets):
             terms = sorted(
                 axes.get(axis, []),
@@ -201,9 +201,9 @@ class Attention:
                 for atom, stride in terms
             ]
             text = f"({' '.join(words)})" if len(words) > 1 else words[0] if words else "1"
-            found.append(text + (f"@{offset}" if offset != 0 else ""))
+            results.append(text + (f"@{offset}" if offset != 0 else ""))
         repeated = [names.get(atom, "?") for atom, _ in axes.get(None, [])]
-        return " ".join(found) + (f" [{' '.join(repeated)} repeated]" if repeated else "")
+        return " ".join(results) + (f" [{' '.join(repeated)} repeated]" if repeated else "")
 
     def result_layout(self) -> str:
         """Return the layout of the result, as in ``b s (h v)``."""

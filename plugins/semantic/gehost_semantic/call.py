@@ -131,7 +131,7 @@ class AttentionCall(KernelCall):
         mask = self.description.mask
         most = _LOWEST_OF_HALF if self.dtype is DataType.FLOAT16 else _LOWEST
         past = self.past_length
-        rest = [each for each in mask.rest if not (self.ignores_padding and _is_padding(*each))]
+        rest = [item for item in mask.rest if not (self.ignores_padding and _is_padding(*item))]
         if "causal" not in self.takes or rest or mask.fill > most:
             return False
         windows = [limit for limit in mask.limits if limit.is_window]
@@ -223,7 +223,7 @@ class AttentionCall(KernelCall):
 
     def _fitting(self) -> tuple[Cache, Cache] | None:
         """Return the caches of k and v if both are [b, h, past and new, ·]."""
-        found: list[Cache] = []
+        results: list[Cache] = []
         for name, cache in zip("kv", self.description.past, strict=True):
             if (
                 cache is None
@@ -232,7 +232,7 @@ class AttentionCall(KernelCall):
             ):
                 return None
             node = cache.present.producer
-            shapes = [self._views.shape(each) for each in (cache.past, cache.new)]
+            shapes = [self._views.shape(item) for item in (cache.past, cache.new)]
             if node is None or node.attrs["axis"] not in (2, -2) or None in shapes:
                 return None
             if shapes[1] is None or shapes[1][2] != self.description.queries:
@@ -242,8 +242,8 @@ class AttentionCall(KernelCall):
                 or cache.present.graph is not self.description.softmax.graph
             ):
                 return None
-            found.append(cache)
-        k, v = found
+            results.append(cache)
+        k, v = results
         return (k, v) if self._sizes_of(k.past)[2] == self._sizes_of(v.past)[2] else None
 
     def _new(self, name: str) -> EsTensor:
@@ -259,12 +259,12 @@ class AttentionCall(KernelCall):
         target = layout_of(text, dict(zip(letters, source, strict=True)))
         dims = dict(zip(letters, view.dims, strict=True))
         words = [word.strip("()").split() for word in re.findall(r"\([^()]*\)|\w+", text)]
-        wanted = tuple(
+        expected = tuple(
             coalesced(term for letter in word for term in dims[letter]) for word in words
         )
         for value in way_up(self._views, new, view.base)[::-1]:
             own = self._views.of(value)
-            if value.dtype == new.dtype and own == replace(view, dims=wanted):
+            if value.dtype == new.dtype and own == replace(view, dims=expected):
                 return self._input(value)
         return self._relaid(self._input(new), source, target)
 
@@ -321,16 +321,20 @@ class AttentionCall(KernelCall):
 
     def length(self, letter: str) -> EsTensor:
         """Return the size of an axis as a vector: ``b``, ``s`` or ``t``."""
-        found = self._length(self.description.atoms(Role(letter)))
-        return found if isinstance(found, EsTensor) else self._builder.CreateConst(np.array(found))
+        description = self._length(self.description.atoms(Role(letter)))
+        return (
+            description
+            if isinstance(description, EsTensor)
+            else self._builder.CreateConst(np.array(description))
+        )
 
     def _length(self, atoms: Sequence[Atom]) -> EsTensor | list[int]:
         """Return a size as a vector: from an input of the graph, or from q or k."""
         description, sources = self.description, self._sources
         size = total(description.sizes[atom] for atom in atoms)
-        found = self._of_inputs(size)
-        if found is not None:
-            return found
+        result = self._of_inputs(size)
+        if result is not None:
+            return result
         if self._caches is not None and atoms == description.atoms(Role.KEY):
             past = self._of_inputs(self.past_length)
             if past is None:
@@ -432,9 +436,11 @@ class AttentionCall(KernelCall):
                     if operand.value.dtype is not DataType.BOOL:
                         condition = es.Cast(condition, to=DataType.BOOL)
                     low = self._score(fill if np.isinf(fill) else min(fill, _LOWEST))
-                    kept = self._score(0) if merged is None else merged
+                    retained = self._score(0) if merged is None else merged
                     merged = (
-                        es.Where(condition, kept, low) if keeps else es.Where(condition, low, kept)
+                        es.Where(condition, retained, low)
+                        if keeps
+                        else es.Where(condition, low, retained)
                     )
                 case Floor(least):
                     if merged is not None:
@@ -478,8 +484,8 @@ class AttentionCall(KernelCall):
         sources, roles = self._sources, self.description.roles
         kinds = ((Role.BATCH,), (Role.HEAD, Role.GROUP), (Role.QUERY,), (Role.KEY,))
         return [
-            [atom for kind in each for atom in sources.order if roles[atom] is kind]
-            for each in kinds
+            [atom for kind in item for atom in sources.order if roles[atom] is kind]
+            for item in kinds
         ]
 
     # the replacement
@@ -519,10 +525,12 @@ class AttentionCall(KernelCall):
                 return f"scores: at least {step.least:g}"
         return ""
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
         description = self.description
-        results: list[Any] = [*made] if self._caches and isinstance(made, list | tuple) else [made]
-        result, *presents = [self._result(each) for each in results]
+        results: list[Any] = (
+            [*output] if self._caches and isinstance(output, list | tuple) else [output]
+        )
+        result, *presents = [self._result(cach) for cach in results]
         if self._caches is not None and len(presents) != 2:
             raise PassError(
                 "Replacement must return the result and both presents where there is a past",
@@ -531,7 +539,7 @@ class AttentionCall(KernelCall):
         if self.has_mask and "mask" not in self._tensors:
             raise Refused("mask: Replacement does not use it")
         graph = result.graph
-        self._define(graph, known)
+        self._define(graph, names)
         sources = self._sources
         layout = sources.layout("result", self.layouts["result"])
         if description.zero_empty_rows and "empty rows" not in self.takes and self.has_mask:
@@ -542,14 +550,14 @@ class AttentionCall(KernelCall):
             result = es.Cast(result, to=old.dtype)
         graph.outputs = [result, *presents]
         caches = self._caches or ()
-        inner = [description.q.value, *self._masks(), *(each.new for each in caches)]
-        self._cover([old, *(each.present for each in caches)], inner)
+        inner = [description.q.value, *self._masks(), *(cach.new for cach in caches)]
+        self._cover([old, *(cach.present for cach in caches)], inner)
         return graph
 
-    def _with_empty_rows(self, made: EsTensor, layout: Layout) -> tuple[EsTensor, Layout]:
+    def _with_empty_rows(self, result: EsTensor, layout: Layout) -> tuple[EsTensor, Layout]:
         """Put 0 in rows whose mask is -inf throughout, as the graph does."""
         if not self.may_have_empty_rows:
-            return made, layout
+            return result, layout
         mask, sources = self.mask, self._sources
         assert mask is not None
         stored = {
@@ -562,14 +570,14 @@ class AttentionCall(KernelCall):
         own = [whole if stored & set(whole) else [] for whole in (b, h, s)] + [[]]
         if own[1]:
             plain = sources.layout("result", PLAIN["result"])
-            made, layout = self._relaid(made, layout, plain), plain
+            result, layout = self._relaid(result, layout, plain), plain
         rows = [[atom for atom in axis if atom in set().union(*own)] for axis in layout]
         dtype = sources.score_type
         if dtype in HALVES:  # few runtimes compare them
             mask, dtype = es.Cast(mask, to=DataType.FLOAT), DataType.FLOAT
         top = es.ReduceMax(mask, axes=[3], keepdims=1)
-        kept = es.Greater(self._relaid(top, own, rows), self._number(-np.inf, dtype))
-        return es.Where(kept, made, self._number(0, self.dtype or DataType.FLOAT)), layout
+        retained = es.Greater(self._relaid(top, own, rows), self._number(-np.inf, dtype))
+        return es.Where(retained, result, self._number(0, self.dtype or DataType.FLOAT)), layout
 
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor | Sequence[EsTensor]:
         """Return ``softmax(q·kᵀ·scale, then softcap and mask)·v`` of the kernel's tensors."""

@@ -46,7 +46,7 @@ def lines(model: Model) -> list[str]:
     from gehost_semantic.finder import AttentionFinder
     from gehost_semantic.views import Views
 
-    found: list[str] = []
+    results: list[str] = []
     count = 0
     for graph in model.graphs:
         softmaxes = graph.nodes_of("Softmax")
@@ -54,8 +54,8 @@ def lines(model: Model) -> list[str]:
         for softmax in softmaxes:
             assert finder is not None
             try:
-                found.append(finder.find(softmax).summary())
+                results.append(finder.find(softmax).summary())
                 count += 1
             except Refused as refusal:
-                found.append(f"{softmax.label}: no attention: {advised(str(refusal))}")
-    return [*found, f"{count} of {len(found)} Softmax operators are attention"]
+                results.append(f"{softmax.label}: no attention: {advised(str(refusal))}")
+    return [*results, f"{count} of {len(results)} Softmax operators are attention"]

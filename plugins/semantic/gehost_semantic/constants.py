@@ -93,8 +93,8 @@ class Numbers:
             if decided is not None:
                 return decided
         if node.op == "ConstantOfShape":
-            given = node.attrs.get("value")
-            return 0.0 if given is None else _item(np.asarray(given))
+            argument = node.attrs.get("value")
+            return 0.0 if argument is None else _item(np.asarray(argument))
         if node.op in _UNCHANGED and value.index == 0:
             return self.fill(node.input(0), views, depth - 1)
         if node.op in ("Cast", "CastLike"):
@@ -154,13 +154,13 @@ def _in_type(number: float, value: Value) -> float | None:
 
 def computed(node: Node, numbers: Sequence[Any]) -> float | None:
     """Compute in the type of the operands."""
-    given = node.input(0)
-    if given is None or given.dtype is None:
+    argument = node.input(0)
+    if argument is None or argument.dtype is None:
         return None
-    operands: list[Any] = [np.asarray(number).astype(given.dtype.numpy) for number in numbers]
+    operands: list[Any] = [np.asarray(number).astype(argument.dtype.numpy) for number in numbers]
     with np.errstate(all="ignore"):
         if node.op == "Div":
-            if given.dtype.is_float:
+            if argument.dtype.is_float:
                 result: Any = np.divide(*operands)
             elif operands[1] == 0 or operands[0] < 0 or operands[1] < 0:
                 return None

@@ -32,8 +32,8 @@ class Linear:
 
     @classmethod
     def of(cls, constant: Extent, strides: Mapping[Digit, Extent]) -> Linear:
-        listed = [(digit, stride) for digit, stride in strides.items() if stride != 0]
-        return cls(constant, tuple(sorted(listed, key=lambda entry: str(entry[0]))))
+        items = [(digit, stride) for digit, stride in strides.items() if stride != 0]
+        return cls(constant, tuple(sorted(items, key=lambda entry: str(entry[0]))))
 
     def plus(self, other: Linear, times: int = 1) -> Linear:
         strides = dict(self.strides)
@@ -125,7 +125,7 @@ class Elements:
 
     def through(self, view: View, place: Place) -> list[Linear] | None:
         """Return the index in the base; None if an axis cannot be read apart into its terms."""
-        found = [(offset, dict[Digit, Extent]()) for offset in view.offsets]
+        results = [(offset, dict[Digit, Extent]()) for offset in view.offsets]
         for dim, form in zip(view.dims, place, strict=True):
             digits = self._digits([term.size for term in dim], form)
             if digits is None:
@@ -133,11 +133,11 @@ class Elements:
             for term, digit in zip(dim, digits, strict=True):
                 if term.axis is None:
                     continue
-                constant, strides = found[term.axis]
+                constant, strides = results[term.axis]
                 for atom, stride in digit.strides:
                     strides[atom] = strides.get(atom, 0) + stride * term.stride
-                found[term.axis] = constant + digit.constant * term.stride, strides
-        return [Linear.of(constant, strides) for constant, strides in found]
+                results[term.axis] = constant + digit.constant * term.stride, strides
+        return [Linear.of(constant, strides) for constant, strides in results]
 
     def _digits(self, sizes: Sequence[Extent], form: Linear) -> list[Linear] | None:
         """Write a number with digits of these sizes, outermost first; no digit may carry."""
@@ -174,8 +174,8 @@ class Elements:
             todo.append((high, inner[place] * sizes[place]))
         if form.constant != 0 and not self._constants(form.constant, inner, constants):
             return None
-        found = [Linear.of(c, s) for c, s in zip(constants, strides, strict=True)]
-        for place, digit in enumerate(found):
+        results = [Linear.of(c, s) for c, s in zip(constants, strides, strict=True)]
+        for place, digit in enumerate(results):
             if place and (digit.constant != 0 or len(digit.strides) > 1):
                 highest = digit.constant
                 for atom, stride in digit.strides:
@@ -184,7 +184,7 @@ class Elements:
                     return None
                 if not extents.at_least(digit.constant, 0):
                     return None
-        return found
+        return results
 
     def _constants(
         self, constant: Extent, inner: Sequence[Extent], constants: list[Extent]
@@ -221,8 +221,8 @@ class Elements:
             elements = self.views.elements(value)
             if elements is not None and len(elements) == 1 and elements[0] is not None:
                 return Linear(elements[0])
-        found = self._computed(node, place, depth)
-        return _opaque(value, place) if found is None else found
+        result = self._computed(node, place, depth)
+        return _opaque(value, place) if result is None else result
 
     def _computed(self, node: Node, place: Place, depth: int) -> Element | None:
         def operand(slot: int) -> Element:
@@ -306,7 +306,7 @@ class Elements:
             return _triangular(square, *(place[axis] for axis in moving)) or _opaque(value, place)
         return _opaque(value, place)
 
-    def _triangle(self, node: Node, place: Place, kept: Element) -> Element | None:
+    def _triangle(self, node: Node, place: Place, retained: Element) -> Element | None:
         shift = [0] if node.input(1) is None else self.views.elements(node.input(1))
         if shift is None or shift[0] is None:
             return None
@@ -315,7 +315,7 @@ class Elements:
             inside = NotAbove(above.times(-1).plus(Linear(shift[0])))
         else:
             inside = NotAbove(above.plus(Linear(shift[0]), -1))
-        return Apply("Where", (inside, kept, Number(0.0)))
+        return Apply("Where", (inside, retained, Number(0.0)))
 
     def _gathered(self, node: Node, place: Place, depth: int) -> Element | None:
         source, indices = (self.views.of(node.inputs[slot]) for slot in (0, 1))
@@ -392,12 +392,12 @@ def _compared(node: Node, left: Element, right: Element) -> Element | None:
 
 
 def _arithmetic(node: Node, left: Element, right: Element) -> Element:
-    found = _chosen(node, left, right)
-    if found is None and node.op != "Mul":
-        found = _sum(left, right, 1 if node.op == "Add" else -1)
+    result = _chosen(node, left, right)
+    if result is None and node.op != "Mul":
+        result = _sum(left, right, 1 if node.op == "Add" else -1)
     if isinstance(left, Number) and node.op == "Mul":
         left, right = right, left
-    return found or Apply(node.op, (left, right))
+    return result or Apply(node.op, (left, right))
 
 
 def scaled(element: Element, factor: float) -> Element:
@@ -408,7 +408,7 @@ def scaled(element: Element, factor: float) -> Element:
     if choice is not None:
         condition, numbers = choice
         with np.errstate(all="ignore"):
-            return _either(condition, [float(np.float64(each) * factor) for each in numbers])
+            return _either(condition, [float(np.float64(number) * factor) for number in numbers])
     if isinstance(element, Apply) and element.op in ("Add", "Where"):
         first = 1 if element.op == "Where" else 0
         args = [scaled(arg, factor) for arg in element.args[first:]]
@@ -422,7 +422,7 @@ def _choice(element: Element) -> tuple[Element | None, list[float]] | None:
         return None, [element.number] * 2
     if isinstance(element, Apply) and element.op == "Where":
         condition, *rest = element.args
-        numbers = [each.number for each in rest if isinstance(each, Number)]
+        numbers = [item.number for item in rest if isinstance(item, Number)]
         return (condition, numbers) if len(numbers) == 2 else None
     is_truth = isinstance(element, NotAbove) or (
         isinstance(element, Apply) and element.op in ("And", "Not", "Or")
@@ -444,7 +444,7 @@ def _chosen(node: Node, left: Element, right: Element) -> Element | None:
     first, second = _choice(left), _choice(right)
     if first is None or second is None:
         return None
-    conditions = [each for each in (first[0], second[0]) if each is not None]
+    conditions = [item for item in (first[0], second[0]) if item is not None]
     if len(conditions) == 2 and conditions[0] != conditions[1]:
         return None
     numbers = [computed(node, pair) for pair in zip(first[1], second[1], strict=True)]

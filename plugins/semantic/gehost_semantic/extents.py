@@ -34,22 +34,22 @@ class Extents:
         shape = value.shape
         if shape is None:
             return None
-        found = self._shapes.get(shape)
-        if found is None:
-            found = tuple(
+        cached = self._shapes.get(shape)
+        if cached is None:
+            cached = tuple(
                 dim if isinstance(dim, int) else self.read(dim or f"?{value.name}.{axis}")
                 for axis, dim in enumerate(shape)
             )
             if None not in shape:
-                self._shapes[shape] = found
-        return found
+                self._shapes[shape] = cached
+        return cached
 
     def of_elements(self, value: Value | None) -> list[Extent | None] | None:
         """Return the elements of an integer vector or scalar; None where one is unknown."""
         elements = self._integers.vector(value)
         if elements is None:
             return None
-        return [None if each is None else self.rewritten(each) for each in elements]
+        return [None if element is None else self.rewritten(element) for element in elements]
 
     def read(self, text: str) -> Extent:
         """Return the size that a text of a shape stands for."""
@@ -126,10 +126,10 @@ class Extents:
         for _ in range(_MOST_REWRITES):
             if isinstance(size, int) or not self._is_rewritten(size):
                 break
-            found: Extent = 0
+            result: Extent = 0
             for monomial, factor in size.terms:
-                found = found + total([factor, *map(self._of_atom, monomial)])
-            size = found
+                result = result + total([factor, *map(self._of_atom, monomial)])
+            size = result
         return size
 
     def _is_rewritten(self, size: sizes.Size) -> bool:
@@ -197,10 +197,10 @@ def exact(scope: sizes.Scope, whole: Extent, part: Extent) -> Extent | None:
 
 def total(factors: Iterable[Extent]) -> Extent:
     """Return the product of sizes."""
-    found: Extent = 1
+    result: Extent = 1
     for factor in factors:
-        found = factor if isinstance(found, int) and found == 1 else found * factor
-    return found
+        result = factor if isinstance(result, int) and result == 1 else result * factor
+    return result
 
 
 def _one_term(size: Extent) -> tuple[Sequence[int], int] | None:

@@ -18,20 +18,20 @@ def learn(views: Reader) -> bool:
     """
     is_new = False
     live: Collection[Node] | None = None
-    asked: set[Hashable] = set()
+    request: set[Hashable] = set()
     for node in views.graph.nodes:
         rule = _PROVING.get(node.op)
         if rule is None:
             continue
         shapes = [None if value is None else value.shape for value in node.inputs]
         key = node.op, node.attrs.get("equation"), *shapes, *[v and v.shape for v in node.outputs]
-        if key in asked:
+        if key in request:
             continue
         # a runtime drops an operator that no output depends on
         live = _live(views.graph) if live is None else live
         if node not in live:
             continue
-        asked.add(key)
+        request.add(key)
         try:
             is_new |= rule(views, node)
         except Unknown:
@@ -41,18 +41,18 @@ def learn(views: Reader) -> bool:
 
 def _live(graph: Graph) -> Collection[Node]:
     """Return the nodes that the graph's outputs depend on."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     todo = [value.producer for value in graph.outputs if value.graph is graph]
     while todo:
         node = todo.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         read = [value for value in node.inputs if value is not None]
         for body in node.bodies:
             read.extend(value for _, _, value in body.captured())
         todo.extend(value.producer for value in read if value.graph is graph)
-    return seen
+    return visited
 
 
 def _matmul_fact(views: Reader, node: Node) -> bool:
@@ -65,8 +65,8 @@ def _matmul_fact(views: Reader, node: Node) -> bool:
 
 def _broadcast_fact(views: Reader, node: Node) -> bool:
     shapes = [views.shape(value) for value in node.inputs]
-    known = [shape for shape in shapes if shape is not None]
-    return len(known) == len(shapes) and _spread_fact(views, node, *known)
+    entries = [shape for shape in shapes if shape is not None]
+    return len(entries) == len(shapes) and _spread_fact(views, node, *entries)
 
 
 def _einsum_fact(views: Reader, node: Node) -> bool:
@@ -94,7 +94,7 @@ def _spread_fact(views: Reader, node: Node, *operands: Sequence[Extent]) -> bool
         return False
     is_new = False
     for place, size in enumerate(reversed(sizes), 1):
-        own = [each[-place] for each in operands if len(each) >= place]
+        own = [operand[-place] for operand in operands if len(operand) >= place]
         is_new |= bool(own) and views.extents.learn(size, views.extents.broadcast(*own))
     return is_new
 
@@ -123,9 +123,9 @@ def _reshape_fact(views: Reader, node: Node) -> bool:
     output = node.outputs[0]
     inferred = None if output is None else views.extents.of_shape(output)
     if target is not None and inferred is not None and len(target) == len(inferred):
-        for size, wanted in zip(inferred, target, strict=True):
-            if wanted not in (None, 0, -1, size):
-                is_new |= views.extents.learn(size, wanted)
+        for size, expected in zip(inferred, target, strict=True):
+            if expected not in (None, 0, -1, size):
+                is_new |= views.extents.learn(size, expected)
     if target is not None and -1 not in target and None not in target:
         is_new |= views.extents.learn_product(total(result), total(source))
     return is_new | _layout_fact(views, node)

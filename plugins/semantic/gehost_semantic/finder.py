@@ -213,12 +213,12 @@ class _Search:
         others = [v for place, v in enumerate(node.inputs) if place != slot and v is not None]
         numbers = self._views.numbers
         if node.op in ("Add", "Sum", "Sub"):
-            found: list[_Step] = []
+            results: list[_Step] = []
             for other in others:
                 joined = self._join(other, axes, "addend", spreads=True)
                 if numbers.fill(other, self._views) != 0:
-                    found.append(_Addend(joined, -1.0 if node.op == "Sub" else 1.0))
-            return found
+                    results.append(_Addend(joined, -1.0 if node.op == "Sub" else 1.0))
+            return results
         if node.op in ("Mul", "Div"):
             joined = self._join(others[0], axes, "scale", spreads=True)
             return [_TimesTensor(joined, node.op == "Div")]
@@ -344,12 +344,12 @@ class _Search:
         uses: list[_Use] = []
         others: list[str] = []
         bases, todo = {output}, [(output, False)]
-        seen: set[Value] = set()
+        visited: set[Value] = set()
         while todo:
             value, has_guard = todo.pop()
-            if value in seen:
+            if value in visited:
                 continue
-            seen.add(value)
+            visited.add(value)
             for reader, slot in value.uses:
                 if not isinstance(reader, Node):
                     others.append(f'the output "{value.name}"')
@@ -539,7 +539,7 @@ class _Search:
         scale *= q.view.factor * k.view.factor
         if not scale > 0:
             raise Refused("scale: it is not positive")
-        found = Attention(
+        description = Attention(
             self._softmax,
             atoms.operand(q),
             atoms.operand(k),
@@ -549,15 +549,15 @@ class _Search:
             roles,
             {atom: atoms.sizes[atom] for atom in roles},
             scale,
-            tuple((atoms.operand(each.operand), each.divides) for each in scales),
+            tuple((atoms.operand(item.operand), item.divides) for item in scales),
             softcap,
-            tuple(self._frozen(each) for each in after),
+            tuple(self._frozen(item) for item in after),
             use.has_guard,
             tuple(readers),
             (_cache(self._views, k), _cache(self._views, v)),
             tuple(atoms.assumed),
         )
-        return replace(found, mask=meaning(self._views, found))
+        return replace(description, mask=meaning(self._views, description))
 
     def _frozen(self, step: _Addend | _Selected | Floor) -> After:
         if isinstance(step, _Addend):
@@ -603,7 +603,7 @@ def _normal(
                 if is_capped:
                     raise Refused("softcap: what it gives is scaled again")
                 scale *= number
-                after = [_scaled(each, number) for each in after]
+                after = [_scaled(item, number) for item in after]
             case _TimesTensor():
                 if after or is_capped:
                     raise Refused("scale: a tensor, after a mask or a softcap")

@@ -61,7 +61,7 @@ class KernelCall:
     def begin(self) -> None:
         """Choose the replaced nodes, where they are known before ``Replacement``."""
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
         """Return the replacement as a graph, with the bodies of unknown operators.
 
         Raises:
@@ -77,10 +77,10 @@ class KernelCall:
 
     def _once(self, name: str, make: Callable[[], EsTensor]) -> EsTensor:
         """Return a tensor that the author asks for, the same one each time."""
-        found = self._tensors.get(name)
-        if found is None:
-            found = self._tensors[name] = make()
-        return found
+        cached = self._tensors.get(name)
+        if cached is None:
+            cached = self._tensors[name] = make()
+        return cached
 
     def _begin(self, results: Sequence[Value], sources: Sequence[Value]) -> None:
         region = Region.of_nodes(nodes_between(results, sources))
@@ -92,10 +92,10 @@ class KernelCall:
             last = first.producer
             assert last is not None
             region = Region(first.graph, list(last.inputs), [first], [last])
-        listed = list(dict.fromkeys([*region.inputs, *sources]))
-        self.region = Region(region.graph, listed, list(results), region.nodes)
-        tensors = self._builder.CreateInputs(len(listed))
-        for value, tensor in zip(listed, tensors, strict=True):
+        items = list(dict.fromkeys([*region.inputs, *sources]))
+        self.region = Region(region.graph, items, list(results), region.nodes)
+        tensors = self._builder.CreateInputs(len(items))
+        for value, tensor in zip(items, tensors, strict=True):
             if value is not None:
                 self._inputs[value] = tensor
 
@@ -120,21 +120,22 @@ class KernelCall:
             last = results[0].producer
             assert last is not None
             region = Region(last.graph, list(last.inputs), [*results], [last])
-        listed = list(dict.fromkeys([*self._inputs, *region.inputs]))
-        self.region = Region(region.graph, listed, list(results), region.nodes)
+        items = list(dict.fromkeys([*self._inputs, *region.inputs]))
+        self.region = Region(region.graph, items, list(results), region.nodes)
 
     def _number(self, number: float, dtype: DataType) -> EsTensor:
         return self._builder.CreateScalar(number, dtype)
 
-    def _result(self, made: Any) -> EsTensor:
-        if isinstance(made, EsGraph) or not isinstance(made, EsTensor):
+    def _result(self, result: Any) -> EsTensor:
+        if isinstance(result, EsGraph) or not isinstance(result, EsTensor):
             raise PassError(
-                f"Replacement must return the kernel's result, a tensor, got {type(made).__name__}",
+                "Replacement must return the kernel's result, a tensor, "
+                f"got {type(result).__name__}",
                 hint=f"as in {self.example}",
             )
-        return made
+        return result
 
-    def _define(self, graph: EsGraph, known: Collection[str]) -> None:
+    def _define(self, graph: EsGraph, known_names: Collection[str]) -> None:
         """Define operators that nothing registers by the formula of what the call holds."""
         names = {
             (id(tensor.producer), tensor.index): name.removeprefix("full ")
@@ -143,7 +144,7 @@ class KernelCall:
         }
         for node in graph.nodes:
             op = node.ops[0]
-            if "::" not in op or op in known or op.startswith("ai.onnx"):
+            if "::" not in op or op in known_names or op.startswith("ai.onnx"):
                 continue
             roles = [
                 None if tensor is None else names.get((id(tensor.producer), tensor.index))
@@ -184,25 +185,25 @@ class _Body:
     def __call__(self, *operands: EsTensor | None, **attributes: Any) -> Any:
         del attributes
         pairs = zip(self._inputs, operands, strict=True)
-        made = self._call.formula({name: each for name, each in pairs if each is not None})
-        return made if isinstance(made, EsTensor) else made[: self._count]
+        result = self._call.formula({name: item for name, item in pairs if item is not None})
+        return result if isinstance(result, EsTensor) else result[: self._count]
 
 
 def nodes_between(results: Sequence[Value], sources: Collection[Value]) -> list[GraphNode]:
     """Return the nodes from the sources to the results, but not those of shapes."""
     graph = results[0].graph
-    stops, found = set(sources), dict[GraphNode, None]()
+    stops, result = set(sources), dict[GraphNode, None]()
     todo = list(results)
     while todo:
         value = todo.pop()
         node = value.producer
-        if value in stops or node is None or node in found or node.graph is not graph:
+        if value in stops or node is None or node in result or node.graph is not graph:
             continue
         if value.is_constant or (value.dtype is not None and not _is_data(value.dtype)):
             continue
-        found[node] = None
+        result[node] = None
         todo.extend(read for read in node.inputs if read is not None)
-    return list(found)
+    return list(result)
 
 
 def _is_data(dtype: DataType) -> bool:

@@ -24,8 +24,8 @@ def _same(views: Reader, node: Node, _: Value) -> View | None:
 
 def _cast(views: Reader, node: Node, value: Value) -> View | None:
     source = views.of(node.input(0))
-    given = node.inputs[0]
-    before = None if given is None else given.dtype
+    argument = node.inputs[0]
+    before = None if argument is None else argument.dtype
     after = value.dtype or DataType(node.attrs.get("to", 0))
     if source is None or before is None:
         return None
@@ -112,18 +112,18 @@ def _expand(views: Reader, node: Node, _: Value) -> View | None:
     rank = max(len(target), len(source.dims))
     dims: list[tuple[Term, ...]] = [*[()] * (rank - len(source.dims)), *source.dims]
     target = [1] * (rank - len(target)) + target
-    found: list[tuple[Term, ...]] = []
+    results: list[tuple[Term, ...]] = []
     for dim, size in zip(dims, target, strict=True):
         if not dim:
             if size is None:
                 return None
-            found.append(coalesced([Term(1 if size == -1 else size, None, 0)]))
+            results.append(coalesced([Term(1 if size == -1 else size, None, 0)]))
             continue
-        known = total(term.size for term in dim)
-        if size not in (1, -1) and known != size and not views.extents.at_least(known, 2):
+        entry = total(term.size for term in dim)
+        if size not in (1, -1) and entry != size and not views.extents.at_least(entry, 2):
             return None
-        found.append(dim)
-    return replace(source, dims=tuple(found))
+        results.append(dim)
+    return replace(source, dims=tuple(results))
 
 
 def _tile(views: Reader, node: Node, _: Value) -> View | None:
@@ -180,10 +180,10 @@ def _slice(views: Reader, node: Node, _: Value) -> View | None:
         if first is None or last is None or not extents.at_least(last, first):
             return None
         if step == 1:
-            found = cut(extents, view, axis, first, last - first)
-            if found is None:
+            result = cut(extents, view, axis, first, last - first)
+            if result is None:
                 return None
-            view = found
+            view = result
             continue
         if len(view.dims[axis]) != 1:
             return None
@@ -239,18 +239,18 @@ def _gather(views: Reader, node: Node, _: Value) -> View | None:
         places.append(element + size if element < 0 and isinstance(size, int) else element)
     first, count = places[0], len(places)
     if indices.rank == 0:
-        found = cut(views.extents, view, axis, first, 1)
-        return found and replace(found, dims=(*found.dims[:axis], *found.dims[axis + 1 :]))
+        result = cut(views.extents, view, axis, first, 1)
+        return result and replace(result, dims=(*result.dims[:axis], *result.dims[axis + 1 :]))
     if places == list(range(first, first + count)):
         return cut(views.extents, view, axis, first, count)
     times = places.count(first)
     if count % times or places != [first + place // times for place in range(count)]:
         return None
-    found = cut(views.extents, view, axis, first, count // times)
-    if found is None:
+    result = cut(views.extents, view, axis, first, count // times)
+    if result is None:
         return None
-    repeated = coalesced([*found.dims[axis], Term(times, None, 0)])
-    return replace(found, dims=(*found.dims[:axis], repeated, *found.dims[axis + 1 :]))
+    repeated = coalesced([*result.dims[axis], Term(times, None, 0)])
+    return replace(result, dims=(*result.dims[:axis], repeated, *result.dims[axis + 1 :]))
 
 
 def _scaled(views: Reader, node: Node, value: Value) -> View | None:

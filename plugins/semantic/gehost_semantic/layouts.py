@@ -35,23 +35,23 @@ def layout_of(text: str, axes: Mapping[str, Sequence[Atom]]) -> Layout:
 
 def way_up(views: Views, value: Value, base: Value) -> list[Value]:
     """Return a tensor and those that layout operators make it of, up to its base."""
-    found = [value]
-    while found[-1] is not base:
-        node = found[-1].producer
+    results = [value]
+    while results[-1] is not base:
+        node = results[-1].producer
         source = None if node is None else next(iter(_data_inputs(views, node, base)), None)
         if source is None:
             break
-        found.append(source)
-    return found
+        results.append(source)
+    return results
 
 
 def _data_inputs(views: Views, node: Node, base: Value) -> list[Value]:
-    found: list[Value] = []
+    results: list[Value] = []
     for value in node.inputs:
         view = views.of(value)
         if value is not None and view is not None and view.base is base:
-            found.append(value)
-    return found
+            results.append(value)
+    return results
 
 
 def has_layout(view: View, operand: Operand, layout: Layout, sizes: Mapping[Atom, Extent]) -> bool:
@@ -61,8 +61,8 @@ def has_layout(view: View, operand: Operand, layout: Layout, sizes: Mapping[Atom
         for dim in operand.dims
         for index in dim
     }
-    wanted = tuple(coalesced([terms[atom] for atom in axis]) for axis in layout)
-    return view.dims == wanted and view.offsets == operand.offsets
+    expected = tuple(coalesced([terms[atom] for atom in axis]) for axis in layout)
+    return view.dims == expected and view.offsets == operand.offsets
 
 
 def relaid(
@@ -84,8 +84,8 @@ def relaid(
     if source == target:
         return tensor
     order = [atom for axis in source for atom in axis]
-    wanted = [atom for axis in target for atom in axis]
-    if sorted(order) != sorted(wanted):
+    expected = [atom for axis in target for atom in axis]
+    if sorted(order) != sorted(expected):
         raise Refused("layout: the tensor lacks an axis, or repeats one")
     if [axis for axis in source if axis] == [axis for axis in target if axis]:
         return _with_ones(tensor, source, target)
@@ -98,14 +98,14 @@ def relaid(
             [_with_pair(axis, first, second, whole) for axis in axes] for axes in (source, target)
         )
         return relaid(tensor, source, target, sizes, allowzero=allowzero)
-    if order == wanted:
+    if order == expected:
         return _reshaped(tensor, source, target, sizes, allowzero=allowzero)
     single = [[atom] for atom in order]
     if source != single:
         tensor = _reshaped(tensor, source, single, sizes, allowzero=allowzero)
-    places = [order.index(atom) for atom in wanted]
+    places = [order.index(atom) for atom in expected]
     tensor = es.Transpose(tensor, perm=places)
-    moved = [[atom] for atom in wanted]
+    moved = [[atom] for atom in expected]
     if moved == target:
         return tensor
     return _reshaped(tensor, moved, target, sizes, allowzero=allowzero)

@@ -63,7 +63,7 @@ class LinearCall(KernelCall):
     @property
     def size(self) -> int:
         """n, the size of the last axis of the result."""
-        return sum(each.size for each in self.descriptions)
+        return sum(description.size for description in self.descriptions)
 
     @property
     def dtype(self) -> DataType | None:
@@ -72,7 +72,7 @@ class LinearCall(KernelCall):
 
     @property
     def _has_bias(self) -> bool:
-        return any(each.bias is not None for each in self.descriptions)
+        return any(description.bias is not None for description in self.descriptions)
 
     @property
     def _adds_bias(self) -> bool:
@@ -98,9 +98,9 @@ class LinearCall(KernelCall):
 
     def _weight(self) -> EsTensor:
         parts: list[EsTensor] = []
-        for each in self.descriptions:
-            part = self._inputs[each.weight]
-            if each.is_transposed and not self.is_transposed:
+        for description in self.descriptions:
+            part = self._inputs[description.weight]
+            if description.is_transposed and not self.is_transposed:
                 part = es.Transpose(part, perm=[1, 0])
             parts.append(part)
         axis = 0 if self.is_transposed else 1
@@ -108,10 +108,10 @@ class LinearCall(KernelCall):
 
     def _bias(self) -> EsTensor:
         parts = [
-            self._builder.CreateConst(np.zeros(each.size), self.dtype)
-            if each.bias is None
-            else self._inputs[each.bias]
-            for each in self.descriptions
+            self._builder.CreateConst(np.zeros(description.size), self.dtype)
+            if description.bias is None
+            else self._inputs[description.bias]
+            for description in self.descriptions
         ]
         return parts[0] if len(parts) == 1 else es.Concat(*parts, axis=0)
 
@@ -121,32 +121,37 @@ class LinearCall(KernelCall):
         if self.activation:
             return [self.descriptions[0].result]
         return [
-            each.biased if self._adds_bias or each.node.op == "Gemm" else each.product
-            for each in self.descriptions
+            description.biased
+            if self._adds_bias or description.node.op == "Gemm"
+            else description.product
+            for description in self.descriptions
         ]
 
     def begin(self) -> None:
         values = [self.descriptions[0].x]
-        for each in self.descriptions:
-            values += [each.weight, *([] if each.bias is None else [each.bias])]
+        for description in self.descriptions:
+            values += [
+                description.weight,
+                *([] if description.bias is None else [description.bias]),
+            ]
         self._begin(self._results(), values)
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
-        result = self._result(made)
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+        result = self._result(output)
         used = ["x", "weight", *(["bias"] if self._has_bias and "bias" in self.takes else [])]
         for name in used:
             if name not in self._tensors:
                 raise Refused(f"{name}: Replacement does not use it")
         graph = result.graph
-        self._define(graph, known)
+        self._define(graph, names)
         parts = [result] if len(self.descriptions) == 1 else self._split(result)
         if not self._adds_bias:
             # a Gemm has no product without it
             parts = [
-                es.Add(part, self._inputs[each.bias])
-                if each.node.op == "Gemm" and each.bias is not None
+                es.Add(part, self._inputs[description.bias])
+                if description.node.op == "Gemm" and description.bias is not None
                 else part
-                for part, each in zip(parts, self.descriptions, strict=True)
+                for part, description in zip(parts, self.descriptions, strict=True)
             ]
         graph.outputs = parts
         return graph
@@ -156,8 +161,8 @@ class LinearCall(KernelCall):
         axis = len(self.descriptions[0].shape) - 1
         parts: list[EsTensor] = []
         start = 0
-        for each in self.descriptions:
-            end = start + each.size
+        for description in self.descriptions:
+            end = start + description.size
             parts.append(es.Slice(result, starts=[start], ends=[end], axes=[axis]))
             start = end
         return parts

@@ -49,12 +49,12 @@ class Linear:
 
 def linears(views: Views) -> list[tuple[Node, Linear | Refused]]:
     """Return each product with a constant matrix; other products with the reason."""
-    found = views.answers.get("linears")
-    if found is None:
-        by_x = {each.x: each for _, each in activations(views) if isinstance(each, Activation)}
+    cached = views.answers.get("linears")
+    if cached is None:
+        by_x = {item.x: item for _, item in activations(views) if isinstance(item, Activation)}
         products = [node for node in views.graph.nodes if node.op in ("MatMul", "Gemm")]
-        found = views.answers["linears"] = [(node, _found(views, node, by_x)) for node in products]
-    return cast("list[tuple[Node, Linear | Refused]]", found)
+        cached = views.answers["linears"] = [(node, _found(views, node, by_x)) for node in products]
+    return cast("list[tuple[Node, Linear | Refused]]", cached)
 
 
 def _found(views: Views, node: Node, by_x: dict[Value, Activation]) -> Linear | Refused:
@@ -64,10 +64,10 @@ def _found(views: Views, node: Node, by_x: dict[Value, Activation]) -> Linear | 
         return refusal
 
 
-def packs(found: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear, ...]]:
+def packs(results: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear, ...]]:
     """Return the products of one tensor together; those with a function that is taken alone."""
     groups: dict[tuple[object, ...], list[Linear]] = {}
-    for linear in found:
+    for linear in results:
         key = linear.x, linear.is_transposed, linear.weight.dtype
         groups.setdefault((linear,) if linear.function in takes else key, []).append(linear)
     return [tuple(group) for group in groups.values()]
@@ -89,23 +89,25 @@ def _linear(views: Views, node: Node) -> Linear:
     size = sizes[0 if is_transposed else 1]
     if not isinstance(size, int):
         raise Refused("weight: its size is not known")
-    found = Linear(
+    linear = Linear(
         node, x, shape, weight, is_transposed, size, product, None, product, "", None, product
     )
     addend = node.input(2) if node.op == "Gemm" else None
     if addend is not None:
         if not _is_bias(views, addend, size):
             raise Refused(f'bias: "{addend.name}" is no constant vector as wide as the product')
-        return replace(found, bias=addend)
+        return replace(linear, bias=addend)
     readers = list(product.readers)
     reader = readers[0] if len(readers) == 1 else None
     if not isinstance(reader, Node) or reader.op != "Add" or reader.graph is not node.graph:
-        return found
-    others = [each for each in reader.inputs if each is not None and each is not product]
+        return linear
+    others = [
+        operand for operand in reader.inputs if operand is not None and operand is not product
+    ]
     biased = reader.outputs[0]
     if len(others) != 1 or biased is None or not _is_bias(views, others[0], size):
-        return found
-    return replace(found, bias=others[0], biased=biased, result=biased)
+        return linear
+    return replace(linear, bias=others[0], biased=biased, result=biased)
 
 
 def _is_bias(views: Views, value: Value, size: int) -> bool:
@@ -121,10 +123,10 @@ def _with_function(linear: Linear, by_x: dict[Value, Activation]) -> Linear:
         behind = reader.outputs[0]
         if behind is not None and reader.graph is linear.node.graph:
             return replace(linear, function=PLAIN_FUNCTIONS[reader.op], result=behind)
-    found = by_x.get(linear.biased)
-    if found is None or found.compute != linear.x.dtype:
+    cached = by_x.get(linear.biased)
+    if cached is None or cached.compute != linear.x.dtype:
         return linear
-    inside = set(nodes_between([found.result], [linear.biased]))
-    if any(each not in inside for each in readers):
+    inside = set(nodes_between([cached.result], [linear.biased]))
+    if any(item not in inside for item in readers):
         return linear
-    return replace(linear, function=found.kind.value, activation=found, result=found.result)
+    return replace(linear, function=cached.kind.value, activation=cached, result=cached.result)

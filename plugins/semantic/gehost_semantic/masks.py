@@ -30,10 +30,10 @@ def meaning(views: Views, attention: Attention) -> MaskMeaning:
     """Return what the addends and masks of a description mean."""
     # layers share masks
     key = "mask", _key(attention)
-    found = views.answers.get(key)
-    if not isinstance(found, MaskMeaning):
-        found = views.answers[key] = _meaning(views, attention)
-    return found
+    cached = views.answers.get(key)
+    if not isinstance(cached, MaskMeaning):
+        cached = views.answers[key] = _meaning(views, attention)
+    return cached
 
 
 def _key(attention: Attention) -> Hashable:
@@ -79,11 +79,11 @@ def _meaning(views: Views, attention: Attention) -> MaskMeaning:
         if isinstance(step, Add):
             element = scaled(element, step.factor * step.operand.factor)
             for part in _addends(element):
-                kept = _kept(part)
-                if kept is None:
+                retained = _kept(part)
+                if retained is None:
                     note("bias", part)
                 else:
-                    conditions += kept
+                    conditions += retained
                     fill = max(fill, *_lows(part), -math.inf)
         elif step.fill > MOST_OF_A_MASK:
             note("bias", element)
@@ -103,13 +103,13 @@ def _meaning(views: Views, attention: Attention) -> MaskMeaning:
 
 def _place(operand: Operand) -> list[Linear]:
     """Return the index in an operand's base."""
-    found = [Linear(offset) for offset in operand.offsets]
+    results = [Linear(offset) for offset in operand.offsets]
     for dim in operand.dims:
         for index in dim:
             if index.axis is not None:
                 form = Linear(0, ((index.atom, index.stride),))
-                found[index.axis] = found[index.axis].plus(form)
-    return found
+                results[index.axis] = results[index.axis].plus(form)
+    return results
 
 
 def _is_certain(views: Views, condition: Element, sizes: Mapping[int, Extent]) -> bool:

@@ -108,16 +108,18 @@ class NormCall(KernelCall):
     def _sources(self) -> dict[str, Value]:
         """Return the tensors of the graph by name."""
         own, parts = self.description, self._parts
-        found = {"x": own.x, "scale": own.scale, "bias": own.bias}
+        results = {"x": own.x, "scale": own.scale, "bias": own.bias}
         if parts is not None:
-            found |= {"x": parts.x, "residual": parts.residual}
+            results |= {"x": parts.x, "residual": parts.residual}
             if parts.bias is not None and "residual bias" in self.takes:
-                found["residual_bias"] = parts.bias
+                results["residual_bias"] = parts.bias
             elif parts.bias is not None:
                 node = own.x.producer
                 assert node is not None
-                (found["x"],) = [each for each in node.inputs if each is not parts.residual]
-        return {name: value for name, value in found.items() if value is not None}
+                (results["x"],) = [
+                    operand for operand in node.inputs if operand is not parts.residual
+                ]
+        return {name: value for name, value in results.items() if value is not None}
 
     def _scale(self) -> EsTensor:
         own = self.description
@@ -135,9 +137,9 @@ class NormCall(KernelCall):
     def _as_vector(self, value: Value) -> EsTensor:
         """Return a scale or bias without the axes along which it spreads."""
         own, rank = self.description, value.rank or 0
-        kept = len(own.shape) - 1 if own.kind is NormKind.GROUP else -own.axis
-        start = rank - kept
-        end = start + (1 if own.kind is NormKind.GROUP else kept)
+        retained = len(own.shape) - 1 if own.kind is NormKind.GROUP else -own.axis
+        start = rank - retained
+        end = start + (1 if own.kind is NormKind.GROUP else retained)
         single = [axis for axis in range(rank) if not start <= axis < end]
         return es.Squeeze(self._inputs[value], single) if single else self._inputs[value]
 
@@ -157,20 +159,20 @@ class NormCall(KernelCall):
         results = [own.result, *([own.x] if self.sum_is_read else [])]
         self._begin(results, list(self._sources().values()))
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
-        results: list[Any] = [*made] if isinstance(made, list | tuple) else [made]
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+        results: list[Any] = [*output] if isinstance(output, list | tuple) else [output]
         if not 1 <= len(results) <= 2:
             raise PassError(
                 f"Replacement must return the norm, or the norm and the sum, got {len(results)}",
                 hint=f"as in {self.example}",
             )
-        result, *sums = [self._result(each) for each in results]
+        result, *sums = [self._result(item) for item in results]
         graph = result.graph
         for name in self._sources():
             is_used = name in self._tensors or (name == "bias" and "bias" not in self.takes)
             if not is_used:
                 raise Refused(f"{name}: Replacement does not use it")
-        self._define(graph, known)
+        self._define(graph, names)
         own = self.description
         if own.bias is not None and "bias" not in self.takes:
             result = es.Add(result, self._inputs[own.bias])

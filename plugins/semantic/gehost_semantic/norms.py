@@ -91,10 +91,10 @@ class Norm:
 
 def norms(views: Views) -> list[tuple[Node, Norm | Refused]]:
     """Return each normalization, and each root that nearly is one with the step that fails."""
-    found = views.answers.get("norms")
-    if found is None:
-        found = views.answers["norms"] = list(_norms(views))
-    return cast("list[tuple[Node, Norm | Refused]]", found)
+    cached = views.answers.get("norms")
+    if cached is None:
+        cached = views.answers["norms"] = list(_norms(views))
+    return cast("list[tuple[Node, Norm | Refused]]", cached)
 
 
 def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
@@ -104,15 +104,15 @@ def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
             continue
         try:
             core = _core(views, node)
-            found = None if core is None else _described(views, core)
+            norm = None if core is None else _described(views, core)
         except Refused as refusal:
             yield node, refusal
             continue
         except Unknown:
             continue
-        if found is not None and found.result not in results:
-            results.add(found.result)
-            yield found.node, found
+        if norm is not None and norm.result not in results:
+            results.add(norm.result)
+            yield norm.node, norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +194,10 @@ class _Root:
                 number = numbers.scalar(total_of.inputs[slot], views)
                 if number is not None:
                     mean, epsilon = total_of.inputs[1 - slot], number
-        found = self._mean_of_squares(mean)
-        if found is None:
+        norm = self._mean_of_squares(mean)
+        if norm is None:
             return None
-        squared, axes, tags, is_difference = found
+        squared, axes, tags, is_difference = norm
         x, is_centred = squared, is_difference
         centre = self._centre(squared)
         if centre is not None and not is_difference:
@@ -218,9 +218,9 @@ class _Root:
     ) -> tuple[Value, tuple[int, ...], Axes, bool] | None:
         """Return what is squared, its reduced axes, the axes of the mean; whether less mean²."""
         views = self._views
-        found = _mean(views, value)
-        if found is not None:
-            inner, axes, tags, is_squared = found
+        norm = _mean(views, value)
+        if norm is not None:
+            inner, axes, tags, is_squared = norm
             squared = inner if is_squared else _square(views, inner)
             return None if squared is None else (squared, axes, tags, False)
         difference = _producer(views, value)
@@ -248,10 +248,10 @@ class _Root:
         ):
             return None
         x, mean = node.inputs
-        found, shape = _mean(views, mean), views.shape(x)
-        if found is None or x is None or shape is None or found[3]:
+        norm, shape = _mean(views, mean), views.shape(x)
+        if norm is None or x is None or shape is None or norm[3]:
             return None
-        inner, axes, tags, _ = found
+        inner, axes, tags, _ = norm
         if not _is_same(views, inner, x) or not _spreads(tags, axes, len(shape)):
             return None
         return x, axes
@@ -324,17 +324,17 @@ def _mean(views: Views, value: Value | None) -> tuple[Value, tuple[int, ...], Ax
     if node.op not in ("ReduceMean", "ReduceSum", "ReduceSumSquare"):
         return None
     inner = node.inputs[0]
-    shape, given = views.shape(inner), views.axes(node)
-    if inner is None or shape is None or not given:
+    shape, argument = views.shape(inner), views.axes(node)
+    if inner is None or shape is None or not argument:
         return None
-    axes = tuple(sorted(axis % len(shape) for axis in given))
+    axes = tuple(sorted(axis % len(shape) for axis in argument))
     count = exact_int(total(shape[axis] for axis in axes)) if node.op != "ReduceMean" else 1
     if count is None or abs(view.factor * count - 1) > 1e-6:
         return None
-    kept = [None if axis in axes else axis for axis in range(len(shape))]
+    retained = [None if axis in axes else axis for axis in range(len(shape))]
     if not node.attrs.get("keepdims", 1):
-        kept = [axis for axis in kept if axis is not None]
-    tags = _tags(views, value, view.base, tuple(kept))
+        retained = [axis for axis in retained if axis is not None]
+    tags = _tags(views, value, view.base, tuple(retained))
     return None if tags is None else (inner, axes, tags, node.op == "ReduceSumSquare")
 
 
@@ -356,17 +356,17 @@ def _tags(views: Views, value: Value, base: Value, tags: Axes) -> Axes | None:
         return None
     if any(offset != 0 for offset in view.offsets):
         return None
-    found: list[int | None] = []
+    results: list[int | None] = []
     for dim in view.dims:
         if not dim:
-            found.append(None)
+            results.append(None)
             continue
         term, axis = dim[0], dim[0].axis
         if axis is None or (len(dim), term.stride, term.size) != (1, 1, shape[axis]):
             return None
-        found.append(tags[axis])
+        results.append(tags[axis])
     # a size of 1 has no term
-    return tuple(found)
+    return tuple(results)
 
 
 def _spreads(tags: Axes, axes: tuple[int, ...], rank: int) -> bool:
@@ -394,7 +394,7 @@ def _described(views: Views, core: _Core) -> Norm | None:
     if groups_of is not None:
         x, normalized = _in_place(views, core)
         kind, scale_axis, groups, shape = NormKind.GROUP, 1, groups_of, views.shape(x) or ()
-    found = Norm(
+    norm = Norm(
         kind,
         normalized,
         _narrow(x, core.compute),
@@ -409,11 +409,11 @@ def _described(views: Views, core: _Core) -> Norm | None:
         None,
     )
     if core.scale is None:
-        found = _with_vector(views, found, "Mul")
-    if found.bias is None:
-        found = _with_vector(views, found, "Add")
-    found = replace(found, result=_cast_back(found))
-    return replace(found, residual=_residual(views, found))
+        norm = _with_vector(views, norm, "Mul")
+    if norm.bias is None:
+        norm = _with_vector(views, norm, "Add")
+    norm = replace(norm, result=_cast_back(norm))
+    return replace(norm, residual=_residual(views, norm))
 
 
 def _groups(views: Views, core: _Core) -> int | None:
@@ -452,7 +452,7 @@ def _keeps_order(views: Views, view: View) -> bool:
     """Whether a view has all elements of its base in their order, unchanged."""
     base = views.of(view.base)
     assert base is not None
-    orders = [coalesced(term for dim in each.dims for term in dim) for each in (view, base)]
+    orders = [coalesced(term for dim in item.dims for term in dim) for item in (view, base)]
     is_whole = orders[0] == orders[1] and not any(offset != 0 for offset in view.offsets)
     return is_whole and view.factor == 1
 
@@ -464,43 +464,43 @@ def _reader(value: Value) -> Node | None:
     return reader if isinstance(reader, Node) and reader.graph is value.graph else None
 
 
-def _with_vector(views: Views, found: Norm, op: str) -> Norm:
+def _with_vector(views: Views, norm: Norm, op: str) -> Norm:
     """Return a norm with the scale (Mul) or bias (Add) that follows it, behind a cast."""
-    value = found.result
+    value = norm.result
     reader = _reader(value)
     if reader is not None and reader.op == "Cast" and _is_float(reader.outputs[0]):
         value = reader.outputs[0] or value
         reader = _reader(value)
     if reader is None or reader.op != op or len(set(reader.inputs)) != 2:
-        return found
-    (vector,) = [each for each in reader.inputs if each is not value]
+        return norm
+    (vector,) = [operand for operand in reader.inputs if operand is not value]
     result = reader.outputs[0]
-    if vector is None or result is None or not _is_vector(views, found, vector):
-        return found
+    if vector is None or result is None or not _is_vector(views, norm, vector):
+        return norm
     if op == "Mul":
-        return replace(found, result=result, scale=vector)
-    return replace(found, result=result, bias=vector)
+        return replace(norm, result=result, scale=vector)
+    return replace(norm, result=result, bias=vector)
 
 
-def _is_vector(views: Views, found: Norm, value: Value) -> bool:
+def _is_vector(views: Views, norm: Norm, value: Value) -> bool:
     """Whether a tensor spreads over all axes but those of the scale."""
-    shape, rank = views.shape(value), len(found.shape)
+    shape, rank = views.shape(value), len(norm.shape)
     if shape is None or len(shape) > rank or value.dtype is None or not value.dtype.is_float:
         return False
-    own = range(1, 2) if found.kind is NormKind.GROUP else range(rank + found.axis, rank)
+    own = range(1, 2) if norm.kind is NormKind.GROUP else range(rank + norm.axis, rank)
     first = rank - len(shape)
     return first <= own.start and all(
-        size == (found.shape[first + place] if first + place in own else 1)
+        size == (norm.shape[first + place] if first + place in own else 1)
         for place, size in enumerate(shape)
     )
 
 
-def _cast_back(found: Norm) -> Value:
-    reader = _reader(found.result)
-    if reader is None or reader.op != "Cast" or found.result.dtype == found.x.dtype:
-        return found.result
+def _cast_back(norm: Norm) -> Value:
+    reader = _reader(norm.result)
+    if reader is None or reader.op != "Cast" or norm.result.dtype == norm.x.dtype:
+        return norm.result
     behind = reader.outputs[0]
-    return behind if behind is not None and behind.dtype == found.x.dtype else found.result
+    return behind if behind is not None and behind.dtype == norm.x.dtype else norm.result
 
 
 def _narrow(x: Value, compute: DataType) -> Value:
@@ -515,12 +515,12 @@ def _narrow(x: Value, compute: DataType) -> Value:
     return x
 
 
-def _residual(views: Views, found: Norm) -> Residual | None:
-    node = found.x.producer
-    if node is None or node.op != "Add" or found.x.graph is not node.graph:
+def _residual(views: Views, norm: Norm) -> Residual | None:
+    node = norm.x.producer
+    if node is None or node.op != "Add" or norm.x.graph is not node.graph:
         return None
     parts = [value for value in node.inputs if value is not None]
-    if len(parts) != 2 or any(views.shape(part) != found.shape for part in parts):
+    if len(parts) != 2 or any(views.shape(part) != norm.shape for part in parts):
         return None
     if all(part.producer is not None and part.producer.op == "Mul" for part in parts):
         return None  # the sum of a rotation, which is a kernel's own
@@ -529,18 +529,18 @@ def _residual(views: Views, found: Norm) -> Residual | None:
     bias: Value | None = None
     inner = x.producer
     if inner is not None and inner.op == "Add" and _reader(x) is not None and x is not residual:
-        vectors = [value for value in inner.inputs if value and _is_last(views, found, value)]
+        vectors = [value for value in inner.inputs if value and _is_last(views, norm, value)]
         others = [value for value in inner.inputs if value and value not in vectors]
-        if len(vectors) == len(others) == 1 and views.shape(others[0]) == found.shape:
+        if len(vectors) == len(others) == 1 and views.shape(others[0]) == norm.shape:
             (x,), (bias,) = others, vectors
-    inside = set(nodes_between([found.result], [found.x]))
-    is_read = any(reader not in inside for reader in found.x.readers)
+    inside = set(nodes_between([norm.result], [norm.x]))
+    is_read = any(reader not in inside for reader in norm.x.readers)
     return Residual(x, residual, bias, is_read)
 
 
-def _is_last(views: Views, found: Norm, value: Value) -> bool:
+def _is_last(views: Views, norm: Norm, value: Value) -> bool:
     shape = views.shape(value)
-    return shape is not None and len(shape) == 1 and shape[0] == found.shape[-1]
+    return shape is not None and len(shape) == 1 and shape[0] == norm.shape[-1]
 
 
 def _is_float(value: Value | None) -> bool:

@@ -96,17 +96,17 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
                 f"takes: there is no feature {unknown[0]!r}; there are {', '.join(self.features)}",
                 subject=context.pass_name,
             )
-        known = {definition.name for definition in context.registry} | set(context.model.functions)
+        entry = {definition.name for definition in context.registry} | set(context.model.functions)
         count = 0
         for node, call in self.calls(graph):
             if isinstance(call, Refused):
                 context.refuse(node, str(call))
             else:
-                count += self._replace(node, call, known, context)
+                count += self._replace(node, call, entry, context)
         return SUCCESS if count else NOT_CHANGED
 
     def _replace(
-        self, node: Node, call: CallT, known: Collection[str], context: CustomPassContext
+        self, node: Node, call: CallT, names: Collection[str], context: CustomPassContext
     ) -> bool:
         reason = call.refusal()
         if not reason:
@@ -122,25 +122,25 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
                 )
             elif not answer:
                 reason = "MeetRequirements"
-        made = reason or self._made(node, call, known, context)
-        if isinstance(made, EsGraph):
+        result = reason or self._made(node, call, names, context)
+        if isinstance(result, EsGraph):
             assert call.region is not None
-            return not isinstance(context.replace(call.region, made), Refusal)
+            return not isinstance(context.replace(call.region, result), Refusal)
         context.record.matched += 1
-        context.refuse(node, made)
+        context.refuse(node, result)
         return False
 
     def _made(
-        self, node: Node, call: CallT, known: Collection[str], context: CustomPassContext
+        self, node: Node, call: CallT, names: Collection[str], context: CustomPassContext
     ) -> EsGraph | str:
         """Return the replacement, or why there is none."""
         with author_errors(context, "Replacement", node):
             try:
                 call.begin()
-                made: Any = self.Replacement(call)
-                if isinstance(made, Refusal):
-                    return made.reason or "unspecified"
-                return call.finish(made, known)
+                result: Any = self.Replacement(call)
+                if isinstance(result, Refusal):
+                    return result.reason or "unspecified"
+                return call.finish(result, names)
             except Refused as refusal:
                 return str(refusal)
 
@@ -176,11 +176,14 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
                 descriptions.append(finder.find(softmax))
             except Refused as refusal:
                 yield softmax, Refused(advised(str(refusal)))
-        for found in descriptions:
+        for description in descriptions:
             try:
-                yield found.softmax, AttentionCall(views, found, self.takes, self.layouts)
+                yield (
+                    description.softmax,
+                    AttentionCall(views, description, self.takes, self.layouts),
+                )
             except Refused as refusal:
-                yield found.softmax, refusal
+                yield description.softmax, refusal
 
 
 class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
@@ -201,11 +204,11 @@ class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
                 subject=type(self).__name__,
             )
         views = Views.shared(graph)
-        for node, found in rotations(views):
-            if isinstance(found, Refused):
-                yield node, found
+        for node, result in rotations(views):
+            if isinstance(result, Refused):
+                yield node, result
             else:
-                yield node, RotaryCall(views, found, self.takes, self.layout)
+                yield node, RotaryCall(views, result, self.takes, self.layout)
 
 
 class NormFusionPass(SemanticFusionPass[NormCall]):
@@ -221,11 +224,11 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
         _check_kind(self, NormKind)
-        for node, found in norms(Views.shared(graph)):
-            if isinstance(found, Refused):
-                yield node, found
-            elif found.kind == self.kind:
-                yield node, NormCall(found, self.takes)
+        for node, result in norms(Views.shared(graph)):
+            if isinstance(result, Refused):
+                yield node, result
+            elif result.kind == self.kind:
+                yield node, NormCall(result, self.takes)
 
 
 class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
@@ -241,11 +244,11 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
         _check_kind(self, ActivationKind)
-        for node, found in activations(Views.shared(graph)):
-            if isinstance(found, Refused):
-                yield node, found
-            elif found.kind == self.kind:
-                yield node, ActivationCall(found, self.takes)
+        for node, result in activations(Views.shared(graph)):
+            if isinstance(result, Refused):
+                yield node, result
+            elif result.kind == self.kind:
+                yield node, ActivationCall(result, self.takes)
 
 
 class LinearFusionPass(SemanticFusionPass[LinearCall]):
@@ -260,12 +263,12 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, LinearCall | Refused]]:
         products = linears(Views.shared(graph))
-        found = [each for _, each in products if not isinstance(each, Refused)]
+        results = [item for _, item in products if not isinstance(item, Refused)]
         for node, refusal in products:
             if isinstance(refusal, Refused):
                 yield node, refusal
         together = (
-            packs(found, self.takes) if "packed" in self.takes else [(each,) for each in found]
+            packs(results, self.takes) if "packed" in self.takes else [(item,) for item in results]
         )
         for group in together:
             yield group[0].node, LinearCall(group, self.takes)

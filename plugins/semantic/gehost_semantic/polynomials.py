@@ -51,16 +51,16 @@ class Polynomials:
 
     def of(self, value: Value | None, place: Place, depth: int = 0) -> Polynomial | None:
         """Return an element as a sum of products; None if it is none of two factors each."""
-        found = self._of_base(value, place)
-        if found is None or depth > _DEPTH:
+        result = self._of_base(value, place)
+        if result is None or depth > _DEPTH:
             return None
-        base, inner, factor = found
+        base, inner, factor = result
         node = base.producer
         if node is None:
             return None
         match node.op:
             case "Add" | "Sub":
-                left, right = (self.of(each, inner, depth + 1) for each in node.inputs)
+                left, right = (self.of(operand, inner, depth + 1) for operand in node.inputs)
                 if left is None or right is None:
                     return None
                 sign = 1.0 if node.op == "Add" else -1.0
@@ -73,7 +73,7 @@ class Polynomials:
                 piece = self._piece(node, inner)
                 left = None if piece is None else self.of(*piece, depth + 1)
             case "Mul":
-                factors = [self.factor(each, inner) for each in node.inputs]
+                factors = [self.factor(operand, inner) for operand in node.inputs]
                 a, b = factors
                 if a is None or b is None:
                     return None
@@ -88,11 +88,11 @@ class Polynomials:
         number = 1.0
         read: tuple[Value, tuple[Linear, ...]] | None = None
         while True:
-            found = self._of_base(value, place)
-            if found is None:
+            result = self._of_base(value, place)
+            if result is None:
                 return None
             assert value is not None
-            base, inner, factor = found
+            base, inner, factor = result
             number *= factor
             source, at = read or (value, self._aligned(value, place))
             node = base.producer

@@ -98,10 +98,10 @@ class Rotary:
 
 def rotations(views: Views) -> list[tuple[Node, Rotary | Refused]]:
     """Return each rotation, and each node that nearly is one with the step that fails."""
-    found = views.answers.get("rotary")
-    if found is None:
-        found = views.answers["rotary"] = list(_rotations(views))
-    return cast("list[tuple[Node, Rotary | Refused]]", found)
+    cached = views.answers.get("rotary")
+    if cached is None:
+        cached = views.answers["rotary"] = list(_rotations(views))
+    return cast("list[tuple[Node, Rotary | Refused]]", cached)
 
 
 def _rotations(views: Views) -> Iterator[tuple[Node, Rotary | Refused]]:
@@ -112,16 +112,16 @@ def _rotations(views: Views) -> Iterator[tuple[Node, Rotary | Refused]]:
         node, view = value.producer, views.of(value)
         assert node is not None
         try:
-            found = _find(views, value)
+            rotary = _find(views, value)
         except Refused as refusal:
             yield node, refusal
             continue
-        if found is not None:
-            found = _widened(views, found)
-            inside.add(found.result)
+        if rotary is not None:
+            rotary = _widened(views, rotary)
+            inside.add(rotary.result)
             if view is not None:
                 inside.add(view.base)
-            yield found.node, found
+            yield rotary.node, rotary
 
 
 def _candidates(views: Views) -> Iterator[Value]:
@@ -174,9 +174,9 @@ def _find(views: Views, value: Value) -> Rotary | None:
         if size % 2 or size == 0:
             continue
         for interleaved in (False, True):
-            found = _Search(views, value, shape, start, size, interleaved=interleaved).run()
-            if found is not None:
-                return found
+            rotary = _Search(views, value, shape, start, size, interleaved=interleaved).run()
+            if rotary is not None:
+                return rotary
     return None
 
 
@@ -187,7 +187,7 @@ def _windows(views: Views, value: Value, size: int) -> Iterator[tuple[int, int]]
     if node is None or node.op != "Concat" or len(node.inputs) < 3:
         return
     start = 0
-    sizes = [shape[-1] if (shape := views.shape(each)) else None for each in node.inputs]
+    sizes = [shape[-1] if (shape := views.shape(operand)) else None for operand in node.inputs]
     for own, following in pairwise(sizes):
         if not isinstance(own, int):
             return
@@ -415,33 +415,33 @@ def _is_part(views: Views, value: Value, shift: int, x: Value, start: int, count
     return one is not None and one == other
 
 
-def _widened(views: Views, found: Rotary) -> Rotary:
+def _widened(views: Views, rotary: Rotary) -> Rotary:
     """Return a rotation of a part of x that a Concat joins with the rest of x, as one of x."""
-    readers = list(found.result.readers)
+    readers = list(rotary.result.readers)
     join = readers[0] if len(readers) == 1 else None
-    if not isinstance(join, Node) or join.op != "Concat" or found.is_partial:
-        return found
+    if not isinstance(join, Node) or join.op != "Concat" or rotary.is_partial:
+        return rotary
     value, start = join.outputs[0], 0
-    shape, x = views.shape(value), views.of(found.x)
-    if value is None or shape is None or x is None or len(shape) != len(found.shape):
-        return found
+    shape, x = views.shape(value), views.of(rotary.x)
+    if value is None or shape is None or x is None or len(shape) != len(rotary.shape):
+        return rotary
     if join.attrs["axis"] % len(shape) != len(shape) - 1 or not isinstance(shape[-1], int):
-        return found
-    if found.spreads:
-        return found
+        return rotary
+    if rotary.spreads:
+        return rotary
     for operand in join.inputs:
-        if operand is found.result:
+        if operand is rotary.result:
             break
         own = views.shape(operand)
         if own is None or not isinstance(own[-1], int):
-            return found
+            return rotary
         start += own[-1]
-    size = found.rotary_size
-    for wide in way_up(views, found.x, x.base):
-        if views.shape(wide) != shape or wide.dtype != found.x.dtype:
+    size = rotary.rotary_size
+    for wide in way_up(views, rotary.x, x.base):
+        if views.shape(wide) != shape or wide.dtype != rotary.x.dtype:
             continue
-        if _is_part(views, found.x, start, wide, start, size) and _keeps(
+        if _is_part(views, rotary.x, start, wide, start, size) and _keeps(
             views, value, wide, start, size
         ):
-            return replace(found, node=join, result=value, shape=shape, x=wide, start=start)
-    return found
+            return replace(rotary, node=join, result=value, shape=shape, x=wide, start=start)
+    return rotary

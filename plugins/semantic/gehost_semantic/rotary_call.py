@@ -113,14 +113,14 @@ class RotaryCall(KernelCall):
             x = self._turned(x, own.rotary_size // 2, 2)
         return self._placed(x)
 
-    def finish(self, made: Any, known: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
         own = self.description
-        result = self._result(made)
+        result = self._result(output)
         graph = result.graph
         for name in ("x", "cos", "sin"):
             if name not in self._tensors:
                 raise Refused(f"{name}: Replacement does not use it")
-        self._define(graph, known)
+        self._define(graph, names)
         order = self._order()
         absent = [place for place, axis in enumerate(order) if axis is None]
         if absent:
@@ -240,7 +240,7 @@ class RotaryCall(KernelCall):
             low, high = (_slice(x, last, start, size // 2) for start in (0, size // 2))
         pair = low * cos - high * sin, high * cos + low * sin
         if self.interleaved:
-            both = es.Concat(*(es.Unsqueeze(each, [last + 1]) for each in pair), axis=last + 1)
+            both = es.Concat(*(es.Unsqueeze(item, [last + 1]) for item in pair), axis=last + 1)
             turned = es.Reshape(both, [*[0] * last, size])
         else:
             turned = es.Concat(*pair, axis=last)

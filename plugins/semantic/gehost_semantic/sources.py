@@ -42,7 +42,7 @@ class Sources:
         """What the kernel's result becomes."""
         target = [[index.atom for index in dim] for dim in self.result.dims]
         plain = self.layout("result", PLAIN["result"])
-        if not all(is_readable(each, plain, description.sizes) for each in target):
+        if not all(is_readable(item, plain, description.sizes) for item in target):
             self.result = description.output
         self._takes_groups = takes_groups
         self._own = {name: self._without_cast(name) for name in "qkv"}
@@ -110,11 +110,11 @@ class Sources:
         if not is_wide:
             self._check_stored(operand)
         apart = text.replace("(", "").replace(")", "")
-        for each in dict.fromkeys((text, apart, PLAIN[name])):
-            layout = self.layout(name, each, is_wide=is_wide)
-            found = self._with_layout(operand, layout, last=name != "v")
-            if found is not None:
-                return found, layout
+        for item in dict.fromkeys((text, apart, PLAIN[name])):
+            layout = self.layout(name, item, is_wide=is_wide)
+            value = self._with_layout(operand, layout, last=name != "v")
+            if value is not None:
+                return value, layout
         layout = self.layout(name, PLAIN[name], is_wide=is_wide)
         own = [[index.atom for index in dim] for dim in operand.dims]
         if _same_atoms(own, layout):
@@ -161,7 +161,7 @@ class Sources:
         ``last``: the kernel's scale makes up for factors behind it.
         """
         views, sizes = self._views, self._description.sizes
-        found: Value | None = None
+        result: Value | None = None
         for value in way_up(views, operand.value, operand.base):
             view = views.of(value)
             if view is None or value.dtype != operand.value.dtype:
@@ -169,8 +169,8 @@ class Sources:
             if not last and view.factor != operand.factor:
                 break
             if value.graph is operand.value.graph and has_layout(view, operand, layout, sizes):
-                found = value
-        return found
+                result = value
+        return result
 
     def _unrepeated(self, operand: Operand, layout: Layout) -> tuple[Value, Layout]:
         """Return the tensor before k or v are repeated for the heads of q."""
@@ -200,7 +200,7 @@ def _atoms_of(
 ) -> list[list[Atom]] | None:
     """Return the atoms of each axis of a view of the operand's base."""
     del operand
-    found: list[list[Atom]] = []
+    results: list[list[Atom]] = []
     for dim in view.dims:
         axis: list[Atom] = []
         for term in dim:
@@ -217,8 +217,8 @@ def _atoms_of(
                 if len(inner) > len(terms):
                     return None
             axis += inner
-        found.append(axis)
-    return found
+        results.append(axis)
+    return results
 
 
 def _same_atoms(first: Layout, second: Layout) -> bool:
@@ -227,8 +227,8 @@ def _same_atoms(first: Layout, second: Layout) -> bool:
 
 def _order(description: Attention) -> list[Atom]:
     """Return the atoms in the order in which q, k, v and the result have them."""
-    found: dict[Atom, None] = {}
+    results: dict[Atom, None] = {}
     for operand in (description.result, description.q, description.k, description.v):
         for atom in operand.atoms:
-            found.setdefault(atom)
-    return [*found, *(atom for atom in description.roles if atom not in found)]
+            results.setdefault(atom)
+    return [*results, *(atom for atom in description.roles if atom not in results)]

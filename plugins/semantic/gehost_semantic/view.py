@@ -52,19 +52,19 @@ class View:
 
 def coalesced(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Join neighbours that form one run, and drop those of size 1."""
-    found: list[Term] = []
+    results: list[Term] = []
     for term in terms:
         if term.size == 1:
             continue
-        if found:
-            last = found[-1]
+        if results:
+            last = results[-1]
             if last.axis == term.axis and (
                 term.axis is None or last.stride == term.stride * term.size
             ):
-                found[-1] = Term(last.size * term.size, term.axis, term.stride)
+                results[-1] = Term(last.size * term.size, term.axis, term.stride)
                 continue
-        found.append(term)
-    return tuple(found)
+        results.append(term)
+    return tuple(results)
 
 
 def regroup(extents: Extents, view: View, target: Sequence[Extent | None]) -> View | None:
@@ -76,16 +76,16 @@ def regroup(extents: Extents, view: View, target: Sequence[Extent | None]) -> Vi
     dims: list[Sequence[Term]] = [()] * len(target)
     first, last = 0, len(target)
     while first < last and (size := target[first]) is not None:
-        taken = _take(extents, terms, size)
-        if taken is None:
+        selected = _take(extents, terms, size)
+        if selected is None:
             break
-        dims[first], terms = taken
+        dims[first], terms = selected
         first += 1
     while last > first and (size := target[last - 1]) is not None:
-        taken = _take(extents, terms, size, from_right=True)
-        if taken is None:
+        selected = _take(extents, terms, size, from_right=True)
+        if selected is None:
             break
-        dims[last - 1], terms = taken
+        dims[last - 1], terms = selected
         last -= 1
     if last - first == 1:
         dims[first] = terms
@@ -98,27 +98,27 @@ def _take(
     extents: Extents, terms: Sequence[Term], size: Extent, *, from_right: bool = False
 ) -> tuple[list[Term], list[Term]] | None:
     """Take terms whose product is ``size`` from one end: those, and the others."""
-    rest, taken = list(terms), list[Term]()
+    rest, selected = list(terms), list[Term]()
     while size != 1:
         if not rest:
             return None
         term = rest.pop() if from_right else rest.pop(0)
-        left = extents.exact(size, term.size)
-        if left is not None:
-            taken.append(term)
-            size = left
+        remaining = extents.exact(size, term.size)
+        if remaining is not None:
+            selected.append(term)
+            size = remaining
             continue
         parts = extents.exact(term.size, size)
         if parts is None:
             return None
         if from_right:
-            taken.append(Term(size, term.axis, term.stride))
+            selected.append(Term(size, term.axis, term.stride))
             rest.append(Term(parts, term.axis, term.stride * size))
         else:
-            taken.append(Term(size, term.axis, term.stride * parts))
+            selected.append(Term(size, term.axis, term.stride * parts))
             rest.insert(0, Term(parts, term.axis, term.stride))
         size = 1
-    return (taken[::-1] if from_right else taken), rest
+    return (selected[::-1] if from_right else selected), rest
 
 
 def cut(extents: Extents, view: View, axis: int, start: Extent, size: Extent) -> View | None:

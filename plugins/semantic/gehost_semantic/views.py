@@ -41,11 +41,11 @@ class Views:
     def shared(cls, graph: Graph) -> Views:
         """Return the views of a graph as it is, which all passes share until it changes."""
         answers, edit = graph.model.answers, graph.model.journal.last
-        found = answers.get(("views", graph))
-        if isinstance(found, tuple) and found[0] == edit[0] and found[1] is edit[1]:
-            views = cast("Views", found[2])
+        cached = answers.get(("views", graph))
+        if isinstance(cached, tuple) and cached[0] == edit[0] and cached[1] is edit[1]:
+            views = cast("Views", cached[2])
         else:
-            before = cast("Views", found[2]).extents if isinstance(found, tuple) else None
+            before = cast("Views", cached[2]).extents if isinstance(cached, tuple) else None
             views = cls(graph, before)
             answers["views", graph] = *graph.model.journal.last, views
         return views
@@ -114,11 +114,11 @@ class Views:
             rule = LAYOUTS.get(node.op)
             if rule is not None:
                 try:
-                    found = rule(self, node, value)
+                    view = rule(self, node, value)
                 except Unknown:
-                    found = None
-                if found is not None:
-                    return found
+                    view = None
+                if view is not None:
+                    return view
         return self._base(value)
 
     def _base(self, value: Value) -> View | None:

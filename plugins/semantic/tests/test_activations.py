@@ -108,15 +108,15 @@ def model(body: str, inputs: str, opset: int = 18) -> onnx.ModelProto:
 def described(proto: onnx.ModelProto) -> list[Activation]:
     graph = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
     infer_model(graph)
-    found = [each for _, each in activations(Views.shared(graph.graph))]
-    return [each for each in found if isinstance(each, Activation)]
+    results = [item for _, item in activations(Views.shared(graph.graph))]
+    return [item for item in results if isinstance(item, Activation)]
 
 
 def assert_equal(before: onnx.ModelProto, after: onnx.ModelProto, tolerance: float = 1e-5) -> None:
     graph = Model(onnx.ModelProto.FromString(before.SerializeToString())).graph
     sizes = ({"b": 3, "s": 5}, {"b": 1, "s": 1}, {"b": 0, "s": 4})
-    for seed, each in enumerate(sizes):
-        feed = random_feed(graph, each, np.random.default_rng(seed))
+    for seed, size in enumerate(sizes):
+        feed = random_feed(graph, size, np.random.default_rng(seed))
         for one, other in zip(run(before, feed), run(after, feed), strict=True):
             np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance)
 
@@ -128,9 +128,9 @@ def calls(proto: onnx.ModelProto) -> list[onnx.NodeProto]:
 @pytest.mark.parametrize("name", FORMS)
 def test_each_spelling_is_described(name: str) -> None:
     kind, body, inputs = FORMS[name]
-    (found,) = described(model(body, inputs))
-    assert (found.kind, found.x.name, found.result.name) == (kind, "x", "y")
-    assert found.alpha == pytest.approx(1.702 if kind == "swish" else 1)
+    (result,) = described(model(body, inputs))
+    assert (result.kind, result.x.name, result.result.name) == (kind, "x", "y")
+    assert result.alpha == pytest.approx(1.702 if kind == "swish" else 1)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -182,15 +182,15 @@ def test_bias_gate_and_halves_go_to_a_kernel_that_takes_them(name: str) -> None:
 
 
 def test_a_gate_of_another_shape_is_none() -> None:
-    (found,) = described(model(SILU + "y = Mul (a, u)", f"{X}, float[b, 1, 6] u"))
-    assert (found.gate, found.result.name) == (None, "a")
+    (result,) = described(model(SILU + "y = Mul (a, u)", f"{X}, float[b, 1, 6] u"))
+    assert (result.gate, result.result.name) == (None, "a")
 
 
 def test_a_part_of_a_wider_tensor_is_not_packed() -> None:
     body = "x = Slice (p, i0, i6, last) u = Slice (p, i6, i12, last) " + SILU + "y = Mul (a, u)"
-    (found,) = described(model(body, "float[b, s, 15] p"))
-    assert found.gate is not None
-    assert found.gate.packed is None
+    (result,) = described(model(body, "float[b, s, 15] p"))
+    assert result.gate is not None
+    assert result.gate.packed is None
 
 
 REFUSALS = {

@@ -38,35 +38,35 @@ def described(proto: onnx.ModelProto) -> tuple[Views, list[Attention], list[str]
     model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
     infer_model(model)
     views = Views(model.graph)
-    found, refusals = list[Attention](), list[str]()
+    results, refusals = list[Attention](), list[str]()
     for softmax in model.graph.nodes_of("Softmax"):
         try:
-            found.append(AttentionFinder(views).find(softmax))
+            results.append(AttentionFinder(views).find(softmax))
         except Refused as refusal:
             refusals.append(str(refusal))
-    return views, found, refusals
+    return views, results, refusals
 
 
 @pytest.mark.parametrize("path", MODELS)
 def test_every_layer_is_described_and_right(path: str) -> None:
     proto = onnx.load(REPOSITORY / path)
-    views, found, refusals = described(proto)
-    assert (len(found), refusals) == (MODELS[path], [])
+    views, result, refusals = described(proto)
+    assert (len(result), refusals) == (MODELS[path], [])
     for seed, sizes in enumerate(RUNS):
         feed = random_feed(views.graph, {**sizes, **facts_of(views)}, np.random.default_rng(seed))
-        assert max(differences(proto, views, found, feed)) < 1e-5
+        assert max(differences(proto, views, result, feed)) < 1e-5
 
 
 def attention(body: str, inputs: str, opset: int = 18) -> Attention | str:
     """The description of a graph's only Softmax, recomputed; or the refusal."""
     head = f'<ir_version: 9, opset_import: ["" : {opset}]> g '
     proto = parse(f"{head}({inputs}) => (float[?] y) {{ {body} }}")
-    views, found, refusals = described(proto)
+    views, result, refusals = described(proto)
     if refusals:
         return refusals[0]
     feed = random_feed(views.graph, {"s": 5, "t": 7, "b": 3}, np.random.default_rng(0))
-    assert max(differences(proto, views, found, feed)) < 1e-5
-    return found[0]
+    assert max(differences(proto, views, result, feed)) < 1e-5
+    return result[0]
 
 
 QKV = "float[b, 4, s, 8] q, float[b, 4, t, 8] k, float[b, 4, t, 6] v"
@@ -80,12 +80,12 @@ REST = "\np = Softmax <axis = -1> (%s)\ny = MatMul (p, v)"
 
 
 def test_plain_attention() -> None:
-    found = attention(PLAIN + REST % "scaled", QKV)
-    assert isinstance(found, Attention)
-    assert (found.heads, found.head_size, found.value_size, found.scale) == (4, 8, 6, 0.25)
-    assert found.layout(found.k) == "b h t d"
-    assert found.result_layout() == "b h s v"
-    assert found.groups == 1
+    result = attention(PLAIN + REST % "scaled", QKV)
+    assert isinstance(result, Attention)
+    assert (result.heads, result.head_size, result.value_size, result.scale) == (4, 8, 6, 0.25)
+    assert result.layout(result.k) == "b h t d"
+    assert result.result_layout() == "b h s v"
+    assert result.groups == 1
 
 
 def test_softcap_mask_and_bias_keep_their_order() -> None:
@@ -100,10 +100,10 @@ low = Constant <value = float {-3.4028234663852886e38}> ()
 masked = Where (mask, biased, low)
 """
     )
-    found = attention(body + REST % "masked", f"{QKV}, float[4, s, t] bias, bool[b, 1, 1, t] mask")
-    assert isinstance(found, Attention)
-    assert found.softcap == 2
-    assert found.mask.rest == (
+    result = attention(body + REST % "masked", f"{QKV}, float[4, s, t] bias, bool[b, 1, 1, t] mask")
+    assert isinstance(result, Attention)
+    assert result.softcap == 2
+    assert result.mask.rest == (
         ("bias", frozenset({Role.HEAD, Role.QUERY, Role.KEY})),
         ("keep", frozenset({Role.BATCH, Role.KEY})),
     )
@@ -117,11 +117,11 @@ half = Constant <value = float {0.5}> ()
 all = Mul (scaled, half)
 """
     )
-    found = attention(body + REST % "all", f"{QKV}, float[s, t] bias")
-    assert isinstance(found, Attention)
-    assert found.scale == 0.5
-    assert isinstance(found.after[0], Add)
-    assert found.after[0].factor == 0.5
+    result = attention(body + REST % "all", f"{QKV}, float[s, t] bias")
+    assert isinstance(result, Attention)
+    assert result.scale == 0.5
+    assert isinstance(result.after[0], Add)
+    assert result.after[0].factor == 0.5
 
 
 def test_a_causal_mask_is_proven_with_its_past() -> None:
@@ -147,10 +147,10 @@ masked = Where (kept, scaled, low)
     )
     lines = body.replace("last = Constant <value_ints = [1]> ()\n", "")
     lines = lines.replace("column =", "last = Constant <value_ints = [1]> ()\ncolumn =")
-    found = attention(lines + REST % "masked", QKV)
-    assert isinstance(found, Attention)
-    assert [str(limit) for limit in found.mask.limits] == ["causal (t - s <= -s + t)"]
-    assert not found.mask.rest
+    result = attention(lines + REST % "masked", QKV)
+    assert isinstance(result, Attention)
+    assert [str(limit) for limit in result.mask.limits] == ["causal (t - s <= -s + t)"]
+    assert not result.mask.rest
 
 
 WRITES = {
@@ -168,11 +168,11 @@ def test_static_caches_are_described(op: str) -> None:
     inputs = f"""{QKV}, float[b, 4, 1, 8] new, int64[b, 4, 1, 3] places, int64[b, 4, 1, 8] wide,
         bool[b, 4, t, 1] here, int64[b] at"""
     body = WRITES[op] + PLAIN.replace("(k)", "(k2)") + REST % "scaled"
-    _, (found,), _ = described(parse(f"{head}({inputs}) => (float[?] y) {{ {body} }}"))
-    cache = found.past[0]
+    _, (result,), _ = described(parse(f"{head}({inputs}) => (float[?] y) {{ {body} }}"))
+    cache = result.past[0]
     assert cache is not None
     assert (cache.past.name, cache.new.name, cache.is_static) == ("k", "new", True)
-    assert 'k: static "k"' in found.summary()
+    assert 'k: static "k"' in result.summary()
 
 
 MASKS_OF_POSITIONS = {
@@ -206,36 +206,36 @@ masked = Where (kept, scaled, fill)
     inputs = QKV.replace(", t,", ", 900," if name == "always" else ", s,")
     if name == "always":
         inputs = inputs.replace(", s,", ", 900,")
-    found = attention(
+    result = attention(
         body + REST % "masked", f"{inputs}, bool[b, 1, 1, {'900' if name == 'always' else 's'}] m"
     )
-    assert isinstance(found, Attention)
-    assert sorted(map(str, found.mask.limits)) == limits
-    assert tuple(kind for kind, _ in found.mask.rest) == rest
+    assert isinstance(result, Attention)
+    assert sorted(map(str, result.mask.limits)) == limits
+    assert tuple(kind for kind, _ in result.mask.rest) == rest
 
 
 def test_one_head_of_keys_for_all_heads() -> None:
     inputs = QKV.replace("float[b, 4, t", "float[b, 1, t")
-    found = attention(PLAIN + REST % "scaled", inputs)
-    assert isinstance(found, Attention)
-    assert (found.heads, found.key_heads, found.groups) == (4, 1, 4)
+    result = attention(PLAIN + REST % "scaled", inputs)
+    assert isinstance(result, Attention)
+    assert (result.heads, result.key_heads, result.groups) == (4, 1, 4)
 
 
 def test_a_bias_that_is_a_product_is_no_product_of_q_and_k() -> None:
     lines = "masked = Add (scaled, left)\nbias = MatMul (left, right)\nsum = Add (masked, bias)"
     body = PLAIN + lines + REST % "sum"
     inputs = f"{QKV}, float[1, 4, s, t] left, float[1, 4, t, t] right"
-    found = attention(body, inputs)
-    assert isinstance(found, Attention)
-    assert found.q.value.name == "q"
-    assert len(found.after) == 2
+    result = attention(body, inputs)
+    assert isinstance(result, Attention)
+    assert result.q.value.name == "q"
+    assert len(result.after) == 2
 
 
 def test_q_and_k_of_one_tensor_are_no_diagonal() -> None:
     body = PLAIN.replace("(k)", "(q)") + REST % "scaled"
-    found = attention(body, "float[b, 4, s, 8] q, float[b, 4, s, 6] v")
-    assert isinstance(found, Attention)
-    assert len(found.atoms(Role.QUERY)) == len(found.atoms(Role.KEY)) == 1
+    result = attention(body, "float[b, 4, s, 8] q, float[b, 4, s, 6] v")
+    assert isinstance(result, Attention)
+    assert len(result.atoms(Role.QUERY)) == len(result.atoms(Role.KEY)) == 1
 
 
 REFUSALS = {
@@ -270,9 +270,9 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_near_miss_is_refused_with_the_steps_sentence(name: str) -> None:
     body, inputs, reason = REFUSALS[name]
-    found = attention(body, inputs)
-    assert isinstance(found, str), found.summary()
-    assert reason in found
+    result = attention(body, inputs)
+    assert isinstance(result, str), result.summary()
+    assert reason in result
 
 
 @pytest.mark.parametrize("seed", range(24))

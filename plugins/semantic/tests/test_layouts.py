@@ -51,19 +51,19 @@ class Misspelled(Rows):
 @pytest.mark.parametrize("name", ["bert.ts17", "gpt2.dyn20", "llama.ts17", "vit.ts13"])
 def test_a_kernel_gets_its_layouts(name: str, kind: type[AttentionFusionPass]) -> None:
     """The body is the formula of these layouts, so that the numbers show each of them."""
-    given = onnx.load(MODELS / f"{name}.onnx")
-    made, record = run_pass(given, kind)
+    inputs = onnx.load(MODELS / f"{name}.onnx")
+    result, record = run_pass(inputs, kind)
     assert record.replaced == 2, dict(record.rejected)
-    assert len(calls(made)) == 2
-    assert_equal(given, made, SIZES)
+    assert len(calls(result)) == 2
+    assert_equal(inputs, result, SIZES)
 
 
 def test_rows_that_the_graph_has_are_read() -> None:
     """Of bert's layers, no Transpose and no Reshape stays."""
-    made, _ = run_pass(onnx.load(MODELS / "bert.ts17.onnx"), Rows)
-    (function,) = [each for each in made.functions if each.name == "Rows"]
+    result, _ = run_pass(onnx.load(MODELS / "bert.ts17.onnx"), Rows)
+    (function,) = [item for item in result.functions if item.name == "Rows"]
     assert any(node.op_type == "Transpose" for node in function.node)
-    assert not any(node.op_type == "Transpose" for node in made.graph.node)
+    assert not any(node.op_type == "Transpose" for node in result.graph.node)
 
 
 def test_a_layout_that_names_another_axis_is_the_authors_error() -> None:
@@ -82,19 +82,19 @@ MASKS = {
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_a_full_mask_has_all_rows_and_columns(mask: str) -> None:
-    given = model(SCORES + "a = Add (scaled, m)" + REST % "a", f"{QKV}, {mask}")
-    made, record = run_pass(given, Rows)
+    inputs = model(SCORES + "a = Add (scaled, m)" + REST % "a", f"{QKV}, {mask}")
+    result, record = run_pass(inputs, Rows)
     if "r, t" in mask:  # a size that is not known to broadcast
         assert list(record.rejected) == ["scores"]
         return
     assert record.replaced == 1
-    read = calls(made)[0].input[3]
-    made.graph.output.append(onnx.ValueInfoProto(name=read))
+    read = calls(result)[0].input[3]
+    result.graph.output.append(onnx.ValueInfoProto(name=read))
     for b, s, t in ((2, 3, 5), (1, 1, 1), (2, 3, 1), (2, 1, 4), (0, 3, 5)):
-        feed = feed_of(given, {"b": b, "s": s, "t": t})
-        (want,), (got, seen) = run(given, feed), run(made, feed)
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-        assert seen.shape[2:] == (s, t)
+        feed = feed_of(inputs, {"b": b, "s": s, "t": t})
+        (want,), (actual, visited) = run(inputs, feed), run(result, feed)
+        np.testing.assert_allclose(actual, want, rtol=1e-4, atol=1e-5)
+        assert visited.shape[2:] == (s, t)
 
 
 WINDOWS = """
@@ -110,12 +110,12 @@ def test_a_mask_of_a_part_of_the_batch_is_spread(mask: str) -> None:
     k_ = Constant <value_ints = [-1, 4, 5, 8]> () k = Reshape (k0, k_)
     v_ = Constant <value_ints = [-1, 4, 5, 6]> () v = Reshape (v0, v_)"""
     images = "float[n, 12, 2, 8] q0, float[n, 12, 5, 8] k0, float[n, 12, 5, 6] v0"
-    given = model(windows + SCORES + WINDOWS + REST % "a", f"{images}, {mask}")
-    made, record = run_pass(given, Rows)
+    inputs = model(windows + SCORES + WINDOWS + REST % "a", f"{images}, {mask}")
+    result, record = run_pass(inputs, Rows)
     assert record.replaced == 1, dict(record.rejected)
     for count in (1, 2):
-        feed = feed_of(given, {"n": count})
-        np.testing.assert_allclose(run(made, feed)[0], run(given, feed)[0], rtol=1e-4, atol=1e-5)
+        feed = feed_of(inputs, {"n": count})
+        np.testing.assert_allclose(run(result, feed)[0], run(inputs, feed)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_tensor_between_two_layers_may_go() -> None:
@@ -125,14 +125,14 @@ def test_a_tensor_between_two_layers_may_go() -> None:
     o = Reshape (turned, rows) heads = Constant <value_ints = [0, 0, 4, 6]> () h = Reshape (o, heads)
     q2 = Transpose <perm = [0, 2, 1, 3]> (h) k2 = Transpose <perm = [0, 2, 3, 1]> (h)
     s2 = MatMul (q2, k2) p2 = Softmax <axis = -1> (s2) y = MatMul (p2, q2)"""
-    given = model(body)
-    made, record = run_pass(given, Rows)
+    inputs = model(body)
+    result, record = run_pass(inputs, Rows)
     assert record.replaced == 2
-    feed = feed_of(given, {"b": 2, "s": 3, "t": 5})
-    np.testing.assert_allclose(run(made, feed)[0], run(given, feed)[0], rtol=1e-4, atol=1e-5)
+    feed = feed_of(inputs, {"b": 2, "s": 3, "t": 5})
+    np.testing.assert_allclose(run(result, feed)[0], run(inputs, feed)[0], rtol=1e-4, atol=1e-5)
 
 
-def feed_of(given: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, Any]:
+def feed_of(model: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     return {
         value.name: rng.normal(
@@ -141,5 +141,5 @@ def feed_of(given: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, Any]:
                 for dim in value.type.tensor_type.shape.dim
             ]
         ).astype(np.float32)
-        for value in given.graph.input
+        for value in model.graph.input
     }

@@ -54,9 +54,9 @@ def model(
 ) -> onnx.ModelProto:
     generator = np.random.default_rng(0)
     names = [name for name in WEIGHTS if f" {name})" in body or f" {name}," in body]
-    listed = "".join(f", float{[*WEIGHTS[name]]} {name}" for name in names)
+    listing = "".join(f", float{[*WEIGHTS[name]]} {name}" for name in names)
     proto = parse(
-        f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}{listed}) => ({outputs}) '
+        f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}{listing}) => ({outputs}) '
         f"<{CONSTANTS}> {{ {body} }}"
     )
     for name in names:
@@ -102,7 +102,7 @@ def test_a_kernel_takes_its_place_with_equal_numbers(
     assert (record.replaced, dict(record.rejected)) == (1, {})
     (call,) = calls(after)
     if kernel is Rich:
-        attributes = {each.name: each for each in call.attribute}
+        attributes = {item.name: item for item in call.attribute}
         assert attributes["activation"].s.decode() == activation
         assert len(after.graph.node) == 1 + others
     assert_equal(before, after, {"b": 2, "s": 3})

@@ -156,10 +156,10 @@ class Sum(NormFusionPass):
     takes = ("residual", "residual bias")
 
     def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
-        made = es.op("npu::AddNorm")(
+        result = es.op("npu::AddNorm")(
             norm.x, norm.residual, norm.scale, norm.residual_bias, epsilon=norm.epsilon
         )
-        return made[0], made[1]
+        return result[0], result[1]
 
 
 @REG_FUSION_PASS(stage=AFTER)
@@ -180,8 +180,8 @@ def model(body: str, inputs: str, opset: int = 18, outputs: str = "float[?] y") 
 def described(proto: onnx.ModelProto) -> list[Norm]:
     graph = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
     infer_model(graph)
-    found = [norm for _, norm in norms(Views.shared(graph.graph))]
-    return [norm for norm in found if isinstance(norm, Norm)]
+    results = [norm for _, norm in norms(Views.shared(graph.graph))]
+    return [norm for norm in results if isinstance(norm, Norm)]
 
 
 def assert_equal(before: onnx.ModelProto, after: onnx.ModelProto, tolerance: float = 1e-5) -> None:
@@ -353,14 +353,14 @@ def test_it_fires_on_exports_with_equal_numbers(path: str) -> None:
     ],
 )
 def test_a_mistake_is_named(wrong: dict[str, Any], text: str) -> None:
-    made = REG_FUSION_PASS(stage=AFTER)(type("Wrong", (PLAIN["rms"],), wrong))
+    result = REG_FUSION_PASS(stage=AFTER)(type("Wrong", (PLAIN["rms"],), wrong))
     with pytest.raises(PassError, match=text):
-        run_pass(model(*FORMS["quotient"][1:3]), made)
+        run_pass(model(*FORMS["quotient"][1:3]), result)
 
 
 def test_a_tensor_that_the_replacement_leaves_out_is_refused() -> None:
-    made = REG_FUSION_PASS(stage=AFTER)(
+    result = REG_FUSION_PASS(stage=AFTER)(
         type("Less", (Kernel,), {"Replacement": lambda self, norm: es.op("npu::N")(norm.x)})
     )
-    _, record = run_pass(model(*FORMS["quotient"][1:3]), made)
+    _, record = run_pass(model(*FORMS["quotient"][1:3]), result)
     assert (record.replaced, dict(record.rejected)) == (0, {"scale": 1})

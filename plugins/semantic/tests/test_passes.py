@@ -148,7 +148,7 @@ class Cached(AttentionFusionPass):
         kernel = es.op("npu::FlashAttention")
         if not attention.has_past:
             return kernel(attention.q, attention.k, attention.v, attention.mask)
-        made = kernel(
+        result = kernel(
             attention.q,
             attention.k,
             attention.v,
@@ -157,7 +157,7 @@ class Cached(AttentionFusionPass):
             attention.mask,
             num_outputs=3,
         )
-        return [made[0], made[1], made[2]]
+        return [result[0], result[1], result[2]]
 
 
 @pytest.mark.parametrize("axis", [2, 3])
@@ -365,8 +365,8 @@ def test_explain_names_the_step_of_each_softmax_that_stays(
     proto = model(PLAIN + "p = Softmax (scaled)\ny = Neg (p)")
     onnx.save(proto, tmp_path / "m.onnx")
     options = HostOptions(vendors=[vendors.root])
-    found = explain(tmp_path / "m.onnx", "NpuFlashAttention", options)
-    assert "probabilities: no product reads them" in str(found.findings)
+    result = explain(tmp_path / "m.onnx", "NpuFlashAttention", options)
+    assert "probabilities: no product reads them" in str(result.findings)
 
 
 @pytest.mark.parametrize("opset", [11, 13, 17, 21, 23])

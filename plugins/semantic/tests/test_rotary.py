@@ -179,8 +179,8 @@ def described(proto: onnx.ModelProto) -> list[Rotary]:
     from gehost import infer_model
 
     infer_model(graph)
-    found = [rotary for _, rotary in rotations(Views.shared(graph.graph))]
-    return [rotary for rotary in found if isinstance(rotary, Rotary)]
+    results = [rotary for _, rotary in rotations(Views.shared(graph.graph))]
+    return [rotary for rotary in results if isinstance(rotary, Rotary)]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -200,8 +200,8 @@ def test_a_kernel_takes_its_place_with_equal_numbers(name: str, kernel: type[Pla
     assert (record.replaced, dict(record.rejected)) == (1, {})
     (call,) = [node for node in after.graph.node if node.domain == "npu"]
     assert len(call.input) == 3
-    left = [node.op_type for node in after.graph.node if node.op_type in ("Add", "Sub", "Neg")]
-    assert left == []
+    rest = [node.op_type for node in after.graph.node if node.op_type in ("Add", "Sub", "Neg")]
+    assert rest == []
     graph = Model(onnx.ModelProto.FromString(before.SerializeToString())).graph
     tolerance = 2e-3 if "half" in name else 1e-5
     for seed, sizes in enumerate(({"b": 3, "s": 5}, {"b": 1, "s": 1}, {"b": 0, "s": 4})):

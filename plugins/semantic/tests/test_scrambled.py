@@ -21,8 +21,8 @@ from tools.semantic.check import random_feed
 
 def _pass(base: type[Any], **settings: Any) -> type[Any]:
     name = f"Scrambled{base.__name__}{settings.get('kind', '').title().replace(' ', '')}"
-    made = type(name, (base,), settings)
-    return REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)(made)
+    result = type(name, (base,), settings)
+    return REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)(result)
 
 
 def _turn(_: Any, rotary: Any) -> Any:
@@ -30,8 +30,8 @@ def _turn(_: Any, rotary: Any) -> Any:
 
 
 def _norm(_: Any, norm: Any) -> Any:
-    made = es.op("npu::Norm")(norm.x, norm.residual, norm.scale, norm.bias, epsilon=norm.epsilon)
-    return made[0], made[1]
+    result = es.op("npu::Norm")(norm.x, norm.residual, norm.scale, norm.bias, epsilon=norm.epsilon)
+    return result[0], result[1]
 
 
 def _act(_: Any, activation: Any) -> Any:
@@ -51,14 +51,14 @@ ACTIVATIONS = {
 
 def spellings() -> dict[str, tuple[onnx.ModelProto, type[Any]]]:
     """Return a model and a pass for each spelling of the other tests."""
-    found: dict[str, tuple[onnx.ModelProto, type[Any]]] = {}
+    results: dict[str, tuple[onnx.ModelProto, type[Any]]] = {}
     for name, (body, inputs, *_) in test_rotary.FORMS.items():
-        found[f"rotary: {name}"] = test_rotary.model(body, inputs), ROTARY
+        results[f"rotary: {name}"] = test_rotary.model(body, inputs), ROTARY
     for name, (kind, body, inputs, _) in test_norms.FORMS.items():
-        found[f"norm: {name}"] = test_norms.model(body, inputs), NORMS[kind]
+        results[f"norm: {name}"] = test_norms.model(body, inputs), NORMS[kind]
     for name, (kind, body, inputs) in test_activations.FORMS.items():
-        found[f"activation: {name}"] = test_activations.model(body, inputs), ACTIVATIONS[kind]
-    return found
+        results[f"activation: {name}"] = test_activations.model(body, inputs), ACTIVATIONS[kind]
+    return results
 
 
 class _Scrambler:
@@ -84,10 +84,10 @@ class _Scrambler:
         node, slot = places[self._generator.integers(len(places))]
         dims = types[node.input[slot]].shape.dim
         index = list(self.proto.graph.node).index(node)
-        made, last = self._pair(node.input[slot], [dim.dim_value or None for dim in dims])
+        result, last = self._pair(node.input[slot], [dim.dim_value or None for dim in dims])
         node.input[slot] = last
-        for each in reversed(made):
-            self.proto.graph.node.insert(index, each)
+        for item in reversed(result):
+            self.proto.graph.node.insert(index, item)
 
     def _pair(self, name: str, sizes: list[int | None]) -> tuple[list[onnx.NodeProto], str]:
         rank = len(sizes)
@@ -124,7 +124,7 @@ class _Scrambler:
 
 def campaign(seeds: range) -> Counter[str]:
     """Compile scrambled spellings; return how many are replaced, and which are not."""
-    found: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for seed in seeds:
         for name, (proto, kernel) in spellings().items():
             generator = np.random.default_rng([seed, len(name)])
@@ -133,21 +133,21 @@ def campaign(seeds: range) -> Counter[str]:
                 scrambler.insert()
             before = scrambler.proto
             after, record = run_pass(before, kernel, cleanup=bool(generator.integers(2)))
-            found["replaced" if record.replaced == 1 else name] += 1
+            results["replaced" if record.replaced == 1 else name] += 1
             graph = Model(onnx.ModelProto.FromString(before.SerializeToString())).graph
             feed = random_feed(graph, {"b": 2, "s": 3}, generator)
             tolerance = 4e-3 if "half" in name or "island" in name else 1e-5
             for one, other in zip(run(before, feed), run(after, feed), strict=True):
                 np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance, err_msg=name)
-    return found
+    return results
 
 
 def test_scrambled_spellings_are_found_with_equal_numbers() -> None:
-    found = campaign(range(1))
-    assert found["replaced"] >= 0.9 * found.total()
+    result = campaign(range(1))
+    assert result["replaced"] >= 0.9 * result.total()
 
 
 @pytest.mark.nightly
 def test_many_scrambled_spellings() -> None:
-    found = campaign(range(1, 21))
-    assert found["replaced"] >= 0.95 * found.total(), found
+    result = campaign(range(1, 21))
+    assert result["replaced"] >= 0.95 * result.total(), result

@@ -89,19 +89,19 @@ def test_random_layouts_have_the_elements_of_their_view(seed: int) -> None:
     model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
     infer_model(model)
     views = Views(model.graph)
-    found = {value: views.of(value) for value in model.graph.outputs}
-    checked = [(v, view) for v, view in found.items() if view is not None and view.base is not v]
-    assert len(checked) >= 0.8 * len(found)
+    results = {value: views.of(value) for value in model.graph.outputs}
+    checked = [(v, view) for v, view in results.items() if view is not None and view.base is not v]
+    assert len(checked) >= 0.8 * len(results)
     bases = list({view.base for _, view in checked})
     for b, s in ((3, 5), (1, 1), (2, 1), (1, 4)):
         shape = [{"b": b, "s": s}.get(str(dim), dim) for dim in model.graph.inputs[0].shape or ()]
         x = np.arange(math.prod(map(int, shape)), dtype=np.float32).reshape(list(map(int, shape)))
         sized = [value for value, _ in sources(views.graph).values()]
-        arrays = tensors(proto, model.graph, [*bases, *sized, *found], {"x": x})
+        arrays = tensors(proto, model.graph, [*bases, *sized, *results], {"x": x})
         sizes = sizes_of_run(views.graph, arrays)
         for value, view in checked:
-            got = elements(view, arrays[view.base], views.extents, sizes)
-            np.testing.assert_array_equal(got, arrays[value], err_msg=value.name)
+            actual = elements(view, arrays[view.base], views.extents, sizes)
+            np.testing.assert_array_equal(actual, arrays[value], err_msg=value.name)
 
 
 def view_of(body: str, inputs: str = "float[b, s, 12] x") -> tuple[Views, Value, View]:

@@ -29,14 +29,14 @@ def picture(assignment: Assignment) -> Iterator[str]:
     start = 0
     while start < len(rows):
         length, times = _repeated(rows, start)
-        left = "│ " if times > 1 else ""
+        rest = "│ " if times > 1 else ""
         if times > 1:
             yield f"┌ {times} times"
         for index in range(start, start + length):
             row = rows[index]
             for text in row.collectives:
-                yield f"{left}   ⇄ {text}"
-            yield f"{left}{row.op} {labels[index]}: {row.placements}"
+                yield f"{rest}   ⇄ {text}"
+            yield f"{rest}{row.op} {labels[index]}: {row.placements}"
         if times > 1:
             yield "└"
         start += length * times

@@ -64,5 +64,5 @@ def test_alone_it_is_not_complete() -> None:
     )
     assert solution is not None
     assert solution["c"] == {-1}
-    solutions = [found.inputs for found in propagation.solutions()]
+    solutions = [result.inputs for result in propagation.solutions()]
     assert {"a": (-1,), "b": (-1,), "c": (0,)} in solutions

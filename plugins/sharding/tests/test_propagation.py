@@ -219,4 +219,4 @@ def test_random_graphs_have_the_solutions_of_brute_force(seed: int) -> None:
         if all(len(values) == 1 for values in dims.values()):
             expected.add(tuple(next(iter(dims[name])) for name in graph.inputs))
     actual = solutions(graph, mesh)
-    assert {tuple(sharding[0] for sharding in found.values()) for found in actual} == expected
+    assert {tuple(sharding[0] for sharding in result.values()) for result in actual} == expected

@@ -594,8 +594,8 @@ def test_what_a_killed_process_left_goes_with_the_next_file_of_that_name(tmp_pat
         assert len(temporary) == 2  # it has removed what the first one left
         (tmp_path / ".gehost-mine.tmp").write_bytes(b"")
         write_bytes_atomic(tmp_path / "m.onnx", b"newer")
-        left = {path.name for path in tmp_path.glob(".gehost-*.tmp")} - {".gehost-mine.tmp"}
-        assert left == temporary  # the living process's, and that of the other name
+        rest = {path.name for path in tmp_path.glob(".gehost-*.tmp")} - {".gehost-mine.tmp"}
+        assert rest == temporary  # the living process's, and that of the other name
         assert (tmp_path / "m.onnx").read_bytes() == b"newer"
     finally:
         living.kill()

@@ -39,11 +39,11 @@ class Ascend:
             f'<ir_version: {ir}, opset_import: ["" : {opset}, "ge" : 1]>\n{text}'
         )
         rng = np.random.default_rng(7)
-        for name, given in weights.items():
+        for name, weight in weights.items():
             array = (
-                given
-                if isinstance(given, np.ndarray | np.generic)
-                else rng.standard_normal(given).astype(np.float32)
+                weight
+                if isinstance(weight, np.ndarray | np.generic)
+                else rng.standard_normal(weight).astype(np.float32)
             )
             parsed.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
             if ir < 4 and name not in [info.name for info in parsed.graph.input]:
@@ -57,11 +57,11 @@ class Ascend:
         self, model: onnx.ModelProto, *passes: str, **options: Any
     ) -> tuple[onnx.ModelProto, list[PassRecord]]:
         """Compile with these passes (none named: all) and without clean-up; returns the model and the passes' records."""
-        known = self._host.passes.names()
-        assert set(passes) <= set(known)
+        entry = self._host.passes.names()
+        assert set(passes) <= set(entry)
         settings: dict[str, Any] = {
             "enable": [name for name in EXAMPLES if not passes or name in passes],
-            "disable": [name for name in known if name not in passes] if passes else [],
+            "disable": [name for name in entry if name not in passes] if passes else [],
             **options,
         }
         result, report = self._host.with_options(**settings).run(model)
@@ -100,19 +100,19 @@ class Ascend:
 
     def assert_equal(self, model: onnx.ModelProto, other: onnx.ModelProto, *sizes: Sizes) -> None:
         """Prove that two models give equal outputs in ONNX Runtime on seeded inputs; one feed without symbols by default."""
-        for seed, given in enumerate(sizes or ({},)):
-            feeds = self.feeds(model, given, seed)
-            for info, wanted, got in zip(
+        for seed, size in enumerate(sizes or ({},)):
+            feeds = self.feeds(model, size, seed)
+            for info, output, actual in zip(
                 model.graph.output,
                 self.outputs(model, feeds),
                 self.outputs(other, feeds),
                 strict=True,
             ):
-                assert (wanted.dtype, wanted.shape) == (got.dtype, got.shape), info.name
-                half = wanted.dtype == np.float16
+                assert (output.dtype, output.shape) == (actual.dtype, actual.shape), info.name
+                half = output.dtype == np.float16
                 np.testing.assert_allclose(
-                    got,
-                    wanted,
+                    actual,
+                    output,
                     rtol=1e-2 if half else 1e-4,
                     atol=1e-2 if half else 1e-5,
                     err_msg=info.name,

@@ -44,10 +44,10 @@ def test_fires_and_keeps_numbers(ascend, name):
         name
     ]
     for feeds in _feeds(ascend, model, name):
-        for wanted, got in zip(
+        for output, actual in zip(
             ascend.outputs(model, feeds), ascend.outputs(result, feeds), strict=True
         ):
-            np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(actual, output, rtol=1e-3, atol=1e-4)
     _, report = Host(HostOptions(vendors=[ascend.root], plugins=False, enable=EXAMPLES)).run(result)
     assert not any(record.replaced for record in report.passes)
 

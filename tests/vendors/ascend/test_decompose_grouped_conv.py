@@ -58,10 +58,10 @@ def test_attributes_are_carried_over(ascend, attributes, x, w, y):
         for node in result.graph.node
         if node.op_type == "Conv"
     ]
-    given = {part.split("=")[0].strip() for part in attributes.split(", ") if "=" in part} - {
+    inputs = {part.split("=")[0].strip() for part in attributes.split(", ") if "=" in part} - {
         "group"
     }
-    assert names == [given] * groups
+    assert names == [inputs] * groups
 
 
 def test_weights_that_are_computed(ascend):
@@ -169,5 +169,5 @@ def test_double_which_onnx_runtime_has_no_kernel_for(ascend):
     result, (record,) = ascend.run(model, NAME)
     assert record.replaced == 1
     feeds = ascend.feeds(model, {})
-    (wanted,), (got,) = (ReferenceEvaluator(each).run(None, feeds) for each in (model, result))
-    np.testing.assert_allclose(got, wanted)
+    (expected,), (actual,) = (ReferenceEvaluator(item).run(None, feeds) for item in (model, result))
+    np.testing.assert_allclose(actual, expected)

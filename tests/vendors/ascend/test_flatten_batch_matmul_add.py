@@ -221,9 +221,9 @@ def test_provenance_names_what_was_fused(ascend):
     model = ascend.model(text.replace("[product] ", "").replace("[sum] ", ""), w=(3, 4), b=(4,))
     model.graph.node[0].name, model.graph.node[1].name = "product", "sum"
     result, _ = ascend.run(model, NAME)
-    told = {entry.key: entry.value for entry in result.graph.node[1].metadata_props}
-    assert (told["gehost.pass"], told["gehost.vendor"]) == (NAME, "ascend")
-    assert told["gehost.origin_nodes"] == '["product", "sum"]'
+    message = {entry.key: entry.value for entry in result.graph.node[1].metadata_props}
+    assert (message["gehost.pass"], message["gehost.vendor"]) == (NAME, "ascend")
+    assert message["gehost.origin_nodes"] == '["product", "sum"]'
     assert np.array_equal(sorted(ascend.ops(result)), sorted(STATIC))
 
 

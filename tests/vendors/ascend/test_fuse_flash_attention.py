@@ -34,10 +34,10 @@ def kernels(model: onnx.ModelProto) -> tuple[int, int]:
 def test_every_export_gets_the_kernel(host: Host, name: str, tmp_path: Path) -> None:
     source, target = MODELS / f"{name}.onnx", tmp_path / "out.onnx"
     host.compile(str(source), str(target))
-    made = onnx.load(target)
-    assert kernels(made) == (2, 0)
+    result = onnx.load(target)
+    assert kernels(result) == (2, 0)
     assert compare(source, target).equal
-    again, report = host.run(made)
+    again, report = host.run(result)
     assert kernels(again) == (2, 0)
     assert not any(record.replaced for record in report.passes)
 
@@ -47,8 +47,8 @@ def test_every_export_gets_the_kernel(host: Host, name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CORPUS.glob("*.onnx")))
 def test_the_corpus(host: Host, name: str) -> None:
     layers = LAYERS.get(name.split(".")[0].split("_sdpa")[0].split("_past")[0], 0)
-    made, _ = host.run(onnx.load(CORPUS / f"{name}.onnx"))
-    assert kernels(made)[0] == layers
+    result, _ = host.run(onnx.load(CORPUS / f"{name}.onnx"))
+    assert kernels(result)[0] == layers
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,23 @@ def test_the_corpus(host: Host, name: str) -> None:
 def test_what_the_kernel_takes(
     host: Host, ascend: Any, head: int, value: int, scores: str, reason: str | None
 ) -> None:
-    given = ascend.model(
+    model = ascend.model(
         f"""g (float[B, 2, S, {head}] q, float[B, 2, T, {head}] k, float[B, 2, T, {value}] v)
         => (float[B, 2, S, {value}] y) {{
             kt = Transpose <perm = [0, 1, 3, 2]> (k) {scores} p = Softmax <axis = -1> (s)
             y = MatMul (p, v) }}"""
     )
-    made, report = host.run(given)
+    result, report = host.run(model)
     (record,) = [one for one in report.passes if one.name == NAME]
     assert list(record.rejected) == ([] if reason is None else [reason])
-    assert kernels(made) == ((1, 0) if reason is None else (0, 1))
+    assert kernels(result) == ((1, 0) if reason is None else (0, 1))
     rng = np.random.default_rng(0)
     feeds = {
         "q": rng.normal(size=(2, 2, 3, head)).astype(np.float32),
         "k": rng.normal(size=(2, 2, 5, head)).astype(np.float32),
         "v": rng.normal(size=(2, 2, 5, value)).astype(np.float32),
     }
-    for wanted, got in zip(ascend.outputs(given, feeds), ascend.outputs(made, feeds), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+    for output, actual in zip(
+        ascend.outputs(model, feeds), ascend.outputs(result, feeds), strict=True
+    ):
+        np.testing.assert_allclose(actual, output, rtol=1e-3, atol=1e-4)

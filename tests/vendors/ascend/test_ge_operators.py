@@ -43,8 +43,8 @@ def test_body_is_the_general_product(ascend, tmp_path, left, right, factors, ops
     feeds = ascend.feeds(model, {})
     a, b, c = feeds.values()
     alpha, beta = factors
-    wanted = alpha * ((a.T if left else a) @ (b.T if right else b)) + beta * c
-    np.testing.assert_allclose(ascend.outputs(result, feeds)[0], wanted, rtol=1e-4, atol=1e-5)
+    expected = alpha * ((a.T if left else a) @ (b.T if right else b)) + beta * c
+    np.testing.assert_allclose(ascend.outputs(result, feeds)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_registered_for_every_file_of_the_host(ascend):

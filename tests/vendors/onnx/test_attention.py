@@ -49,7 +49,7 @@ def model(
     }}""")
 
 
-def feeds(given: onnx.ModelProto, batch: int, rows: int) -> dict[str, Any]:
+def feeds(model: onnx.ModelProto, batch: int, rows: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     sizes = {"B": batch, "S": rows}
     return {
@@ -59,7 +59,7 @@ def feeds(given: onnx.ModelProto, batch: int, rows: int) -> dict[str, Any]:
                 for dim in value.type.tensor_type.shape.dim
             ]
         ).astype(np.float32)
-        for value in given.graph.input
+        for value in model.graph.input
     }
 
 
@@ -74,19 +74,19 @@ FORMS = {
 @pytest.mark.parametrize(("masked", "repeated"), FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("opset", [23, 24])
 def test_forms(host: Host, masked: str, repeated: str, opset: int) -> None:
-    given = model(masked, repeated, opset=opset)
-    made, report = host.run(given)
+    inputs = model(masked, repeated, opset=opset)
+    result, report = host.run(inputs)
     (record,) = [one for one in report.passes if one.name == NAME]
     assert record.replaced == 1, dict(record.rejected)
-    kernels = [node for node in made.graph.node if node.op_type == "Attention"]
+    kernels = [node for node in result.graph.node if node.op_type == "Attention"]
     assert len(kernels) == 1
-    assert not any(node.op_type in {"Softmax", "Trilu", "Tanh"} for node in made.graph.node)
-    onnx.checker.check_model(made, full_check=True)
+    assert not any(node.op_type in {"Softmax", "Trilu", "Tanh"} for node in result.graph.node)
+    onnx.checker.check_model(result, full_check=True)
     for batch, rows in ((2, 5), (1, 1)):
-        fed = feeds(given, batch, rows)
-        expected = Runner(given).run(fed)
-        runners = [Runner(made, engine="reference")]
-        runners += [] if is_older("1.28") else [Runner(made)]
+        fed = feeds(inputs, batch, rows)
+        expected = Runner(inputs).run(fed)
+        runners = [Runner(result, engine="reference")]
+        runners += [] if is_older("1.28") else [Runner(result)]
         for runner in runners:
             for one in compare_outputs(expected, runner.run(fed), rtol=1e-3, atol=1e-4):
                 assert one.equal, one

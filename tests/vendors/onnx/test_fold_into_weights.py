@@ -69,12 +69,12 @@ def ops(compiled: onnx.ModelProto) -> list[str]:
 @pytest.mark.parametrize("opset", [7, 9, 13, 17])
 @pytest.mark.parametrize("conv", [CONV, CONV.replace(", b)", ")")], ids=["bias", "no bias"])
 def test_batch_normalization(host: Host, conv: str, opset: int) -> None:
-    given = model(conv, opset=opset)
-    compiled, _ = host.run(given)
+    inputs = model(conv, opset=opset)
+    compiled, _ = host.run(inputs)
     (node,) = compiled.graph.node
     assert node.op_type == "Conv"
     assert len(node.input) == 3
-    result = compare(given, compiled)
+    result = compare(inputs, compiled)
     assert result.equal, result.summary()
 
 
@@ -95,22 +95,22 @@ def test_batch_normalization(host: Host, conv: str, opset: int) -> None:
 )
 @pytest.mark.parametrize("conv", [CONV, "c = Conv (x, wf)"], ids=["bias", "no bias"])
 def test_by_channel(host: Host, affine: str, conv: str) -> None:
-    given = model(conv, affine, wf=np.repeat(WEIGHTS["w"], 2, axis=1))
-    compiled, _ = host.run(given)
+    inputs = model(conv, affine, wf=np.repeat(WEIGHTS["w"], 2, axis=1))
+    compiled, _ = host.run(inputs)
     assert ops(compiled) == ["Conv"]
-    assert_equal_numbers(given, compiled)
+    assert_equal_numbers(inputs, compiled)
 
 
 @pytest.mark.parametrize("affine", ["y = Mul (c, k6)", "y = Add (c, k6)", "y = Div (c, number)"])
 def test_conv_transpose(host: Host, affine: str) -> None:
-    given = model("c = ConvTranspose <group = 2, strides = [2]> (x, wt)", affine)
-    compiled, _ = host.run(given)
+    inputs = model("c = ConvTranspose <group = 2, strides = [2]> (x, wt)", affine)
+    compiled, _ = host.run(inputs)
     assert ops(compiled) == ["ConvTranspose"]
-    assert_equal_numbers(given, compiled)
+    assert_equal_numbers(inputs, compiled)
 
 
 @pytest.mark.parametrize(
-    ("product", "affine", "left"),
+    ("product", "affine", "rest"),
     [
         ("c = Gemm (x, p)", "y = Mul (c, row)", ["Gemm"]),
         ("c = Gemm <alpha = 0.5, beta = 3.0> (x, p, q)", "y = Mul (c, row)", ["Gemm"]),
@@ -123,36 +123,36 @@ def test_conv_transpose(host: Host, affine: str) -> None:
         ("c = MatMul (x, p)", "d = Add (c, row) y = Mul (d, number)", ["MatMul", "Add", "Mul"]),
     ],
 )
-def test_products_of_matrices(host: Host, product: str, affine: str, left: list[str]) -> None:
-    given = model(
+def test_products_of_matrices(host: Host, product: str, affine: str, rest: list[str]) -> None:
+    inputs = model(
         product,
         affine,
         inputs="float[N, 4] x",
         outputs="float[N, C] y",
         bs=np.array([1, 0.5, 2], np.float32),
     )
-    compiled, _ = host.run(given)
-    assert ops(compiled) == left
-    assert_equal_numbers(given, compiled)
+    compiled, _ = host.run(inputs)
+    assert ops(compiled) == rest
+    assert_equal_numbers(inputs, compiled)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_other_types_are_rounded_once(host: Host, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     weights = {name: array.astype(kind) for name, array in WEIGHTS.items()}
-    given = model(
+    inputs = model(
         inputs=f"{'double' if dtype == 'float64' else dtype}[N, 4, L] x",
         outputs=f"{'double' if dtype == 'float64' else dtype}[N, C, L] y",
         opset=22,
         **weights,
     )
-    compiled, _ = host.run(given)
+    compiled, _ = host.run(inputs)
     assert ops(compiled) == ["Conv"]
     w, scale, variance = (weights[name].astype(np.float64) for name in ("w", "s", "v"))
     factor = scale / np.sqrt(variance + np.float32(0.001))
     named = {tensor.name: tensor for tensor in compiled.graph.initializer}
-    found = onnx.numpy_helper.to_array(named[compiled.graph.node[0].input[1]])
-    assert found.astype(np.float64).tolist() == (
+    result = onnx.numpy_helper.to_array(named[compiled.graph.node[0].input[1]])
+    assert result.astype(np.float64).tolist() == (
         (w * factor.reshape(-1, 1, 1)).astype(kind).astype(np.float64).tolist()
     )
 
@@ -198,21 +198,21 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_near_misses(host: Host, key: str, changes: Any) -> None:
-    given = model(**changes)
-    compiled, report = host.run(given)
-    assert len(compiled.graph.node) == len(given.graph.node)
+    inputs = model(**changes)
+    compiled, report = host.run(inputs)
+    assert len(compiled.graph.node) == len(inputs.graph.node)
     (record,) = [record for record in report.passes if record.name == "FoldIntoConvPass"]
     assert list(record.rejected) == [key]
 
 
 def test_quantized_chains_stay(host: Host) -> None:
     """The weights of a DequantizeLinear are no constant, and what follows is left to the runtime."""
-    given = model(
+    inputs = model(
         "d = DequantizeLinear (wq, number) c = Conv <group = 2> (x, d)",
         "i = QuantizeLinear (c, number) r = DequantizeLinear (i, number) y = Mul (r, k)",
         wq=np.arange(24, dtype=np.int8).reshape(4, 2, 3),
     )
-    compiled, _ = host.run(given)
+    compiled, _ = host.run(inputs)
     assert ops(compiled) == [
         "DequantizeLinear",
         "Conv",

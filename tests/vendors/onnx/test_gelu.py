@@ -50,7 +50,7 @@ def _model(
 ) -> onnx.ModelProto:
     text = f"""<ir_version: {11 if opset >= 23 else 8}, opset_import: ["": {opset}]>
     g ({dtype}{x} x{inputs}) => ({dtype}{x if y is None else y} y{outputs}) {{ {parts} }}"""
-    given = {
+    arguments = {
         "half": 0.5,
         "one": 1.0,
         "three": 3.0,
@@ -65,7 +65,7 @@ def _model(
         text,
         {
             name: np.asarray(a).astype(DTYPES[dtype])
-            for name, a in given.items()
+            for name, a in arguments.items()
             if a is not None and name in read
         },
     )

@@ -61,7 +61,7 @@ def decomposed(
         {means[0]} {subtract} {square} {means[1]} {shift} r = Sqrt(w) {quotient} {scale} {bias}
     }}"""
     random = np.random.default_rng(3)
-    given = {
+    arguments = {
         "two": np.array(2.0),
         "one": np.array(1.0),
         "eps": np.array(1e-3),
@@ -74,7 +74,7 @@ def decomposed(
         text,
         {
             name: np.asarray(a).astype(DTYPES[dtype])
-            for name, a in given.items()
+            for name, a in arguments.items()
             if a is not None and name in read
         },
     )

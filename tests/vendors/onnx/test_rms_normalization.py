@@ -66,7 +66,7 @@ def decomposed(
     parts += f" n = {back} (q) {scale}" if back else " " + re.sub(r"\bn\b", "q", scale)
     text = f"""<ir_version: {11 if opset >= 23 else 8}, opset_import: ["": {opset}]>
     g ({dtype}{x} x{inputs}) => ({result or dtype}{x if y is None else y} y{outputs}) {{ {parts} }}"""
-    given = {
+    arguments = {
         "two": np.array(2.0),
         "one": np.array(1.0),
         "eps": np.array(1e-3),
@@ -78,7 +78,7 @@ def decomposed(
     inner = DTYPES[inside or dtype]
     arrays = {
         name: np.asarray(a).astype(dtypes.get(name, inner))
-        for name, a in given.items()
+        for name, a in arguments.items()
         if a is not None and name in read
     }
     return parse(text, arrays)
@@ -295,9 +295,9 @@ def test_float16_that_overflows_when_it_is_squared(run: Callable[..., Any], opse
     assert_equal_numbers(model, result, [feeds])
     if opset >= 23:
         return
-    expected, got = (ReferenceEvaluator(each).run(None, feeds)[0] for each in (model, result))
-    np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-3)
-    assert np.abs(got).max() > 0.5
+    expected, actual = (ReferenceEvaluator(item).run(None, feeds)[0] for item in (model, result))
+    np.testing.assert_allclose(actual, expected, rtol=1e-2, atol=1e-3)
+    assert np.abs(actual).max() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ def ops(host: Host, lines: str, outputs: str, opset: int = 17) -> list[str]:
         f"""<ir_version: 10, opset_import: ["": {opset}]>
         g (float[N, 6] x, float[N, M] open) => ({outputs}) <{NUMBERS}> {{ {lines} }}"""
     )
-    made, _ = host.run(model)
-    assert_equal_numbers(model, made)
-    return [node.op_type for node in made.graph.node]
+    result, _ = host.run(model)
+    assert_equal_numbers(model, result)
+    return [node.op_type for node in result.graph.node]
 
 
 @pytest.mark.parametrize(

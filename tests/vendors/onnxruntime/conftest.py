@@ -29,13 +29,13 @@ def run() -> Callable[[onnx.ModelProto, Any], dict[str, Any]]:
     """Run a model with all of the runtime's optimizations."""
     onnxruntime = pytest.importorskip("onnxruntime")
 
-    def running(made: onnx.ModelProto, given: Any) -> dict[str, Any]:
+    def running(result: onnx.ModelProto, argument: Any) -> dict[str, Any]:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(
-            made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            result.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, session.run(names, given), strict=True))
+        return dict(zip(names, session.run(names, argument), strict=True))
 
     return running

@@ -47,7 +47,7 @@ def feeds(model: onnx.ModelProto) -> Iterator[Feed]:
     third = (past + LENGTH) // 3
     for seed, padding in enumerate((slice(0), slice(-third, None), slice(third))):
         rng = np.random.default_rng(seed)
-        made: Feed = {}
+        results: Feed = {}
         for name, kind in inputs.items():
             shape = [size.dim_value for size in kind.shape.dim]
             if name == "attention_mask":
@@ -61,5 +61,5 @@ def feeds(model: onnx.ModelProto) -> Iterator[Feed]:
                 array = rng.standard_normal((BATCH, *shape[1:]))
             else:
                 array = rng.integers(3, 200, (BATCH, LENGTH))
-            made[name] = array.astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-        yield made
+            results[name] = array.astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        yield results

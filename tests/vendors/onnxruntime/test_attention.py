@@ -57,12 +57,12 @@ def model(
     """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
     q, k, v = heads
     lowest = LOWEST if dtype != "float16" else -65504.0
-    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "negative": -0.5, "low": -6e4}
-    held |= {"zero": 0.0, "lowest": lowest}
-    texts = [f"{dtype} {name} = {{{number}}}, " for name, number in held.items()]
+    contents = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "negative": -0.5, "low": -6e4}
+    contents |= {"zero": 0.0, "lowest": lowest}
+    texts = [f"{dtype} {name} = {{{number}}}, " for name, number in contents.items()]
     # the parser has no float16 numbers
     half = dtype == "float16"
-    weights = {name: np.array(number, np.float16) for name, number in held.items() if half}
+    weights = {name: np.array(number, np.float16) for name, number in contents.items() if half}
     weights["far"] = np.array(far, np.float32)  # the parser has no infinity
     numbers = "" if half else "".join(texts)
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
@@ -94,27 +94,27 @@ def feeds(batch: int = 2, rows: int = 3, columns: int | None = None, heads: int 
     keep_row[0, ..., 0] = False
     keep_row[-1] = False
     shapes = {"q": (batch, rows, 8), "k": (batch, columns, 4 * heads), "v": (batch, columns, 8)}
-    drawn = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    return {**drawn, "keep": keep, "keep_row": keep_row}
+    drawing = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**drawing, "keep": keep, "keep_row": keep_row}
 
 
-def fused(host: Host, run: Any, given: onnx.ModelProto, **sizes: int) -> Counter[str]:
+def fused(host: Host, run: Any, model: onnx.ModelProto, **sizes: int) -> Counter[str]:
     """Compile, compare numbers in the runtime and in the reference; the operators."""
-    compiled, report = host.run(given)
+    compiled, report = host.run(model)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert counts["MultiHeadAttention"] == 1, [record.rejected for record in report.passes]
     assert not counts["Softmax"]
     for shape in ({}, {"batch": 1}, {"rows": 1}):
         inputs = feeds(**{**sizes, **shape})
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(model).run(inputs)
+        for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one
     return counts
 
 
-def refusal(host: Host, given: onnx.ModelProto) -> str:
-    compiled, report = host.run(given)
+def refusal(host: Host, model: onnx.ModelProto) -> str:
+    compiled, report = host.run(model)
     assert not any(node.op_type == "MultiHeadAttention" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtAttentionPass"]
     (reason,) = record.rejected
@@ -136,22 +136,22 @@ def test_a_guarded_row_without_positions_is_0(
     host: Host, run: Any, opset: int, fill: str, mask: str
 ) -> None:
     """Over -inf the guard makes it 0; over a finite fill it never acts, and the row averages v."""
-    given = model(mask=MASKS[mask], softmax=GUARD, fill=fill, opset=opset)
-    counts = fused(host, run, given)
+    values = model(mask=MASKS[mask], softmax=GUARD, fill=fill, opset=opset)
+    counts = fused(host, run, values)
     assert counts["Where"] == (2 if fill == "inf" else 1)  # the mask; the rows
     inputs = feeds()
     empty = (
-        run(host.run(given)[0], inputs)["out"][0, -1]
+        run(host.run(values)[0], inputs)["out"][0, -1]
         if mask == "B1ST"
-        else run(host.run(given)[0], inputs)["out"][-1, 0]
+        else run(host.run(values)[0], inputs)["out"][-1, 0]
     )
     assert bool(np.all(empty == 0)) is (fill == "inf")
 
 
 def test_an_unguarded_row_of_minus_infinity_stays_nan(host: Host, run: Any) -> None:
-    given = model(fill="inf")
-    fused(host, run, given)
-    assert np.isnan(run(host.run(given)[0], feeds())["out"][0, -1]).all()
+    inputs = model(fill="inf")
+    fused(host, run, inputs)
+    assert np.isnan(run(host.run(inputs)[0], feeds())["out"][0, -1]).all()
 
 
 def test_values_of_another_width_and_cross_attention(host: Host, run: Any) -> None:
@@ -202,23 +202,23 @@ def test_lengths_up_to_the_most_positions(host: Host, run: Any) -> None:
         qxt = Transpose <perm = [0, 2, 1, 3]> (qx) s = MatMul (qxt, turned_k)"""
     mask = f"{CUT} w = Where (cut, s, lowest) a = Add (w, mask)"
     joined = "three = Concat <axis = 0> (one, least, minus) out = Reshape (yt, three)"
-    given = model(scores, mask, mix=MIX.replace("out = Reshape (yt, joined)", joined))
-    fused(host, run, given)
+    values = model(scores, mask, mix=MIX.replace("out = Reshape (yt, joined)", joined))
+    fused(host, run, values)
     for rows in (8, 9):  # of nine neither runs: the mask has eight
-        compiled, inputs = host.run(given)[0], feeds(rows=rows)
+        compiled, inputs = host.run(values)[0], feeds(rows=rows)
         if rows == 9:
             with pytest.raises(Exception, match="hape|broadcast|size"):
-                run(given, inputs)
+                run(values, inputs)
             with pytest.raises(Exception, match="hape|broadcast|size"):
                 run(compiled, inputs)
         else:
-            expected, found = Runner(given).run(inputs), run(compiled, inputs)
-            assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
+            expected, result = Runner(values).run(inputs), run(compiled, inputs)
+            assert all(one.equal for one in compare_outputs(expected, result, atol=1e-5))
 
 
 def test_mask_as_wide_as_the_scores(host: Host, run: Any) -> None:
     """Keys are the last 3 of the past and all new ones, min(P + S, S + 3); the mask has S + 3."""
-    given = parse("""<ir_version: 8, opset_import: ["" : 17]>
+    model = parse("""<ir_version: 8, opset_import: ["" : 17]>
         main (float[B, S, 8] q, float[B, S, 8] k, float[B, P, 8] past) => (float[B, S, 8] out)
         <int64[4] heads = {0, 0, 2, 4}, int64[3] joined = {0, 0, 8}, int64[1] i0 = {0},
          int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] back = {-3}, int64[1] end = {9223372036854775807},
@@ -235,7 +235,7 @@ def test_mask_as_wide_as_the_scores(host: Host, run: Any) -> None:
             a = Add (s, mask) p = Softmax <axis = -1> (a) y = MatMul (p, kt)
             yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)
         }""")
-    compiled, report = host.run(given)
+    compiled, report = host.run(model)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert counts["MultiHeadAttention"] == 1, [record.rejected for record in report.passes]
     rng = np.random.default_rng(0)
@@ -244,8 +244,8 @@ def test_mask_as_wide_as_the_scores(host: Host, run: Any) -> None:
             name: rng.normal(size=(2, rows, 8)).astype(np.float32)
             for name, rows in (("q", 4), ("k", 4), ("past", past))
         }
-        expected, found = Runner(given).run(inputs), run(compiled, inputs)
-        assert all(one.equal for one in compare_outputs(expected, found, atol=1e-5))
+        expected, result = Runner(model).run(inputs), run(compiled, inputs)
+        assert all(one.equal for one in compare_outputs(expected, result, atol=1e-5))
 
 
 SUFFIX = """wide = Concat <axis = 0> (i1, i1, i8, i1) table = Expand (scale, wide) begin = Reshape (start, minus)
@@ -274,8 +274,8 @@ def test_a_bias_cut_from_its_end(host: Host, run: Any, start: str) -> None:
     ids=["of another size", "the other way round"],
 )
 def test_a_bias_cut_otherwise_is_refused(host: Host, start: str) -> None:
-    given = model(mask=f"{LEAST} j1 = Squeeze (i1) {start} {SUFFIX}")
-    assert refusal(host, given) == "scores"
+    inputs = model(mask=f"{LEAST} j1 = Squeeze (i1) {start} {SUFFIX}")
+    assert refusal(host, inputs) == "scores"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_bias_cut_otherwise_is_refused(host: Host, start: str) -> None:
 )
 def test_a_feature_that_the_kernel_lacks_is_refused_by_its_name(host: Host, mask: str) -> None:
     findings = explain(model(mask=mask), "OrtAttentionPass", host.options).findings
-    assert [found.reason for found in findings] == ["softcap: the kernel takes none"]
+    assert [finding.reason for finding in findings] == ["softcap: the kernel takes none"]
 
 
 @pytest.mark.parametrize("softmax", [SOFTMAX, GUARD], ids=["", "guard"])
@@ -302,11 +302,11 @@ def test_the_mask_of_filled_scores_is_made_once(host: Host, run: Any) -> None:
     layer = """m_ = MatMul (qt, kk) a_ = Where (keep, m_, lowest) p_ = Softmax <axis = -1> (a_) y_ = MatMul (p_, vt)
         yt_ = Transpose <perm = [0, 2, 1, 3]> (y_) out_ = Reshape (yt_, joined)"""
     both = "float[B, S, 8] out, float[B, S, 8] out_"
-    given = model(mask="a = Where (keep, s, lowest)", extra=layer, outputs=both)
-    compiled, _ = host.run(given)
+    inputs = model(mask="a = Where (keep, s, lowest)", extra=layer, outputs=both)
+    compiled, _ = host.run(inputs)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert (counts["MultiHeadAttention"], counts["Where"], counts["Softmax"]) == (2, 1, 0)
-    for one in compare_outputs(Runner(given).run(feeds()), run(compiled, feeds())):
+    for one in compare_outputs(Runner(inputs).run(feeds()), run(compiled, feeds())):
         assert one.equal, one
 
 
@@ -387,11 +387,11 @@ def test_a_batch_is_followed_through_the_axis_of_batch_and_heads(host: Host, run
         qt2 = Transpose <perm = [0, 2, 1, 3]> (q2) kt2 = Transpose <perm = [0, 2, 3, 1]> (q2) s2 = MatMul (qt2, kt2)
         p2 = Softmax <axis = -1> (s2) y2 = MatMul (p2, vt) yt2 = Transpose <perm = [0, 2, 1, 3]> (y2) out = Reshape (yt2, joined)"""
     first = FOLDED_MIX.replace("out = Reshape (yt, joined)", second)
-    given = model(f"{FOLDED} s = Mul (m, scale)", FOLDED_MASK, mix=first)
-    compiled, report = host.run(given)
+    inputs = model(f"{FOLDED} s = Mul (m, scale)", FOLDED_MASK, mix=first)
+    compiled, report = host.run(inputs)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert counts["MultiHeadAttention"] == 2, [record.rejected for record in report.passes]
-    for one in compare_outputs(Runner(given).run(feeds()), run(compiled, feeds())):
+    for one in compare_outputs(Runner(inputs).run(feeds()), run(compiled, feeds())):
         assert one.equal, one
 
 
@@ -429,8 +429,8 @@ def test_scores_apart_in_another_order_are_refused(host: Host) -> None:
         "mask": """first = Slice (shape, i0, i1) count = Slice (shape, i1, i2) other = Concat <axis = 0> (first, rows, count, rows)
         s4 = Reshape (s, other) e = ReduceMin <axes = [0, 2]> (mask) a4 = Add (s4, e) a = Reshape (a4, folded)"""
     }
-    given = model(f"{FOLDED} s = Mul (m, scale)", mix=FOLDED_MIX, **mask)
-    assert refusal(host, given) == "scores"
+    inputs = model(f"{FOLDED} s = Mul (m, scale)", mix=FOLDED_MIX, **mask)
+    assert refusal(host, inputs) == "scores"
 
 
 OTHER_FORMS: dict[str, Any] = {
@@ -475,12 +475,12 @@ COMPUTED_ROWS = {
     ids=["one head of k and v is repeated", "a mask of a row, expanded to a computed size"],
 )
 def test_what_is_expanded(host: Host, run: Any, changes: Any, width: int) -> None:
-    given = model(**changes)
-    compiled, _ = host.run(given)
+    values = model(**changes)
+    compiled, _ = host.run(values)
     assert Counter(node.op_type for node in compiled.graph.node)["MultiHeadAttention"] == 1
     inputs = feeds()
     inputs |= {name: inputs[name][..., :width] for name in "kv"}
-    for one in compare_outputs(Runner(given).run(inputs), run(compiled, inputs)):
+    for one in compare_outputs(Runner(values).run(inputs), run(compiled, inputs)):
         assert one.equal, one
 
 
@@ -529,7 +529,7 @@ def test_near_misses_are_refused_with_the_reason(host: Host, key: str, changes: 
 @pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_explain_shows_the_reason(host: Host, key: str, changes: Any) -> None:
     findings = explain(model(**changes), "OrtAttentionPass", host.options).findings
-    (refused,) = [found for found in findings if found.outcome is Outcome.REFUSED]
+    (refused,) = [finding for finding in findings if finding.outcome is Outcome.REFUSED]
     assert refused.op == "Softmax"
     assert refused.reason.startswith(f"{key}: ")
 
@@ -539,13 +539,13 @@ def test_attention_in_bodies_is_fused(host: Host, run: Any) -> None:
     body = onnx.GraphProto()
     body.CopyFrom(inner.graph)
     del body.input[:]
-    made = onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    result = onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
     outer = onnx.ModelProto()
     outer.CopyFrom(inner)
     outer.graph.ClearField("initializer")
     outer.graph.ClearField("node")
     outer.graph.ClearField("value_info")
-    outer.graph.node.append(made)
+    outer.graph.node.append(result)
     outer.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
     outer.graph.output[0].name = "y"
     compiled, report = host.run(outer)
@@ -558,9 +558,9 @@ def test_attention_in_bodies_is_fused(host: Host, run: Any) -> None:
 
 
 def test_below_opset_13_it_says_so(host: Host) -> None:
-    given = parse(
+    model = parse(
         '<ir_version: 8, opset_import: ["" : 12]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
     )
-    _, report = host.run(given)
+    _, report = host.run(model)
     (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
     assert record.message == "needs opset 13 or newer, the model has 12"

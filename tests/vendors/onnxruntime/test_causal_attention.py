@@ -98,24 +98,28 @@ def model(
 
 
 def feeds(batch: int, rows: int) -> Any:
-    drawn = {
+    drawing = {
         name: RNG.normal(size=(batch, rows, 16)).astype(np.float32) for name in ("q", "k", "v")
     }
-    return {**drawn, "keep": np.ones((batch, 1, rows, rows), bool), "z": np.array(-1e9, np.float32)}
+    return {
+        **drawing,
+        "keep": np.ones((batch, 1, rows, rows), bool),
+        "z": np.array(-1e9, np.float32),
+    }
 
 
 @pytest.mark.parametrize("biases", [False, True], ids=["", "biases"])
 @pytest.mark.parametrize("mask", FORMS.values(), ids=FORMS)
 def test_causal_masks(host: Host, run: Any, mask: str, biases: bool) -> None:
-    given = model(mask, biases=biases)
-    compiled, _ = host.run(given)
+    inputs = model(mask, biases=biases)
+    compiled, _ = host.run(inputs)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert (counts["GroupQueryAttention"], counts["Softmax"]) == (1, 0)
     assert not counts["Where"] + counts["Trilu"]  # the mask is gone
     (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
     assert all(kernel.output)  # with fewer outputs the runtime computes all scores at once
     assert len(kernel.output) == 3
-    assert_equal_runs(given, compiled, run)
+    assert_equal_runs(inputs, compiled, run)
 
 
 REPEATED = "ku = Unsqueeze (kt0, i2) ke = Expand (ku, times) kt = Reshape (ke, spread)"
@@ -125,20 +129,20 @@ REPEATED = "ku = Unsqueeze (kt0, i2) ke = Expand (ku, times) kt = Reshape (ke, s
 @pytest.mark.parametrize("mask", [FORMS["Trilu"], FORMS["row >= column"]])
 def test_heads_apart_and_repeated_heads(host: Host, run: Any, mask: str, heads: int) -> None:
     """k and v as [B, M, S, H]: as they are after rotary, and each for several heads of q."""
-    given = grouped(mask, heads)
-    compiled, _ = host.run(given)
+    values = grouped(mask, heads)
+    compiled, _ = host.run(values)
     (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
-    held = {entry.name: entry.i for entry in kernel.attribute}
-    assert (held["num_heads"], held["kv_num_heads"]) == (4, heads)
+    contents = {entry.name: entry.i for entry in kernel.attribute}
+    assert (contents["num_heads"], contents["kv_num_heads"]) == (4, heads)
     assert "ke" not in {name for node in compiled.graph.node for name in node.output}
     for batch, rows in ((2, 5), (1, 70), (2, 1)):
         inputs = {
             name: RNG.normal(size=(batch, rows, 8 * count)).astype(np.float32)
             for name, count in (("q", 4), ("k", heads), ("v", heads))
         }
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(values).run(inputs)
+        for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one
 
 
@@ -165,8 +169,8 @@ def grouped(mask: str, heads: int) -> Any:
     )
 
 
-def refusals(host: Host, given: Any) -> list[str]:
-    compiled, report = host.run(given)
+def refusals(host: Host, argument: Any) -> list[str]:
+    compiled, report = host.run(argument)
     assert not any(node.op_type == "GroupQueryAttention" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtCausalAttentionPass"]
     return list(record.rejected)
@@ -205,11 +209,11 @@ def test_windows(host: Host, run: Any, window: str, is_one: bool) -> None:
         causal += "a_ = And (le, near) mask = Where (a_, nothing, lowest)"
     else:
         causal += "m0 = Where (le, nothing, lowest) m1 = Where (near, nothing, lowest) mask = Add (m0, m1)"
-    given = model(causal)
-    compiled, _ = host.run(given)
+    inputs = model(causal)
+    compiled, _ = host.run(inputs)
     (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
     assert {entry.name: entry.i for entry in kernel.attribute}["local_window_size"] == 3
-    assert_equal_runs(given, compiled, run)
+    assert_equal_runs(inputs, compiled, run)
 
 
 FOLLOWED_WRONGLY = {
@@ -232,18 +236,18 @@ FOLLOWED_WRONGLY = {
 
 @pytest.mark.parametrize("mask", FOLLOWED_WRONGLY.values(), ids=FOLLOWED_WRONGLY)
 def test_masks_that_look_causal(host: Host, run: Any, mask: str) -> None:
-    given = model(mask)
-    compiled, _ = host.run(given)
+    inputs = model(mask)
+    compiled, _ = host.run(inputs)
     assert not any(node.op_type == "GroupQueryAttention" for node in compiled.graph.node)
-    assert_equal_runs(given, compiled, run, ((2, 5), (1, 1)))
+    assert_equal_runs(inputs, compiled, run, ((2, 5), (1, 1)))
 
 
 def assert_equal_runs(
-    given: Any, compiled: Any, run: Any, sizes: Any = ((2, 13), (3, 1), (1, 70))
+    argument: Any, compiled: Any, run: Any, sizes: Any = ((2, 13), (3, 1), (1, 70))
 ) -> None:
     for batch, rows in sizes:
         inputs = feeds(batch, rows)
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(argument).run(inputs)
+        for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one

@@ -39,16 +39,18 @@ def model(
 )  # fmt: skip
 @pytest.mark.parametrize("conv", [CONV, 'c = Conv <auto_pad = "SAME_UPPER", group = 2> (x, w)'])
 def test_each_activation(host: Host, run: Any, conv: str, last: str) -> None:
-    given = model(f"{conv} {last}")
-    made, _ = host.run(given)
-    assert [node.op_type for node in made.graph.node] == ["FusedConv"]
-    onnx.checker.check_model(made)
-    feeds = make_feeds(given)
+    inputs = model(f"{conv} {last}")
+    result, _ = host.run(inputs)
+    assert [node.op_type for node in result.graph.node] == ["FusedConv"]
+    onnx.checker.check_model(result)
+    feeds = make_feeds(inputs)
     for both in ("whole", "without kernels"):
         if both != "whole":  # the body is that of the function
-            made.opset_import[1].domain = made.graph.node[0].domain = made.functions[0].domain = "x"
+            result.opset_import[1].domain = result.graph.node[0].domain = result.functions[
+                0
+            ].domain = "x"
         np.testing.assert_allclose(
-            run(made, feeds)["y"], run(given, feeds)["y"], rtol=1e-5, atol=1e-6
+            run(result, feeds)["y"], run(inputs, feeds)["y"], rtol=1e-5, atol=1e-6
         )
 
 
@@ -62,7 +64,7 @@ def test_each_activation(host: Host, run: Any, conv: str, last: str) -> None:
     ],
 )
 def test_near_misses_stay(host: Host, lines: str, outputs: str, dtype: str, key: str) -> None:
-    made, report = host.run(model(lines, outputs=outputs, dtype=dtype))
-    assert "FusedConv" not in [node.op_type for node in made.graph.node]
+    result, report = host.run(model(lines, outputs=outputs, dtype=dtype))
+    assert "FusedConv" not in [node.op_type for node in result.graph.node]
     (record,) = [one for one in report.passes if one.name == "OrtConvActivationPass"]
     assert set(record.rejected) == {key}

@@ -40,12 +40,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     )
 
 
-def same_on_the_device(host: Host, given: onnx.ModelProto, *expected: str) -> None:
+def same_on_the_device(host: Host, model: onnx.ModelProto, *expected: str) -> None:
     """Compile a model; it has the operators, which the device runs, with the same numbers."""
-    made, _ = host.run(given)
-    operators = {node.op_type for node in made.graph.node}
+    output, _ = host.run(model)
+    operators = {node.op_type for node in output.graph.node}
     assert set(expected) <= operators, operators
-    result = compare(given, made, provider="cuda")
+    result = compare(model, output, provider="cuda")
     assert result.equal, result.summary()
     assert not result.unjudged, result.summary()
     assert not set(expected) & set(result.elsewhere), result.summary()
@@ -79,16 +79,16 @@ def test_group_norm(
           n = GroupNormalization <num_groups = {groups}, epsilon = 1e-5> (s, gamma, beta) {last} }}"""
     )
     constants(model, dtype, gamma=(channels,), beta=(channels,))
-    made, _ = host.run(model)
+    result, _ = host.run(model)
     expected = "SkipGroupNorm" if addend else "GroupNorm"
-    assert expected in {node.op_type for node in made.graph.node}
+    assert expected in {node.op_type for node in result.graph.node}
     draw = np.random.default_rng(1)
     sizes = {"x": (2, channels, 6, 5), "z": (2, channels, 6, 5)}
     sizes["z"] = (2, channels, 1, 1) if addend.endswith("1, 1]") else sizes["z"]
-    names = [value.name for value in made.graph.input]
+    names = [value.name for value in result.graph.input]
     feeds = {name: draw.standard_normal(sizes[name]).astype(TYPES[dtype]) for name in names}
     (before,), _ = run_on_device(model, None, "cuda", [feeds])
-    (after,), placed = run_on_device(made, None, "cuda", [feeds])
+    (after,), placed = run_on_device(result, None, "cuda", [feeds])
     assert expected not in {op for op, _ in placed.elsewhere}, str(placed)
     near = 1e-4 if dtype == "float" else 1e-2
     for name, array in before.items():
@@ -111,7 +111,7 @@ def test_activations_and_norms(host: Host, name: str, dtype: str) -> None:
     )
     scale = onnx.numpy_helper.from_array(np.array(1.702, TYPES[dtype]), "k")
     model.graph.initializer.extend([scale] if name == "QuickGelu" else [])
-    shapes = {each: (64,) for each in ("c", "d") if f" {each})" in body or f" {each}," in body}
+    shapes = {item: (64,) for item in ("c", "d") if f" {item})" in body or f" {item}," in body}
     same_on_the_device(host, constants(model, dtype, **shapes), name)
 
 

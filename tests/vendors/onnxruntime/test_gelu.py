@@ -23,18 +23,18 @@ TYPES = {
 
 
 def model(lines: str, dtype: str, opset: int = 20, outputs: str = "") -> onnx.ModelProto:
-    made = onnx.parser.parse_model(
+    result = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": {opset}]>
         g ({dtype}[B, S, 4] x) => ({dtype}[B, S, 4] y{outputs}) {{ {lines} }}"""
     )
     for name, numbers in (("b", [1.0, -2.0, 0.5, 0.0]), ("k", 1.702)):
         array = np.array(numbers).astype(TYPES[dtype])
-        made.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    return made
+        result.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return result
 
 
-def refused(host: Host, given: onnx.ModelProto, name: str) -> set[str]:
-    _, report = host.run(given)
+def refused(host: Host, model: onnx.ModelProto, name: str) -> set[str]:
+    _, report = host.run(model)
     (record,) = [one for one in report.passes if one.name == name]
     return set(record.rejected)
 
@@ -51,12 +51,12 @@ def refused(host: Host, given: onnx.ModelProto, name: str) -> set[str]:
     ],
 )
 def test_they_are_fused(host: Host, run: Any, dtype: str, lines: str, expected: str) -> None:
-    given = model(lines, dtype)
-    made, _ = host.run(given)
-    assert [node.op_type for node in made.graph.node] == [expected]
-    onnx.checker.check_model(made)
-    feeds = make_feeds(widened(given))
-    before, after = run(widened(given), feeds), run(widened(made), feeds)
+    inputs = model(lines, dtype)
+    result, _ = host.run(inputs)
+    assert [node.op_type for node in result.graph.node] == [expected]
+    onnx.checker.check_model(result)
+    feeds = make_feeds(widened(inputs))
+    before, after = run(widened(inputs), feeds), run(widened(result), feeds)
     np.testing.assert_allclose(after["y"], before["y"], rtol=1e-5, atol=1e-6)
 
 
@@ -77,26 +77,26 @@ def test_near_misses_stay(host: Host, lines: str, name: str, key: str) -> None:
 
 def test_what_others_read_stays(host: Host) -> None:
     outputs = ", float[B, S, 4] a"
-    given = model("a = Add (x, b) y = Gelu (a)", "float", outputs=outputs)
-    assert refused(host, given, "OrtBiasGeluPass") == {"shared"}
-    given = model("a = Mul (x, k) s = Sigmoid (a) y = Mul (x, s)", "float", outputs=outputs)
-    assert refused(host, given, "OrtQuickGeluPass") == {"shared"}
+    inputs = model("a = Add (x, b) y = Gelu (a)", "float", outputs=outputs)
+    assert refused(host, inputs, "OrtBiasGeluPass") == {"shared"}
+    inputs = model("a = Mul (x, k) s = Sigmoid (a) y = Mul (x, s)", "float", outputs=outputs)
+    assert refused(host, inputs, "OrtQuickGeluPass") == {"shared"}
 
 
 def test_a_bias_that_widens_stays(host: Host) -> None:
-    given = model("a = Add (x, b) y = Gelu (a)", "float")
-    given.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 1
-    assert refused(host, given, "OrtBiasGeluPass") == {"bias"}
+    inputs = model("a = Add (x, b) y = Gelu (a)", "float")
+    inputs.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 1
+    assert refused(host, inputs, "OrtBiasGeluPass") == {"bias"}
 
 
 def test_double_stays(host: Host) -> None:
-    given = model("s = Sigmoid (x) y = Mul (s, x)", "double")
-    assert refused(host, given, "OrtQuickGeluPass") == {"dtype"}
+    inputs = model("s = Sigmoid (x) y = Mul (s, x)", "double")
+    assert refused(host, inputs, "OrtQuickGeluPass") == {"dtype"}
 
 
 @pytest.mark.parametrize(("dtype", "keys"), [("float", set[str]()), ("float16", {"constants"})])
 def test_a_gelu_that_rounds_its_constants_stays(host: Host, dtype: str, keys: set[str]) -> None:
     """The body of gehost::Gelu, below opset 20, has the model's √2: 1.4140625 in float16."""
-    given = model("a = Add (x, b) y = gehost.Gelu (a)", dtype, opset=17)
-    given.opset_import.add(domain="gehost", version=1)
-    assert refused(host, given, "OrtBiasGeluPass") == keys
+    inputs = model("a = Add (x, b) y = gehost.Gelu (a)", dtype, opset=17)
+    inputs.opset_import.add(domain="gehost", version=1)
+    assert refused(host, inputs, "OrtBiasGeluPass") == keys

@@ -39,7 +39,7 @@ def _host(factory: pytest.TempPathFactory, target: str, *, assumed: bool = True)
 def model(
     lines: str, dtype: str = "float", *, z: str = IMAGE, outputs: str = "", opset: int = 17
 ) -> onnx.ModelProto:
-    made = onnx.parser.parse_model(
+    result = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": {opset}]>
         g ({dtype}{IMAGE} x, {dtype}{z} z) => ({dtype}{IMAGE} y{outputs})
         <int64[3] apart = {{0, 2, -1}}> {{ {lines} }}"""
@@ -57,18 +57,18 @@ def model(
         "zero8": np.zeros(8),
         "two": np.array([1.0, 2.0]),
     }
-    made.graph.initializer.extend(
+    result.graph.initializer.extend(
         onnx.numpy_helper.from_array(
             array if array.dtype.kind == "i" else array.astype(TYPES[dtype]), name
         )
         for name, array in arrays.items()
         if f"{name}," in lines or f"{name})" in lines
     )
-    return made
+    return result
 
 
-def attributes(made: onnx.ModelProto, op: str) -> dict[str, float]:
-    (node,) = [each for each in made.graph.node if each.op_type == op]
+def attributes(result: onnx.ModelProto, op: str) -> dict[str, float]:
+    (node,) = [item for item in result.graph.node if item.op_type == op]
     return {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
 
 
@@ -85,16 +85,16 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form(host: Host, form: str, opset: int, parts: str, dtype: str) -> None:
     before, after, op, silu = FORMS[form]
-    given = model(f"{before} {parts} {after}", dtype, opset=opset)
-    made, report = host.run(given)
-    onnx.checker.check_model(made)
+    inputs = model(f"{before} {parts} {after}", dtype, opset=opset)
+    output, report = host.run(inputs)
+    onnx.checker.check_model(output)
     expected = {"groups": 2, "activation": silu, "epsilon": pytest.approx(1e-3)}
-    assert attributes(made, op) == expected
-    assert not {node.op_type for node in made.graph.node} & {"Reshape", "Sigmoid", "Add"}
-    scales = [each for each in made.graph.initializer if tuple(each.dims) == (8,)]
-    assert {each.data_type for each in scales[-2:]} == {onnx.TensorProto.FLOAT}
+    assert attributes(output, op) == expected
+    assert not {node.op_type for node in output.graph.node} & {"Reshape", "Sigmoid", "Add"}
+    scales = [scale for scale in output.graph.initializer if tuple(scale.dims) == (8,)]
+    assert {scale.data_type for scale in scales[-2:]} == {onnx.TensorProto.FLOAT}
     assert report.needs == ["onnxruntime>=1.21.1"]
-    result = compare(given, made)
+    result = compare(inputs, output)
     assert result.equal, result.summary()
 
 
@@ -102,21 +102,21 @@ def test_every_form(host: Host, form: str, opset: int, parts: str, dtype: str) -
 def test_a_sum_that_others_read_is_the_second_result(host: Host, dtype: str) -> None:
     """As in a residual block; the second addend is one number for each channel."""
     lines = f"s = Add (x, z) {PARTS} {SILU} t = Neg (s)"
-    given = model(lines, dtype, z="[N, 8, 1, 1]", outputs=f", {dtype}{IMAGE} t")
-    made, _ = host.run(given)
-    (node,) = [each for each in made.graph.node if each.op_type == "SkipGroupNorm"]
+    inputs = model(lines, dtype, z="[N, 8, 1, 1]", outputs=f", {dtype}{IMAGE} t")
+    output, _ = host.run(inputs)
+    (node,) = [item for item in output.graph.node if item.op_type == "SkipGroupNorm"]
     assert len(node.output) == 2
-    assert "Add" not in {each.op_type for each in made.graph.node}
-    result = compare(given, made)
+    assert "Add" not in {item.op_type for item in output.graph.node}
+    result = compare(inputs, output)
     assert result.equal, result.summary()
 
 
 def test_without_scale_and_shift(host: Host) -> None:
     lines = "s = Relu (x) " + PARTS.partition(" m = ")[0].replace("b = Reshape", "y = Reshape")
-    given = model(lines)
-    made, _ = host.run(given)
-    assert attributes(made, "GroupNorm")["activation"] == 0
-    assert compare(given, made).equal
+    inputs = model(lines)
+    result, _ = host.run(inputs)
+    assert attributes(result, "GroupNorm")["activation"] == 0
+    assert compare(inputs, result).equal
 
 
 LINES = f"s = Relu (x) {PARTS} {SILU}"
@@ -141,21 +141,21 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_kernel_does_not_compute_stays(host: Host, name: str) -> None:
     reason, lines, dtype, opset = REFUSED[name]
-    made, report = host.run(model(lines, dtype, opset=opset))
-    assert "GroupNorm" not in {node.op_type for node in made.graph.node}
+    result, report = host.run(model(lines, dtype, opset=opset))
+    assert "GroupNorm" not in {node.op_type for node in result.graph.node}
     assert rejected(report) == {reason}
 
 
 def rejected(report: Report) -> set[str]:
-    (record,) = [each for each in report.passes if each.name == PASS]
+    (record,) = [pass_ for pass_ in report.passes if pass_.name == PASS]
     return set(record.rejected)
 
 
 def test_a_result_of_another_shape(host: Host) -> None:
     """The reshape behind the normalization leads to another shape than that of x."""
     lines = f"s = Relu (x) {PARTS} {SILU}".replace("sh = Shape (s)", "sh = Shape (z)")
-    made, report = host.run(model(lines, z="[N, 4, H, K]"))
-    assert "GroupNorm" not in {node.op_type for node in made.graph.node}
+    result, report = host.run(model(lines, z="[N, 4, H, K]"))
+    assert "GroupNorm" not in {node.op_type for node in result.graph.node}
     assert rejected(report) == {"rank"}
 
 
@@ -165,10 +165,10 @@ def test_sizes_that_may_be_0(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_a_step_that_is_an_output_stays(host: Host) -> None:
-    given = model(LINES, outputs=f", float{IMAGE} m")
-    made, _ = host.run(given)
-    assert [node.op_type for node in made.graph.node if node.op_type == "Sigmoid"]
-    assert compare(given, made).equal
+    inputs = model(LINES, outputs=f", float{IMAGE} m")
+    result, _ = host.run(inputs)
+    assert [node.op_type for node in result.graph.node if node.op_type == "Sigmoid"]
+    assert compare(inputs, result).equal
 
 
 def test_the_cpu_has_no_kernel(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -179,9 +179,9 @@ def test_the_cpu_has_no_kernel(tmp_path_factory: pytest.TempPathFactory) -> None
 def test_two_activations_have_no_body_and_need_the_device(host: Host) -> None:
     """A runtime would run one body for all calls, so that the file carries none."""
     again = "q = GroupNormalization <num_groups = 2> (k, gamma1, beta1) y = Add (q, x)"
-    given = model(f"s = Relu (x) {STANDARD} g = Sigmoid (n) k = Mul (n, g) {again}", opset=21)
-    made, _ = host.run(given)
-    assert [node.op_type for node in made.graph.node].count("GroupNorm") == 2
-    assert not made.functions
+    inputs = model(f"s = Relu (x) {STANDARD} g = Sigmoid (n) k = Mul (n, g) {again}", opset=21)
+    result, _ = host.run(inputs)
+    assert [node.op_type for node in result.graph.node].count("GroupNorm") == 2
+    assert not result.functions
     with pytest.raises(UnsupportedModelError, match="no kernel of GroupNorm on a CPU.*--provider"):
-        compare(given, made)
+        compare(inputs, result)

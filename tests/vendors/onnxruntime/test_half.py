@@ -37,7 +37,7 @@ WIDE_MASK = "mask = Where (keep, zero32, inf32) a = Add (s, mask)"
 def attention(dtype: str, lines: str, mask: str, result: str = "") -> onnx.ModelProto:
     """Attention of 2 heads of size 8; ``keep`` is False where a position is masked."""
     body = f"{QKV} {lines.replace('{mask}', mask)} {OUT}".replace("T>", f"{NUMBERS[dtype]}>")
-    made = onnx.parser.parse_model(
+    output = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 18]>
         g ({", ".join(f"{dtype}[B, S, 16] {name}" for name in "qkv")}, bool[B, 1, S, S] keep)
         => ({result or dtype}[B, S, 16] y)
@@ -48,29 +48,29 @@ def attention(dtype: str, lines: str, mask: str, result: str = "") -> onnx.Model
     wide = {"zero32": 0.0, "inf32": -np.inf, "low32": float(LOW["float"])}
     arrays |= {name: np.array(number, np.float32) for name, number in wide.items()}
     read = set(re.findall(r"\w+", body))
-    made.graph.initializer.extend(
+    output.graph.initializer.extend(
         onnx.numpy_helper.from_array(array, name) for name, array in arrays.items() if name in read
     )
-    return made
+    return output
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with every half tensor, constant and Cast target in float32."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    del made.graph.value_info[:]
-    for value in (*made.graph.input, *made.graph.output):
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.value_info[:]
+    for value in (*result.graph.input, *result.graph.output):
         if value.type.tensor_type.elem_type in HALVES:
             value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    for tensor in made.graph.initializer:
+    for tensor in result.graph.initializer:
         _widen(tensor)
-    for node in (*made.graph.node, *(node for one in made.functions for node in one.node)):
+    for node in (*result.graph.node, *(node for one in result.functions for node in one.node)):
         for attribute in node.attribute:
             if attribute.name in ("to", "stash_type") and attribute.i in HALVES:
                 attribute.i = onnx.TensorProto.FLOAT
             if attribute.HasField("t"):
                 _widen(attribute.t)
-    return made
+    return result
 
 
 def _widen(tensor: onnx.TensorProto) -> None:
@@ -79,22 +79,22 @@ def _widen(tensor: onnx.TensorProto) -> None:
         tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
 
 
-def compiled(host: Host, model: onnx.ModelProto, run: Any, expected: str, **given: Any) -> None:
+def compiled(host: Host, model: onnx.ModelProto, run: Any, expected: str, **argument: Any) -> None:
     """Compile a model; it has the kernel, and computes the same function as before."""
-    made, _ = host.run(model)
-    assert [node.op_type for node in made.graph.node if node.op_type == expected]
-    onnx.checker.check_model(made)
-    feeds = make_feeds(widened(model)) | given
-    before, after = run(widened(model), feeds), run(widened(made), feeds)
+    result, _ = host.run(model)
+    assert [node.op_type for node in result.graph.node if node.op_type == expected]
+    onnx.checker.check_model(result)
+    feeds = make_feeds(widened(model)) | argument
+    before, after = run(widened(model), feeds), run(widened(result), feeds)
     for name, array in before.items():
         np.testing.assert_allclose(after[name], array, rtol=2e-5, atol=2e-6)
 
 
 def keep(pad: str) -> np.ndarray[Any, Any]:
     """Causal, with padding of the last row; with left padding its first rows see nothing."""
-    made = np.tril(np.ones((2, 1, 5, 5), bool))
-    made[1, :, :, {"left": slice(0, 2), "right": slice(3, 5), "none": slice(0, 0)}[pad]] = False
-    return made
+    result = np.tril(np.ones((2, 1, 5, 5), bool))
+    result[1, :, :, {"left": slice(0, 2), "right": slice(3, 5), "none": slice(0, 0)}[pad]] = False
+    return result
 
 
 def feeds(dtype: str, pad: str) -> dict[str, Any]:
@@ -127,10 +127,10 @@ def test_attention(host: Host, run: Any, dtype: str, pad: str, form: str) -> Non
 @pytest.mark.parametrize("form", FORMS)
 def test_what_loads_still_loads(host: Host, run: Any, form: str) -> None:
     model = attention("float16", *FORMS[form])
-    made, _ = host.run(model)
-    given = feeds("float16", "right")
-    given |= {name: given[name].astype(np.float16) for name in "qkv"}
-    before, after = run(model, given)["y"], run(made, given)["y"]
+    result, _ = host.run(model)
+    inputs = feeds("float16", "right")
+    inputs |= {name: inputs[name].astype(np.float16) for name in "qkv"}
+    before, after = run(model, inputs)["y"], run(result, inputs)["y"]
     np.testing.assert_allclose(np.nan_to_num(after), np.nan_to_num(before), rtol=5e-3, atol=5e-3)
 
 
@@ -184,8 +184,8 @@ def test_float32_narrowed_inside_stays(host: Host) -> None:
     ],
 )
 def test_only_kernels_of_the_target(host: Host, dtype: str, target: str, *, there: bool) -> None:
-    made, report = host.with_options(target=target).run(attention(dtype, PLAIN, WHERE))
-    assert ("MultiHeadAttention" in {node.op_type for node in made.graph.node}) == there
+    result, report = host.with_options(target=target).run(attention(dtype, PLAIN, WHERE))
+    assert ("MultiHeadAttention" in {node.op_type for node in result.graph.node}) == there
     (record,) = [one for one in report.passes if one.name == "OrtAttentionPass"]
     assert set(record.rejected) == (set() if there else {"kernel"})
 
@@ -273,6 +273,6 @@ def test_residual_norms(run: Any, dtype: str, op: str) -> None:
     )
     simplified = "" if op == "LayerNormalization" else "Simplified"
     compiled(Host(both), model, run, f"Skip{simplified}LayerNormalization")
-    made, _ = Host(both).with_options(target="cuda:1.24").run(model)
-    fused = any("Skip" in node.op_type for node in made.graph.node)
+    result, _ = Host(both).with_options(target="cuda:1.24").run(model)
+    fused = any("Skip" in node.op_type for node in result.graph.node)
     assert fused == (op == "LayerNormalization")

@@ -85,7 +85,7 @@ def test_kernels_and_numbers(host: Host, name: str, tmp_path: Path) -> None:
     result = compare(model, compiled, list(half_cases.feeds(model)))
     assert result.equal, result.summary()
     assert result.feeds == 3
-    before, after = (loaded(each, tmp_path / "loaded.onnx") for each in (model, compiled))
+    before, after = (loaded(item, tmp_path / "loaded.onnx") for item in (model, compiled))
     assert (before is None) == (after is None) == (name == "llama_bf16dyn")
     for op, count in INTEGER.get(name, {}).items():
         assert (before or {})[op] == (after or {})[op] == count

@@ -29,10 +29,10 @@ def plain(host: Host) -> Host:
     return Host(replace(host.options, assume=[]))
 
 
-def kernels(made: onnx.ModelProto) -> Counter[str]:
-    found = Counter(node.op_type for node in made.graph.node)
+def kernels(result: onnx.ModelProto) -> Counter[str]:
+    match = Counter(node.op_type for node in result.graph.node)
     names = ("Attention", "MultiHeadAttention", "GroupQueryAttention", "Softmax")
-    return Counter({name: found[name] for name in names if found[name]})
+    return Counter({name: match[name] for name in names if match[name]})
 
 
 def reasons(report: Any, name: str) -> list[str]:
@@ -40,10 +40,10 @@ def reasons(report: Any, name: str) -> list[str]:
     return list(record.rejected)
 
 
-def assert_as_before(given: onnx.ModelProto, made: onnx.ModelProto, run: Any, feeds: Any) -> None:
+def assert_as_before(model: onnx.ModelProto, result: onnx.ModelProto, run: Any, feeds: Any) -> None:
     if is_older("1.29") and not all(array.size for array in feeds.values()):
         return  # the kernel ends the process there; ``gehost.needs`` says so
-    for one in compare_outputs(Runner(given).run(feeds), run(made, feeds), rtol=1e-3, atol=1e-4):
+    for one in compare_outputs(Runner(model).run(feeds), run(result, feeds), rtol=1e-3, atol=1e-4):
         assert one.equal, one
 
 
@@ -102,13 +102,13 @@ def test_heads_of_v_may_have_a_size_of_their_own(
     plain: Host, run: Any, values: int, prepared: str, qkv: str
 ) -> None:
     """The kernel takes such k and v as rows alone."""
-    given = apart(values, prepared, qkv)
-    made, _ = plain.run(given)
-    assert kernels(made) == {"MultiHeadAttention": 1}
+    inputs = apart(values, prepared, qkv)
+    result, _ = plain.run(inputs)
+    assert kernels(result) == {"MultiHeadAttention": 1}
     empty = ((0, 3, 5), (0, 0, 0)) if "Reshape" not in prepared else ()  # it takes no -1 then
     for batch, rows, columns in ((2, 3, 5), (1, 1, 1), (2, 0, 5), *empty):
-        assert_as_before(given, made, run, apart_feeds(values, batch, rows, columns))
-    rows_made = sum(node.op_type == "Transpose" for node in made.graph.node)
+        assert_as_before(inputs, result, run, apart_feeds(values, batch, rows, columns))
+    rows_made = sum(node.op_type == "Transpose" for node in result.graph.node)
     assert rows_made == (1 if values == 4 else 3)  # of q, and of k and v where these must be rows
 
 
@@ -117,10 +117,10 @@ def test_heads_of_v_may_have_a_size_of_their_own(
 def test_heads_of_v_may_have_a_size_of_their_own_at_opset_23(
     host: Host, run: Any, values: int, prepared: str, qkv: str
 ) -> None:
-    given = apart(values, prepared, qkv, opset=23)
-    made, _ = host.run(given)
-    assert kernels(made) == {"Attention": 1}
-    assert_as_before(given, made, run, apart_feeds(values))
+    inputs = apart(values, prepared, qkv, opset=23)
+    result, _ = host.run(inputs)
+    assert kernels(result) == {"Attention": 1}
+    assert_as_before(inputs, result, run, apart_feeds(values))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,10 @@ def test_releases_that_end_the_process_at_empty_tensors(
     plain: Host, target: str, options: Any, *, is_fused: bool
 ) -> None:
     """Before 1.29 MultiHeadAttention divides by a batch or length of 0."""
-    made, report = plain.with_options(target=target, **options).run(apart(2, *APART["given apart"]))
-    assert kernels(made) == ({"MultiHeadAttention": 1} if is_fused else {"Softmax": 1})
+    result, report = plain.with_options(target=target, **options).run(
+        apart(2, *APART["given apart"])
+    )
+    assert kernels(result) == ({"MultiHeadAttention": 1} if is_fused else {"Softmax": 1})
     if is_fused:
         oldest = "1.21.1" if "dims" in options else "1.29.0"
         assert report.needs == [f"onnxruntime>={oldest}"]
@@ -167,27 +169,27 @@ def test_a_guard_takes_what_is_empty(
     plain: Host, run: Any, opset: int, mask: str, batch: int, rows: int
 ) -> None:
     """ONNX Runtime's reductions give an empty tensor back as it is."""
-    given = model(mask=MASKS[mask], softmax=GUARD, fill="far", opset=opset)
-    made, _ = plain.run(given)
-    assert kernels(made)["MultiHeadAttention"] == 1
-    assert_as_before(given, made, run, masked_feeds(batch, rows, rows))
+    inputs = model(mask=MASKS[mask], softmax=GUARD, fill="far", opset=opset)
+    result, _ = plain.run(inputs)
+    assert kernels(result)["MultiHeadAttention"] == 1
+    assert_as_before(inputs, result, run, masked_feeds(batch, rows, rows))
 
 
 def test_a_guard_takes_no_keys(plain: Host, run: Any) -> None:
-    given = model(mask=MASKS["B1ST"], softmax=GUARD, fill="far", length="T")
-    made, _ = plain.run(given)
-    assert kernels(made)["MultiHeadAttention"] == 1
+    inputs = model(mask=MASKS["B1ST"], softmax=GUARD, fill="far", length="T")
+    result, _ = plain.run(inputs)
+    assert kernels(result)["MultiHeadAttention"] == 1
     for columns in (0, 1, 5):
-        assert_as_before(given, made, run, masked_feeds(2, 3, columns))
+        assert_as_before(inputs, result, run, masked_feeds(2, 3, columns))
 
 
-def fixed(given: onnx.ModelProto, **sizes: int) -> onnx.ModelProto:
+def fixed(model: onnx.ModelProto, **sizes: int) -> onnx.ModelProto:
     """The model with sizes in the place of symbols."""
-    for info in (*given.graph.input, *given.graph.output):
+    for info in (*model.graph.input, *model.graph.output):
         for dim in info.type.tensor_type.shape.dim:
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
-    return given
+    return model
 
 
 STANDARD = {"B": 2, "S": 3}
@@ -198,23 +200,23 @@ STANDARD = {"B": 2, "S": 3}
 def test_a_kernel_that_refuses_empty_tensors_is_not_used_for_open_sizes(
     plain: Host, run: Any, scores: str, fix: tuple[str, ...]
 ) -> None:
-    given = fixed(model(scores, opset=23), **{name: STANDARD[name] for name in fix})
-    made, report = plain.run(given)
-    assert sum(kernels(made).values()) == 1
-    assert not any(one.domain == "" and one.op_type == "Attention" for one in made.graph.node)
+    inputs = fixed(model(scores, opset=23), **{name: STANDARD[name] for name in fix})
+    result, report = plain.run(inputs)
+    assert sum(kernels(result).values()) == 1
+    assert not any(one.domain == "" and one.op_type == "Attention" for one in result.graph.node)
     assert reasons(report, "OrtStandardAttentionPass") == ["empty"]
     for batch, rows in () if fix else EMPTY.values():
-        assert_as_before(given, made, run, masked_feeds(batch, rows, rows))
+        assert_as_before(inputs, result, run, masked_feeds(batch, rows, rows))
 
 
 @pytest.mark.parametrize("scores", [FORMS["no scale"], CAPS["no factor behind"]])
 def test_a_kernel_that_refuses_empty_tensors_is_used_for_fixed_sizes(
     plain: Host, run: Any, scores: str
 ) -> None:
-    given = fixed(model(scores, opset=23), **STANDARD)
-    made, _ = plain.run(given)
-    assert kernels(made) == {"Attention": 1}
-    assert_as_before(given, made, run, masked_feeds(2, 3, 3))
+    inputs = fixed(model(scores, opset=23), **STANDARD)
+    result, _ = plain.run(inputs)
+    assert kernels(result) == {"Attention": 1}
+    assert_as_before(inputs, result, run, masked_feeds(2, 3, 3))
 
 
 @pytest.mark.parametrize("empty", [("batch", {"B": 0, "S": 3}), ("length", {"S": 0})])
@@ -224,9 +226,9 @@ def test_attention_of_nothing_stays(
 ) -> None:
     reason, sizes = empty
     apart_form = apart(4, "", "q, k, v")
-    given = fixed(apart_form if scores == "apart" else model(FORMS["no scale"]), **sizes)
-    made, report = plain.run(given)
-    assert kernels(made) == {"Softmax": 1}
+    inputs = fixed(apart_form if scores == "apart" else model(FORMS["no scale"]), **sizes)
+    result, report = plain.run(inputs)
+    assert kernels(result) == {"Softmax": 1}
     assert reasons(report, "OrtAttentionPass") == [reason]
 
 
@@ -253,14 +255,14 @@ def causal(size: str) -> onnx.ModelProto:
 
 
 def test_the_causal_kernel_is_not_used_for_open_sizes(plain: Host, host: Host, run: Any) -> None:
-    given = causal("B")
-    made, report = plain.run(given)
-    assert kernels(made) == {"MultiHeadAttention": 1}
+    inputs = causal("B")
+    result, report = plain.run(inputs)
+    assert kernels(result) == {"MultiHeadAttention": 1}
     assert reasons(report, "OrtCausalAttentionPass") == ["empty"]
     for batch, rows in (*EMPTY.values(), (2, 3)):
         feeds = {name: normal(batch, rows, 16) for name in "qkv"}
-        assert_as_before(given, made, run, feeds)
-    assert kernels(host.run(given)[0]) == {"GroupQueryAttention": 1}
+        assert_as_before(inputs, result, run, feeds)
+    assert kernels(host.run(inputs)[0]) == {"GroupQueryAttention": 1}
     assert kernels(plain.run(fixed(causal("B"), B=2, S=3))[0]) == {"GroupQueryAttention": 1}
 
 
@@ -280,7 +282,7 @@ def test_the_width_of_v_is_stated_where_inference_loses_it(
         vh = Reshape (v, heads) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
         m = MatMul (qt, kt) t = Tanh (m) a0 = Mul (t, scale) {SOFTMAX.replace("(a)", "(a0)")}
         y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 1, 3]> (y) a = Reshape (yt, joined)"""
-    given = parse(
+    model = parse(
         f"""<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>
         main (float[B, S, 8] q, float[B, S, 8] k, float[B, S, 8] v0) => (float[B, S, 5] out)
         <int64[1] zero = {{0}}, int64[1] two = {{2}}, int64[1] width = {{8}}, float scale = {{0.5}},
@@ -289,8 +291,8 @@ def test_the_width_of_v_is_stated_where_inference_loses_it(
         }}""",
         {"w": normal(8, 5)},
     )
-    made, _ = Host(replace(host.options, cleanup=False)).run(given)
-    assert kernels(made) == {"Attention": 1}
-    onnx.checker.check_model(made, full_check=True)
+    result, _ = Host(replace(host.options, cleanup=False)).run(model)
+    assert kernels(result) == {"Attention": 1}
+    onnx.checker.check_model(result, full_check=True)
     feeds = {name: normal(2, 3, 8) for name in ("q", "k", "v0")}
-    assert_as_before(given, made, run, feeds)
+    assert_as_before(model, result, run, feeds)

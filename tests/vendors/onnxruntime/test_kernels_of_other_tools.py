@@ -38,17 +38,17 @@ def weights(**shapes: tuple[int, ...]) -> list[onnx.TensorProto]:
 
 
 def attention(body: str, result: str, *, opset: int = 17, inputs: str = INPUTS) -> onnx.ModelProto:
-    made = onnx.parser.parse_model(
+    output = onnx.parser.parse_model(
         f"{HEAD.format(opset=opset)} g ({inputs}) => ({result}) {{ {body} }}"
     )
-    read = {name for node in made.graph.node for name in node.input}
+    read = {name for node in output.graph.node for name in node.input}
     shapes = {"wq": (16, 16), "wk": (16, 16), "wv": (16, 16), "w": (16, 48), "c": (48,)}
-    made.graph.initializer.extend(each for each in weights(**shapes) if each.name in read)
-    return made
+    output.graph.initializer.extend(weight for weight in weights(**shapes) if weight.name in read)
+    return output
 
 
-def assert_equal_numbers(host: Host, given: onnx.ModelProto) -> onnx.ModelProto:
-    made, _ = host.run(given)
+def assert_equal_numbers(host: Host, model: onnx.ModelProto) -> onnx.ModelProto:
+    result, _ = host.run(model)
     rng = np.random.default_rng(4)
     causal = np.where(np.tri(3, dtype=bool), 0, -3.4e38).astype(np.float32)
     feeds: dict[str, Any] = {
@@ -58,11 +58,11 @@ def assert_equal_numbers(host: Host, given: onnx.ModelProto) -> onnx.ModelProto:
         "a": causal[None, None],
         "t": rng.standard_normal((2, 3, 1)).astype(np.float32),
     }
-    named = {entry.name for entry in given.graph.input}
+    named = {entry.name for entry in model.graph.input}
     feeds = {name: value for name, value in feeds.items() if name in named}
-    for one in compare_outputs(Runner(given).run(feeds), Runner(made).run(feeds)):
+    for one in compare_outputs(Runner(model).run(feeds), Runner(result).run(feeds)):
         assert one.equal, one
-    return made
+    return result
 
 
 @pytest.mark.parametrize("opset", [17, 23])
@@ -71,8 +71,8 @@ def test_attention_with_other_inputs_and_attributes_stays(
     host: Host, call: str, opset: int
 ) -> None:
     body = f"{PROJECTIONS} y = com.microsoft.MultiHeadAttention {call}"
-    made = assert_equal_numbers(host, attention(body, "float[2,S,16] y", opset=opset))
-    assert "MultiHeadAttention" in {node.op_type for node in made.graph.node}
+    result = assert_equal_numbers(host, attention(body, "float[2,S,16] y", opset=opset))
+    assert "MultiHeadAttention" in {node.op_type for node in result.graph.node}
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_packed_keys_and_values_stay(host: Host) -> None:
         "k5 = Reshape (k, i) v5 = Reshape (v, i) kv = Concat <axis = 3> (k5, v5) "
         "y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, kv)"
     )
-    made, _ = host.run(attention(body, "float[2,S,16] y"))
-    assert made.graph.node[-1].op_type == "MultiHeadAttention"
+    result, _ = host.run(attention(body, "float[2,S,16] y"))
+    assert result.graph.node[-1].op_type == "MultiHeadAttention"
 
 
 @pytest.mark.parametrize("narrow", ["q", "k", "v"])
@@ -118,15 +118,15 @@ def test_a_bias_of_a_narrower_tensor_is_no_bias_of_a_projection(host: Host, narr
         " p = Softmax <axis = -1> (d) o = MatMul (p, vh) r = Transpose <perm = [0, 2, 1, 3]> (o)"
         " y = Reshape (r, joined)"
     )
-    made = onnx.parser.parse_model(
+    result = onnx.parser.parse_model(
         f"{HEAD.format(opset=17)} g (float[2,3,16] x, float[2,3,1] t) => (float[2,3,16] y) "
         "<int64[4] split = {0, 0, 2, 8}, int64[3] joined = {0, 0, 16}, float scale = {0.35}> "
         f"{{ {body} }}"
     )
-    read = {name for node in made.graph.node for name in node.input}
+    read = {name for node in result.graph.node for name in node.input}
     shapes = dict.fromkeys(("wq", "wk", "wv"), (16, 16)) | dict.fromkeys(("cq", "ck", "cv"), (16,))
-    made.graph.initializer.extend(each for each in weights(**shapes) if each.name in read)
-    compiled = assert_equal_numbers(host, made)
+    result.graph.initializer.extend(weight for weight in weights(**shapes) if weight.name in read)
+    compiled = assert_equal_numbers(host, result)
     assert "Softmax" not in {node.op_type for node in compiled.graph.node}
 
 
@@ -136,11 +136,11 @@ def test_a_call_with_fewer_outputs_than_its_function_is_raised(tmp_path: Path) -
         """<domain: "acme", opset_import: ["" : 17]> F (x) => (y, z) { y = Relu (x) z = Neg (x) }"""
     )
     main = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[2] x) => (float[2] y)'
-    given = onnx.parser.parse_model(f"{main} {{ y = acme.F (x) }} {function}")
-    onnx.save(given, tmp_path / "m.onnx")
+    model = onnx.parser.parse_model(f"{main} {{ y = acme.F (x) }} {function}")
+    onnx.save(model, tmp_path / "m.onnx")
     Host(HostOptions(vendors=[], opset=23)).compile(tmp_path / "m.onnx", tmp_path / "o.onnx")
     compiled = onnx.load(tmp_path / "o.onnx")
-    versions = [each.opset_import[0].version for each in (compiled, *compiled.functions)]
+    versions = [item.opset_import[0].version for item in (compiled, *compiled.functions)]
     assert versions == [23, 23]
     onnx.checker.check_model(compiled)
 
@@ -155,8 +155,8 @@ def test_a_long_mask_is_followed_once(host: Host) -> None:
         "p = Softmax <axis = -1> (d) y = MatMul (p, v)"
     )
     qkv = ", ".join(f"float[2,2,S,8] {name}" for name in "qkv")
-    given = attention(
+    inputs = attention(
         " ".join(lines), "float[2,2,S,8] y", opset=23, inputs=f"{qkv}, bool[1,1,S,S] keep"
     )
-    made, _ = host.run(given)
-    assert "Attention" in {node.op_type for node in made.graph.node}
+    result, _ = host.run(inputs)
+    assert "Attention" in {node.op_type for node in result.graph.node}

@@ -45,15 +45,15 @@ def model(
 
 def feeds(batch: int, rows: int) -> Any:
     """The first positions masked, and one sequence throughout."""
-    drawn = np.random.default_rng(rows)
+    drawing = np.random.default_rng(rows)
     keep = np.ones((batch, 1, 1, rows), np.int64)
     keep[0, ..., : rows // 3] = 0
     keep[-1] = 0
     return {
-        "q": drawn.normal(size=(batch, rows, 8)).astype(np.float32),
+        "q": drawing.normal(size=(batch, rows, 8)).astype(np.float32),
         "keep": keep,
-        "near": drawn.integers(0, 7, (rows, rows)),
-        "free": drawn.normal(size=(1, 2, rows, rows)).astype(np.float32),
+        "near": drawing.integers(0, 7, (rows, rows)),
+        "free": drawing.normal(size=(1, 2, rows, rows)).astype(np.float32),
     }
 
 
@@ -66,10 +66,10 @@ def feeds(batch: int, rows: int) -> Any:
 )
 @pytest.mark.parametrize("sums", [SUMS, "t = Add (a, s) m = Add (mask, t)"])
 def test_two_masks_are_one(host: Host, run: Any, sums: str, mask: str, far: float) -> None:
-    given = model(sums, mask, far=far)
-    compiled, _ = host.run(given)
+    inputs = model(sums, mask, far=far)
+    compiled, _ = host.run(inputs)
     assert not any(node.op_type == "Softmax" for node in compiled.graph.node)
-    assert_equal(given, compiled, run)
+    assert_equal(inputs, compiled, run)
 
 
 def test_biases_that_are_products(host: Host, run: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_bias_that_is_a_large_product_is_refused(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("values", "reason"),
     [
         (model(far=-1e9), "mask"),
         (model(mask=CHOSEN, far=-1e9), "mask"),
@@ -115,11 +115,11 @@ def test_a_bias_that_is_a_large_product_is_refused(host: Host) -> None:
         "no whole numbers",
     ],
 )
-def test_near_misses(host: Host, run: Any, given: onnx.ModelProto, reason: str) -> None:
-    compiled = refused(host, given, reason)
+def test_near_misses(host: Host, run: Any, values: onnx.ModelProto, reason: str) -> None:
+    compiled = refused(host, values, reason)
     inputs = feeds(2, 4)
-    expected, found = Runner(given).run(inputs), run(compiled, inputs)
-    assert all(one.equal for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4))
+    expected, result = Runner(values).run(inputs), run(compiled, inputs)
+    assert all(one.equal for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4))
 
 
 SCALED = {
@@ -134,15 +134,15 @@ SCALED = {
 @pytest.mark.parametrize("far", [LOWEST, -1e30, -np.inf, 0.0])
 def test_a_scale_behind_the_mask(host: Host, run: Any, sums: str, far: float) -> None:
     """As in CodeGen; -3.4e38 / 0.5 is -inf, fused and not."""
-    given = model(sums, CHOSEN, far=far)
-    compiled, report = host.run(given)
-    left = {node.op_type for node in compiled.graph.node}
-    assert "Softmax" not in left, [record.rejected for record in report.passes]
-    assert_equal(given, compiled, run)
+    inputs = model(sums, CHOSEN, far=far)
+    compiled, report = host.run(inputs)
+    rest = {node.op_type for node in compiled.graph.node}
+    assert "Softmax" not in rest, [record.rejected for record in report.passes]
+    assert_equal(inputs, compiled, run)
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("inputs", "reason"),
     [
         (model(SCALED["Div"], CHOSEN, far=-1e9), "mask"),
         (model(SCALED["Div"], CHOSEN, far=-1e4), "mask"),
@@ -152,10 +152,10 @@ def test_a_scale_behind_the_mask(host: Host, run: Any, sums: str, far: float) ->
     ids=["-1e9", "-1e4, of which a score shows", "mask of an input", "1e7"],
 )
 def test_a_scale_behind_another_mask_stays(
-    host: Host, run: Any, given: onnx.ModelProto, reason: str
+    host: Host, run: Any, inputs: onnx.ModelProto, reason: str
 ) -> None:
-    compiled = refused(host, given, reason)
-    assert_equal(given, compiled, run)
+    compiled = refused(host, inputs, reason)
+    assert_equal(inputs, compiled, run)
 
 
 def folded(
@@ -196,11 +196,11 @@ def test_a_bias_before_heads_are_apart(
     host: Host, run: Any, masked: str, bias: str, far: float
 ) -> None:
     """Of any size where the mask holds 0 and such numbers; also one that is computed from q."""
-    given = folded(masked, bias=bias, far=far)
-    compiled, report = host.run(given)
-    left = {node.op_type for node in compiled.graph.node}
-    assert "Softmax" not in left, [record.rejected for record in report.passes]
-    assert_equal(given, compiled, run)
+    inputs = folded(masked, bias=bias, far=far)
+    compiled, report = host.run(inputs)
+    rest = {node.op_type for node in compiled.graph.node}
+    assert "Softmax" not in rest, [record.rejected for record in report.passes]
+    assert_equal(inputs, compiled, run)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_a_bias_before_heads_are_apart(
     ids=["one bias for all heads and sequences", "the biased scores are an output"],
 )
 def test_biases_of_other_forms(host: Host, run: Any, changes: Any) -> None:
-    given = folded(**changes)
-    compiled, _ = host.run(given)
+    inputs = folded(**changes)
+    compiled, _ = host.run(inputs)
     assert not any(node.op_type == "Softmax" for node in compiled.graph.node)
-    assert_equal(given, compiled, run)
+    assert_equal(inputs, compiled, run)
 
 
 @pytest.mark.parametrize(
@@ -235,16 +235,16 @@ def test_biases_of_other_forms(host: Host, run: Any, changes: Any) -> None:
 def test_near_misses_before_heads_are_apart(
     host: Host, run: Any, changes: Any, reason: str
 ) -> None:
-    given = folded(**changes)
-    compiled = refused(host, given, reason)
+    inputs = folded(**changes)
+    compiled = refused(host, inputs, reason)
     if "apart" in changes:
-        assert_equal(given, compiled, run, [(1, 5)])  # of one sequence it runs
+        assert_equal(inputs, compiled, run, [(1, 5)])  # of one sequence it runs
     else:
-        assert_equal(given, compiled, run)
+        assert_equal(inputs, compiled, run)
 
 
-def refused(host: Host, given: onnx.ModelProto, reason: str) -> onnx.ModelProto:
-    compiled, report = host.run(given)
+def refused(host: Host, model: onnx.ModelProto, reason: str) -> onnx.ModelProto:
+    compiled, report = host.run(model)
     assert any(node.op_type == "Softmax" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtAttentionPass"]
     assert list(record.rejected) == [reason]
@@ -252,14 +252,14 @@ def refused(host: Host, given: onnx.ModelProto, reason: str) -> onnx.ModelProto:
 
 
 def assert_equal(
-    given: onnx.ModelProto,
+    model: onnx.ModelProto,
     compiled: onnx.ModelProto,
     run: Any,
     sizes: Any = ((3, 6), (2, 1), (1, 5)),
 ) -> None:
     for size in sizes:
         inputs = feeds(*size)
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(model).run(inputs)
+        for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one

@@ -30,12 +30,12 @@ NAMES = {name for kernels in KERNELS.values() for name in kernels}
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_layer_is_fused(host: Host, name: str) -> None:
     path = MODELS / f"{name}.onnx"
-    given = onnx.load(path)
-    compiled, _ = host.run(given)
+    inputs = onnx.load(path)
+    compiled, _ = host.run(inputs)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert {op: count for op, count in counts.items() if op in NAMES} == KERNELS[name]
     assert not counts["Softmax"]
-    result = compare(given, compiled)
+    result = compare(inputs, compiled)
     assert result.equal, result.summary()
 
 

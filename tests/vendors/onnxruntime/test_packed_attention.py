@@ -57,8 +57,8 @@ def model(
     "projections", [THREE, BIASES, ONE, ONE_BIAS], ids=["three", "biases", "one", "one, bias"]
 )
 def test_projections_are_packed(host: Host, run: Any, projections: str, mask: bool) -> None:
-    given = model(projections, mask=mask)
-    compiled, _ = host.run(given)
+    values = model(projections, mask=mask)
+    compiled, _ = host.run(values)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert counts == ({"Attention": 1, "Where": 1} if mask else {"Attention": 1})
     for batch, rows in ((2, 5), (1, 5), (2, 1)):
@@ -66,9 +66,9 @@ def test_projections_are_packed(host: Host, run: Any, projections: str, mask: bo
         keep[0, :, -1] = False  # a row without positions
         x = RNG.normal(size=(batch, rows, 6)).astype(np.float32)
         inputs = {"x": x, "z": x, "keep": keep}
-        expected = Runner(given).run(inputs)
-        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(values).run(inputs)
+        for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one
 
 

@@ -37,8 +37,8 @@ def model(
     """Attention of four heads over two of keys and values, after a past."""
     presents = ", float[B, 2, T, 8] present_k, float[B, 2, T, 8] present_v" if outputs else ""
     repeated = " ".join(
-        f"{each}u = Unsqueeze (present_{each}, i2) {each}e = Expand ({each}u, times) {each}r = Reshape ({each}e, spread)"
-        for each in "kv"
+        f"{item}u = Unsqueeze (present_{item}, i2) {item}e = Expand ({item}u, times) {item}r = Reshape ({item}e, spread)"
+        for item in "kv"
     )
     text = f"""<ir_version: 8, opset_import: ["" : 17]>
     main (float[B, S, 32] q, float[B, S, 16] k, float[B, S, 16] v, float[B, 2, P, 8] past_k, float[B, 2, {past_v}, 8] past_v,
@@ -69,24 +69,24 @@ def feeds(batch: int, rows: int, past: int) -> dict[str, Any]:
         "v": (batch, rows, 16),
         **dict.fromkeys(("past_k", "past_v"), (batch, 2, past, 8)),
     }
-    drawn = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    return {**drawn, "keep": np.ones((batch, past + rows), bool)}
+    drawing = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**drawing, "keep": np.ones((batch, past + rows), bool)}
 
 
 def assert_equal(
-    given: onnx.ModelProto, made: onnx.ModelProto, run: Any, inputs: dict[str, Any]
+    model: onnx.ModelProto, result: onnx.ModelProto, run: Any, inputs: dict[str, Any]
 ) -> None:
-    expected = Runner(given).run(inputs)
-    for found in (run(made, inputs), Runner(made, engine="reference").run(inputs)):
-        for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+    expected = Runner(model).run(inputs)
+    for match in (run(result, inputs), Runner(result, engine="reference").run(inputs)):
+        for one in compare_outputs(expected, match, rtol=1e-3, atol=1e-4):
             assert one.equal, one
-        for name in found.keys() - {"out"}:
-            assert (found[name] == expected[name]).all()
+        for name in match.keys() - {"out"}:
+            assert (match[name] == expected[name]).all()
 
 
-def refusal(host: Host, given: onnx.ModelProto) -> str:
-    made, report = host.run(given)
-    assert "GroupQueryAttention" not in {node.op_type for node in made.graph.node}
+def refusal(host: Host, model: onnx.ModelProto) -> str:
+    result, report = host.run(model)
+    assert "GroupQueryAttention" not in {node.op_type for node in result.graph.node}
     (record,) = [one for one in report.passes if one.name == "OrtCausalAttentionPass"]
     (reason,) = record.rejected
     return reason
@@ -100,9 +100,9 @@ def sure(host: Host) -> Host:
 @pytest.mark.parametrize("sizes", [{"batch": "1"}, {"length": "1"}], ids=["one batch", "one query"])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_the_past_is_the_kernels(sure: Host, run: Any, mask: str, sizes: dict[str, str]) -> None:
-    given = model(mask, **sizes)
-    made, _ = sure.run(given)
-    counts = Counter(node.op_type for node in made.graph.node)
+    inputs = model(mask, **sizes)
+    result, _ = sure.run(inputs)
+    counts = Counter(node.op_type for node in result.graph.node)
     assert counts["GroupQueryAttention"] == 1
     assert (
         not counts["Concat"]
@@ -114,7 +114,7 @@ def test_the_past_is_the_kernels(sure: Host, run: Any, mask: str, sizes: dict[st
     pairs = [(1, 1), (1, 13)] if "batch" in sizes else [(1, 1), (3, 1)]
     for batch, rows in pairs:
         for past in (0, 3, 11):
-            assert_equal(given, made, run, feeds(batch, rows, past))
+            assert_equal(inputs, result, run, feeds(batch, rows, past))
 
 
 def test_a_present_of_a_wrong_size_for_the_runtime_is_refused(sure: Host) -> None:
@@ -126,10 +126,10 @@ def test_a_present_of_a_wrong_size_for_the_runtime_is_refused(sure: Host) -> Non
 
 def test_pasts_of_two_names_are_proven_equal(sure: Host, run: Any) -> None:
     """The product with the values fails where they are not."""
-    given = model(batch="1", past_v="PV")
-    made, _ = sure.run(given)
-    assert "GroupQueryAttention" in {node.op_type for node in made.graph.node}
-    assert_equal(given, made, run, feeds(1, 5, 3))
+    inputs = model(batch="1", past_v="PV")
+    result, _ = sure.run(inputs)
+    assert "GroupQueryAttention" in {node.op_type for node in result.graph.node}
+    assert_equal(inputs, result, run, feeds(1, 5, 3))
 
 
 def test_several_batches_and_queries_are_refused(sure: Host) -> None:
@@ -146,10 +146,10 @@ def test_a_mask_that_begins_elsewhere_is_refused(sure: Host) -> None:
 
 
 def test_the_past_behind_the_new_ones_is_refused(sure: Host, run: Any) -> None:
-    given = model(batch="1")
-    for node in given.graph.node:
+    inputs = model(batch="1")
+    for node in inputs.graph.node:
         if node.op_type == "Concat":
             node.input[:] = reversed(node.input)
-    made, _ = sure.run(given)
-    onnx.checker.check_model(made)
-    assert_equal(given, made, run, feeds(1, 5, 3))
+    result, _ = sure.run(inputs)
+    onnx.checker.check_model(result)
+    assert_equal(inputs, result, run, feeds(1, 5, 3))

@@ -47,9 +47,9 @@ def model(
     )
 
 
-def found(host: Host, given: Any) -> tuple[Counter[str], list[str]]:
-    compiled, report = host.run(given)
-    result = compare(given, compiled)
+def found(host: Host, argument: Any) -> tuple[Counter[str], list[str]]:
+    compiled, report = host.run(argument)
+    result = compare(argument, compiled)
     assert result.equal, result.summary()
     (record,) = [record for record in report.passes if record.name == "OrtProjectionPass"]
     return Counter(node.op_type for node in compiled.graph.node), list(record.rejected)
@@ -76,7 +76,7 @@ def test_heads_are_put_together(host: Host) -> None:
 
 def test_a_width_that_is_a_number_where_no_tensor_is_empty(host: Host) -> None:
     """x is [B, either(S, 2), 8 * S // either(S, 2)], since a 0 in the shape of a Reshape copies a size."""
-    given = parse(
+    model = parse(
         """<ir_version: 8, opset_import: ["" : 17]>
         main (float[B, 2, S, 4] q) => (float[B, S, 6] y)
         <int64[2] rows = {0, 2}, int64[1] zero = {0}, int64[1] two = {2}, int64[1] six = {6}, int64[1] rest = {-1}> {
@@ -85,7 +85,7 @@ def test_a_width_that_is_a_number_where_no_tensor_is_empty(host: Host) -> None:
             f = Reshape (x, flat) g = Gemm (f, w, b) y = Reshape (g, t) }""",
         {name: WEIGHTS[name] for name in ("w", "b", "flat")},
     )
-    counts, rejected = found(host, given)
+    counts, rejected = found(host, model)
     assert (counts["Gemm"], counts["MatMul"], rejected) == (0, 1, [])
 
 

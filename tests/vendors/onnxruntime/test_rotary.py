@@ -40,8 +40,8 @@ def model(
 @pytest.mark.parametrize("extra", ["", " twice_read = Neg (high)"], ids=["plain", "a half is read"])
 def test_rotation(host: Host, run: Any, extra: str) -> None:
     outputs = "float[B, 2, S, 8] y" + (", float[B, 2, S, 4] twice_read" if extra else "")
-    given = model(ROTATION + extra, outputs=outputs)
-    compiled, _ = host.run(given)
+    inputs = model(ROTATION + extra, outputs=outputs)
+    compiled, _ = host.run(inputs)
     counts = Counter(node.op_type for node in compiled.graph.node)
     assert counts["RotaryEmbedding"] == 1
     assert not counts["Add"]
@@ -51,9 +51,9 @@ def test_rotation(host: Host, run: Any, extra: str) -> None:
             "q": rng.normal(size=(2, rows, 16)).astype(np.float32),
             "f": rng.normal(size=(1, rows, 4)).astype(np.float32),
         }
-        expected = Runner(given).run(feeds)
-        for found in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        expected = Runner(inputs).run(feeds)
+        for result in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one
 
 
@@ -86,8 +86,8 @@ def test_forms(host: Host, run: Any, changes: Any) -> None:
             "f": rng.normal(size=(batch.dim_value or 2, rows, half.dim_value)).astype(np.float32),
         }
         expected = Runner(before).run(feeds)
-        for found in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
-            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+        for result in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
+            for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
                 assert one.equal, one
 
 

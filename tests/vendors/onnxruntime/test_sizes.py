@@ -39,15 +39,15 @@ def model(
     )
 
 
-def check(host: Host, run: Any, given: onnx.ModelProto, rows: int, masks: int) -> Counter[str]:
+def check(host: Host, run: Any, model: onnx.ModelProto, rows: int, masks: int) -> Counter[str]:
     """Compile, compare numbers, return the operators."""
-    compiled, _ = host.run(given)
-    drawn = np.random.default_rng(rows)
+    compiled, _ = host.run(model)
+    drawing = np.random.default_rng(rows)
     inputs = {
-        "q": drawn.normal(size=(2, rows, 8)).astype(np.float32),
-        "mask": drawn.normal(size=(1, 2, masks, rows)).astype(np.float32),
+        "q": drawing.normal(size=(2, rows, 8)).astype(np.float32),
+        "mask": drawing.normal(size=(1, 2, masks, rows)).astype(np.float32),
     }
-    expected = Runner(given).run(inputs)
+    expected = Runner(model).run(inputs)
     for one in compare_outputs(expected, run(compiled, inputs), rtol=1e-3, atol=1e-4):
         assert one.equal, one
     return Counter(node.op_type for node in compiled.graph.node)
@@ -65,9 +65,9 @@ def test_a_number_that_is_an_output_stays(host: Host, run: Any) -> None:
 
 @pytest.mark.parametrize(("end", "step"), [("endless", ", step"), ("endless", "")])
 def test_the_last_rows_of_as_many_are_all(host: Host, run: Any, end: str, step: str) -> None:
-    given = model(TAIL.format(end=end, step=step))
+    inputs = model(TAIL.format(end=end, step=step))
     for rows in (1, 4):
-        assert not check(host, run, given, rows, rows)["Softmax"]
+        assert not check(host, run, inputs, rows, rows)["Softmax"]
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_the_last_rows_of_as_many_are_all(host: Host, run: Any, end: str, step: 
 def test_other_rows_are_not_proven(
     host: Host, run: Any, end: str, step: str, mask: str, rows: int, masks: int
 ) -> None:
-    given = model(TAIL.format(end=end, step=step), mask=mask)
-    assert check(host, run, given, rows, masks)["Softmax"] == 1
+    inputs = model(TAIL.format(end=end, step=step), mask=mask)
+    assert check(host, run, inputs, rows, masks)["Softmax"] == 1

@@ -28,24 +28,24 @@ def by_parts(square: str = SQUARES["Pow"], quotient: str = QUOTIENTS["Reciprocal
 
 
 def model(norm: str = LAYER, total: str = SUM, outputs: str = "y", skip: str = "B, S, 8") -> Any:
-    given = ", ".join(f"float[B, S, 8] {name}" for name in outputs.split())
+    argument = ", ".join(f"float[B, S, 8] {name}" for name in outputs.split())
     return parse(
         f"""<ir_version: 8, opset_import: ["" : 17]>
-    main (float[B, S, 8] x, float[{skip}] z) => ({given})
+    main (float[B, S, 8] x, float[{skip}] z) => ({argument})
     <float two = {{2}}, float one = {{1}}, float eps = {{1e-5}}, float[8] g = {{1, 2, 3, 4, 5, 6, 7, 8}},
      float[8] b = {{8, 7, 6, 5, 4, 3, 2, 1}}, float[8] c = {{0, 1, 0, 1, 0, 1, 0, 2}}> {{ {total} {norm} }}"""
     )
 
 
-def fused(host: Host, run: Any, given: onnx.ModelProto, op: str) -> onnx.NodeProto:
+def fused(host: Host, run: Any, model: onnx.ModelProto, op: str) -> onnx.NodeProto:
     """Compile and compare, in the runtime and in the reference; the kernel's node."""
-    compiled, _ = host.run(given)
+    compiled, _ = host.run(model)
     assert Counter(node.op_type for node in compiled.graph.node) == {op: 1}
     rng = np.random.default_rng(0)
     feeds = {name: rng.normal(size=(2, 3, 8)).astype(np.float32) for name in ("x", "z")}
-    expected = Runner(given).run(feeds)
-    for found in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
-        for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+    expected = Runner(model).run(feeds)
+    for result in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
+        for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
             assert one.equal, one
     return compiled.graph.node[0]
 
@@ -64,8 +64,8 @@ def test_layer_normalization(host: Host, run: Any, outputs: str, total: str) -> 
 @pytest.mark.parametrize("quotient", QUOTIENTS.values(), ids=QUOTIENTS)
 @pytest.mark.parametrize("outputs", ["y", "s y"])
 def test_root_mean_square(host: Host, run: Any, square: str, quotient: str, outputs: str) -> None:
-    given = model(by_parts(square, quotient), SUM, outputs)
-    fused(host, run, given, "SkipSimplifiedLayerNormalization")
+    inputs = model(by_parts(square, quotient), SUM, outputs)
+    fused(host, run, inputs, "SkipSimplifiedLayerNormalization")
 
 
 def test_without_a_sum_the_quotient_is_one_that_the_runtime_fuses(host: Host) -> None:
@@ -107,14 +107,14 @@ def test_a_root_mean_square_whose_step_is_an_output_stays(
     host: Host, square: str, name: str
 ) -> None:
     """OrtRmsNormPass raised an error on it."""
-    given = model(by_parts(SQUARES[square]))
+    inputs = model(by_parts(SQUARES[square]))
     width = 8 if name in "qn" else 1
-    given.graph.output.append(
+    inputs.graph.output.append(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["B", "S", width])
     )
     alone = host.with_options(only=["OrtRmsNormPass"], enable=[], cleanup=False)
-    _, report = alone.run(given)
-    (record,) = (each for each in report.passes if each.name == "OrtRmsNormPass")
+    _, report = alone.run(inputs)
+    (record,) = (pass_ for pass_ in report.passes if pass_.name == "OrtRmsNormPass")
     assert (record.status, record.replaced) == ("not changed", 0)
 
 
@@ -132,12 +132,12 @@ def cast_before_scale(total: str, cast: int = 10, scale: str = "float16", output
 @pytest.mark.parametrize("outputs", ["", ", float[B, S, 8] s"])
 def test_a_cast_before_the_scale_goes_behind_the_kernel(host: Host, outputs: str) -> None:
     """As TorchScript writes llama in float16, whose residual sums are float32."""
-    given = cast_before_scale("w = Cast <to = 1> (x) s = Add (w, z)", outputs=outputs)
-    compiled, _ = host.run(given)
+    inputs = cast_before_scale("w = Cast <to = 1> (x) s = Add (w, z)", outputs=outputs)
+    compiled, _ = host.run(inputs)
     operators = Counter(node.op_type for node in compiled.graph.node)
     # of x, of the scale, which in float32 would make the file larger, and of the result
     assert operators == {"SkipSimplifiedLayerNormalization": 1, "Cast": 3}
-    result = compare(given, compiled)
+    result = compare(inputs, compiled)
     assert result.equal, result.summary()
 
 
@@ -150,5 +150,5 @@ def test_without_a_sum_of_float32_it_stays_with_a_reason(host: Host) -> None:
     ):
         _, report = host.run(cast_before_scale(total, cast, scale))
         rejected = {record.name: list(record.rejected) for record in report.passes}
-        found = (rejected["OrtRmsNormPass"], rejected["OrtSkipNormPass"])
-        assert found == tuple([key] for key in keys)
+        result = (rejected["OrtRmsNormPass"], rejected["OrtSkipNormPass"])
+        assert result == tuple([key] for key in keys)

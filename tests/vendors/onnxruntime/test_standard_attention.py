@@ -36,41 +36,41 @@ def assuming(standard: Host) -> Host:
     return Host(replace(standard.options, assume=["no-empty-rows", "no-empty-inputs"]))
 
 
-def full(given: Any) -> Any:
+def full(argument: Any) -> Any:
     """The same feeds with a position in each row."""
-    keep, keep_row = given["keep"].copy(), given["keep_row"].copy()
+    keep, keep_row = argument["keep"].copy(), argument["keep_row"].copy()
     keep[..., 0] = keep_row[..., -1] = True
-    return {**given, "keep": keep, "keep_row": keep_row}
+    return {**argument, "keep": keep, "keep_row": keep_row}
 
 
-def operators(made: onnx.ModelProto) -> Counter[str]:
-    return Counter(node.op_type for node in made.graph.node)
+def operators(result: onnx.ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in result.graph.node)
 
 
 def fused(
-    host: Host, run: Any, given: onnx.ModelProto, *, empty: bool = True, **sizes: int
+    host: Host, run: Any, model: onnx.ModelProto, *, empty: bool = True, **sizes: int
 ) -> Counter[str]:
     """Compile; compare numbers in the runtime, and in the reference where it has no empty rows."""
-    compiled, report = host.run(given)
+    compiled, report = host.run(model)
     counts = operators(compiled)
     assert counts["Attention"] == 1, [record.rejected for record in report.passes]
     assert not counts["Softmax"] + counts["MultiHeadAttention"]
     for shape in ({}, {"batch": 1}, {"rows": 1}):
         inputs = feeds(**{**sizes, **shape})
-        for drawn in (inputs, full(inputs)) if empty else (full(inputs),):
-            assert_equal(Runner(given).run(drawn), run(compiled, drawn))
-        drawn = full(inputs)
-        assert_equal(Runner(given).run(drawn), Runner(compiled, engine="reference").run(drawn))
+        for drawing in (inputs, full(inputs)) if empty else (full(inputs),):
+            assert_equal(Runner(model).run(drawing), run(compiled, drawing))
+        drawing = full(inputs)
+        assert_equal(Runner(model).run(drawing), Runner(compiled, engine="reference").run(drawing))
     return counts
 
 
-def assert_equal(expected: Any, found: Any) -> None:
-    for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+def assert_equal(expected: Any, result: Any) -> None:
+    for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
         assert one.equal, one
 
 
-def refusal(host: Host, given: onnx.ModelProto) -> str:
-    compiled, report = host.run(given)
+def refusal(host: Host, model: onnx.ModelProto) -> str:
+    compiled, report = host.run(model)
     assert operators(compiled)["MultiHeadAttention"] == 1
     (record,) = [one for one in report.passes if one.name == "OrtStandardAttentionPass"]
     (reason,) = record.rejected
@@ -90,8 +90,8 @@ def test_every_form_is_fused(standard: Host, run: Any, scores: str, mask: str) -
 def test_the_zero_of_a_guard_is_the_kernels_own(
     standard: Host, run: Any, opset: int, mask: str
 ) -> None:
-    given = model(mask=MASKS[mask], softmax=GUARD, fill="far", opset=opset)
-    counts = fused(standard, run, given)
+    inputs = model(mask=MASKS[mask], softmax=GUARD, fill="far", opset=opset)
+    counts = fused(standard, run, inputs)
     assert not counts["IsNaN"] + counts["ReduceMax"]
     assert counts["Where"] == 1  # the mask
 
@@ -104,8 +104,8 @@ def test_a_guard_over_the_lowest_never_acts(standard: Host, run: Any, mask: str)
 
 @pytest.mark.parametrize("far", [-10000.0, -1e30, -3.4028e38])
 def test_a_mask_without_the_lowest_is_taken_as_it_is(standard: Host, run: Any, far: float) -> None:
-    given = model(fill="far", far=far, opset=23)
-    assert fused(standard, run, given)["Where"] == 1
+    inputs = model(fill="far", far=far, opset=23)
+    assert fused(standard, run, inputs)["Where"] == 1
 
 
 UNPROVEN = {
@@ -126,9 +126,9 @@ def test_a_mask_that_may_hold_minus_infinity_is_refused(
 
 
 def test_no_empty_rows_may_be_assumed(assuming: Host, run: Any) -> None:
-    given = model(opset=23, fill="far")
-    fused(assuming, run, given, empty=False)
-    compiled, _ = assuming.run(given)
+    inputs = model(opset=23, fill="far")
+    fused(assuming, run, inputs, empty=False)
+    compiled, _ = assuming.run(inputs)
     assert [entry.value for entry in compiled.metadata_props] == [
         "no-empty-inputs, no-empty-rows",
         "onnxruntime>=1.28.0",
@@ -160,23 +160,23 @@ def grouped(
 
 
 def grouped_feeds() -> Any:
-    given = feeds()
+    argument = feeds()
     rng = np.random.default_rng(1)
     return {
         "q": rng.normal(size=(2, 3, 16)).astype(np.float32) * 3,
-        **{name: given[name] for name in ("k", "v", "keep")},
+        **{name: argument[name] for name in ("k", "v", "keep")},
     }
 
 
 def test_repeated_heads_are_the_kernels(standard: Host, run: Any) -> None:
-    given = grouped()
-    compiled, _ = standard.run(given)
+    values = grouped()
+    compiled, _ = standard.run(values)
     counts = operators(compiled)
     assert counts["Attention"] == 1
     assert not counts["Expand"] + counts["Softmax"]
     inputs = grouped_feeds()
-    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
-    assert_equal(Runner(given).run(inputs), Runner(compiled, engine="reference").run(inputs))
+    assert_equal(Runner(values).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(values).run(inputs), Runner(compiled, engine="reference").run(inputs))
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_heads_that_are_repeated_otherwise(standard: Host, run: Any, repeat: str
     times = "{1, 2, 1, 1, 1}"
     if repeat.count("i2"):
         repeat = repeat.replace("Expand (ku, times)", "Expand (ku, each)")
-    given = grouped(
+    values = grouped(
         times, repeat.replace("ku = ", "each = Constant <value_ints = [1, 1, 2, 1, 1]> () ku = ")
     )
-    compiled, _ = standard.run(given)
+    compiled, _ = standard.run(values)
     assert operators(compiled)["Attention"] == 1
     inputs = grouped_feeds()
-    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(values).run(inputs), run(compiled, inputs))
 
 
 PRODUCT = FORMS["no scale"].replace("s = ", "m = ")
@@ -228,18 +228,18 @@ def test_capped_scores_are_the_kernels(standard: Host, run: Any, scores: str, ma
 @pytest.mark.parametrize("opset", [23, 24])
 @pytest.mark.parametrize("mask", ["B1ST", "B11T"])
 def test_capped_scores_behind_a_guard(standard: Host, run: Any, opset: int, mask: str) -> None:
-    given = model(CAPS["no factor behind"], MASKS[mask], GUARD, fill="far", opset=opset)
-    assert not fused(standard, run, given)["IsNaN"]
+    inputs = model(CAPS["no factor behind"], MASKS[mask], GUARD, fill="far", opset=opset)
+    assert not fused(standard, run, inputs)["IsNaN"]
 
 
 def test_capped_scores_of_repeated_heads(standard: Host, run: Any) -> None:
-    given = grouped(scores="m = MatMul (qt, kk) s = Tanh (m)")
-    compiled, _ = standard.run(given)
+    values = grouped(scores="m = MatMul (qt, kk) s = Tanh (m)")
+    compiled, _ = standard.run(values)
     assert operators(compiled)["Attention"] == 1
     assert not operators(compiled)["Expand"] + operators(compiled)["Tanh"]
     inputs = grouped_feeds()
-    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
-    assert_equal(Runner(given).run(inputs), Runner(compiled, engine="reference").run(inputs))
+    assert_equal(Runner(values).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(values).run(inputs), Runner(compiled, engine="reference").run(inputs))
 
 
 CAPPED = CAPS["the cap on the left"]
@@ -265,8 +265,8 @@ CAPPED_NEAR_MISSES: dict[str, tuple[str, Any]] = {
     ("key", "changes"), CAPPED_NEAR_MISSES.values(), ids=list(CAPPED_NEAR_MISSES)
 )
 def test_capped_near_misses(standard: Host, run: Any, key: str, changes: Any) -> None:
-    given = model(opset=23, **changes)
-    compiled, report = standard.run(given)
+    values = model(opset=23, **changes)
+    compiled, report = standard.run(values)
     (record,) = [one for one in report.passes if one.name == "OrtStandardAttentionPass"]
     assert operators(compiled)["Softmax"] == 1
     assert list(record.rejected) == [key]
@@ -275,7 +275,7 @@ def test_capped_near_misses(standard: Host, run: Any, key: str, changes: Any) ->
     inputs = feeds()
     for name, heads in zip("kv", changes.get("heads", (2, 2, 2))[1:], strict=True):
         inputs[name] = inputs[name][..., : 4 * heads]
-    assert_equal(Runner(given).run(inputs), run(compiled, inputs))
+    assert_equal(Runner(values).run(inputs), run(compiled, inputs))
 
 
 def test_the_runtime_is_recorded(standard: Host, tmp_path: Any) -> None:

@@ -47,22 +47,22 @@ def model(
     return parse(text, {"part": np.asarray(cut), "near": np.asarray(near)})
 
 
-def check(host: Host, run: Any, given: onnx.ModelProto, inputs: Any) -> Counter[str]:
+def check(host: Host, run: Any, model: onnx.ModelProto, inputs: Any) -> Counter[str]:
     """Compile, compare numbers in the runtime and in the reference; return the operators."""
-    compiled, _ = host.run(given)
-    expected = Runner(given).run(inputs)
-    for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
-        for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+    compiled, _ = host.run(model)
+    expected = Runner(model).run(inputs)
+    for result in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+        for one in compare_outputs(expected, result, rtol=1e-3, atol=1e-4):
             assert one.equal, one
     return Counter(node.op_type for node in compiled.graph.node)
 
 
 def feeds(batch: int) -> Any:
-    drawn = np.random.default_rng(batch)
+    drawing = np.random.default_rng(batch)
     return {
-        "x": drawn.normal(size=(batch, 12, 8)).astype(np.float32),
-        "free": drawn.normal(size=(1, 4, 1, 3, 3)).astype(np.float32),
-        "other": drawn.normal(size=(1, 2, 3, 3)).astype(np.float32),
+        "x": drawing.normal(size=(batch, 12, 8)).astype(np.float32),
+        "free": drawing.normal(size=(1, 4, 1, 3, 3)).astype(np.float32),
+        "other": drawing.normal(size=(1, 2, 3, 3)).astype(np.float32),
     }
 
 
@@ -70,9 +70,9 @@ def feeds(batch: int) -> Any:
 @pytest.mark.parametrize("bias", [BIAS, "a = Add (near, s)", "a = Identity (s)"])
 @pytest.mark.parametrize("mask", [MASK, "m = Add (part, w)"])
 def test_windows_are_fused(host: Host, run: Any, bias: str, mask: str, opset: int) -> None:
-    given = model(bias, mask, opset=opset)
+    inputs = model(bias, mask, opset=opset)
     for batch in (1, 3):
-        counts = check(host, run, given, feeds(batch))
+        counts = check(host, run, inputs, feeds(batch))
         assert not counts["Softmax"]
         assert counts["Expand"] == 1
 
@@ -88,20 +88,20 @@ def test_a_batch_of_one_size(host: Host, run: Any) -> None:
 
 
 def test_sums_that_others_read_stay(host: Host, run: Any) -> None:
-    given = model(outputs=", float[W, 2, 3, 3] a")
-    check(host, run, given, feeds(2))
+    inputs = model(outputs=", float[W, 2, 3, 3] a")
+    check(host, run, inputs, feeds(2))
 
 
 def test_sizes_computed_by_torchscript(host: Host, run: Any) -> None:
     """The number of images is a quotient of the number of windows."""
-    given = like_exports.swin()
-    drawn = np.random.default_rng(0).normal(size=(2, 256, 32)).astype(np.float32)
-    assert not check(host, run, given, {"x": drawn})["Softmax"]
+    inputs = like_exports.swin()
+    drawing = np.random.default_rng(0).normal(size=(2, 256, 32)).astype(np.float32)
+    assert not check(host, run, inputs, {"x": drawing})["Softmax"]
 
 
 def test_a_mask_of_each_image(host: Host, run: Any) -> None:
-    given = model(cut=np.repeat(CUT, 2, axis=0), x="2, 12, 8")
-    assert not check(host, run, given, feeds(2))["Softmax"]
+    inputs = model(cut=np.repeat(CUT, 2, axis=0), x="2, 12, 8")
+    assert not check(host, run, inputs, feeds(2))["Softmax"]
 
 
 def test_windows_in_another_order_keep_their_numbers(host: Host, run: Any) -> None:
@@ -110,12 +110,12 @@ def test_windows_in_another_order_keep_their_numbers(host: Host, run: Any) -> No
         swapped = model(apart="swapped", cut=np.swapaxes(CUT, 0, 1))
         check(host, run, swapped, feeds(batch))
     for batch in (1, 3):
-        drawn = np.random.default_rng(batch).normal(size=(batch, 24, 8)).astype(np.float32)
-        check(host, run, model(x="B, 24, 8"), {**feeds(1), "x": drawn})
+        drawing = np.random.default_rng(batch).normal(size=(batch, 24, 8)).astype(np.float32)
+        check(host, run, model(x="B, 24, 8"), {**feeds(1), "x": drawing})
 
 
 @pytest.mark.parametrize(
-    "given",
+    "inputs",
     [
         model(mask="m = Add (w, free)"),
         model(cut=CUT * np.float32(1e2)),
@@ -131,8 +131,8 @@ def test_windows_in_another_order_keep_their_numbers(host: Host, run: Any) -> No
         "bias that is no number",
     ],
 )
-def test_near_misses(host: Host, given: onnx.ModelProto) -> None:
-    compiled, report = host.run(given)
+def test_near_misses(host: Host, inputs: onnx.ModelProto) -> None:
+    compiled, report = host.run(inputs)
     assert any(node.op_type == "Softmax" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtAttentionPass"]
     assert list(record.rejected) == ["mask"]

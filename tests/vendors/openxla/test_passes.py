@@ -26,14 +26,14 @@ def model(text: str) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(parse(HEAD + text), data_prop=True)
 
 
-def fuses(text: str, name: str, wanted: dict[str, int], alone: Path, count: int = 1) -> None:
+def fuses(text: str, name: str, expected: dict[str, int], alone: Path, count: int = 1) -> None:
     before = model(text)
     after, record = run_pass(before, name, vendors=alone)
     assert record.replaced == count, dict(record.rejected)
     onnx.checker.check_model(after)
-    found = Counter(node.op_type for node in after.graph.node)
-    del found["Constant"]
-    assert found == wanted
+    result = Counter(node.op_type for node in after.graph.node)
+    del result["Constant"]
+    assert result == expected
     assert_equal_numbers(before, after)
     _, again = run_pass(after, name, vendors=alone)
     assert again.replaced == 0
@@ -74,8 +74,8 @@ def test_unknown_sizes_are_left(alone: Path) -> None:
 
 def test_a_reduction_of_no_axis_is_left(alone: Path) -> None:
     reduced = "r = ReduceSum <keepdims = 0, noop_with_empty_axes = 1> (x)"
-    kept = f"g (float[2,6] x) => (float[2,6] y) <int64[2] shape = {{2, 6}}> {{ {reduced} y = Reshape(r, shape) }}"
-    assert_refuses(model(kept), "KeepReducedAxesPass", "axes", vendors=alone)
+    retained = f"g (float[2,6] x) => (float[2,6] y) <int64[2] shape = {{2, 6}}> {{ {reduced} y = Reshape(r, shape) }}"
+    assert_refuses(model(retained), "KeepReducedAxesPass", "axes", vendors=alone)
     divided = f"g (float[2,6] x) => (float[2,6] y) <float n = {{1}}> {{ {reduced} y = Div(r, n) }}"
     assert_refuses(model(divided), "MeanOfSumPass", "axes", vendors=alone)
 
@@ -211,8 +211,8 @@ def softmax(
     sum_axis: int = 1,
     low: str = "-inf",
 ) -> str:
-    kept = ["2", "3"]
-    kept[axis] = "1"
+    retained = ["2", "3"]
+    retained[axis] = "1"
     keep = 0 if reshaped else 1
     lines = [f"p = ReduceMax <keepdims = {keep}> (x, axes)"]
     last = "p"
@@ -230,7 +230,7 @@ def softmax(
         lines.append(f"r = Reshape({last}, shape)")
         last = "r"
     lines += [f"d = Sub(x, {last})", "e = Exp(d)", "s = ReduceSum(e, sum_axes)", "y = Div(e, s)"]
-    weights = f"int64[1] axes = {{{axis}}}, int64[1] sum_axes = {{{sum_axis}}}, int64[2] shape = {{{', '.join(kept)}}}, float nan = {{nan}}, float low = {{{low}}}"
+    weights = f"int64[1] axes = {{{axis}}}, int64[1] sum_axes = {{{sum_axis}}}, int64[2] shape = {{{', '.join(retained)}}}, float nan = {{nan}}, float low = {{{low}}}"
     return f"g (float[2,3] x) => (float[2,3] y) <{weights}> {{\n" + "\n".join(lines) + "\n}"
 
 

@@ -97,8 +97,8 @@ def module() -> Callable[[str], Any]:
         )
         assert spec is not None
         assert spec.loader is not None
-        found = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
-        return found
+        result = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(result)
+        return result
 
     return load

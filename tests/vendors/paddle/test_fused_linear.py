@@ -36,14 +36,14 @@ def test_an_activation_goes_into_the_epilogue(
 
 
 @pytest.mark.parametrize(
-    ("tail", "left"), [("out = Tanh(s)", "Tanh"), ("out = Identity(s)", "Identity")]
+    ("tail", "rest"), [("out = Tanh(s)", "Tanh"), ("out = Identity(s)", "Identity")]
 )
 @pytest.mark.parametrize("x", ["3", "5, 3", "N, M, 3"])
 def test_without_one_that_it_knows_the_sum_is_fused(
-    paddle: Paddle, tail: str, left: str, x: str
+    paddle: Paddle, tail: str, rest: str, x: str
 ) -> None:
     result = paddle.fuses(
-        paddle.model(linear(tail, x), w=(3, 4), b=(4,)), PASS, {FUSED: 1, left: 1}
+        paddle.model(linear(tail, x), w=(3, 4), b=(4,)), PASS, {FUSED: 1, rest: 1}
     )
     assert result.graph.node[0].attribute[0].s.decode() == "none"
 

@@ -33,12 +33,12 @@ def chain(seed: int, steps: int = 12) -> str:
         kind, name = rng.choice(["Transpose", "Reshape", "Cast"]), f"t{step}"
         if kind == "Transpose":
             perm = rng.permutation(len(shape)).tolist()
-            stated = "" if perm == sorted(perm, reverse=True) else f"<perm = {perm}>"
+            declared = "" if perm == sorted(perm, reverse=True) else f"<perm = {perm}>"
             shape = [shape[axis] for axis in perm]
-            lines.append(f"{name} = Transpose{stated}({last})")
+            lines.append(f"{name} = Transpose{declared}({last})")
         elif kind == "Reshape":
-            wanted = list(FACTORS[rng.integers(len(FACTORS))])
-            target = list(wanted)
+            expected = list(FACTORS[rng.integers(len(FACTORS))])
+            target = list(expected)
             if rng.random() < 0.3:
                 target[rng.integers(len(target))] = -1
             target = [
@@ -46,7 +46,7 @@ def chain(seed: int, steps: int = 12) -> str:
                 for i, size in enumerate(target)
             ]
             constants.append(f"int64[{len(target)}] s{step} = {{{', '.join(map(str, target))}}}")
-            shape = wanted
+            shape = expected
             lines.append(f"{name} = Reshape({last}, s{step})")
         else:
             dtype = int(rng.choice(list(DTYPES)))

@@ -164,8 +164,8 @@ def test_transposes_are_composed(
     paddle: Paddle, first: str, second: str, perm: list[int] | None
 ) -> None:
     model = paddle.model(transposes(first, second))
-    wanted = {"Neg": 1} if perm is None else {"Transpose": 1, "Neg": 1}
-    result = paddle.fuses(model, PASS, wanted, 1 + (perm is None))
+    expected = {"Neg": 1} if perm is None else {"Transpose": 1, "Neg": 1}
+    result = paddle.fuses(model, PASS, expected, 1 + (perm is None))
     if perm is not None:
         assert list(result.graph.node[0].attribute[0].ints) == perm
 
@@ -244,7 +244,7 @@ def casts(start: str, *to: int, end: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "count"),
+    ("text", "rest", "count"),
     [
         (casts("float", 11, 1, end="float"), 0, 1),
         (casts("float16", 1, 11, end="double"), 1, 1),
@@ -254,12 +254,12 @@ def casts(start: str, *to: int, end: str) -> str:
     ],
 )
 def test_casts_that_lose_nothing_are_merged_or_go(
-    paddle: Paddle, text: str, left: int, count: int
+    paddle: Paddle, text: str, rest: int, count: int
 ) -> None:
     result = paddle.fuses(
-        paddle.model(text), PASS, {"Identity": 1, **({"Cast": left} if left else {})}, count
+        paddle.model(text), PASS, {"Identity": 1, **({"Cast": rest} if rest else {})}, count
     )
-    assert len(result.graph.node) == 1 + left
+    assert len(result.graph.node) == 1 + rest
 
 
 @pytest.mark.parametrize(

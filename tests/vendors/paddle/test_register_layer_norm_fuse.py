@@ -44,7 +44,7 @@ def decomposed(
         {means[0]} {subtract} {square} {means[1]} {shift} r = Sqrt(w) {divide} {scale} {bias}
     }}"""
     random = np.random.default_rng(5)
-    given = {
+    arguments = {
         "two": np.array(2.0),
         "eps": np.array(1e-3),
         "gamma": random.standard_normal(8),
@@ -56,7 +56,7 @@ def decomposed(
         text,
         {
             name: np.asarray(array).astype(numpy)
-            for name, array in given.items()
+            for name, array in arguments.items()
             if array is not None
         },
     )

@@ -32,12 +32,12 @@ def model(
 ) -> Any:
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main (float[{x}] x{inputs}) => (float[{y or x}] y{outputs}) {{ a = Abs(x) {body} y = Exp(b) }}"""
-    given = {
+    arguments = {
         name: array
         for name, array in CONSTANTS.items()
         if f" {name})" in body or f" {name}," in body
     }
-    return parse(text, given)
+    return parse(text, arguments)
 
 
 def transposes(first: str, second: str) -> str:

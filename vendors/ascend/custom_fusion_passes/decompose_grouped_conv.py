@@ -51,24 +51,26 @@ class DecomposeGroupedConvPass(DecomposePass):
             return node.reject(f"group: {groups}; there is nothing to take apart")
         if groups > MAX_GROUPS:
             return node.reject(f"groups: {groups} are more than {MAX_GROUPS}")
-        made, read = _channels(node.inputs[1])
-        if not isinstance(made, int) or not isinstance(read, int):
+        result, read = _channels(node.inputs[1])
+        if not isinstance(result, int) or not isinstance(read, int):
             return node.reject("channels: the weights do not have their number")
-        given = _channels(node.inputs[0])[1]
-        if made % groups or (isinstance(given, int) and given != read * groups):
+        argument = _channels(node.inputs[0])[1]
+        if result % groups or (isinstance(argument, int) and argument != read * groups):
             return node.reject(f"channels: {groups} groups do not divide them")
         return True
 
     def Replacement(self, node: Node) -> EsGraph:
         attributes = dict(node.attrs)
         groups = attributes.pop("group")
-        made, read = _channels(node.inputs[1])
+        result, read = _channels(node.inputs[1])
         builder = EsGraphBuilder("split_convs_concat")
         image, kernel, *bias = builder.CreateInputs(3 if node.input(2) is not None else 2)
         images = es.Split(image, split=[read] * groups, axis=1)
-        kernels = es.Split(kernel, split=[made // groups] * groups, axis=0)
+        kernels = es.Split(kernel, split=[result // groups] * groups, axis=0)
         biases = (
-            es.Split(bias[0], split=[made // groups] * groups, axis=0) if bias else [None] * groups
+            es.Split(bias[0], split=[result // groups] * groups, axis=0)
+            if bias
+            else [None] * groups
         )
         parts = [
             es.Conv(x, w, b, **attributes) for x, w, b in zip(images, kernels, biases, strict=True)

@@ -115,7 +115,7 @@ def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
 
     All their readers are among them, and none joins results of Relu already.
     """
-    found = {concat: None}
+    results = {concat: None}
     grown = [concat]
     for node in grown:  # grows while it is walked; the last reader of a Concat brings it in
         for value in node.inputs:
@@ -124,12 +124,12 @@ def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
                 inner is not None
                 and inner.op == "Concat"
                 and inner.graph is node.graph
-                and inner not in found
-                and found.keys() >= set(_result(inner).readers)
+                and inner not in results
+                and results.keys() >= set(_result(inner).readers)
             ):
-                found[inner] = None
+                results[inner] = None
                 grown.append(inner)
-    return sorted(found, key=lambda node: node.order)
+    return sorted(results, key=lambda node: node.order)
 
 
 def _readers(tree: Sequence[Node]) -> dict[Value, list[NodeIo]]:
@@ -148,12 +148,13 @@ def _relus_then_concat(
 ) -> EsGraph:
     builder = EsGraphBuilder("relus_concat")
     inputs = zip(entering, builder.CreateInputs(len(entering)), strict=True)
-    made = {
+    results = {
         value: tensor if _is_rectified(value, rectified) else es.Relu(tensor)
         for value, tensor in inputs
     }
     for node in tree:
-        made[_result(node)] = es.Concat(
-            *(made[value] for value in node.inputs), axis=node.attrs.get("axis", _AXIS_OF_CONCAT_1)
+        results[_result(node)] = es.Concat(
+            *(results[value] for value in node.inputs),
+            axis=node.attrs.get("axis", _AXIS_OF_CONCAT_1),
         )
-    return builder.BuildAndReset([made[_result(tree[-1])]])
+    return builder.BuildAndReset([results[_result(tree[-1])]])

@@ -105,10 +105,10 @@ class RemoveTransposePairPass(PatternFusionPass):
 
     def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         first, second = (node.attrs.get("perm") for node in match.GetMatchedNodes())
-        known = second if first is None else first
-        if known is None:
+        entry = second if first is None else first
+        if entry is None:
             return True
-        reverse = list(reversed(range(len(known))))
+        reverse = list(reversed(range(len(entry))))
         first, second = (reverse if perm is None else perm for perm in (first, second))
         if len(first) != len(second) or any(
             first[axis] != place for place, axis in enumerate(second)

@@ -60,11 +60,15 @@ def number(constant: Value, x: Value) -> float | None:
     return float(array.reshape(-1)[0])
 
 
-def is_near(constant: Value, wanted: float, x: Value) -> bool:
-    """Whether a constant is ``wanted`` to the precision of its dtype."""
-    found = number(constant, x)
+def is_near(constant: Value, expected: float, x: Value) -> bool:
+    """Whether a constant is ``expected`` to the precision of its dtype."""
+    value = number(constant, x)
     tolerance = TOLERANCES.get(constant.dtype or DataType.UNDEFINED)
-    return found is not None and tolerance is not None and abs(found - wanted) <= tolerance * wanted
+    return (
+        value is not None
+        and tolerance is not None
+        and abs(value - expected) <= tolerance * expected
+    )
 
 
 def function_problem(op: str, options: Mapping[str, Any], *, is_standard: bool) -> str:
@@ -107,10 +111,10 @@ def widening_problem(match: MatchResult, x: Value) -> str:
 
 def epsilon_problem(epsilon: Value, x: Value) -> str:
     """Epsilon must be one positive number: it becomes an attribute."""
-    found = number(epsilon, x)
-    if found is None:
+    value = number(epsilon, x)
+    if value is None:
         return f'epsilon: "{epsilon.name}" {_text(epsilon.shape)} is not one number'
-    return "" if isfinite(found) and found > 0 else f"epsilon: {found} is not positive"
+    return "" if isfinite(value) and value > 0 else f"epsilon: {value} is not positive"
 
 
 def vector_problem(what: str, vector: Value, x: Value) -> str:
@@ -119,17 +123,23 @@ def vector_problem(what: str, vector: Value, x: Value) -> str:
     D is proven to be the last dimension of ``x``: a longer one would widen the result. ONNX
     Runtime's kernels refuse D = 0, and before 1.24.1 D = 1.
     """
-    found, wanted = vector.shape, x.shape
-    if found is not None and wanted and len(found) == 1 and shapes.same_dim(found[0], wanted[-1]):
-        size = wanted[-1]
+    result, expected = vector.shape, x.shape
+    if (
+        result is not None
+        and expected
+        and len(result) == 1
+        and shapes.same_dim(result[0], expected[-1])
+    ):
+        size = expected[-1]
         if isinstance(size, int) and size > 1:
             return ""
         return (
-            f'{what}: the last axis of "{x.name}" {_text(wanted)} is not known to be longer than 1'
+            f'{what}: the last axis of "{x.name}" {_text(expected)} is not known '
+            "to be longer than 1"
         )
     return (
-        f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis '
-        f'of "{x.name}" {_text(wanted)}'
+        f'{what}: "{vector.name}" {_text(result)} is not known to be as long as the last axis '
+        f'of "{x.name}" {_text(expected)}'
     )
 
 

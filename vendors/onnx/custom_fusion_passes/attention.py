@@ -55,16 +55,20 @@ class AttentionOperatorPass(AttentionFusionPass):
         return super().Run(graph, context)
 
     def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
-        found = attention.description
-        types = {found.q.value.dtype, found.k.value.dtype, attention.value_type}
-        inside = {each for each in attention.inner_types if each is not None and each.is_float}
+        description = attention.description
+        types = {description.q.value.dtype, description.k.value.dtype, attention.value_type}
+        inside = {type_ for type_ in attention.inner_types if type_ is not None and type_.is_float}
         if len(types) > 1 or not types <= _TYPES or not inside <= types:
             return attention.reject("dtype: float64, or several ones")
         problem = self._context.target.why_not("Attention", attention.dtype, "onnxruntime")
         if problem:
             return attention.reject(problem)
         is_assumed = self._context.options["no_empty_inputs"]
-        sizes = {"batch": found.batch, "rows": found.queries, "length": found.keys}
+        sizes = {
+            "batch": description.batch,
+            "rows": description.queries,
+            "length": description.keys,
+        }
         for name, size in sizes.items():
             if size == 0 or not (is_assumed or isinstance(size, int)):
                 return attention.reject(

@@ -72,9 +72,9 @@ class _FoldIntoWeightsPass(FusionBasePass):
             x = product.inputs[0]
             assert x is not None
             attributes = {name: value for name, value in product.attrs.items() if name != "beta"}
-            made = es.op(product.op)(inputs[x], *folded, **attributes)
+            result = es.op(product.op)(inputs[x], *folded, **attributes)
             weights = [one for one in product.inputs[1:] if one is not None]
-            if context.replace(region, builder.BuildAndReset([made])):
+            if context.replace(region, builder.BuildAndReset([result])):
                 for weight in weights:
                     context.folds_weight(weight)
 
@@ -181,8 +181,8 @@ def _folded(node: Node, product: Node) -> list[_Array] | str:
     x = product.inputs[0]
     if x is None or w is None or w.dtype not in FLOATS or x.dtype != w.dtype:
         return "dtype: not floating point, or not one"
-    made = product.outputs[0]
-    if made is None or made.is_graph_output or len(made.uses) != 1:
+    output = product.outputs[0]
+    if output is None or output.is_graph_output or len(output.uses) != 1:
         return "shared: the product is read by others, too"
     weights = [one for one in (w, *biases) if one is not None]
     if any(one.array is None for one in weights):
@@ -195,7 +195,7 @@ def _folded(node: Node, product: Node) -> list[_Array] | str:
     if isinstance(layout, str):
         return layout
     count, scaled = layout
-    affine = _affine(node, made, count, axis=1 if product.op.startswith("Conv") else -1)
+    affine = _affine(node, output, count, axis=1 if product.op.startswith("Conv") else -1)
     if isinstance(affine, str):
         return affine
     if bias is not None:

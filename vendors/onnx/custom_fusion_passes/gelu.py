@@ -76,11 +76,11 @@ class GeluFusionPass(PatternFusionPass):
     def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
         (x,) = match.inputs
         scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
-        wanted = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
+        expected = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
         problem = (
             dtype_problem(x)
             or widening_problem(match, x)
-            or _constant_problem(constant.value, wanted, x)
+            or _constant_problem(constant.value, expected, x)
             or function_problem("Gelu", self.options, is_standard=_is_standard(match, "none"))
         )
         return match.reject(problem) if problem else True
@@ -154,9 +154,11 @@ def _by_tanh(with_pow: bool, halved: _Halved) -> Pattern:
     return Pattern(builder.BuildAndReset([halved(x, e)])).CaptureTensor(cubic).CaptureTensor(factor)
 
 
-def _constant_problem(constant: Value, wanted: float, x: Value) -> str:
+def _constant_problem(constant: Value, expected: float, x: Value) -> str:
     return (
-        "" if is_near(constant, wanted, x) else f'constant: "{constant.name}" is not {wanted:.7g}'
+        ""
+        if is_near(constant, expected, x)
+        else f'constant: "{constant.name}" is not {expected:.7g}'
     )
 
 

@@ -68,8 +68,8 @@ class SlicesToSplitPass(FusionBasePass):
             builder = EsGraphBuilder("split")
             inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
             sizes = np.diff(ends).tolist()
-            made = es.Split(inputs[x], split=sizes, axis=axis)
-            by_value = {node.outputs[0]: one for node, one in zip(nodes, made, strict=True)}
+            result = es.Split(inputs[x], split=sizes, axis=axis)
+            by_value = {node.outputs[0]: one for node, one in zip(nodes, result, strict=True)}
             context.replace(region, builder.BuildAndReset([by_value[v] for v in region.outputs]))
 
     def Instances(self) -> Iterator[onnx.ModelProto]:

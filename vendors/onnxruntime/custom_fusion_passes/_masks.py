@@ -28,15 +28,15 @@ _ABSORBS = -1e30
 
 def problem_of_types(attention: AttentionCall) -> str:
     """Return why q, k and v are of no type that the passes take, or of several; "" if they are."""
-    found = attention.description
-    types = [found.q.value.dtype, found.k.value.dtype, attention.value_type]
+    description = attention.description
+    types = [description.q.value.dtype, description.k.value.dtype, attention.value_type]
     if len(set(types)) > 1:
         return f"dtype: q, k and v are {', '.join(map(dtype_name, types))}"
     if attention.dtype == DataType.FLOAT and attention.inner_types & HALVES:
         return "dtype: float32, cast to half and back inside"
     if DataType.DOUBLE in attention.inner_types:
         return "dtype: float64 inside, in which the kernel does not compute"
-    return not_float(found.q.value)
+    return not_float(description.q.value)
 
 
 def mask_problem(attention: AttentionCall) -> str:
@@ -59,14 +59,14 @@ def mask_problem(attention: AttentionCall) -> str:
         return f"mask: under a scale, not proven to hold 0, small numbers and at most {-FAR:g}"
     if len(addends) > 1 and not _agree(addends):
         return "mask: the sum of its addends differs in another order"
-    held = held_by(attention)
+    content = held_by(attention)
     if attention.score_type != attention.dtype:
         dtype = attention.dtype
-        if held is None or dtype is None or held.between:
+        if content is None or dtype is None or content.between:
             return f"mask: not proven to hold numbers of {dtype_name(dtype)} alone"
-        if any(rounded(number, dtype) != number for number in held.known):
+        if any(rounded(number, dtype) != number for number in content.known):
             return f"mask: it holds numbers that {dtype_name(dtype)} lacks"
-    attention.may_have_empty_rows = held is None or held.may_be(-math.inf)
+    attention.may_have_empty_rows = content is None or content.may_be(-math.inf)
     return ""
 
 
@@ -82,8 +82,8 @@ def _agree(addends: Sequence[Operand]) -> bool:
     row of it throughout rounds the sums to its neighbours. A product of the model, as of relative
     positions, is as large as the scores, which are rounded as it is.
     """
-    rest = [each for each in addends if not is_zero_or_far_below(each.value)]
-    others = [each.value for each in rest if not (_is_product(each) or is_near(each.value))]
+    rest = [addend for addend in addends if not is_zero_or_far_below(addend.value)]
+    others = [addend.value for addend in rest if not (_is_product(addend) or is_near(addend.value))]
     return len(rest) < 2 or (len(others) < 2 and all(map(is_near_or_far, others)))
 
 
@@ -95,26 +95,26 @@ def _is_product(operand: Operand) -> bool:
 
 def held_by(attention: AttentionCall) -> Numbers | None:
     """Return the numbers that the merged mask may hold; None if they are not known."""
-    found: Numbers | None = Numbers((0.0,), between=False)
+    result: Numbers | None = Numbers((0.0,), between=False)
     for step in attention.description.after:
-        if found is None:
+        if result is None:
             return None
         if isinstance(step, Add):
             added = None if step.factor != 1 else numbers(step.operand.value)
-            found = None if added is None else _sum(found, added)
+            result = None if added is None else _sum(result, added)
         elif isinstance(step, Select):
             low = step.fill if math.isinf(step.fill) else min(step.fill, _ABSORBS)
-            found = Numbers.of({*found.known, low}, between=found.between)
+            result = Numbers.of({*result.known, low}, between=result.between)
         else:
             assert isinstance(step, Floor)
-            found = Numbers.of(
-                {max(number, step.least) for number in found.known}, between=found.between
+            result = Numbers.of(
+                {max(number, step.least) for number in result.known}, between=result.between
             )
-    return found
+    return result
 
 
 def _sum(left: Numbers, right: Numbers) -> Numbers | None:
     pairs = product(map(np.float32, left.known), map(np.float32, right.known))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = {float(a + b) for a, b in pairs}
-    return Numbers.of(found, between=left.between or right.between)
+        results = {float(a + b) for a, b in pairs}
+    return Numbers.of(results, between=left.between or right.between)

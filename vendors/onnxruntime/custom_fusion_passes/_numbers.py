@@ -42,14 +42,14 @@ class Numbers:
         return inside if self.between else number in self.known
 
     @classmethod
-    def of(cls, found: set[float], *, between: bool = False) -> Numbers | None:
+    def of(cls, results: set[float], *, between: bool = False) -> Numbers | None:
         """Collect numbers; None where one is NaN."""
-        if not found or any(map(math.isnan, found)):
+        if not results or any(map(math.isnan, results)):
             return None
-        known = tuple(sorted(found))
-        if between or len(known) > _MOST:
-            return cls((known[0], known[-1]), between=True)
-        return cls(known, between=False)
+        entry = tuple(sorted(results))
+        if between or len(entry) > _MOST:
+            return cls((entry[0], entry[-1]), between=True)
+        return cls(entry, between=False)
 
 
 _Seen: TypeAlias = "dict[Value, Numbers | None]"
@@ -76,23 +76,23 @@ _COMBINED: dict[str, Callable[[np.float32, np.float32], np.float32]] = {
 }
 
 
-def numbers(value: Value | None, seen: _Seen | None = None) -> Numbers | None:
+def numbers(value: Value | None, visited: _Seen | None = None) -> Numbers | None:
     """Return a float or boolean tensor's possible elements, None if unknown.
 
-    ``seen`` holds the answers for tensors below the same one.
+    ``visited`` holds the answers for tensors below the same one.
     """
     if value is None:
         return None
-    seen = {} if seen is None else seen
-    if value not in seen:
-        if len(seen) >= _MOST_VALUES:
+    visited = {} if visited is None else visited
+    if value not in visited:
+        if len(visited) >= _MOST_VALUES:
             return None
-        seen[value] = None
-        seen[value] = _numbers(value, seen)
-    return seen[value]
+        visited[value] = None
+        visited[value] = _numbers(value, visited)
+    return visited[value]
 
 
-def _numbers(value: Value, seen: _Seen) -> Numbers | None:
+def _numbers(value: Value, visited: _Seen) -> Numbers | None:
     if value.is_constant:
         array = value.array
         if array is None or array.dtype == np.float64 or value.dtype not in _FOLLOWED:
@@ -104,23 +104,23 @@ def _numbers(value: Value, seen: _Seen) -> Numbers | None:
     if node.op in _TRUTHS:
         return _TRUTH
     if node.op in _MOVED:
-        return numbers(node.inputs[0], seen)
+        return numbers(node.inputs[0], visited)
     if node.op == "Where":
-        return _either(numbers(node.inputs[1], seen), numbers(node.inputs[2], seen))
+        return _either(numbers(node.inputs[1], visited), numbers(node.inputs[2], visited))
     if node.op == "ScatterND" and node.attrs.get("reduction", "none") == "none":
-        return _either(numbers(node.inputs[0], seen), numbers(node.inputs[2], seen))
+        return _either(numbers(node.inputs[0], visited), numbers(node.inputs[2], visited))
     if node.op == "ConstantOfShape" and value.dtype in FLOATS:
-        given = node.attrs.get("value")
-        return Numbers.of({0.0 if given is None else float(np.asarray(given).reshape(-1)[0])})
+        argument = node.attrs.get("value")
+        return Numbers.of({0.0 if argument is None else float(np.asarray(argument).reshape(-1)[0])})
     if node.op == "Trilu":
-        return _either(numbers(node.inputs[0], seen), Numbers((0.0,), between=False))
+        return _either(numbers(node.inputs[0], visited), Numbers((0.0,), between=False))
     if node.op in _COMBINED and value.dtype in FLOATS:
-        return _combined(node, value.dtype, seen)
+        return _combined(node, value.dtype, visited)
     if node.op != "Cast" or value.dtype not in FLOATS:
         return None
-    held = numbers(node.inputs[0], seen)
-    return held and Numbers.of(
-        {rounded(number, value.dtype) for number in held.known}, between=held.between
+    content = numbers(node.inputs[0], visited)
+    return content and Numbers.of(
+        {rounded(number, value.dtype) for number in content.known}, between=content.between
     )
 
 
@@ -136,12 +136,12 @@ def _either(left: Numbers | None, right: Numbers | None) -> Numbers | None:
     return Numbers.of({*left.known, *right.known}, between=left.between or right.between)
 
 
-def _combined(node: Node, dtype: DataType, seen: _Seen) -> Numbers | None:
+def _combined(node: Node, dtype: DataType, visited: _Seen) -> Numbers | None:
     """Each of the three is monotone in each operand, so the ends of a range suffice.
 
     A runtime may compute neighbouring nodes of a half type in float32 and round once.
     """
-    left, right = numbers(node.inputs[0], seen), numbers(node.inputs[1], seen)
+    left, right = numbers(node.inputs[0], visited), numbers(node.inputs[1], visited)
     if left is None or right is None:
         return None
     ends = (*left.known, *right.known)
@@ -150,9 +150,9 @@ def _combined(node: Node, dtype: DataType, seen: _Seen) -> Numbers | None:
     compute = _COMBINED[node.op]
     with np.errstate(over="ignore", invalid="ignore"):
         pairs = product(map(np.float32, left.known), map(np.float32, right.known))
-        found = {float(compute(a, b)) for a, b in pairs}
-    found |= {rounded(number, dtype) for number in found}
-    return Numbers.of(found, between=left.between or right.between)
+        results = {float(compute(a, b)) for a, b in pairs}
+    results |= {rounded(number, dtype) for number in results}
+    return Numbers.of(results, between=left.between or right.between)
 
 
 FAR = 1e30
@@ -170,27 +170,27 @@ def far(dtype: DataType | None) -> float:
 
 def is_near(value: Value | None) -> bool:
     """Proven to hold only numbers up to ``NEAR``."""
-    found = numbers(value)
-    return found is not None and found.known[0] >= -NEAR and found.known[-1] <= NEAR
+    result = numbers(value)
+    return result is not None and result.known[0] >= -NEAR and result.known[-1] <= NEAR
 
 
 def is_zero_or_far_below(value: Value | None) -> bool:
     """Proven to hold only 0 and numbers that absorb whatever they are added to."""
-    found = numbers(value)
-    if value is None or found is None or found.between:
+    result = numbers(value)
+    if value is None or result is None or result.between:
         return False
-    return all(number == 0 or number <= -far(value.dtype) for number in found.known)
+    return all(number == 0 or number <= -far(value.dtype) for number in result.known)
 
 
 def is_near_or_far(value: Value | None) -> bool:
     """Proven to hold only numbers that are added to scores in any order."""
     if value is None:
         return False
-    found, least = numbers(value), far(value.dtype)
-    if found is not None:
-        ends = found.known
+    result, least = numbers(value), far(value.dtype)
+    if result is not None:
+        ends = result.known
         return is_near(value) or (
-            not found.between and all(abs(one) <= NEAR or abs(one) >= least for one in ends)
+            not result.between and all(abs(one) <= NEAR or abs(one) >= least for one in ends)
         )
     node = value.producer
     if node is None:

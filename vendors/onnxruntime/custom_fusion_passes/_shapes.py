@@ -34,14 +34,14 @@ def shape_of(value: Value | None) -> Sizes | None:
 
     They are those of runs in which no tensor is empty.
     """
-    known = None if value is None else value.shape
-    return None if value is None or known is None else shapes.filled(value, known)
+    shape = None if value is None else value.shape
+    return None if value is None or shape is None else shapes.filled(value, shape)
 
 
 def elements_of(value: Value | None) -> Sizes | None:
     """Return the elements of a small integer scalar or vector."""
-    known = None if value is None else value.elements
-    return None if value is None or known is None else shapes.filled(value, known)
+    entry = None if value is None else value.elements
+    return None if value is None or entry is None else shapes.filled(value, entry)
 
 
 def sources_of(graph: Graph) -> Sources:

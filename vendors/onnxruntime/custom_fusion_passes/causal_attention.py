@@ -111,10 +111,10 @@ def group_query_attention(
         last = es.Squeeze(es.Slice(es.Shape(past_key), [2], [3]), [0])
     scores = es.MatMul(q, es.Transpose(repeated(k), perm=[0, 1, 3, 2])) * scale
     sizes = es.Slice(es.Shape(scores), [2], [4])
-    kept = es.Trilu(es.Expand(np.ones((1, 1), np.float32), sizes), last, upper=0)
+    retained = es.Trilu(es.Expand(np.ones((1, 1), np.float32), sizes), last, upper=0)
     if local_window_size > 0:
-        kept = es.Trilu(kept, last - (local_window_size - 1), upper=1)
-    scores = es.Where(es.Cast(kept, to=DataType.BOOL), scores, -np.inf)
+        retained = es.Trilu(retained, last - (local_window_size - 1), upper=1)
+    scores = es.Where(es.Cast(retained, to=DataType.BOOL), scores, -np.inf)
     mixed = es.MatMul(es.Softmax(scores, axis=-1), repeated(v))
     joined = es.Reshape(es.Transpose(mixed, perm=HEADS_SECOND), np.array([0, 0, -1]))
     return joined, k, v
@@ -163,26 +163,28 @@ class OrtCausalAttentionPass(KernelPass):
             yield node, call
 
     def problem(self, attention: AttentionCall) -> str:
-        found = attention.description
+        description = attention.description
         if not attention.is_causal:
             return "mask: there is none, and several queries"
-        if found.queries + attention.past_length != found.keys:
-            return f"length: {found.queries} of q, {found.keys} of k: not proven equal"
-        outputs = [cache is not None and cache.present.is_graph_output for cache in found.past]
+        if description.queries + attention.past_length != description.keys:
+            return f"length: {description.queries} of q, {description.keys} of k: not proven equal"
+        outputs = [
+            cache is not None and cache.present.is_graph_output for cache in description.past
+        ]
         if attention.has_past and not (all(outputs) and not isinstance(attention.past_length, int)):
             # the runtime takes the past's length for the present's when it plans and folds
             return "past: its length is a number, or a present is no output of the graph"
-        if attention.has_past and found.batch != 1 and found.queries != 1:
+        if attention.has_past and description.batch != 1 and description.queries != 1:
             return (
-                f"batch: {found.batch} with {found.queries} queries and a past; the kernel takes "
-                "one of them only: --dim fixes it"
+                f"batch: {description.batch} with {description.queries} queries and a past; "
+                "the kernel takes one of them only: --dim fixes it"
             )
         if attention.head_size % 8 or attention.head_size != attention.value_size:
             return (
                 f"head size: {attention.head_size} of q, {attention.value_size} of v; "
                 "a multiple of 8 each"
             )
-        sizes = {"batch": dim_of(found.batch), "length": dim_of(found.queries)}
+        sizes = {"batch": dim_of(description.batch), "length": dim_of(description.queries)}
         return empty_sizes(sizes, assumed=self._context.options["no_empty_inputs"])
 
     def Replacement(self, attention: AttentionCall) -> EsTensor | Sequence[EsTensor]:
@@ -190,7 +192,7 @@ class OrtCausalAttentionPass(KernelPass):
         last = es.Expand(es.Sub(total, np.array([1], np.int32)), attention.length("b"))
         window = {} if attention.window is None else {"local_window_size": attention.window}
         # without the outputs for a later step the runtime computes all scores at once
-        made = es.op(KERNEL)(
+        result = es.op(KERNEL)(
             attention.q,
             attention.k,
             attention.v,
@@ -204,7 +206,7 @@ class OrtCausalAttentionPass(KernelPass):
             num_outputs=3,
             **window,
         )
-        return [made[0], made[1], made[2]] if attention.has_past else made[0]
+        return [result[0], result[1], result[2]] if attention.has_past else result[0]
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of heads of size 8 with a mask of comparisons, and with one of Trilu."""

@@ -60,17 +60,15 @@ def fused_conv(
     Shapes: X [N, C, …], W [M, C/group, …], B [M].
     """
     lists = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
-    sizes: dict[str, Any] = {
-        name: list(given) for name, given in lists.items() if given is not None
-    }
-    made = es.Conv(X, W, B, auto_pad=auto_pad, group=group, **sizes)
+    sizes: dict[str, Any] = {name: list(row) for name, row in lists.items() if row is not None}
+    result = es.Conv(X, W, B, auto_pad=auto_pad, group=group, **sizes)
     params = () if activation_params is None else map(float, activation_params)
     if activation == "Clip":
         low, high = params
-        return es.op("Clip")(made, low, high)
+        return es.op("Clip")(result, low, high)
     names = _DEFAULTS.get(activation, {})
     numbers: dict[str, Any] = dict(zip(names, params, strict=True))
-    return es.op(activation)(made, **numbers)
+    return es.op(activation)(result, **numbers)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
@@ -113,8 +111,8 @@ class OrtConvActivationPass(FusionBasePass):
             attributes: dict[str, Any] = {**conv.attrs, "activation": node.op}
             if params:
                 attributes["activation_params"] = params
-            made = es.op(KERNEL)(*operands, **attributes)
-            context.replace(region, builder.BuildAndReset([made]))
+            result = es.op(KERNEL)(*operands, **attributes)
+            context.replace(region, builder.BuildAndReset([result]))
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with and without numbers."""
@@ -133,14 +131,14 @@ def _numbers_of(node: Node) -> list[float] | None:
     if node.op != "Clip":
         numbers = _DEFAULTS.get(node.op, {})
         return [float(node.attrs.get(name, value)) for name, value in numbers.items()]
-    found: list[float] = []
+    results: list[float] = []
     for slot, (name, default) in enumerate((("min", -_LARGEST), ("max", _LARGEST)), start=1):
         bound = node.inputs[slot] if len(node.inputs) > slot else None
         number = float(node.attrs.get(name, default)) if bound is None else _number(bound)
         if number is None:
             return None
-        found.append(number)
-    return found
+        results.append(number)
+    return results
 
 
 def _number(value: Value) -> float | None:

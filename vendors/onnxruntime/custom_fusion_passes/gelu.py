@@ -73,20 +73,22 @@ class OrtBiasGeluPass(FusionBasePass):
             total = node.inputs[0]
             add = None if total is None else total.producer
             last = None if total is None or not total.shape else total.shape[-1]
-            found = added_constant(add, last) if add is not None and isinstance(last, int) else None
+            result = (
+                added_constant(add, last) if add is not None and isinstance(last, int) else None
+            )
             problem = not_float(total) or no_kernel(context, BIAS, total)
-            if add is None or found is None:
+            if add is None or result is None:
                 problem = "bias: no constant [D] is added before"
-            elif found[0].shape is None or found[0].shape[-1:] != (last,):
+            elif result[0].shape is None or result[0].shape[-1:] != (last,):
                 problem = "bias: it widens the tensor"
             elif node.attrs.get("approximate", "none") != "none":
                 problem = "tanh: approximated by tanh"
             elif node.op == "gehost::Gelu" and total is not None and total.dtype in HALVES:
                 problem = "constants: of half, which the kernel does not round"
-            if problem or add is None or found is None:
+            if problem or add is None or result is None:
                 context.refuse(node, problem)
                 continue
-            _replace(context, [add, node], found[0], found[1])
+            _replace(context, [add, node], result[0], result[1])
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of a bias on the right."""
@@ -109,12 +111,12 @@ class OrtQuickGeluPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
         for sigmoid in graph.nodes_of("Sigmoid"):
-            scaled, made = sigmoid.inputs[0], sigmoid.outputs[0]
-            if scaled is None or made is None or len(made.consumers()) != 1:
+            scaled, output = sigmoid.inputs[0], sigmoid.outputs[0]
+            if scaled is None or output is None or len(output.consumers()) != 1:
                 context.refuse(sigmoid, "shared: others read the sigmoid, too")
                 continue
-            ((product, _),) = made.consumers()
-            others = [one for one in product.inputs if one is not made]
+            ((product, _),) = output.consumers()
+            others = [one for one in product.inputs if one is not output]
             x = others[0] if product.op == "Mul" and len(others) == 1 else None
             scale = scaled.producer
             factor = factor_of(scale) if scale is not None and scale.op in ("Mul", "Div") else None
@@ -152,10 +154,10 @@ def _replace(context: CustomPassContext, nodes: list[Node], x: Value, constant: 
     builder = EsGraphBuilder("gelu")
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     if isinstance(constant, float):
-        made = es.op(QUICK)(inputs[x], alpha=constant)
+        result = es.op(QUICK)(inputs[x], alpha=constant)
     else:
-        made = es.op(BIAS)(inputs[x], constant)
-    context.replace(region, builder.BuildAndReset([made]))
+        result = es.op(BIAS)(inputs[x], constant)
+    context.replace(region, builder.BuildAndReset([result]))
 
 
 @hookimpl

@@ -99,8 +99,8 @@ def skip_group_norm(
     Shapes: as above; skip [N, H, W, C] or [N, 1, 1, C].
     """
     total = x + skip
-    made = group_norm(total, gamma, beta, epsilon=epsilon, groups=groups, activation=activation)
-    return made, total
+    result = group_norm(total, gamma, beta, epsilon=epsilon, groups=groups, activation=activation)
+    return result, total
 
 
 @dataclass
@@ -237,10 +237,10 @@ def _by_parts(node: Node) -> _Norm | str | None:
 
 def _by_channel(norm: _Norm, op: str, channels: int) -> np.ndarray | None:
     """Take the next node if it is of this operator, with a constant for each channel."""
-    node, made = _only_reader(norm.nodes[-1], op), norm.nodes[-1].outputs[0]
+    node, output = _only_reader(norm.nodes[-1], op), norm.nodes[-1].outputs[0]
     if node is None:
         return None
-    other = next((one for one in node.inputs if one is not made), None)
+    other = next((one for one in node.inputs if one is not output), None)
     array = None if other is None else other.array
     if array is None or array.shape not in ((channels, 1, 1), (1, channels, 1, 1)):
         return None
@@ -250,13 +250,13 @@ def _by_channel(norm: _Norm, op: str, channels: int) -> np.ndarray | None:
 
 def _add_silu(norm: _Norm) -> None:
     """Take a product with its own sigmoid, if nothing else reads the result."""
-    made = norm.nodes[-1].outputs[0]
-    readers = [] if made is None or made.is_graph_output else made.consumers()
+    output = norm.nodes[-1].outputs[0]
+    readers = [] if output is None or output.is_graph_output else output.consumers()
     sigmoid = next((reader for reader, _ in readers if reader.op == "Sigmoid"), None)
     product = None if sigmoid is None else _only_reader(sigmoid, "Mul")
-    if made is None or sigmoid is None or product is None or len(made.uses) != 2:
+    if output is None or sigmoid is None or product is None or len(output.uses) != 2:
         return
-    if made in product.inputs and sigmoid.outputs[0] in product.inputs:
+    if output in product.inputs and sigmoid.outputs[0] in product.inputs:
         norm.nodes += [sigmoid, product]
         norm.silu = True
 
@@ -319,19 +319,19 @@ def _fuse(context: CustomPassContext, norm: _Norm, addends: Sequence[Value]) -> 
         "activation": int(norm.silu),
     }
     gamma, beta = (
-        builder.CreateConst(each.astype(np.float32), dtype=DataType.FLOAT)
-        for each in (norm.gamma, norm.beta)
+        builder.CreateConst(item.astype(np.float32), dtype=DataType.FLOAT)
+        for item in (norm.gamma, norm.beta)
     )
-    made: dict[Any, EsTensor] = {}
+    created: dict[Any, EsTensor] = {}
     if len(addends) == 1:
-        made[result] = es.op(GROUP)(images[0], gamma, beta, **attributes)
+        created[result] = es.op(GROUP)(images[0], gamma, beta, **attributes)
     else:
         count = 2 if norm.x in region.outputs else 1
         outputs = es.op(SKIP)(images[0], gamma, beta, images[1], **attributes, num_outputs=count)
-        made[result] = outputs[0] if count == 2 else outputs
+        created[result] = outputs[0] if count == 2 else outputs
         if count == 2:
-            made[norm.x] = outputs[1]
-    results = [es.Transpose(made[one], perm=FIRST) for one in region.outputs]
+            created[norm.x] = outputs[1]
+    results = [es.Transpose(created[one], perm=FIRST) for one in region.outputs]
     context.replace(region, builder.BuildAndReset(results))
     return True
 
@@ -350,10 +350,10 @@ def _is_shape_of(value: Value | None, x: Value) -> bool:
 
 def _only_reader(node: Node, op: str) -> Node | None:
     """Return the only reader of a result if it is of this operator."""
-    made = node.outputs[0]
-    if made is None or made.is_graph_output or len(made.uses) != 1:
+    output = node.outputs[0]
+    if output is None or output.is_graph_output or len(output.uses) != 1:
         return None
-    ((reader, _),) = made.consumers() or [(node, 0)]
+    ((reader, _),) = output.consumers() or [(node, 0)]
     return reader if reader.op == op else None
 
 

@@ -66,12 +66,12 @@ class OrtProjectionPass(FusionBasePass):
             if after is None or after.op != "Reshape" or after.inputs[0] is not node.outputs[0]:
                 context.refuse(node, "shared: the product does not go to one Reshape alone")
                 continue
-            found = _weights(node)
-            shape = found if isinstance(found, str) else _rows(before, after, found[0])
-            if isinstance(found, str) or isinstance(shape, str):
+            result = _weights(node)
+            shape = result if isinstance(result, str) else _rows(before, after, result[0])
+            if isinstance(result, str) or isinstance(shape, str):
                 context.refuse(node, str(shape))
                 continue
-            self._fuse(context, [before, node, after], shape, *found)
+            self._fuse(context, [before, node, after], shape, *result)
         remove_dead(graph)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
@@ -105,10 +105,10 @@ class OrtProjectionPass(FusionBasePass):
         assert x is not None
         rows = inputs[x] if shape is None else es.Reshape(inputs[x], np.array(shape))
         factor = weight if isinstance(weight, np.ndarray) else inputs[weight]
-        made = es.MatMul(rows, factor)
+        result = es.MatMul(rows, factor)
         if bias is not None:
-            made = made + inputs[bias]
-        context.replace(region, builder.BuildAndReset([made]), keep_shared=True)
+            result = result + inputs[bias]
+        context.replace(region, builder.BuildAndReset([result]), keep_shared=True)
 
 
 def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
@@ -136,19 +136,19 @@ def _rows(before: Node, after: Node, weight: Value | np.ndarray) -> list[int] | 
     Returns a text if these may not be the rows of x.
     """
     rows, columns = weight.shape if isinstance(weight, np.ndarray) else shape_of(weight) or (0, 0)
-    given, made = shape_of(before.inputs[0]), shape_of(after.outputs[0])
+    argument, output = shape_of(before.inputs[0]), shape_of(after.outputs[0])
     flat = shape_of(before.outputs[0])
-    if given is None or made is None or flat is None or len(flat) != 2 or flat[1] != rows:
-        return f"rows: {given} is not proven to be flattened to [-1, {rows}]"
-    front = len(made) - 1
-    tail = [size if isinstance(size, int) else 0 for size in given[front:]]
-    if math.prod(tail) != rows or not all_same(made, (*given[:front], columns)):
-        return f"rows: {list(made)} is not proven to be the rows of {list(given)}"
+    if argument is None or output is None or flat is None or len(flat) != 2 or flat[1] != rows:
+        return f"rows: {argument} is not proven to be flattened to [-1, {rows}]"
+    front = len(output) - 1
+    tail = [size if isinstance(size, int) else 0 for size in argument[front:]]
+    if math.prod(tail) != rows or not all_same(output, (*argument[:front], columns)):
+        return f"rows: {list(output)} is not proven to be the rows of {list(argument)}"
     return None if len(tail) == 1 else [*[0] * front, math.prod(tail)]
 
 
 def _only_reader(node: Node) -> Node | None:
-    made = node.outputs[0]
-    if made is None or made.is_graph_output or len(made.consumers()) != 1:
+    output = node.outputs[0]
+    if output is None or output.is_graph_output or len(output.consumers()) != 1:
         return None
-    return made.consumers()[0][0]
+    return output.consumers()[0][0]

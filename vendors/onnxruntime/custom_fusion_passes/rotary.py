@@ -84,7 +84,7 @@ def rotary_embedding(
         low, high = es.Slice(heads, [0], half, [3]), es.Slice(heads, half, size, [3])
     pair = low * cos - high * sin, high * cos + low * sin
     if interleaved:
-        both = es.Concat(*(es.Unsqueeze(each, [4]) for each in pair), axis=4)
+        both = es.Concat(*(es.Unsqueeze(item, [4]) for item in pair), axis=4)
         turned = es.Reshape(both, apart)
     else:
         turned = es.Concat(*pair, axis=3)
@@ -146,14 +146,14 @@ class OrtRotaryPass(RotaryFusionPass):
         attributes = {"interleaved": 1} if rotary.interleaved else {}
         if rotary.rotary_size < size:
             attributes["rotary_embedding_dim"] = rotary.rotary_size
-        made = es.op(KERNEL)(
+        result = es.op(KERNEL)(
             es.Reshape(rotary.x, np.array([0, 0, heads * size])),
             positions,
             *(es.Reshape(table, np.array([-1, half])) for table in (rotary.cos, rotary.sin)),
             num_heads=heads,
             **attributes,
         )
-        return es.Reshape(made, np.array([0, 0, heads, size]))
+        return es.Reshape(result, np.array([0, 0, heads, size]))
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with angles that are computed, and with a scale of them."""

@@ -58,11 +58,11 @@ class OrtSizesPass(FusionBasePass):
             shared.visit(node)
         _compute_numbers(graph)
         for node in graph.nodes_of("Reshape", "Expand"):
-            given, made = node.inputs[0], node.outputs[0]
-            if given is None or made is None or made.is_graph_output:
+            argument, output = node.inputs[0], node.outputs[0]
+            if argument is None or output is None or output.is_graph_output:
                 continue
-            if all_same(shape_of(given), shape_of(made)):
-                graph.redirect(made, given)
+            if all_same(shape_of(argument), shape_of(output)):
+                graph.redirect(output, argument)
         remove_dead(graph)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
@@ -88,19 +88,19 @@ class OrtSizesPass(FusionBasePass):
 def _compute_numbers(graph: Graph) -> None:
     """Compute a float32 number of constant ones, where a size that is now constant made it."""
     for node in graph.nodes_of(*_COMPUTED):
-        made = node.outputs[0]
+        output = node.outputs[0]
         arrays = [value.array if value and value.is_constant else None for value in node.inputs]
-        if made is None or made.is_graph_output or made.dtype != DataType.FLOAT:
+        if output is None or output.is_graph_output or output.dtype != DataType.FLOAT:
             continue
-        given = [
+        arguments = [
             one for one in arrays if one is not None and one.size == 1 and one.dtype.kind in "fi"
         ]
-        if len(given) < len(arrays) or any(one.dtype == np.float64 for one in given):
+        if len(arguments) < len(arrays) or any(one.dtype == np.float64 for one in arguments):
             continue
         with np.errstate(all="ignore"):
-            number = np.asarray(_COMPUTED[node.op](*given), np.float32)
+            number = np.asarray(_COMPUTED[node.op](*arguments), np.float32)
         name = graph.model.fresh_name("OrtSizesPass_c")
-        graph.redirect(made, graph.add_initializer(number, name))
+        graph.redirect(output, graph.add_initializer(number, name))
 
 
 class _Shared:
@@ -115,25 +115,27 @@ class _Shared:
 
     def visit(self, node: Node) -> None:
         """Replace the shape that a node makes, unless only other shapes read it."""
-        made = node.outputs[0] if node.outputs else None
-        known = elements_of(made)
-        if made is None or made.is_constant or made.dtype != DataType.INT64:
+        output = node.outputs[0] if node.outputs else None
+        entry = elements_of(output)
+        if output is None or output.is_constant or output.dtype != DataType.INT64:
             return
-        if known is None or not self._is_readable(known):
+        if entry is None or not self._is_readable(entry):
             return
-        key = (made.rank or 0, known)
+        key = (output.rank or 0, entry)
         pure = all(
             value is None or value.is_constant or value.name in self._pure for value in node.inputs
         )
         if pure:
-            self._pure.add(made.name)
+            self._pure.add(output.name)
             if key not in self._first:
-                self._first[key] = made
+                self._first[key] = output
                 return
-        if all(self._is_readable(elements_of(reader.outputs[0])) for reader, _ in made.consumers()):
+        if all(
+            self._is_readable(elements_of(reader.outputs[0])) for reader, _ in output.consumers()
+        ):
             return  # read by other shapes alone, which are replaced themselves
-        if not made.is_graph_output:
-            self._graph.redirect(made, self._value(key))
+        if not output.is_graph_output:
+            self._graph.redirect(output, self._value(key))
 
     def _is_readable(self, elements: Sizes | None) -> bool:
         """Whether each element is a number or the size of an input."""
@@ -147,15 +149,15 @@ class _Shared:
             rank, sizes = key
             numbers = [size for size in sizes if isinstance(size, int)]
             if len(numbers) == len(sizes):
-                found = self._constant(np.array(numbers if rank else numbers[0], np.int64))
+                result = self._constant(np.array(numbers if rank else numbers[0], np.int64))
             elif rank and (whole := self._input_of(sizes)) is not None:
-                found = self._shape(whole)
+                result = self._shape(whole)
             elif len(sizes) == 1:
-                found = self._read(str(sizes[0]), rank)
+                result = self._read(str(sizes[0]), rank)
             else:
                 parts = [self._value((1, (size,))) for size in sizes]
-                found = self._added("Concat", parts, len(sizes), {"axis": 0})
-            self._first[key] = found
+                result = self._added("Concat", parts, len(sizes), {"axis": 0})
+            self._first[key] = result
         return self._first[key]
 
     def _read(self, symbol: str, rank: int) -> Value:
@@ -182,10 +184,10 @@ class _Shared:
         producers = [value.producer for value in inputs if value.producer is not None]
         after = max(producers, key=lambda node: node.order, default=None)
         node = self._graph.add_node(op, inputs, [name], attributes, name=name, after=after)
-        made = node.outputs[0]
-        assert made is not None
-        self._graph.set_type(made, TensorType(DataType.INT64, () if count is None else (count,)))
-        return made
+        output = node.outputs[0]
+        assert output is not None
+        self._graph.set_type(output, TensorType(DataType.INT64, () if count is None else (count,)))
+        return output
 
     def _constant(self, array: np.ndarray) -> Value:
         return self._graph.add_initializer(array, self._graph.model.fresh_name("OrtSizesPass_c"))

@@ -212,9 +212,9 @@ class OrtSkipNormPass(FusionBasePass):
             inner = None if addend is None else addend.producer
             if addend is None or inner is None or dims is None or not isinstance(dims[-1], int):
                 continue
-            found = added_constant(inner, dims[-1])
-            if found is not None and not addend.is_graph_output and len(addend.uses) == 1:
-                addends[place], bias = found
+            result = added_constant(inner, dims[-1])
+            if result is not None and not addend.is_graph_output and len(addend.uses) == 1:
+                addends[place], bias = result
                 nodes.append(inner)
                 break
         region = Region.of_nodes(nodes)
@@ -228,7 +228,7 @@ class OrtSkipNormPass(FusionBasePass):
         outputs = 4 if norm.x in region.outputs else 1
         gamma = inputs[norm.gamma]
         if norm.result.op == "LayerNormalization":
-            made = es.op(_kernel_of(norm))(
+            output = es.op(_kernel_of(norm))(
                 first,
                 second,
                 gamma,
@@ -238,7 +238,7 @@ class OrtSkipNormPass(FusionBasePass):
                 num_outputs=outputs,
             )
         else:
-            made = es.op(_kernel_of(norm))(
+            output = es.op(_kernel_of(norm))(
                 first,
                 second,
                 gamma if norm.cast is None else es.Cast(gamma, to=DataType.FLOAT),
@@ -246,12 +246,12 @@ class OrtSkipNormPass(FusionBasePass):
                 epsilon=norm.epsilon,
                 num_outputs=outputs,
             )
-        normalized = made[0] if outputs == 4 else made
+        normalized = output[0] if outputs == 4 else output
         if norm.cast is not None:
             normalized = es.Cast(normalized, to=norm.cast)
         results = {norm.result.outputs[0]: normalized}
         if outputs == 4:
-            results[norm.x] = made[3]
+            results[norm.x] = output[3]
         if set(region.outputs) != set(results):
             context.refuse(norm.result, "shared: a tensor inside is read by others, too")
             return
@@ -306,8 +306,8 @@ def _by_quotient(context: CustomPassContext, norm: _Norm) -> None:
     inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
     x = inputs[norm.x]
     mean = es.ReduceMean(es.Pow(x, 2.0), axes=[-1], keepdims=1)
-    made = x * es.Div(1.0, es.Sqrt(mean + norm.epsilon)) * inputs[norm.gamma]
-    context.replace(region, builder.BuildAndReset([made]))
+    result = x * es.Div(1.0, es.Sqrt(mean + norm.epsilon)) * inputs[norm.gamma]
+    context.replace(region, builder.BuildAndReset([result]))
 
 
 def _found(node: Node) -> _Norm | None:
@@ -337,34 +337,34 @@ class _Quotient(NamedTuple):
 
 def _by_parts(mean: Node) -> _Norm | None:
     """``x / √(mean(x²) + ε) · scale`` around its mean, perhaps with a Cast before the scale."""
-    found = _quotient(mean)
-    if found is None:
+    result = _quotient(mean)
+    if result is None:
         return None
-    before = found.x.producer
-    cast = _only_reader(found.nodes[-1], "Cast")
+    before = result.x.producer
+    cast = _only_reader(result.nodes[-1], "Cast")
     if cast is not None and (before is None or before.op == "Cast"):
         return None  # an island
-    nodes = found.nodes if cast is None else [*found.nodes, cast]
-    last, made = _only_reader(nodes[-1], "Mul"), nodes[-1].outputs[0]
-    gamma = None if last is None else next((one for one in last.inputs if one is not made), None)
-    if last is None or made is None or gamma is None:
+    nodes = result.nodes if cast is None else [*result.nodes, cast]
+    last, output = _only_reader(nodes[-1], "Mul"), nodes[-1].outputs[0]
+    gamma = None if last is None else next((one for one in last.inputs if one is not output), None)
+    if last is None or output is None or gamma is None:
         return None
     return _Norm(
-        found.x,
+        result.x,
         gamma,
         None,
-        found.epsilon,
+        result.epsilon,
         last,
         [*nodes, last],
-        by_reciprocal=found.by_reciprocal,
-        cast=None if cast is None else made.dtype,
+        by_reciprocal=result.by_reciprocal,
+        cast=None if cast is None else output.dtype,
     )
 
 
 def _island(node: Node) -> str:
     """Why a mean is that of a normalization which these passes do not take, or ""."""
-    found = _quotient(node) if node.op == "ReduceMean" else None
-    if found is None or _only_reader(found.nodes[-1], "Cast") is None:
+    result = _quotient(node) if node.op == "ReduceMean" else None
+    if result is None or _only_reader(result.nodes[-1], "Cast") is None:
         return ""
     return "dtype: float32, cast to half and back; RMSNormalizationFusionPass makes it one node"
 
@@ -410,10 +410,10 @@ def _quotient(mean: Node) -> _Quotient | None:
 
 def _only_reader(node: Node, op: str) -> Node | None:
     """Return the only reader of a result if it is of this operator."""
-    made = node.outputs[0]
-    if made is None or made.is_graph_output or len(made.uses) != 1:
+    output = node.outputs[0]
+    if output is None or output.is_graph_output or len(output.uses) != 1:
         return None
-    ((reader, _),) = made.consumers() or [(node, 0)]
+    ((reader, _),) = output.consumers() or [(node, 0)]
     return reader if reader.op == op else None
 
 

@@ -113,10 +113,14 @@ class OrtStandardAttentionPass(KernelPass):
         return answer
 
     def problem(self, attention: AttentionCall) -> str:
-        found = attention.description
+        description = attention.description
         if attention.dtype != DataType.FLOAT:  # how it treats masks of others is not known
             return f"dtype: {dtype_name(attention.dtype)}, wanted float32"
-        sizes = {"batch": found.batch, "rows": found.queries, "length": found.keys}
+        sizes = {
+            "batch": description.batch,
+            "rows": description.queries,
+            "length": description.keys,
+        }
         return empty_sizes(
             {name: dim_of(size) for name, size in sizes.items()},
             assumed=self._context.options["no_empty_inputs"],
@@ -124,8 +128,8 @@ class OrtStandardAttentionPass(KernelPass):
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         mask = attention.full_mask
-        held = held_by(attention)
-        if mask is not None and (held is None or held.may_be(float(LOWEST))):
+        content = held_by(attention)
+        if mask is not None and (content is None or content.may_be(float(LOWEST))):
             mask = es.Where(es.Equal(mask, LOWEST), NEXT, mask)
         values = attention.value("v", ROWS["v"])
         softcap = attention.softcap or 0.0
@@ -142,10 +146,10 @@ class OrtStandardAttentionPass(KernelPass):
                 kv_num_heads=attention.key_heads,
                 **attributes,
             )
-        made = es.op("Attention")(
+        result = es.op("Attention")(
             *(attention.operand(name, PLAIN[name]) for name in "qkv"), mask, **attributes
         )
-        return es.Reshape(es.Transpose(made, perm=HEADS_SECOND), np.array([0, 0, -1]))
+        return es.Reshape(es.Transpose(result, perm=HEADS_SECOND), np.array([0, 0, -1]))
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models with a mask, and with repeated heads, at opset 23."""

@@ -43,10 +43,10 @@ class KeepReducedAxesPass(PatternFusionPass):
         axes = reduced_axes(node_of(match, *REDUCTIONS), x)
         if not axes:
             return match.reject("axes: they are not constant, or there are none")
-        wanted = kept_shape(x, axes)
-        found = static_shape(match.outputs[0])
-        if wanted is None or found != wanted:
-            return match.reject(f"shape: the Reshape makes {found}, the kept axes are {wanted}")
+        expected = kept_shape(x, axes)
+        result = static_shape(match.outputs[0])
+        if expected is None or result != expected:
+            return match.reject(f"shape: the Reshape makes {result}, the kept axes are {expected}")
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph:

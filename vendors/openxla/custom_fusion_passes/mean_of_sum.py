@@ -52,14 +52,14 @@ class MeanOfSumPass(PatternFusionPass):
             return match.reject("axes: they are not constant, or there are none")
         shape = static_shape(x)
         factor, total = (match.GetCapturedTensor(index).value for index in (0, 1))
-        found = number(factor)
-        if shape is None or found is None or not found:
+        value = number(factor)
+        if shape is None or value is None or not value:
             return match.reject("count: the shape is not static, or the factor is no number")
         count = prod(shape[axis] for axis in axes)
         divides = any(node.op == "Div" for node in match.GetMatchedNodes())
-        wanted = float(count) if divides else 1.0 / count if count else 0.0
-        if not count or abs(found - wanted) > (0.0 if divides else TOLERANCE * wanted):
-            return match.reject(f"count: the factor is {found}, wanted {wanted}")
+        expected = float(count) if divides else 1.0 / count if count else 0.0
+        if not count or abs(value - expected) > (0.0 if divides else TOLERANCE * expected):
+            return match.reject(f"count: the factor is {value}, wanted {expected}")
         if (factor.rank or 0) > (total.rank or 0):
             return match.reject("scalar: the factor has more axes than the sum")
         return True
@@ -70,5 +70,5 @@ class MeanOfSumPass(PatternFusionPass):
         axes = reduced_axes(reduction, x) or ()
         builder = EsGraphBuilder("mean")
         operand = builder.CreateInput(0)
-        kept = reduction.attrs.get("keepdims", 1)
-        return builder.BuildAndReset([es.ReduceMean(operand, axes=list(axes), keepdims=kept)])
+        retained = reduction.attrs.get("keepdims", 1)
+        return builder.BuildAndReset([es.ReduceMean(operand, axes=list(axes), keepdims=retained)])

@@ -51,8 +51,8 @@ class SoftmaxFusionPass(PatternFusionPass):
         if axis is None:
             return match.reject("axes: maximum and sum do not go over one and the same axis")
         peak = match.GetCapturedTensor(0)
-        wanted = kept_shape(x, (axis,))
-        if peak.node.op == "Reshape" and (wanted is None or static_shape(peak.value) != wanted):
+        expected = kept_shape(x, (axis,))
+        if peak.node.op == "Reshape" and (expected is None or static_shape(peak.value) != expected):
             return match.reject("shape: the Reshape is not known to put the maximum along the axis")
         if not all(_is_guard(node) for node in match.GetMatchedNodes()):
             return match.reject("guard: the numbers beside the maximum are not nan and -inf")
@@ -96,12 +96,12 @@ def _axis(match: MatchResult) -> int | None:
     Returns None where they differ.
     """
     x = match.inputs[0]
-    found = {
+    results = {
         reduced_axes(node, x)
         for node in match.GetMatchedNodes()
         if node.op in {"ReduceMax", "ReduceSum"}
     }
-    axes = found.pop() if len(found) == 1 else None
+    axes = results.pop() if len(results) == 1 else None
     return axes[0] if axes is not None and len(axes) == 1 else None
 
 

@@ -133,9 +133,9 @@ def _alpha(m: MatchContext) -> float:
 
 def _heads_of(m: MatchContext) -> tuple[int, int]:
     """The number of heads and their size, which the conditions saw to."""
-    found = _split(m, "q")
-    assert found is not None
-    return found
+    result = _split(m, "q")
+    assert result is not None
+    return result
 
 
 def _has_constant_projections(m: MatchContext) -> bool | Refusal:
@@ -217,19 +217,21 @@ def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: boo
 
     One of them may be the size left over (-1).
     """
-    made, x = m.value(name), m.value("x")
-    copies = may_copy and made.producer is not None and not made.producer.attrs.get("allowzero", 0)
+    result, x = m.value(name), m.value("x")
+    copies = (
+        may_copy and result.producer is not None and not result.producer.attrs.get("allowzero", 0)
+    )
     proven = [
         (copies and target[axis] == 0)
         or (
-            made.shape is not None
+            result.shape is not None
             and x.shape is not None
-            and shapes.same_dim(made.shape[axis], x.shape[axis])
+            and shapes.same_dim(result.shape[axis], x.shape[axis])
         )
         for axis in (0, 1)
     ]
     return all(
-        known or (target[axis] == -1 and proven[1 - axis]) for axis, known in enumerate(proven)
+        entry or (target[axis] == -1 and proven[1 - axis]) for axis, entry in enumerate(proven)
     )
 
 

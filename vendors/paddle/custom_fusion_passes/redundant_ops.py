@@ -32,9 +32,9 @@ def _perm(m: MatchContext, name: str) -> list[int] | None:
 
     An absent one is all axes in reverse, which needs a known rank.
     """
-    stated = m.Attr(name)
-    if stated is not None:
-        return stated
+    declared = m.Attr(name)
+    if declared is not None:
+        return declared
     rank = m.Tensor("x").Rank()
     return None if rank is None else list(reversed(range(rank)))
 
@@ -160,7 +160,7 @@ def _fills_target(m: MatchContext) -> bool | Refusal:
     if rank > target.size:
         return m.reject("target: of lower rank than the number, whose axes stay")
     last = target[target.size - rank :].tolist()
-    wider = any(size not in (1, wanted) for size, wanted in zip(sizes, last, strict=True))
+    wider = any(size not in (1, expected) for size, expected in zip(sizes, last, strict=True))
     return m.reject("target: a size of the number stays") if wider else True
 
 

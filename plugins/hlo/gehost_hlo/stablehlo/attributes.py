@@ -29,12 +29,12 @@ def attribute(o: Operation, *names: str, default: str | None = None) -> str:
 
 def integers(text: str) -> list[int]:
     """The numbers of ``array<i64: 1, 2>``, ``[1, 2]``, ``dense<[1, 2]> : …`` or ``2 : i64``."""
-    found = _DENSE.fullmatch(text.strip())
-    if found is None:
+    match = _DENSE.fullmatch(text.strip())
+    if match is None:
         return numbers_of(text)
-    numbers = [int(each) for each in re.findall("-?[0-9]+", found[1])]
+    numbers = [int(item) for item in re.findall("-?[0-9]+", match[1])]
     count = 1
-    for size in found[2].split("x"):
+    for size in match[2].split("x"):
         count *= int(size)
     return numbers * count if len(numbers) == 1 else numbers
 
@@ -49,18 +49,18 @@ def pairs(text: str, count: int) -> list[tuple[int, int]]:
 
 def word(text: str) -> str:
     """The word of ``#stablehlo<comparison_direction EQ>``, or the text."""
-    found = _ENUM.fullmatch(text.strip())
-    return text.strip() if found is None else found[1]
+    match = _ENUM.fullmatch(text.strip())
+    return text.strip() if match is None else match[1]
 
 
 def field(structure: str, name: str) -> str:
     """The text of ``name = …`` in a structure; "" without it."""
-    found = re.search(rf"(?<![\w.]){re.escape(name)}\s*=\s*", structure)
-    if found is None:
+    match = re.search(rf"(?<![\w.]){re.escape(name)}\s*=\s*", structure)
+    if match is None:
         return ""
     inside = structure.rstrip()
     inside = inside[:-1] if inside.endswith((">", "}")) else inside
-    return inside[found.end() : balanced(inside, found.end(), ",")].strip()
+    return inside[match.end() : balanced(inside, match.end(), ",")].strip()
 
 
 def braces(numbers: Iterable[int]) -> str:

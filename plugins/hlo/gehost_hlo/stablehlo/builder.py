@@ -22,15 +22,15 @@ _CHEAP = frozenset(
 def free_values(block: Block) -> list[str]:
     """The values that a region reads from outside, in their order."""
     own = {name for name, _ in block.arguments}
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for operation in block.operations:
         reads = [
             *operation.operands,
             *(name for inner in operation.regions for name in free_values(inner)),
         ]
-        found |= dict.fromkeys(name for name in reads if name not in own)
+        results |= dict.fromkeys(name for name in reads if name not in own)
         own |= set(operation.results)
-    return list(found)
+    return list(results)
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Builder:
             raise self.reader.error(str(error), self.operation.position) from None
 
     def parameter(self, name: str, shape: Shape) -> HloInstruction:
-        number = sum(each.opcode == "parameter" for each in self.instructions)
+        number = sum(instruction.opcode == "parameter" for instruction in self.instructions)
         return self._append(
             HloInstruction(
                 self._names.choose(name),
@@ -132,17 +132,17 @@ class Builder:
             raise self.reader.error(
                 f"{list(axes)} are no dimensions of {shape} for {x.shape}", self.operation.position
             )
-        kept = [
+        retained = [
             (size, axis)
             for size, axis in zip(x.shape.dimensions, axes, strict=True)
             if size == shape.dimensions[axis]
         ]
-        if len(kept) < len(axes):
-            sizes = tuple(size for size, _ in kept)
+        if len(retained) < len(axes):
+            sizes = tuple(size for size, _ in retained)
             x = self.add(
                 "reshape", [x], Shape(shape.type, sizes), name=f"{self.named('broadcast')}.operand"
             )
-        dimensions = braces([axis for _, axis in kept])
+        dimensions = braces([axis for _, axis in retained])
         return self.add("broadcast", [x], shape, {"dimensions": dimensions})
 
     def _append(self, instruction: HloInstruction) -> HloInstruction:
@@ -152,10 +152,10 @@ class Builder:
 
     def value(self, name: str) -> HloInstruction:
         """The instruction of a value."""
-        found = self.values.get(name)
-        if found is None:
+        cached = self.values.get(name)
+        if cached is None:
             raise self.reader.error(f"%{name} is not defined above", self.operation.position)
-        return found
+        return cached
 
     def cheap(self, name: str) -> Operation | None:
         """The operation of a constant, or of a broadcast one."""

@@ -63,14 +63,14 @@ class Expression:
         """Where this predicate is true, ``yes``."""
         first = yes.value if isinstance(yes, Expression) else self.b.scalar(str(yes), no.shape)
         name = f"{self.b.named('chlo')}.select"
-        made = self.b.add("select", [self.value, first, no.value], no.shape, name=name)
-        return Expression(self.b, made)
+        result = self.b.add("select", [self.value, first, no.value], no.shape, name=name)
+        return Expression(self.b, result)
 
     def bits(self, kind: str) -> Expression:
         shape = Shape(kind, self.shape.dimensions)
         name = f"{self.b.named('chlo')}.bits"
-        made = self.b.add("bitcast-convert", [self.value], shape, name=name)
-        return Expression(self.b, made)
+        result = self.b.add("bitcast-convert", [self.value], shape, name=name)
+        return Expression(self.b, result)
 
     def to(self, kind: str) -> Expression:
         if kind == self.shape.type:

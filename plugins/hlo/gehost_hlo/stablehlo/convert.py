@@ -118,18 +118,19 @@ class ModuleConverter:
     def operation(self, b: Builder, operation: Operation) -> None:
         """Convert one operation, and note its results."""
         try:
-            made = convert_operation(self, b, operation)
+            result = convert_operation(self, b, operation)
         except MlirError:
             raise
         except (ValueError, IndexError) as error:
             problem = "its attributes or operands" if isinstance(error, IndexError) else str(error)
             raise self.reader.error(f"{operation.name}: {problem}", operation.position) from None
         shapes = [b.shape(kind) for kind in operation.result_types]
-        if len(made) != len(shapes):
+        if len(result) != len(shapes):
             raise self.reader.error(
-                f"{operation.name} has {len(made)} results, {len(shapes)} types", operation.position
+                f"{operation.name} has {len(result)} results, {len(shapes)} types",
+                operation.position,
             )
-        for name, instruction, shape in zip(operation.results, made, shapes, strict=False):
+        for name, instruction, shape in zip(operation.results, result, shapes, strict=False):
             if instruction.shape is None or not instruction.shape.compatible(shape):
                 raise self.reader.error(
                     f"the result of {operation.name} is {instruction.shape}, its type is {shape}",
@@ -142,8 +143,8 @@ class ModuleConverter:
 
     def captures(self, b: Builder, blocks: Sequence[Block]) -> list[str]:
         """The values from outside that the regions get as parameters."""
-        found = dict.fromkeys(name for block in blocks for name in free_values(block))
-        return [name for name in found if b.cheap(name) is None]
+        result = dict.fromkeys(name for block in blocks for name in free_values(block))
+        return [name for name in result if b.cheap(name) is None]
 
     def region(
         self, outer: Builder, block: Block, title: str, captured: Sequence[str], *, packed: bool
@@ -176,9 +177,11 @@ class ModuleConverter:
             if name not in b.values:
                 self._repeat(outer, b, name)
         results = self.block(b, block)
-        kept = [b.value(name) for name in captured] if packed and title.endswith(".body") else []
+        retained = (
+            [b.value(name) for name in captured] if packed and title.endswith(".body") else []
+        )
         if packed and title.endswith(".body"):
-            return self.finish(b, b.tuple([*results, *kept]))
+            return self.finish(b, b.tuple([*results, *retained]))
         return self.finish(b, results[0] if len(results) == 1 else b.tuple(results))
 
     def _repeat(self, outer: Builder, inner: Builder, name: str) -> None:

@@ -164,11 +164,11 @@ def _comparison(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruct
 
 
 def _dot_general(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
-    left = b.value(o.operands[0])
+    rest = b.value(o.operands[0])
     if o.name == "stablehlo.dot":
-        assert left.shape is not None
+        assert rest.shape is not None
         dims = {
-            "lhs_contracting_dims": braces([left.shape.rank - 1]),
+            "lhs_contracting_dims": braces([rest.shape.rank - 1]),
             "rhs_contracting_dims": "{0}",
         }
         return [_plain(b, o, "dot", dims)]
@@ -295,13 +295,13 @@ def _approximate_top_k(c: Converter, b: Builder, o: Operation) -> Sequence[HloIn
     }
     title = b.named("top-k")
     whole = b.add("sort", operands, Shape("tuple", elements=shapes), attributes, f"{title}.sort")
-    made: list[HloInstruction] = []
+    results: list[HloInstruction] = []
     for index, kind in enumerate(o.result_types):
         shape = b.shape(kind)
         cut = ", ".join(f"[0:{size}]" for size in shape.dimensions)
         element = b.element(whole, index)
-        made.append(b.add("slice", [element], shape, {"slice": f"{{{cut}}}"}))
-    return made
+        results.append(b.add("slice", [element], shape, {"slice": f"{{{cut}}}"}))
+    return results
 
 
 def _rng_bits(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
@@ -343,9 +343,9 @@ def _same(_c: Converter, b: Builder, o: Operation) -> Sequence[HloInstruction]:
 
 def _precision(o: Operation) -> tuple[str, str]:
     """The widths of ``format = e5m10``, or of two attributes."""
-    found = re.fullmatch(r"e([0-9]+)m([0-9]+)", o.attributes.get("format", ""))
-    if found is not None:
-        return found[1], found[2]
+    match = re.fullmatch(r"e([0-9]+)m([0-9]+)", o.attributes.get("format", ""))
+    if match is not None:
+        return match[1], match[2]
     exponent, mantissa = (
         integers(attribute(o, name))[0] for name in ("exponent_bits", "mantissa_bits")
     )

@@ -36,12 +36,12 @@ def shape_of(text: str) -> Shape:
         return Shape("token")
     if text.startswith("tuple<"):
         return Shape("tuple", elements=tuple(map(shape_of, _split(text[6:-1]))))
-    found = _TENSOR.fullmatch(text)
-    if found is None:
+    match = _TENSOR.fullmatch(text)
+    if match is None:
         raise TypeTextError(f"{text} is no type of HLO")
-    kind = _element(found[2])
-    sizes = [-1 if size == "?" else int(size) for size in found[1].split("x")[:-1]]
-    bounds = _BOUNDS.fullmatch(found[3]) if found[3] else None
+    kind = _element(match[2])
+    sizes = [-1 if size == "?" else int(size) for size in match[1].split("x")[:-1]]
+    bounds = _BOUNDS.fullmatch(match[3]) if match[3] else None
     dynamic: list[int] = []
     if bounds is not None:
         for axis, bound in enumerate(bounds[1].split(",")):
@@ -121,14 +121,14 @@ def _short(word: str) -> str:
 
 def _from_bits(word: str, shape: Shape) -> str:
     """``0x7F800000`` is the bits of a float, or an integer."""
-    found = _HEX.fullmatch(word)
-    if found is None:
+    match = _HEX.fullmatch(word)
+    if match is None:
         return word
-    number = int(found[2], 16)
+    number = int(match[2], 16)
     if shape.type in _BITS:
         array = np.array([number], _BITS[shape.type]).view(NUMPY[shape.type])
         return _words(array, shape)[0]
-    return str(-number if found[1] else number)
+    return str(-number if match[1] else number)
 
 
 def _unpacked(data: bytes, shape: Shape) -> Array:

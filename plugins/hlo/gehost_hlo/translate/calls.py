@@ -153,17 +153,17 @@ def _start(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if place is not None and (shape.elements is None or len(shape.elements) < 2):
         raise RefusalError(f"{shape} holds no operand and result")
     if opcode == "async":
-        made = c.call(c, c.find(i.attributes.get("calls", "")), args, c.body.instruction, c.batch)
+        result = c.call(c, c.find(i.attributes.get("calls", "")), args, c.body.instruction, c.batch)
     elif opcode == "copy":
-        made = _same(c, i, args)
+        result = _same(c, i, args)
     else:
         own = shape if place is None or shape.elements is None else shape.elements[place]
-        made = _collective(c, structs.replace(i, opcode=opcode, shape=own), args)
+        result = _collective(c, structs.replace(i, opcode=opcode, shape=own), args)
     if place is None:
-        return made
+        return result
     assert shape.elements is not None
     operands = tuple(args) if shape.elements[1 - place].elements is not None else args[0]
-    pair = (operands, made) if place else (made, operands)
+    pair = (operands, result) if place else (result, operands)
     contexts = [
         packed(part, [c.number(0, leaf.type, leaf.dimensions) for leaf in part.leaves()])
         for part in shape.elements[2:]

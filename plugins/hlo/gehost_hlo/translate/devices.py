@@ -188,12 +188,12 @@ def on_all_devices(c: Context, i: HloInstruction, args: list[Value]) -> list[Val
         if i.opcode != "while":
             raise RefusalError(f"a collective inside of {i.opcode}")
         return _loop(c, i, per_device)
-    made: dict[tuple[int, ...], Value] = {}
+    results: dict[tuple[int, ...], Value] = {}
     for row in per_device:  # equal on some devices, as behind an all-reduce
         key = tuple(map(id, row))
-        if key not in made:
-            made[key] = c.instruction(c, i, row)
-    return [made[tuple(map(id, row))] for row in per_device]
+        if key not in results:
+            results[key] = c.instruction(c, i, row)
+    return [results[tuple(map(id, row))] for row in per_device]
 
 
 def _has_collectives(c: Context, i: HloInstruction) -> bool:
@@ -250,14 +250,14 @@ def _collective(c: Context, i: HloInstruction, per_device: list[list[Value]]) ->
     arrays = [tensors(row, len(row)) for row in per_device]
     if i.opcode == "collective-permute":
         return _permuted(c, i, arrays)
-    made: list[Value] = [()] * count
+    results: list[Value] = [()] * count
     for group in replica_groups(i, count):
         rows = [arrays[device] for device in group]
         for device, value in zip(group, _GROUPS[i.opcode](c, i, rows), strict=True):
-            made[device] = value
-    if any(value == () for value in made):
+            results[device] = value
+    if any(value == () for value in results):
         raise RefusalError("its replica_groups leave out a device")
-    return made
+    return results
 
 
 def _permuted(c: Context, i: HloInstruction, arrays: list[list[Tensor]]) -> list[Value]:

@@ -52,7 +52,7 @@ class Body:
         """
         numbers: dict[Tensor, int] = {value: place for place, value in enumerate(inputs)}
         constants: dict[int, np.ndarray[Any, Any]] = {}
-        listed: list[BodyNode] = []
+        items: list[BodyNode] = []
         for node in nodes:
             read: list[int | None] = []
             for value in node.inputs:
@@ -60,19 +60,19 @@ class Body:
                     numbers[value] = len(numbers)
                     constants[numbers[value]] = value.numpy()
                 read.append(None if value is None else numbers[value])
-            made: list[int | None] = []
+            results: list[int | None] = []
             for value in node.outputs:
                 if value is not None:
                     numbers[value] = len(numbers)
-                made.append(None if value is None else numbers[value])
+                results.append(None if value is None else numbers[value])
             attributes = tuple(
                 sorted(
                     entry.SerializeToString(deterministic=True) for entry in node.proto.attribute
                 )
             )
-            listed.append(BodyNode(node.op, tuple(read), tuple(made), attributes))
+            items.append(BodyNode(node.op, tuple(read), tuple(results), attributes))
         version = nodes[0].graph.model.opset() or 0
-        return cls(len(inputs), listed, [numbers[value] for value in outputs], constants, version)
+        return cls(len(inputs), items, [numbers[value] for value in outputs], constants, version)
 
     @classmethod
     def of_function(cls, function: onnx.FunctionProto) -> Body:
@@ -85,7 +85,7 @@ class Body:
         numbers = {name: place for place, name in enumerate(function.input)}
         constants: dict[int, np.ndarray[Any, Any]] = {}
         tensors: dict[str, onnx.TensorProto] = {}
-        listed: list[BodyNode] = []
+        items: list[BodyNode] = []
         for node in function.node:
             op = (
                 f"{node.domain}::{node.op_type}"
@@ -93,14 +93,14 @@ class Body:
                 else node.op_type
             )
             if op == "Constant":
-                held = [
+                contents = [
                     entry.t
                     for entry in node.attribute
                     if entry.name == "value" and entry.type == onnx.AttributeProto.TENSOR
                 ]
-                if len(held) != 1:
+                if len(contents) != 1:
                     raise ValueError(f"function {function.name}: a constant without a value")
-                tensors[node.output[0]] = held[0]
+                tensors[node.output[0]] = contents[0]
                 continue
             for name in node.input:
                 if name and name not in numbers:
@@ -115,7 +115,7 @@ class Body:
                 sorted(entry.SerializeToString(deterministic=True) for entry in node.attribute)
             )
             read = tuple([numbers[name] if name else None for name in node.input])
-            listed.append(
+            items.append(
                 BodyNode(
                     op,
                     read,
@@ -131,7 +131,7 @@ class Body:
             raise ValueError(f'function {function.name}: nothing makes output "{missing[0]}"')
         return cls(
             len(function.input),
-            listed,
+            items,
             [numbers[name] for name in function.output],
             constants,
             version,
@@ -141,9 +141,8 @@ class Body:
         """Everything but sizes, as a text."""
         lines = [f"{self.version} {self.inputs} {self.outputs}"]
         for node in self.nodes:
-            lines.append(
-                f"{node.op} {node.inputs} {node.outputs} {[each.hex() for each in node.attributes]}"
-            )
+            attributes = [attribute.hex() for attribute in node.attributes]
+            lines.append(f"{node.op} {node.inputs} {node.outputs} {attributes}")
         lines += [
             f"{n} {a.dtype} {a.shape} {a.tobytes().hex()}"
             for n, a in sorted(self.constants.items())
@@ -159,12 +158,12 @@ class Signature(NamedTuple):
     ones: tuple[int, ...]
 
     @classmethod
-    def of(cls, known: object) -> Signature | None:
+    def of(cls, entry: object) -> Signature | None:
         """From a tensor's type; None where the rank is unknown."""
-        if not isinstance(known, TensorType) or known.shape is None:
+        if not isinstance(entry, TensorType) or entry.shape is None:
             return None
         return cls(
-            known.dtype,
-            len(known.shape),
-            tuple(axis for axis, size in enumerate(known.shape) if size == 1),
+            entry.dtype,
+            len(entry.shape),
+            tuple(axis for axis, size in enumerate(entry.shape) if size == 1),
         )

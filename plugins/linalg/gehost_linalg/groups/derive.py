@@ -52,10 +52,10 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
     """
     names = Names()
     values: dict[int, Value] = {}
-    for place, given in enumerate(signature):
-        shape = [1 if axis in given.ones else names.size() for axis in range(given.rank)]
+    for place, argument in enumerate(signature):
+        shape = [1 if axis in argument.ones else names.size() for axis in range(argument.rank)]
         values[place] = Value(
-            f"input{place}", MLIR_DTYPES.get(given.dtype) or given.dtype.name.lower(), shape
+            f"input{place}", MLIR_DTYPES.get(argument.dtype) or argument.dtype.name.lower(), shape
         )
     arrays: dict[int, np.ndarray[Any, Any]] = {}
     for number, array in body.constants.items():

@@ -63,12 +63,12 @@ class Group:
 
         None, too, if a row is reduced before it: the numbers then come from this kernel.
         """
-        found: str | None = None
+        result: str | None = None
         for op in self.ops:
             if isinstance(op, Opaque) or REDUCTION in op.iterators:
                 return None
-            found = next((each.name for each in op.payload.ops if each.name in _EXPENSIVE), found)
-        return found
+            result = next((item.name for item in op.payload.ops if item.name in _EXPENSIVE), result)
+        return result
 
 
 def reorders_axes(node: Node) -> bool:
@@ -111,26 +111,26 @@ class Grouping:
 
     def groups(self) -> list[Group]:
         """The groups with a lowered operation, ordered by their last one."""
-        found = dict.fromkeys(self._group[op] for op in self.block.ops)
-        listed = [group for group in found if not any(is_boundary(op) for op in group.ops)]
-        for group in listed:
+        result = dict.fromkeys(self._group[op] for op in self.block.ops)
+        items = [group for group in result if not any(is_boundary(op) for op in group.ops)]
+        for group in items:
             group.ops.sort(key=self._at.__getitem__)
             group.nodes = dict.fromkeys(node for op in group.ops for node in op.origins)
-        return sorted(listed, key=lambda group: self._at[group.ops[-1]])
+        return sorted(items, key=lambda group: self._at[group.ops[-1]])
 
     def group_of(self, op: Op) -> Group:
         return self._group[op]
 
     def _whole_domain(self, group: Group) -> None:
         """Give a node of several operations the domain of all together."""
-        found = self._rows[group.ops[0]]
+        result = self._rows[group.ops[0]]
         for op in group.ops[1:]:
             own = self._rows[op]
-            if isinstance(found, Refusal) or isinstance(own, Refusal):
-                found = found if isinstance(found, Refusal) else own
+            if isinstance(result, Refusal) or isinstance(own, Refusal):
+                result = result if isinstance(result, Refusal) else own
                 break
-            found = joined(found, own, parts=True)
-        group.rows = found
+            result = joined(result, own, parts=True)
+        group.rows = result
 
     def _merge(self, first: Group, second: Group, rows: Rows | Refusal) -> Group:
         if first is second:
@@ -201,7 +201,7 @@ class Grouping:
         """Find an operation on a path out of two groups and back."""
         inside = {first, second}
         last = max(self._at[op] for group in inside for op in group.ops)
-        seen: set[Op] = set()
+        visited: set[Op] = set()
         stack: list[Op] = []
         for group in (first, second):
             stack += [
@@ -212,10 +212,10 @@ class Grouping:
             ]
         while stack:
             op = stack.pop()
-            if op in seen or self._at[op] > last:
+            if op in visited or self._at[op] > last:
                 continue
-            seen.add(op)
-            if len(seen) > MOST_STEPS:
+            visited.add(op)
+            if len(visited) > MOST_STEPS:
                 return f"not looked for any further than {MOST_STEPS} operations"
             for member in self._group[op].ops:  # another group is left by any of its operations
                 for reader in self._readers(member):
@@ -243,7 +243,7 @@ def fused_block(
         """A node that reduces is replaced as a whole: none of it moves to rows of a split axis."""
         producer, consumer = operand.generics()
         read = consumer.maps[operand.index].results
-        if any(len(dims_of(each)) > 1 for each in read) and not reducing.isdisjoint(
+        if any(len(dims_of(item)) > 1 for item in read) and not reducing.isdisjoint(
             producer.origins
         ):
             return "the rest of its node reduces whole rows, which are split here"

@@ -94,8 +94,8 @@ def _scales_matmul(node: Node) -> bool:
 
 
 def _is_single(value: Tensor) -> bool:
-    known = value.type
-    return isinstance(known, TensorType) and known.size == 1
+    value_type = value.type
+    return isinstance(value_type, TensorType) and value_type.size == 1
 
 
 def _only_reader(value: Tensor) -> Node | None:
@@ -123,7 +123,7 @@ def _is_read_outside(node: Node) -> bool:
     return (
         out is None
         or out.is_graph_output
-        or not all(isinstance(each, Node) and each.op in lowerings() for each in out.readers)
+        or not all(isinstance(reader, Node) and reader.op in lowerings() for reader in out.readers)
     )
 
 
@@ -148,11 +148,11 @@ def _makes_short_rows(node: Node) -> bool:
     which is slower unless there are few.
     """
     out, perm = node.outputs[0] if node.outputs else None, node.attrs.get("perm")
-    known = None if out is None else out.type
-    if not isinstance(known, TensorType) or not known.shape:
+    value_type = None if out is None else out.type
+    if not isinstance(value_type, TensorType) or not value_type.shape:
         return False
-    last = known.shape[-1]
+    last = value_type.shape[-1]
     if not isinstance(last, int) or not 1 < last < 16:
         return False
-    moved = perm is None or perm[-1] != len(known.shape) - 1
-    return moved and (known.size is None or known.size >= FEW_ELEMENTS)
+    moved = perm is None or perm[-1] != len(value_type.shape) - 1
+    return moved and (value_type.size is None or value_type.size >= FEW_ELEMENTS)

@@ -82,7 +82,7 @@ class Lowered:
             value is not None and not isinstance(value.type, TensorType) for value in node.outputs
         ):
             reason = "operand-unranked: the type of a result is unknown"
-        made: list[Op] = []
+        created: list[Op] = []
         if reason is None and node.op not in lowerings():
             reason = f"not-lowered: {node.op}"
         if reason is None:
@@ -95,7 +95,7 @@ class Lowered:
             version = node.graph.model.opset() or 0
             op = OnnxOp(node.op, version, inputs, outputs, node.attrs, constants, node, self.names)
             try:
-                made = lower(op, reshape if self._reshapes and node.op == "Reshape" else None)
+                created = lower(op, reshape if self._reshapes and node.op == "Reshape" else None)
             except NotLowered as refused:
                 reason = str(refused)
             except (
@@ -110,25 +110,25 @@ class Lowered:
             captured = [
                 self._value(value) for body in node.bodies for _, _, value in body.captured()
             ]
-            read = (*[each for each in inputs if each is not None], *captured)
+            read = (*[operand for operand in inputs if operand is not None], *captured)
             results = [value for value in outputs if value is not None]
             for value, tensor in zip(outputs, node.outputs, strict=True):
                 if value is not None and tensor is not None:
                     self._state(value, tensor)
-            made = [
+            created = [
                 Opaque(
                     node.op, read, tuple(results), label=f"{node.op} {node.label}", origins=(node,)
                 )
             ]
-        self.counts[node] = len(made)
-        self.ops += made
+        self.counts[node] = len(created)
+        self.ops += created
 
     def _state(self, value: Value, tensor: Tensor) -> None:
         """Take type and shape from the model; name unknown sizes."""
-        known = tensor.type
-        value.dtype, value.shape = _dtype(known), None
-        if isinstance(known, TensorType) and known.shape is not None:
-            value.shape = tuple([_named(size) or self.names.size() for size in known.shape])
+        value_type = tensor.type
+        value.dtype, value.shape = _dtype(value_type), None
+        if isinstance(value_type, TensorType) and value_type.shape is not None:
+            value.shape = tuple([_named(size) or self.names.size() for size in value_type.shape])
 
     def _output(self, tensor: Tensor) -> Value:
         value = self.values[tensor] = Value(tensor.name, _dtype(tensor.type))
@@ -138,12 +138,12 @@ class Lowered:
         return value
 
     def _value(self, tensor: Tensor) -> Value:
-        known = self.values.get(tensor)
-        if known is None:
-            known = self.values[tensor] = Value(tensor.name, "")
-            self._state(known, tensor)
-            known.constant = splat_of(tensor)
-        return known
+        cached = self.values.get(tensor)
+        if cached is None:
+            cached = self.values[tensor] = Value(tensor.name, "")
+            self._state(cached, tensor)
+            cached.constant = splat_of(tensor)
+        return cached
 
 
 def _named(size: Size) -> Size:
@@ -157,18 +157,22 @@ def _named(size: Size) -> Size:
     return str(size) if isinstance(size, int) and size != 1 else size
 
 
-def _dtype(known: object) -> str:
-    if not isinstance(known, TensorType):
+def _dtype(entry: object) -> str:
+    if not isinstance(entry, TensorType):
         return "unknown"
-    return MLIR_DTYPES.get(known.dtype) or known.dtype.name.lower()
+    return MLIR_DTYPES.get(entry.dtype) or entry.dtype.name.lower()
 
 
 def small_array(tensor: Tensor | None) -> np.ndarray[Any, Any] | None:
     """The elements of a small constant."""
     if tensor is None or not tensor.is_constant:
         return None
-    known = tensor.type
-    if not isinstance(known, TensorType) or known.size is None or known.size > INLINE_BYTES:
+    value_type = tensor.type
+    if (
+        not isinstance(value_type, TensorType)
+        or value_type.size is None
+        or value_type.size > INLINE_BYTES
+    ):
         return None
     return tensor.array
 

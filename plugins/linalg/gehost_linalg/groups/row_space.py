@@ -28,7 +28,7 @@ def rows_of(op: Op) -> Rows | Refusal:
         if not shape:
             return Refusal("domain", "a scalar")
         offsets = (
-            [int(each) for each in str(op.attribute).split(",")]
+            [int(part) for part in str(op.attribute).split(",")]
             if op.name == "tensor.extract_slice"
             else []
         )
@@ -50,7 +50,7 @@ def joined(first: Rows, second: Rows, *, parts: bool) -> Rows | Refusal:
     ``parts`` allows rows of two sizes, where one is a part of the other.
     """
     if len(first.outer) != len(second.outer):
-        short, long = sorted((first, second), key=lambda each: len(each.outer))
+        short, long = sorted((first, second), key=lambda item: len(item.outer))
         if (*short.outer, short.row) == long.outer:  # numbers per row, without the axis of the row
             return long
         return Refusal("domain", f"{_shown(first)} against {_shown(second)}")
@@ -81,15 +81,15 @@ def reads_rows(consumer: Op, index: int) -> Refusal | None:
         return None
     map_, loops = consumer.maps[index], consumer.loops
     results = map_.results
-    for axis, each in enumerate(results):
-        if isinstance(each, Const):
+    for axis, result in enumerate(results):
+        if isinstance(result, Const):
             continue
-        if not isinstance(each, Dim):
+        if not isinstance(result, Dim):
             return Refusal("strided", f"{consumer.operands[index].name} is read by {map_.body()}")
         last = axis == len(results) - 1
-        if each.index == loops - 1 and not last:
+        if result.index == loops - 1 and not last:
             return Refusal("strided", f"{consumer.operands[index].name} is read by {map_.body()}")
-    bare = [each.index for each in results if isinstance(each, Dim)]
+    bare = [result.index for result in results if isinstance(result, Dim)]
     if bare != sorted(bare):
         return Refusal("strided", f"{consumer.operands[index].name} is read by {map_.body()}")
     return None

@@ -32,13 +32,13 @@ FLAGS = (
 """Never -ffast-math, which drops NaN and infinities; -fopenmp-simd allows any order of sums."""
 
 
-def compiler(given: str | None = None) -> list[str]:
+def compiler(argument: str | None = None) -> list[str]:
     """Find a C compiler: given, $CC, cc, gcc, clang, or ziglang.
 
     Raises:
         UsageError: there is none, or the given one does not exist.
     """
-    for text in (given, os.environ.get("CC")):
+    for text in (argument, os.environ.get("CC")):
         if text:
             try:
                 command = shlex.split(text)
@@ -46,7 +46,7 @@ def compiler(given: str | None = None) -> list[str]:
                 raise UsageError(f"C compiler {text!r}: {error}") from error
             if not command or shutil.which(command[0]) is None:
                 raise UsageError(
-                    f"C compiler {text!r}{'' if text == given else ' of $CC'} is not there",
+                    f"C compiler {text!r}{'' if text == argument else ' of $CC'} is not there",
                     hint="name another, or pip install ziglang",
                 )
             return command
@@ -84,7 +84,7 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
         OutputError: the library cannot be written.
     """
     command = compiler(cc)
-    is_zig = any(Path(each).name in {"ziglang", "zig"} for each in command)
+    is_zig = any(Path(item).name in {"ziglang", "zig"} for item in command)
     if is_zig and march.startswith("x86-64"):
         march = march.replace("-", "_")  # as zig spells it
     flags = [*FLAGS, *([f"-march={march}"] if march else [])]
@@ -92,13 +92,13 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
         cached = cache_folder() / f"{_key(source, command, flags, march)}{output.suffix or '.so'}"
         with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
             is_new = not (cached.is_file() and _is_library(cached))
-            made = cached
+            result = cached
             if is_new:
-                made = _compile(source, Path(folder), command, flags, output)
+                result = _compile(source, Path(folder), command, flags, output)
                 with suppress(OSError, OutputError):  # a read-only home: the next build compiles
                     cached.parent.mkdir(parents=True, exist_ok=True)
-                    write_bytes_atomic(cached, made.read_bytes())
-            write_bytes_atomic(output, made.read_bytes())
+                    write_bytes_atomic(cached, result.read_bytes())
+            write_bytes_atomic(output, result.read_bytes())
         return is_new
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror or error}", where=output) from error
@@ -153,15 +153,19 @@ def _compile(
         ],
         ["-shared", kernels, register, "-lm", "-o", library],
     ):
-        done = _run([*command, *map(str, arguments)])
-        made = Path(arguments[-1])
-        if done.returncode or not made.is_file() or (made == library and not _is_library(made)):
-            kept = _unused(output.with_suffix(".c"))
-            shutil.copyfile(code, kept)
-            text = done.stderr.decode("utf-8", "replace")
+        process = _run([*command, *map(str, arguments)])
+        result = Path(arguments[-1])
+        if (
+            process.returncode
+            or not result.is_file()
+            or (result == library and not _is_library(result))
+        ):
+            retained = _unused(output.with_suffix(".c"))
+            shutil.copyfile(code, retained)
+            text = process.stderr.decode("utf-8", "replace")
             raise UsageError(
-                f"{' '.join(command)} fails: {_first_error(text) or _end(done.returncode)}; "
-                f"the C file is {kept}"
+                f"{' '.join(command)} fails: {_first_error(text) or _end(process.returncode)}; "
+                f"the C file is {retained}"
             )
     return library
 
@@ -170,8 +174,8 @@ def _first_error(text: str) -> str:
     """The first error that a compiler or linker printed, else its first line, else ""."""
     lines = [line for line in text.splitlines() if not line.startswith("collect2: ")]
     marks = r"\berror:", "undefined reference|cannot find|No such file", "error", ""
-    found = (line for mark in marks for line in lines if re.search(mark, line))
-    return next(found, "")
+    match = (line for mark in marks for line in lines if re.search(mark, line))
+    return next(match, "")
 
 
 def _end(code: int) -> str:
@@ -188,4 +192,4 @@ def _is_library(file: Path) -> bool:
 def _unused(path: Path) -> Path:
     """The path itself, or one with a number that is free."""
     names = (path.with_suffix(f".{number}{path.suffix}") for number in itertools.count(1))
-    return next(each for each in itertools.chain([path], names) if not each.exists())
+    return next(item for item in itertools.chain([path], names) if not item.exists())

@@ -193,17 +193,17 @@ class _Function:
             case Accumulate() as total:
                 self._texts[total] = Text(self._accumulate(total, stage), short=True)
             case Op() as op:
-                texts = [self._text(each).text for each in op.operands]
+                texts = [self._text(operand).text for operand in op.operands]
                 text = _expression(op, texts, self._needs)
                 short = op.is_named or (len(text) > _LONGEST and not op.is_whole)
                 text = self._define(text, op.dtype, lines, varies=op.varies) if short else text
                 self._texts[op] = Text(text, short)
             case Name(value, dtype, varies) as name:
-                known = self._text(value)
+                entry = self._text(value)
                 text = (
-                    known.text
-                    if known.short
-                    else self._define(known.text, dtype, lines, varies=varies)
+                    entry.text
+                    if entry.short
+                    else self._define(entry.text, dtype, lines, varies=varies)
                 )
                 self._texts[name] = Text(text, short=True)
             case Load() | Stored() as read:
@@ -267,8 +267,8 @@ class _Function:
             case Index():
                 return Text(_index(scalar), short=True)
             case Narrow(value):
-                known = self._text(value)
-                return Text(f"(float){known.text}", known.short)
+                entry = self._text(value)
+                return Text(f"(float){entry.text}", entry.short)
             case _:
                 return self._texts[scalar]
 
@@ -313,17 +313,17 @@ class _Function:
         if lengths:
             lines.append(f"  const size_t {', '.join(lengths)};")
         lines.append("  for (size_t r = 0; r < w->count; r++) {")
-        lines += [f"    {each}" for each in _packed(list(self._declared))]
+        lines += [f"    {item}" for item in _packed(list(self._declared))]
         for number, (row, stage) in enumerate(stages):
-            lines += [f"    {each}" for each in stage.before]
+            lines += [f"    {item}" for item in stage.before]
             if stage.body:
                 lines.append(f"    #pragma omp simd {' '.join(stage.clauses)}".rstrip())
                 block = len(stage.body) > 1
                 end = f"PADDED(n{row})" if number in nest.padded else f"n{row}"
                 lines.append(f"    for (size_t i = 0; i < {end}; i++){' {' * block}")
-                lines += [f"      {each}" for each in stage.body]
+                lines += [f"      {item}" for item in stage.body]
                 lines += ["    }"] * block
-            lines += [f"    {each}" for each in stage.after]
+            lines += [f"    {item}" for item in stage.after]
         if not nest.padded:
             return [*lines, "  }", "}"]
         row = nest.rows[next(iter(nest.padded))]
@@ -373,8 +373,8 @@ def write(plan: Plan) -> Kernel:
     for place, (nest, function) in enumerate(zip(plan.parts, functions, strict=True)):
         lines += _view_lines(nest, f"{name}_{place}")
         lines += function.lines(f"{name}_{place}")
-    listed = ", ".join(_part(nest, f"{name}_{place}") for place, nest in enumerate(plan.parts))
-    lines.append(f"static const Part {name}_part[] = {{{listed}}};")
+    listing = ", ".join(_part(nest, f"{name}_{place}") for place, nest in enumerate(plan.parts))
+    lines.append(f"static const Part {name}_part[] = {{{listing}}};")
     rows = ", ".join(map(_size, plan.sizes)) or "{NUMBER, 0, 0, 0, 0, 0}"
     lines.append(f"static const Size {name}_size[] = {{{rows}}};")
     types, ranks = ", ".join(map(str, plan.types)), ", ".join(map(str, plan.ranks))
@@ -424,8 +424,8 @@ def _view(view: View) -> str:
         axes.append(f"{{{{{terms}}}, {axis.offset}, {fits}}}")
     head = f"{view.tensor}, {len(view.axes)}, {view.bytes}, {int(view.along_row)}"
     numbers = ", ".join(map(str, view.sizes))
-    listed = ", ".join(axes) or "{{{0, 0}}, 0, EQUAL}"
-    return f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{listed}}}}}"
+    listing = ", ".join(axes) or "{{{0, 0}}, 0, EQUAL}"
+    return f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{listing}}}}}"
 
 
 def _comment(name: str, body: Body) -> list[str]:
@@ -444,12 +444,13 @@ def _comment(name: str, body: Body) -> list[str]:
 
     lines: list[str] = []
     for node in body.nodes:
-        given = ", ".join(map(value, node.inputs))
-        attributes = [onnx.AttributeProto.FromString(each) for each in node.attributes]
-        stated = "".join(
-            f" {each.name}={onnx.helper.get_attribute_value(each)!r:.40}" for each in attributes
+        argument = ", ".join(map(value, node.inputs))
+        attributes = [onnx.AttributeProto.FromString(attribute) for attribute in node.attributes]
+        declared = "".join(
+            f" {attribute.name}={onnx.helper.get_attribute_value(attribute)!r:.40}"
+            for attribute in attributes
         )
-        lines.append(f"{', '.join(map(value, node.outputs))} = {node.op}({given}){stated}")
+        lines.append(f"{', '.join(map(value, node.outputs))} = {node.op}({argument}){declared}")
     return [f"/* {_escaped(name)}", *[f"   {_escaped(line)}" for line in lines], "*/"]
 
 
@@ -460,13 +461,13 @@ def _escaped(text: str) -> str:
 
 def source(kernels: Iterable[Kernel]) -> str:
     """One C file with all kernels; compiled twice, the second time with ``-DGEHOST_REGISTER``."""
-    listed = list(kernels)
-    wanted = dict.fromkeys(name for kernel in listed for name in kernel.needs)
-    for name in list(wanted):
-        wanted.update(dict.fromkeys(math_c.NEEDS.get(name, ())))
-    functions = [text for name, text in math_c.FUNCTIONS.items() if name in wanted]
-    names = " ".join(kernel.name for kernel in listed)
-    symbols = ", ".join(f"&{kernel.symbol}" for kernel in listed)
+    items = list(kernels)
+    expected = dict.fromkeys(name for kernel in items for name in kernel.needs)
+    for name in list(expected):
+        expected.update(dict.fromkeys(math_c.NEEDS.get(name, ())))
+    functions = [text for name, text in math_c.FUNCTIONS.items() if name in expected]
+    names = " ".join(kernel.name for kernel in items)
+    symbols = ", ".join(f"&{kernel.symbol}" for kernel in items)
     lines = [
         ort.HEADER,
         ort.DECLARATIONS,
@@ -475,9 +476,9 @@ def source(kernels: Iterable[Kernel]) -> str:
         *functions,
         math_c.COMMON,
         ort.RUNTIME,
-        *["\n" + "\n".join(kernel.lines) for kernel in listed],
+        *["\n" + "\n".join(kernel.lines) for kernel in items],
         f"\nconst Kernel *const gehost_kernel[] = {{{symbols}}};",
-        f"const int gehost_kernels = {len(listed)};",
+        f"const int gehost_kernels = {len(items)};",
         f'const char gehost_names[] = "{ort.MARK}{names}";',
         ort.features_source(),
         "#else",

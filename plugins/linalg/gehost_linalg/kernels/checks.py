@@ -27,42 +27,46 @@ def _check_read(schedule: Schedule, edge: Edge | Literal, step: Step) -> None:
     check_type(edge.value.dtype)
     if step.payload is None or edge.value in schedule.steps.inputs:
         return
-    made = schedule.steps.made_by[edge.value]
-    _check_outer(schedule, edge, made, step)
-    if made.per_row:
+    result = schedule.steps.made_by[edge.value]
+    _check_outer(schedule, edge, result, step)
+    if result.per_row:
         return
     if not schedule.along_row(edge, step):
         raise NotEmitted("one element of a computed row is read")
     if not edge.axes[-1].whole:
-        _check_part(schedule, edge, made, step)
-    elif schedule.sizes.key(made.extents[-1]) != schedule.sizes.key(step.extents[-1]) and not (
+        _check_part(schedule, edge, result, step)
+    elif schedule.sizes.key(result.extents[-1]) != schedule.sizes.key(step.extents[-1]) and not (
         edge.axes[-1].maybe_broadcast
     ):
         raise NotEmitted(f"{edge.value.name} is read in part along the row")
 
 
-def _check_outer(schedule: Schedule, edge: Edge, made: Step, step: Step) -> None:
+def _check_outer(schedule: Schedule, edge: Edge, result: Step, step: Step) -> None:
     """Check that a computed value is read at its own outer indices."""
     loops = schedule.steps.loops
     if any(len(read.terms) > 1 for read in edge.axes):
         raise NotEmitted(f"{edge.value.name} is computed over an axis that is split later")
     for axis, read in enumerate(edge.axes[: loops - 1]):
-        own = schedule.sizes.key(made.extents[axis])
+        own = schedule.sizes.key(result.extents[axis])
         if not read.terms and read.offset == 0 and own == 1:
             continue
         if read.loop != axis or not read.whole:
             raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
         if not read.maybe_broadcast and own != schedule.sizes.key(step.extents[axis]):
             raise NotEmitted(f"{edge.value.name} is read in part along axis {axis}")
-    if len(edge.axes) == loops and not made.per_row and edge.axes[-1].loop not in {None, loops - 1}:
+    if (
+        len(edge.axes) == loops
+        and not result.per_row
+        and edge.axes[-1].loop not in {None, loops - 1}
+    ):
         raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
 
 
-def _check_part(schedule: Schedule, edge: Edge, made: Step, step: Step) -> None:
+def _check_part(schedule: Schedule, edge: Edge, result: Step, step: Step) -> None:
     """Check that a computed row is read within its size, which is known or what is cut."""
     last = edge.axes[-1]
     scale = last.terms[0][1]
-    own, row = schedule.sizes.key(made.extents[-1]), schedule.sizes.key(step.extents[-1])
+    own, row = schedule.sizes.key(result.extents[-1]), schedule.sizes.key(step.extents[-1])
     if isinstance(own, int) and isinstance(row, int):
         ends = (last.offset, last.offset + scale * (row - 1)) if row else ()
         is_inside = all(0 <= end < own for end in ends)

@@ -71,7 +71,7 @@ def command(
         raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
     if original is not None and measure is None:
         raise UsageError("--original needs --measure FEEDS.npz")
-    found = write_library(
+    result = write_library(
         model,
         output,
         cc=cc,
@@ -81,5 +81,5 @@ def command(
         original=original,
         switch_file=switch_file,
     )
-    for line in summary(found, output):
+    for line in summary(result, output):
         print_line(line)

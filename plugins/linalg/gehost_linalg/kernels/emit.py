@@ -75,5 +75,5 @@ def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
         parts.setdefault(
             tuple([sizes.key(size) for size in steps.made_by[value].extents[:-1]]), []
         ).append(value)
-    listed = list(parts.values())
-    return listed if len(listed) == 1 else [[value for each in listed for value in each], *listed]
+    items = list(parts.values())
+    return items if len(items) == 1 else [[value for item in items for value in item], *items]

@@ -31,23 +31,23 @@ def rational(
     """Coefficients of P and Q with P / Q near ``target``."""
     nodes = np.cos(np.linspace(math.pi, 0.0, _POINTS))
     x = (low + high) / 2 + (high - low) / 2 * nodes
-    wanted = target(x)
+    expected = target(x)
     scale = max(abs(low), abs(high))
     powers = (x / scale)[:, None] ** np.arange(max(above, below) + 1)
     weights, bottom = np.ones(_POINTS), np.ones(_POINTS)
-    best, found = math.inf, np.zeros(above + 1 + below)
+    best, result = math.inf, np.zeros(above + 1 + below)
     for _ in range(_ROUNDS):
-        rows = np.hstack([powers[:, : above + 1], -wanted[:, None] * powers[:, 1 : below + 1]])
-        factor = np.sqrt(weights) / np.abs(wanted * bottom)
-        solved: Any = np.linalg.lstsq(rows * factor[:, None], wanted * factor, rcond=None)[0]
+        rows = np.hstack([powers[:, : above + 1], -expected[:, None] * powers[:, 1 : below + 1]])
+        factor = np.sqrt(weights) / np.abs(expected * bottom)
+        solved: Any = np.linalg.lstsq(rows * factor[:, None], expected * factor, rcond=None)[0]
         bottom = 1 + powers[:, 1 : below + 1] @ solved[above + 1 :]
-        error = np.abs(powers[:, : above + 1] @ solved[: above + 1] / bottom / wanted - 1)
+        error = np.abs(powers[:, : above + 1] @ solved[: above + 1] / bottom / expected - 1)
         if float(error.max()) < best:
-            best, found = float(error.max()), solved
+            best, result = float(error.max()), solved
         weights = weights * (error + 1e-3 * float(error.max()))
         weights /= weights.sum()
-    top = found[: above + 1] / scale ** np.arange(above + 1)
-    rest = found[above + 1 :] / scale ** np.arange(1, below + 1)
+    top = result[: above + 1] / scale ** np.arange(above + 1)
+    rest = result[above + 1 :] / scale ** np.arange(1, below + 1)
     return top, np.concatenate([[1.0], rest])
 
 

@@ -66,32 +66,32 @@ def fused(path: str) -> Fused:
     infer_model(model)
     functions = {
         function.name: function
-        for function in sorted(model.proto.functions, key=lambda each: each.overload)
+        for function in sorted(model.proto.functions, key=lambda item: item.overload)
         if function.domain == DOMAIN
     }
     overloaded = {name for name in functions if functions[name].overload}
-    found = Fused([], [], [])
+    result = Fused([], [], [])
     calls: dict[str, list[Node]] = {}
     for graph in model.graphs:
         for node in graph.nodes:
             if node.op.startswith(f"{DOMAIN}::"):
                 name = node.op.partition("::")[2]
-                found.nodes.append(name)
+                result.nodes.append(name)
                 calls.setdefault(name, []).append(node)
     for name, nodes in calls.items():
         try:
             if name.partition(":")[0] in overloaded:
                 raise NotEmitted("its function has overloads, and a kernel would run for each")
-            found.kernels.append(_emitted(nodes, name, functions.get(name), len(found.kernels)))
+            result.kernels.append(_emitted(nodes, name, functions.get(name), len(result.kernels)))
         except (NotEmitted, NotLowered) as refused:
-            found.left.append((name, str(refused)))
-    if not found.nodes:
+            result.left.append((name, str(refused)))
+    if not result.nodes:
         raise UsageError(
             f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass; if it was, "
             "gehost explain --pass FuseElementwisePass says why nothing is fused",
             where=path,
         )
-    return found
+    return result
 
 
 def _emitted(
@@ -118,17 +118,17 @@ def _emitted(
 
 
 def _signature(node: Node, body: Body) -> tuple[Signature, ...]:
-    found: list[Signature] = []
+    results: list[Signature] = []
     for value in node.inputs:
-        known = Signature.of(value.type) if value is not None else None
-        if known is None:
+        entry = Signature.of(value.type) if value is not None else None
+        if entry is None:
             raise NotEmitted(
                 f'the type of input "{value.name if value is not None else ""}" is not known'
             )
-        found.append(known)
-    if len(found) != body.inputs or len(node.outputs) != len(body.outputs):
+        results.append(entry)
+    if len(results) != body.inputs or len(node.outputs) != len(body.outputs):
         raise NotEmitted("the node has not the inputs and outputs of its function")
-    return tuple(found)
+    return tuple(results)
 
 
 def write_library(
@@ -161,18 +161,18 @@ def write_library(
         OutputError: a file cannot be written.
     """
     _check_paths((path, measure, original), (output, emit_c, switch_file))
-    found = fused(path)
-    if not found.kernels:
-        name, reason = found.left[0]
+    result = fused(path)
+    if not result.kernels:
+        name, reason = result.left[0]
         raise UsageError(f"no fused node can have a kernel; {name}: {reason}", where=path)
     if measure is not None:
-        found = _gaining(path, found, measure, original, cc, march)
-        if not found.kernels:
+        result = _gaining(path, result, measure, original, cc, march)
+        if not result.kernels:
             raise UsageError(
-                f"no kernel gains on {measure}: {found.left[-1][0]}: {found.left[-1][1]}",
+                f"no kernel gains on {measure}: {result.left[-1][0]}: {result.left[-1][1]}",
                 where=path,
             )
-    text = source(found.kernels)
+    text = source(result.kernels)
     if emit_c is not None:
         write_bytes_atomic(emit_c, text.encode())
     if switch_file is not None:
@@ -184,23 +184,23 @@ def write_library(
     if switch_file is not None:
         from gehost_linalg.kernels.switches import add_library
 
-        add_library(switch_file, output, found.gains, found.over_original)
-    return found
+        add_library(switch_file, output, result.gains, result.over_original)
+    return result
 
 
-def _check_paths(read: Sequence[str | None], written: Sequence[str | None]) -> None:
+def _check_paths(read: Sequence[str | None], output: Sequence[str | None]) -> None:
     """Refuse to write over a file that is read, or twice to one file."""
-    taken = {os.path.realpath(path) for path in read if path is not None}
-    for path in written:
+    selected = {os.path.realpath(path) for path in read if path is not None}
+    for path in output:
         if path is None:
             continue
-        if os.path.realpath(path) in taken:
+        if os.path.realpath(path) in selected:
             raise UsageError("is given twice; name another file to write", where=path)
-        taken.add(os.path.realpath(path))
+        selected.add(os.path.realpath(path))
 
 
 def _gaining(
-    path: str, found: Fused, feeds: str, original: str | None, cc: str | None, march: str
+    path: str, result: Fused, feeds: str, original: str | None, cc: str | None, march: str
 ) -> Fused:
     """Select the kernels that are faster than their bodies, alone and together.
 
@@ -208,20 +208,20 @@ def _gaining(
     """
     from gehost_linalg.kernels.measure import check_original, gains, over_original, whole
 
-    given = verify.load_feeds(feeds)
+    argument = verify.load_feeds(feeds)
     compared: Gain | None = None
     if original is not None:
-        check_original(original, path, given)
+        check_original(original, path, argument)
     with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
         library, chosen = Path(folder, "all.so"), Path(folder, "kept.so")
-        build(source(found.kernels), library, cc=cc, march=march)
-        names = [kernel.name for kernel in found.kernels]
-        measured = gains(path, library, names, given)
+        build(source(result.kernels), library, cc=cc, march=march)
+        names = [kernel.name for kernel in result.kernels]
+        measured = gains(path, library, names, argument)
         keep = {name for name, gain in measured.items() if gain.verdict == "keep"}
-        kept = [kernel for kernel in found.kernels if kernel.name in keep]
-        if kept:
-            build(source(kept), chosen, cc=cc, march=march)
-            together = whole(path, chosen, given)
+        retained = [kernel for kernel in result.kernels if kernel.name in keep]
+        if retained:
+            build(source(retained), chosen, cc=cc, march=march)
+            together = whole(path, chosen, argument)
             if together.verdict == "drop":
                 raise UsageError(
                     "each kernel gains alone, but with all of them the model has "
@@ -230,7 +230,7 @@ def _gaining(
                     hint="keep those",
                 )
             if original is not None:
-                compared = over_original(original, path, chosen, given)
+                compared = over_original(original, path, chosen, argument)
                 if compared.verdict != "keep":
                     raise UsageError(
                         f"with its kernels it has {speed(compared)} of {original}; "
@@ -238,15 +238,15 @@ def _gaining(
                         where=path,
                         hint="run the original",
                     )
-    left = list(found.left)
+    rest = list(result.left)
     for name in names:
         if name not in measured:
-            left.append((name, "not measured: its nodes are in the body of another node"))
+            rest.append((name, "not measured: its nodes are in the body of another node"))
         elif name not in keep:
-            left.append(
+            rest.append(
                 (name, f"does not gain: {measured[name].ratio:.2f} times the speed of the body")
             )
-    return Fused(found.nodes, kept, left, measured, compared)
+    return Fused(result.nodes, retained, rest, measured, compared)
 
 
 def speed(gain: Gain) -> str:
@@ -283,12 +283,12 @@ def check_lines(path: str, library: str) -> list[str]:
         UsageError: a kernel of the library would run in place of a function that computes
             something else; ONNX Runtime takes kernels by name.
     """
-    found, names = fused(path), set(names_in(library))
-    reasons = dict(found.left)
+    result, names = fused(path), set(names_in(library))
+    reasons = dict(result.left)
     lines: list[str] = []
     have = 0
-    for name in dict.fromkeys(found.nodes):
-        shown, count = one_line(name), found.nodes.count(name)
+    for name in dict.fromkeys(result.nodes):
+        shown, count = one_line(name), result.nodes.count(name)
         if name in reasons and name.partition(":")[0] in names:
             raise UsageError(
                 f"ONNX Runtime takes the kernel {name} of {os.path.basename(library)}, but in "
@@ -305,22 +305,22 @@ def check_lines(path: str, library: str) -> list[str]:
                 f"{shown}: {_nodes(count)} by the body: "
                 f"{os.path.basename(library)} has no kernel of that name"
             )
-    return [*lines, f"{have} of {_nodes(len(found.nodes))} by kernels"]
+    return [*lines, f"{have} of {_nodes(len(result.nodes))} by kernels"]
 
 
 def _nodes(count: int) -> str:
     return f"{count} node" if count == 1 else f"{count} nodes"
 
 
-def summary(found: Fused, output: str) -> Sequence[str]:
+def summary(result: Fused, output: str) -> Sequence[str]:
     """List the kernels built, and the nodes left to their bodies."""
-    with_kernel = {kernel.name for kernel in found.kernels}
-    have = sum(name in with_kernel for name in found.nodes)
-    kernels = f"{len(found.kernels)} kernel{'' if len(found.kernels) == 1 else 's'}"
-    lines = [f"{output}: {kernels} for {have} of {_nodes(len(found.nodes))}"]
-    if found.over_original is not None:
-        lines.append(f"the model with them: {speed(found.over_original)} of the original")
+    with_kernel = {kernel.name for kernel in result.kernels}
+    have = sum(name in with_kernel for name in result.nodes)
+    kernels = f"{len(result.kernels)} kernel{'' if len(result.kernels) == 1 else 's'}"
+    lines = [f"{output}: {kernels} for {have} of {_nodes(len(result.nodes))}"]
+    if result.over_original is not None:
+        lines.append(f"the model with them: {speed(result.over_original)} of the original")
     return [
         *lines,
-        *[f"left to its body: {one_line(name)}: {reason}" for name, reason in found.left],
+        *[f"left to its body: {one_line(name)}: {reason}" for name, reason in result.left],
     ]

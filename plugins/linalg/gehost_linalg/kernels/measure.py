@@ -42,11 +42,11 @@ class Gain(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return its entry in a switch file, as for a kind of ``gehost tune``."""
-        found: dict[str, Any] = {"verdict": self.verdict, "gain": round(self.ratio, 4)}
+        results: dict[str, Any] = {"verdict": self.verdict, "gain": round(self.ratio, 4)}
         if self.comparison is not None:
-            found["interval"] = [round(end, 4) for end in self.comparison.interval]
-            found["pairs"] = [round(ratio, 4) for ratio in self.comparison.ratios]
-        return found
+            results["interval"] = [round(end, 4) for end in self.comparison.interval]
+            results["pairs"] = [round(ratio, 4) for ratio in self.comparison.ratios]
+        return results
 
 
 def gains(
@@ -58,24 +58,28 @@ def gains(
         UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
     """
     model = _load(path)
-    wanted = {node.op_type: node for node in reversed(model.graph.node) if node.domain == DOMAIN}
+    expected = {node.op_type: node for node in reversed(model.graph.node) if node.domain == DOMAIN}
     values = _values(
-        model, [name for each in names if each in wanted for name in wanted[each].input], feeds
+        model, [name for item in names if item in expected for name in expected[item].input], feeds
     )
-    found: dict[str, Gain] = {}
+    results: dict[str, Gain] = {}
     for name in names:
-        if name not in wanted:  # in the body of an If or Loop
+        if name not in expected:  # in the body of an If or Loop
             continue
-        alone, given = _alone(model, wanted[name], values)
-        found[name] = _gain(_maker(alone, given, None), _maker(alone, given, library), seconds)
-    return found
+        alone, argument = _alone(model, expected[name], values)
+        results[name] = _gain(
+            _maker(alone, argument, None), _maker(alone, argument, library), seconds
+        )
+    return results
 
 
 def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> Gain:
     """Measure the model with a library against that with bodies."""
     model = _load(path)
-    given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
-    return _gain(_maker(model, given, None), _maker(model, given, library), seconds)
+    arguments = {
+        value.name: feeds[value.name] for value in model.graph.input if value.name in feeds
+    }
+    return _gain(_maker(model, arguments, None), _maker(model, arguments, library), seconds)
 
 
 def check_original(original: str, path: str, feeds: Feeds) -> None:
@@ -87,22 +91,22 @@ def check_original(original: str, path: str, feeds: Feeds) -> None:
         ModelError: one of them is no model.
         UsageError: one of them does not run on the feeds, or their outputs differ.
     """
-    found: list[dict[str, NDArray[Any]]] = []
+    results: list[dict[str, NDArray[Any]]] = []
     for file in (original, path):
         try:
             Model.load(file)
             session = _session(file, None, optimized=False)
-            names = [each.name for each in session.get_inputs()]
+            names = [operand.name for operand in session.get_inputs()]
             if missing := [name for name in names if name not in feeds]:
                 raise UsageError(f'the feeds have no input "{missing[0]}"', where=file)
-            found.append(tune.outputs_of(session, {name: feeds[name] for name in names}))
+            results.append(tune.outputs_of(session, {name: feeds[name] for name in names}))
         except GehostError:
             raise
         except Exception as error:  # of ONNX Runtime, of any type
             raise UsageError(
                 f"does not run on the feeds: {one_line(str(error))}", where=file
             ) from error
-    for one in verify.compare_outputs(*found, rtol=_RTOL, atol=_ATOL):
+    for one in verify.compare_outputs(*results, rtol=_RTOL, atol=_ATOL):
         if not one.equal:
             raise UsageError(
                 f"{path} was not compiled from it: "
@@ -116,8 +120,12 @@ def over_original(
 ) -> Gain:
     """Measure a fused model with a library against its original."""
     model = _load(path)
-    given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
-    return _gain(_maker(original, given, None), _maker(model, given, library), seconds, pairs=5)
+    arguments = {
+        value.name: feeds[value.name] for value in model.graph.input if value.name in feeds
+    }
+    return _gain(
+        _maker(original, arguments, None), _maker(model, arguments, library), seconds, pairs=5
+    )
 
 
 def _load(path: str) -> onnx.ModelProto:
@@ -144,14 +152,16 @@ def _gain(body: Maker, kernel: Maker, seconds: float, pairs: int = tune.FEWEST_P
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
     """Return the inputs of nodes: feeds, weights and computed values."""
-    known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    known |= feeds
-    computed = [name for name in dict.fromkeys(names) if name and name not in known]
+    entries = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }
+    entries |= feeds
+    computed = [name for name in dict.fromkeys(names) if name and name not in entries]
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
-    stated = {value.name for value in model.graph.output}
+    declared = {value.name for value in model.graph.output}
     watched.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in computed if name not in stated
+        onnx.ValueInfoProto(name=name) for name in computed if name not in declared
     )
     try:
         results: list[NDArray[Any]] = (
@@ -162,7 +172,7 @@ def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str,
             f"the model does not run on the feeds: {str(error).splitlines()[0]}",
             subject="--measure",
         ) from error
-    return {**known, **dict(zip(computed, results, strict=True))}
+    return {**entries, **dict(zip(computed, results, strict=True))}
 
 
 def _alone(
@@ -172,16 +182,18 @@ def _alone(
     alone = onnx.ModelProto(ir_version=model.ir_version)
     alone.opset_import.extend(model.opset_import)
     alone.functions.extend(
-        each for each in model.functions if each.domain == DOMAIN and each.name == node.op_type
+        function
+        for function in model.functions
+        if function.domain == DOMAIN and function.name == node.op_type
     )
     alone.graph.name = "alone"
     alone.graph.node.append(node)
-    given = {name: np.asarray(values[name]) for name in node.input}
-    for name, array in given.items():
+    arguments = {name: np.asarray(values[name]) for name in node.input}
+    for name, array in arguments.items():
         element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         alone.graph.input.append(onnx.helper.make_tensor_value_info(name, element, array.shape))
     alone.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
-    return alone, given
+    return alone, arguments
 
 
 def _maker(model: onnx.ModelProto | str, feeds: Feeds, library: Path | None) -> Maker:

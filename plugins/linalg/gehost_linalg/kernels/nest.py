@@ -80,7 +80,7 @@ class Rows:
             ]
         )
         extents = (*step.extents[:-1], 1) if one else step.extents
-        sizes = tuple([self._sizes.number(each) for each in extents])
+        sizes = tuple([self._sizes.number(extent) for extent in extents])
         view = View(tensor, ELEMENTS[edge.value.dtype].bytes, along_row, sizes, axes)
         if len(self.views) == MOST_VIEWS:
             raise NotEmitted(f"more than {MOST_VIEWS} operands")
@@ -165,18 +165,18 @@ class Builder(Rows):
             load = Load(view, edge.value.dtype, along_row, masked)
             self._add(step, "body", load)
             return Computed(load, along_row)
-        made = self._steps.made_by[edge.value]
+        result = self._steps.made_by[edge.value]
         same_stage = schedule.stage_of[edge.value] == schedule.stage_of[step.result]
-        if made.per_row or (made.payload is not None and same_stage and edge.axes[-1].whole):
+        if result.per_row or (result.payload is not None and same_stage and edge.axes[-1].whole):
             return self._results[edge.value]
-        stored = self._stored_at(edge, made, step)
+        stored = self._stored_at(edge, result, step)
         self._add(step, "body", stored)
         return Computed(stored, varies=True)
 
-    def _stored_at(self, edge: Edge, made: Step, step: Step) -> Stored:
+    def _stored_at(self, edge: Edge, result: Step, step: Step) -> Stored:
         """An element of a row that an earlier stage stored."""
         last, memory = edge.axes[-1], self._stored[edge.value]
-        own = self._sizes.number(made.extents[-1])
+        own = self._sizes.number(result.extents[-1])
         number = self._schedule.stage_of[step.result]
         row, masked = self._schedule.stages[number], self._masked(step)
         if not last.whole:
@@ -219,7 +219,7 @@ class Builder(Rows):
     def _finish_row(self, step: Step, result: Computed) -> None:
         schedule, value = self._schedule, step.result
         number = schedule.stage_of[value]
-        reads = [schedule.reads_stored(*each, number) for each in schedule.readers.get(value, ())]
+        reads = [schedule.reads_stored(*item, number) for item in schedule.readers.get(value, ())]
         memory: Memory | None = None
         if value in schedule.outputs:
             memory = self._output(step)
@@ -262,18 +262,18 @@ class Builder(Rows):
         payload = step.payload
         assert payload is not None
         args = [self._operand(edge, step) for edge in step.edges]
-        made: list[Computed] = []
+        results: list[Computed] = []
         uses = Counter([ref.index for ref in payload.refs if isinstance(ref, Res)])
 
-        def once(given: Computed, dtype: str) -> Computed:
+        def once(arguments: Computed, dtype: str) -> Computed:
             """The value as the row reads it: computed once, before the loop."""
-            return given if given.varies else self._named(step, fixed, given, dtype)
+            return arguments if arguments.varies else self._named(step, fixed, arguments, dtype)
 
         def scalar(ref: Ref) -> Computed:
             if isinstance(ref, Arg):
                 return args[ref.index]
             if isinstance(ref, Res):
-                return made[ref.index]
+                return results[ref.index]
             if isinstance(ref, Literal):
                 return Computed(Constant(ref.value, ref.dtype), varies=False)
             return Computed(Extent(self._sizes.number(ref.name)), varies=False)
@@ -281,32 +281,34 @@ class Builder(Rows):
         for place, op in enumerate(payload.ops):
             if op.name == INDEX:
                 self._ordered, self._flat = True, False
-                made.append(_index(expr_of(op), step, self._schedule))
+                results.append(_index(expr_of(op), step, self._schedule))
                 continue
-            given = [scalar(ref) for ref in op.operands]
-            is_by_one = op.name == "arith.divf" and given[0].varies and not given[1].varies
+            arguments = [scalar(ref) for ref in op.operands]
+            is_by_one = op.name == "arith.divf" and arguments[0].varies and not arguments[1].varies
             if is_by_one and self._quotients.multiplies(place, step):
                 one = Constant(1, op.dtype)
-                operands = (one, given[1].scalar)
+                operands = (one, arguments[1].scalar)
                 inverse = Op("arith.divf", operands, op.dtype, is_whole=True)
                 self._add(step, fixed, inverse)
-                given[1] = given[1]._replace(scalar=inverse)
+                arguments[1] = arguments[1]._replace(scalar=inverse)
                 op = op._replace(name="arith.mulf")
-            varies = any(each.varies for each in given)
-            wide = any(each.wide for each in given)
+            varies = any(item.varies for item in arguments)
+            wide = any(item.wide for item in arguments)
             if varies:  # a loop in double would be slower
                 dtypes = [dtype_of(ref, step, payload) for ref in op.operands]
-                given = [once(each, dtype) for each, dtype in zip(given, dtypes, strict=True)]
-                given = [
-                    Computed(Narrow(each.scalar), each.varies) if each.wide else each
-                    for each in given
+                arguments = [
+                    once(item, dtype) for item, dtype in zip(arguments, dtypes, strict=True)
+                ]
+                arguments = [
+                    Computed(Narrow(item.scalar), item.varies) if item.wide else item
+                    for item in arguments
                 ]
             rounded = wide and not varies  # to float, by its name
             is_named = rounded or uses[place] > 1
-            operands = tuple([each.scalar for each in given])
-            done = Op(op.name, operands, op.dtype, str(op.attribute), varies, is_named)
-            self._add(step, varying if varies else fixed, done)
-            made.append(Computed(done, varies))
+            operands = tuple([item.scalar for item in arguments])
+            outcome = Op(op.name, operands, op.dtype, str(op.attribute), varies, is_named)
+            self._add(step, varying if varies else fixed, outcome)
+            results.append(Computed(outcome, varies))
         result = scalar(payload.yields[0])
         if step.per_row and not step.reduces:
             return result

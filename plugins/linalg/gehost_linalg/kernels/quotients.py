@@ -35,7 +35,7 @@ class Quotients:
             sums = any(isinstance(edge, Edge) and edge.value in self._summed for edge in step.edges)
             is_by_root = divisor is not None and divisor.name == "math.sqrt"
             return is_by_root and sums and not self._is_stepped
-        readers = {each.name for each in payload.ops if Res(place) in each.operands}
+        readers = {op.name for op in payload.ops if Res(place) in op.operands}
         return (
             2.0**-60 < abs(divisor.value) < 2.0**60
             and Res(place) not in payload.yields
@@ -53,10 +53,10 @@ class Quotients:
         edge = step.edges[ref.index]
         if isinstance(edge, Literal):
             return edge
-        made = self._steps.made_by.get(edge.value)
-        if made is None or made.payload is None or made.reduces:
+        result = self._steps.made_by.get(edge.value)
+        if result is None or result.payload is None or result.reduces:
             return None
-        return self._source(made.payload.yields[0], made)
+        return self._source(result.payload.yields[0], result)
 
 
 def _behind_sums(schedule: Schedule) -> set[Value]:

@@ -128,13 +128,13 @@ class Schedule:
 
     def _is_moved(self, source: Edge, piece: Step) -> bool:
         """Whether a computed row goes into a concatenation and nowhere else."""
-        made = self.steps.made_by.get(source.value)
+        result = self.steps.made_by.get(source.value)
         return (
-            made is not None and made.payload is not None
-            and not made.per_row and not piece.per_row
+            result is not None and result.payload is not None
+            and not result.per_row and not piece.per_row
             and source.value not in self.outputs and len(self.readers[source.value]) == 1
             and source.axes[-1].whole
-            and self._same_sizes(made, piece)
+            and self._same_sizes(result, piece)
         )  # fmt: skip
 
     def _same_sizes(self, one: Step, other: Step) -> bool:
@@ -151,7 +151,7 @@ class Schedule:
         if first is None:
             return set()
         row = self.stages[self.stage_of[first.result]]
-        padded = {number for number, each in enumerate(self.stages) if each == row}
+        padded = {number for number, stage in enumerate(self.stages) if stage == row}
         for step in self.order:
             reads_bytes = any(isinstance(e, Edge) and e.value.dtype == "i1" for e in step.edges)
             is_written = step.result in self.pieces or step.result in self.outputs

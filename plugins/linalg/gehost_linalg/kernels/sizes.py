@@ -62,7 +62,7 @@ class Sizes:
         if size in self._axes:
             return self._axes[size]
         if size in self.steps.sums:
-            return ("sum", tuple([self.key(each) for each in self.steps.sums[size]]))
+            return ("sum", tuple([self.key(sum_) for sum_ in self.steps.sums[size]]))
         rule = self.steps.rules.get(size)
         if isinstance(rule, Part):
             return ("part", self.key(rule.whole), rule.start, rule.end, rule.step)
@@ -71,8 +71,8 @@ class Sizes:
         if not isinstance(rule, Broadcast):
             raise NotEmitted(f"size {size}, which nothing gives")
         leaves: set[Key] = set()
-        for each in rule.sizes:
-            key = self.key(each)
+        for sum_ in rule.sizes:
+            key = self.key(sum_)
             leaves |= key if isinstance(key, frozenset) else {key}
         leaves.discard(1)
         return next(iter(leaves), 1) if len(leaves) < 2 else frozenset(leaves)
@@ -91,7 +91,7 @@ class Sizes:
         elif key[0] == "sum":
             row = self._folded("SUM", key[1])
         elif key[0] == "part":
-            start, end, step = (max(-LARGEST, min(each, LARGEST)) for each in key[2:])
+            start, end, step = (max(-LARGEST, min(item, LARGEST)) for item in key[2:])
             row = SizeRow("PART", self._place(key[1]), 0, start, end, step)
         elif key[0] == "split":
             row = SizeRow("SPLIT", self._place(key[1]), 0, key[3], key[2])

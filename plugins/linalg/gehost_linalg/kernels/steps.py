@@ -222,27 +222,27 @@ class Steps:
             self._note_reduction(step, op)
         elif len(op.ins) in op.payload.reads:
             raise NotEmitted("an operation that updates its result")
-        if not reduced and [str(each) for each in op.out_map(0).results] != [
+        if not reduced and [str(result) for result in op.out_map(0).results] != [
             f"d{loop}" for loop in range(op.loops)
         ]:
             raise NotEmitted(f"a result is written at {op.out_map(0)}")
         source = edges[0] if len(edges) == 1 and not op.payload.ops and not reduced else None
-        if isinstance(source, Edge) and not any(each.maybe_broadcast for each in source.axes):
+        if isinstance(source, Edge) and not any(result.maybe_broadcast for result in source.axes):
             self._through[step.result] = source
         return step
 
     def _extents(self, op: Generic) -> tuple[Size, ...]:
         """The sizes of the loops; a missing row has size 1."""
-        found = op.extents()
-        for axis, each in enumerate(op.out_map(0).results):
+        result = op.extents()
+        for axis, item in enumerate(op.out_map(0).results):
             shape = op.results[0].shape
-            if isinstance(each, Dim) and found[each.index] is None and shape is not None:
-                found[each.index] = shape[axis]
-        for loop, size in enumerate(found):
+            if isinstance(item, Dim) and result[item.index] is None and shape is not None:
+                result[item.index] = shape[axis]
+        for loop, size in enumerate(result):
             if size is None:  # all operands may broadcast
-                found[loop] = name = f"{op.results[0].name}_loop{loop}"
+                result[loop] = name = f"{op.results[0].name}_loop{loop}"
                 self.rules[name] = Broadcast(tuple(_sizes_along(op, loop)))
-        return (*found, *[1] * (self.loops - op.loops))
+        return (*result, *[1] * (self.loops - op.loops))
 
     def _note_reduction(self, step: Step, op: Generic) -> None:
         place, result = len(op.ins), op.payload.yields[0]
@@ -258,7 +258,7 @@ class Steps:
             raise NotEmitted("a reduction that is not a sum, product, maximum or minimum")
         if step.result.dtype not in {"f32", "f64"}:
             raise NotEmitted(f"a reduction of {step.result.dtype}")
-        rest = [ref for each in op.payload.ops if each is not last for ref in each.operands]
+        rest = [ref for item in op.payload.ops if item is not last for ref in item.operands]
         element = last.operands[1] if last.operands[0] == Arg(place) else last.operands[0]
         if Arg(place) in rest or element == Arg(place):
             raise NotEmitted("a reduction that reads its result twice")
@@ -275,7 +275,7 @@ class Steps:
                 raise NotEmitted(f"{value.name} is a constant of several values")
             return literal
         results = op.maps[index].results
-        read = [_read(each, maybe_broadcast=axis in axes) for axis, each in enumerate(results)]
+        read = [_read(result, maybe_broadcast=axis in axes) for axis, result in enumerate(results)]
         return self._seen_through(Edge(value, tuple(read)))
 
     def _seen_through(self, edge: Edge) -> Edge:
@@ -285,17 +285,17 @@ class Steps:
             axes: list[Read] = []
             for inner in source.axes:
                 outer = [edge.axes[loop] for loop, _ in inner.terms]
-                if not inner.whole and any(each.maybe_broadcast for each in outer):
+                if not inner.whole and any(item.maybe_broadcast for item in outer):
                     return edge
                 terms: list[tuple[int, int]] = []
                 offset = inner.offset
-                for (_, scale), each in zip(inner.terms, outer, strict=True):
-                    terms += [(loop, scale * by) for loop, by in each.terms]
-                    offset += scale * each.offset
+                for (_, scale), item in zip(inner.terms, outer, strict=True):
+                    terms += [(loop, scale * by) for loop, by in item.terms]
+                    offset += scale * item.offset
                 if len({loop for loop, _ in terms}) < len(terms) or len(terms) > MOST_TERMS:
                     return edge
-                maybe_broadcast = any(each.maybe_broadcast for each in outer)
-                whole = inner.whole and all(each.whole for each in outer)
+                maybe_broadcast = any(item.maybe_broadcast for item in outer)
+                whole = inner.whole and all(item.whole for item in outer)
                 axes.append(Read(tuple(terms), offset, maybe_broadcast, whole))
             edge = Edge(source.value, tuple(axes))
         if edge.value not in self.inputs and edge.value not in self.made_by:
@@ -308,13 +308,15 @@ class Steps:
             raise NotEmitted(f"{op.name} of {rank} axes among {self.loops}")
         shape: tuple[Size, ...] = tuple(result.shape or ())
         if op.name == "tensor.extract_slice":
-            begins = [int(each) for each in str(op.attribute).split(",")]
-            given = op.operands[0].shape or ()
+            begins = [int(part) for part in str(op.attribute).split(",")]
+            argument = op.operands[0].shape or ()
             axes = [
                 Read.along(axis)
                 if size is not None and size == whole
                 else Read(((axis, 1),), begin, maybe_broadcast=False, whole=False)
-                for axis, (begin, size, whole) in enumerate(zip(begins, shape, given, strict=True))
+                for axis, (begin, size, whole) in enumerate(
+                    zip(begins, shape, argument, strict=True)
+                )
             ]
             edge = self._seen_through(Edge(op.operands[0], tuple(axes)))
             self._through[result] = edge

@@ -40,8 +40,8 @@ def add_library(
     content["Switch"]["GraphFusion"][NAME] = "on"
     runtime = content["Switch"].setdefault("Runtime", {})
     place = os.path.abspath(library)
-    others = [each for each in runtime.get("libraries", []) if each != place]
-    runtime["libraries"] = [*[each for each in others if not _has_kernels(each)], place]
+    others = [other for other in runtime.get("libraries", []) if other != place]
+    runtime["libraries"] = [*[other for other in others if not _has_kernels(other)], place]
     here = tune.machine(_PACKAGES)
     evidence = content.setdefault("Evidence", {})
     evidence.setdefault("cpu", here.pop("cpu"))

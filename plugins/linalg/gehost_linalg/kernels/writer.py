@@ -14,6 +14,6 @@ def write(model: str, library: str) -> int:
     """Build the library of a model's groups; return how many nodes have a kernel in it."""
     from gehost_linalg.kernels.library import write_library
 
-    found = write_library(model, library)
-    names = {kernel.name for kernel in found.kernels}
-    return sum(name in names for name in found.nodes)
+    result = write_library(model, library)
+    names = {kernel.name for kernel in result.kernels}
+    return sum(name in names for name in result.nodes)

@@ -119,12 +119,12 @@ def _float(op: OnnxOp, value: Value) -> str:
 
 def _unary(op: OnnxOp) -> None:
     x, out = op.input(0), op.single_output()
-    known = FLOAT_UNARY if x.dtype in FLOAT_DTYPES else INT_UNARY
-    if op.op not in known or x.dtype == "i1":
+    entry = FLOAT_UNARY if x.dtype in FLOAT_DTYPES else INT_UNARY
+    if op.op not in entry or x.dtype == "i1":
         raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
     s = Scalars()
     out.dtype = x.dtype
-    op.same_loops([x], out, s.payload(known[op.op](s, Arg(0), x.dtype)))
+    op.same_loops([x], out, s.payload(entry[op.op](s, Arg(0), x.dtype)))
 
 
 def _attribute(op: OnnxOp, name: str, default: float) -> float:
@@ -146,12 +146,12 @@ def _activation(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     if op.op == "LeakyRelu":
-        made = _select_negative(
+        result = _select_negative(
             s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype)
         )
     elif op.op == "Elu":
         grown = _exponential_minus_one(s, Arg(0), dtype)
-        made = _select_negative(
+        result = _select_negative(
             s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype)
         )
     elif op.op == "Selu":
@@ -162,7 +162,7 @@ def _activation(op: OnnxOp) -> None:
         grown = mul(s, _exponential_minus_one(s, Arg(0), dtype), number(alpha, dtype), dtype)
         positive = s.add("arith.cmpf", Arg(0), number(0, dtype), dtype="i1", attribute="ogt")
         chosen = s.add("arith.select", positive, Arg(0), grown, dtype=dtype)
-        made = mul(s, chosen, number(gamma, dtype), dtype)
+        result = mul(s, chosen, number(gamma, dtype), dtype)
     elif op.op == "ThresholdedRelu":
         above = s.add(
             "arith.cmpf",
@@ -171,7 +171,7 @@ def _activation(op: OnnxOp) -> None:
             dtype="i1",
             attribute="ogt",
         )
-        made = s.add("arith.select", above, Arg(0), number(0, dtype), dtype=dtype)
+        result = s.add("arith.select", above, Arg(0), number(0, dtype), dtype=dtype)
     elif op.op in {"HardSigmoid", "HardSwish"}:
         alpha = 1 / 6 if op.op == "HardSwish" else _attribute(op, "alpha", 0.2)
         scaled = add(
@@ -180,12 +180,12 @@ def _activation(op: OnnxOp) -> None:
             number(_attribute(op, "beta", 0.5), dtype),
             dtype,
         )
-        made = s.add("arith.maximumf", number(0, dtype), scaled, dtype=dtype)
-        made = s.add("arith.minimumf", number(1, dtype), made, dtype=dtype)
-        made = mul(s, Arg(0), made, dtype) if op.op == "HardSwish" else made
+        result = s.add("arith.maximumf", number(0, dtype), scaled, dtype=dtype)
+        result = s.add("arith.minimumf", number(1, dtype), result, dtype=dtype)
+        result = mul(s, Arg(0), result, dtype) if op.op == "HardSwish" else result
     else:
-        made = _gelu(op, s, dtype)
-    op.same_loops([x], out, s.payload(made))
+        result = _gelu(op, s, dtype)
+    op.same_loops([x], out, s.payload(result))
 
 
 def _gelu(op: OnnxOp, s: Scalars, dtype: str) -> Ref:
@@ -222,17 +222,17 @@ def _arithmetic(op: OnnxOp) -> None:
     name = (_FLOAT_BINARY if dtype in FLOAT_DTYPES else _INT_BINARY).get(op.op)
     if name is None or dtype == "i1" or any(value.dtype != dtype for value in values):
         raise NotLowered(f"not-lowered: {op.op} of {dtype}")
-    made, *others = args(len(values))
+    result, *others = args(len(values))
     for other in others:
-        pair = (made, other)
+        pair = (result, other)
         # of 0.0 and -0.0 ONNX Runtime takes the second, or the one that is a number
-        if op.op in {"Max", "Min"} and made == Arg(0) and values[0].constant is not None:
-            pair = (other, made)
-        made = s.add(name, *pair, dtype=dtype)
+        if op.op in {"Max", "Min"} and result == Arg(0) and values[0].constant is not None:
+            pair = (other, result)
+        result = s.add(name, *pair, dtype=dtype)
     if op.op == "Mean":
-        made = div(s, made, number(len(values), dtype), dtype)
+        result = div(s, result, number(len(values), dtype), dtype)
     out.dtype = dtype
-    op.same_loops(values, out, s.payload(made))
+    op.same_loops(values, out, s.payload(result))
 
 
 def _logic(op: OnnxOp) -> None:
@@ -261,12 +261,12 @@ def _comparison(op: OnnxOp) -> None:
     a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     kind = _COMPARISONS[op.op]
     if a.dtype in FLOAT_DTYPES:
-        made = s.add("arith.cmpf", Arg(0), Arg(1), dtype="i1", attribute=f"o{kind}")
+        result = s.add("arith.cmpf", Arg(0), Arg(1), dtype="i1", attribute=f"o{kind}")
     else:
         predicate = kind if kind == "eq" else f"u{kind}" if a.dtype == "i1" else f"s{kind}"
-        made = s.add("arith.cmpi", Arg(0), Arg(1), dtype="i1", attribute=predicate)
+        result = s.add("arith.cmpi", Arg(0), Arg(1), dtype="i1", attribute=predicate)
     out.dtype = "i1"
-    op.same_loops([a, b], out, s.payload(made))
+    op.same_loops([a, b], out, s.payload(result))
 
 
 _EXACT = 2**24
@@ -295,8 +295,8 @@ def _mod(op: OnnxOp) -> None:
 def _where(op: OnnxOp) -> None:
     condition, a, b, out, s = op.input(0), op.input(1), op.input(2), op.single_output(), Scalars()
     out.dtype = a.dtype
-    made = s.add("arith.select", Arg(0), Arg(1), Arg(2), dtype=a.dtype)
-    op.same_loops([condition, a, b], out, s.payload(made))
+    result = s.add("arith.select", Arg(0), Arg(1), Arg(2), dtype=a.dtype)
+    op.same_loops([condition, a, b], out, s.payload(result))
 
 
 def _prelu(op: OnnxOp) -> None:
@@ -322,23 +322,23 @@ def _clip(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = x.dtype
     is_float = dtype in FLOAT_DTYPES
-    ins, made = [x], args(1)[0]
+    ins, result = [x], args(1)[0]
     for position, (attribute, name) in enumerate((("min", "max"), ("max", "min"))):
         bound: Ref | None = None
         if attribute in op.attributes:
             bound = number(float(op.attributes[attribute]), dtype)
-        elif (given := op.optional(position + 1)) is not None:
-            if given.rank != 0:
-                raise NotLowered(f"not-lowered: {op.op} with bounds of rank {given.rank}")
+        elif (argument := op.optional(position + 1)) is not None:
+            if argument.rank != 0:
+                raise NotLowered(f"not-lowered: {op.op} with bounds of rank {argument.rank}")
             bound = Arg(len(ins))
-            ins.append(given)
+            ins.append(argument)
         elif is_float:
             bound = number(_LARGEST[dtype] * (-1 if position == 0 else 1), dtype)
         if bound is not None:
-            made = s.add(
-                f"arith.{name}imumf" if is_float else f"arith.{name}si", bound, made, dtype=dtype
+            result = s.add(
+                f"arith.{name}imumf" if is_float else f"arith.{name}si", bound, result, dtype=dtype
             )
-    op.same_loops(ins, out, s.payload(made))
+    op.same_loops(ins, out, s.payload(result))
 
 
 def cast_scalar(s: Scalars, x: Ref, source: str, target: str) -> Ref:
@@ -404,13 +404,13 @@ def _is_nan(op: OnnxOp) -> None:
 def _is_inf(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = _float(op, x)
-    found: Ref = Literal(False, "i1")  # noqa: FBT003
+    result: Ref = Literal(False, "i1")  # noqa: FBT003
     for attribute, value in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
         if int(op.attributes.get(attribute, 1)):
             equal = s.add("arith.cmpf", Arg(0), number(value, dtype), dtype="i1", attribute="oeq")
-            found = s.add("arith.ori", found, equal, dtype="i1")
+            result = s.add("arith.ori", result, equal, dtype="i1")
     out.dtype = "i1"
-    op.same_loops([x], out, s.payload(found))
+    op.same_loops([x], out, s.payload(result))
 
 
 def _batch_normalization(op: OnnxOp) -> None:
@@ -427,11 +427,11 @@ def _batch_normalization(op: OnnxOp) -> None:
         raise NotLowered("not-lowered: BatchNormalization of several element types")
     shifted = add(s, Arg(4), number(_attribute(op, "epsilon", 1e-5), dtype), dtype)
     centred = div(s, sub(s, Arg(0), Arg(3), dtype), s.add("math.sqrt", shifted, dtype=dtype), dtype)
-    made = add(s, mul(s, centred, Arg(1), dtype), Arg(2), dtype)
+    result = add(s, mul(s, centred, Arg(1), dtype), Arg(2), dtype)
     identity = [Dim(loop) for loop in range(len(shape))]
     op.settle(out, shape)
     ins: list[Any] = [(x, identity), *[(value, [Dim(1)]) for value in per_channel]]
-    op.generic(ins, out, identity, len(shape), s.payload(made))
+    op.generic(ins, out, identity, len(shape), s.payload(result))
 
 
 def _identity(op: OnnxOp) -> None:

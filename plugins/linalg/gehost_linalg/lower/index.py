@@ -39,12 +39,12 @@ def _trilu(op: OnnxOp) -> None:
     s = Scalars()
     distance = s.add("arith.subi", s.index(len(shape) - 1), s.index(len(shape) - 2), dtype="i64")
     predicate = "sge" if int(op.attributes.get("upper", 1)) else "sle"
-    kept = s.add("arith.cmpi", distance, Literal(k, "i64"), dtype="i1", attribute=predicate)
+    retained = s.add("arith.cmpi", distance, Literal(k, "i64"), dtype="i1", attribute=predicate)
     zero = Literal(False, "i1") if x.dtype == "i1" else number(0, x.dtype)  # noqa: FBT003
-    made = s.add("arith.select", kept, Arg(0), zero, dtype=x.dtype)
+    result = s.add("arith.select", retained, Arg(0), zero, dtype=x.dtype)
     op.settle(out, shape, x.dtype)
     op.generic(
-        [(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(made)
+        [(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(result)
     )
 
 
@@ -79,17 +79,17 @@ def _one_hot(op: OnnxOp) -> None:
     rank = len(shape) + 1
     axis = op.axes([int(op.attributes.get("axis", -1))], rank)[0]
     s = Scalars()
-    wanted: Ref = cast_scalar(s, Arg(0), indices.dtype, "i64")
-    negative = s.add("arith.cmpi", wanted, Literal(0, "i64"), dtype="i1", attribute="slt")
-    wrapped = s.add("arith.addi", wanted, Literal(depth[0], "i64"), dtype="i64")
-    wanted = s.add("arith.select", negative, wrapped, wanted, dtype="i64")
-    hit = s.add("arith.cmpi", s.index(axis), wanted, dtype="i1", attribute="eq")
-    made = s.add("arith.select", hit, Arg(2), Arg(1), dtype=values.dtype)
+    expected: Ref = cast_scalar(s, Arg(0), indices.dtype, "i64")
+    negative = s.add("arith.cmpi", expected, Literal(0, "i64"), dtype="i1", attribute="slt")
+    wrapped = s.add("arith.addi", expected, Literal(depth[0], "i64"), dtype="i64")
+    expected = s.add("arith.select", negative, wrapped, expected, dtype="i64")
+    hit = s.add("arith.cmpi", s.index(axis), expected, dtype="i1", attribute="eq")
+    result = s.add("arith.select", hit, Arg(2), Arg(1), dtype=values.dtype)
     sizes: list[Size] = [*shape[:axis], depth[0] if depth[0] == 1 else str(depth[0]), *shape[axis:]]
     op.settle(out, sizes, values.dtype)
     read: list[Expr] = [Dim(loop) for loop in range(rank) if loop != axis]
     ins = [(indices, read), (values, [Const(0)]), (values, [Const(1)])]
-    op.generic(ins, out, _identity(rank), rank, s.payload(made))
+    op.generic(ins, out, _identity(rank), rank, s.payload(result))
 
 
 def _range(op: OnnxOp) -> None:
@@ -104,9 +104,9 @@ def _range(op: OnnxOp) -> None:
     times, plus = (
         ("arith.mulf", "arith.addf") if dtype in FLOAT_DTYPES else ("arith.muli", "arith.addi")
     )
-    made = s.add(plus, Arg(0), s.add(times, place, Arg(1), dtype=dtype), dtype=dtype)
+    result = s.add(plus, Arg(0), s.add(times, place, Arg(1), dtype=dtype), dtype=dtype)
     op.settle(out, [count if count == 1 else str(count)], dtype)
-    op.generic([(start, []), (delta, [])], out, _identity(1), 1, s.payload(made))
+    op.generic([(start, []), (delta, [])], out, _identity(1), 1, s.payload(result))
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -46,28 +46,28 @@ def _transpose(op: OnnxOp) -> None:
 
 
 def _unsqueeze(op: OnnxOp) -> None:
-    shape, given = op.shape(), op.parameter(1, "axes") or []
-    rank = len(shape) + len(given)
-    inserted = set(op.axes(given, rank))
-    kept = [axis for axis in range(rank) if axis not in inserted]
+    shape, argument = op.shape(), op.parameter(1, "axes") or []
+    rank = len(shape) + len(argument)
+    inserted = set(op.axes(argument, rank))
+    retained = [axis for axis in range(rank) if axis not in inserted]
     sizes: list[Size] = [1] * rank
-    for axis, size in zip(kept, shape, strict=True):
+    for axis, size in zip(retained, shape, strict=True):
         sizes[axis] = size
-    _moved(op, sizes, [Dim(axis) for axis in kept])
+    _moved(op, sizes, [Dim(axis) for axis in retained])
 
 
 def _squeeze(op: OnnxOp) -> None:
-    shape, given = op.shape(), op.parameter(1, "axes")
-    if given is None:
+    shape, argument = op.shape(), op.parameter(1, "axes")
+    if argument is None:
         raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
-    dropped = set(op.axes(given, len(shape)))
+    dropped = set(op.axes(argument, len(shape)))
     if not all(shape[axis] == 1 or _is_one_place(op, shape[axis]) for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
-    kept = [axis for axis in range(len(shape)) if axis not in dropped]
+    retained = [axis for axis in range(len(shape)) if axis not in dropped]
     read: list[Expr] = [
-        Const(0) if axis in dropped else Dim(kept.index(axis)) for axis in range(len(shape))
+        Const(0) if axis in dropped else Dim(retained.index(axis)) for axis in range(len(shape))
     ]
-    _moved(op, [shape[axis] for axis in kept], read)
+    _moved(op, [shape[axis] for axis in retained], read)
 
 
 def _is_one_place(op: OnnxOp, size: Size) -> bool:
@@ -81,12 +81,12 @@ def _expand(op: OnnxOp) -> None:
     shape = op.shape()
     if 1 not in op.constants:
         raise NotLowered("not-lowered: Expand to a shape that is computed")
-    given = [int(size) for size in op.constants[1].reshape(-1)]
-    rank = max(len(given), len(shape))
-    wanted = [1] * (rank - len(given)) + given
+    arguments = [int(size) for size in op.constants[1].reshape(-1)]
+    rank = max(len(arguments), len(shape))
+    expected = [1] * (rank - len(arguments)) + arguments
     own: list[Size] = [1] * (rank - len(shape)) + list(shape)
     target: list[Size] = [
-        mine if size == 1 else _named(size) for size, mine in zip(wanted, own, strict=True)
+        mine if size == 1 else _named(size) for size, mine in zip(expected, own, strict=True)
     ]
     read: list[Expr] = []
     maybe_broadcast: set[int] = set()
@@ -109,10 +109,10 @@ def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
         raise NotLowered("not-lowered: Slice without starts and ends")
     axes = op.parameter(3, "axes")
     steps = op.parameter(4, "steps") or [1] * len(starts)
-    given = op.axes(axes if axes is not None else list(range(len(starts))), len(shape))
-    if not len(starts) == len(ends) == len(steps) == len(given):
+    argument = op.axes(axes if axes is not None else list(range(len(starts))), len(shape))
+    if not len(starts) == len(ends) == len(steps) == len(argument):
         raise NotLowered("not-lowered: Slice with lists of several lengths")
-    return {axis: (starts[at], ends[at], steps[at]) for at, axis in enumerate(given)}
+    return {axis: (starts[at], ends[at], steps[at]) for at, axis in enumerate(argument)}
 
 
 def _slice(op: OnnxOp) -> None:
@@ -182,7 +182,7 @@ def _gather(op: OnnxOp) -> None:
         raise NotLowered(f"not-lowered: Gather of {place} from an axis of {size}")
     if axis == len(shape) - 1:
         raise NotLowered("strided: Gather along the last axis")
-    read: list[Expr] = [Dim(each - (each > axis)) for each in range(len(shape))]
+    read: list[Expr] = [Dim(item - (item > axis)) for item in range(len(shape))]
     read[axis] = Const(place)
     _moved(op, [*shape[:axis], *shape[axis + 1 :]], read)
 
@@ -195,20 +195,20 @@ def _split(op: OnnxOp) -> None:
     """Parts along one axis, of known sizes."""
     shape, outs = op.shape(), op.outputs
     axis = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0]
-    given = op.parameter(1, "split")
-    if given is None:
+    argument = op.parameter(1, "split")
+    if argument is None:
         raise NotLowered("not-lowered: Split without sizes")
-    if len(given) != len(outs) or min(given, default=0) < 1:
-        raise NotLowered(f"not-lowered: Split into {given}")
+    if len(argument) != len(outs) or min(argument, default=0) < 1:
+        raise NotLowered(f"not-lowered: Split into {argument}")
     begin = 0
-    for out, part in zip(outs, given, strict=True):
+    for out, part in zip(outs, argument, strict=True):
         if out is not None:
             begins = [begin if at == axis else 0 for at in range(len(shape))]
             _part(
                 op,
                 out,
                 begins,
-                [_named(part) if at == axis else each for at, each in enumerate(shape)],
+                [_named(part) if at == axis else item for at, item in enumerate(shape)],
             )
         begin += part
 
@@ -238,10 +238,15 @@ def _split_last_axis(op: OnnxOp) -> None:
     -1.
     """
     shape, target = op.shape(), op.parameter(1, "shape") or []
-    kept = len(shape) - 1
-    parts = target[kept:]
+    retained = len(shape) - 1
+    parts = target[retained:]
     is_split = len(parts) > 1 and min(parts[1:]) > 0 and (parts[0] > 0 or parts[0] == -1)
-    if kept < 0 or not is_split or any(target[:kept]) or (kept and op.attributes.get("allowzero")):
+    if (
+        retained < 0
+        or not is_split
+        or any(target[:retained])
+        or (retained and op.attributes.get("allowzero"))
+    ):
         raise NotLowered("not-lowered: Reshape, but for a last axis that is split by constants")
     inner = math.prod(parts[1:])
     if is_known(shape[-1]):
@@ -252,13 +257,13 @@ def _split_last_axis(op: OnnxOp) -> None:
     else:
         name = op.names.split(shape[-1], inner, parts[0] if parts[0] > 0 else None)
         first = _named(parts[0]) if parts[0] > 0 else name
-    index: Expr = Dim(kept)
+    index: Expr = Dim(retained)
     for place, size in enumerate(parts[1:], 1):
-        index = binary("+", binary("*", index, Const(size)), Dim(kept + place))
+        index = binary("+", binary("*", index, Const(size)), Dim(retained + place))
     _moved(
         op,
         [*shape[:-1], first, *map(_named, parts[1:])],
-        [*[Dim(axis) for axis in range(kept)], index],
+        [*[Dim(axis) for axis in range(retained)], index],
     )
 
 

@@ -172,10 +172,10 @@ class OnnxOp:
 
     def single_output(self) -> Value:
         """The only output that is present; ``NotLowered`` if there are others."""
-        found = [value for value in self.outputs if value is not None]
-        if len(found) != 1 or found[0] is not self.outputs[0]:
-            raise NotLowered(f"not-lowered: {self.op} with {len(found)} outputs")
-        return found[0]
+        results = [value for value in self.outputs if value is not None]
+        if len(results) != 1 or results[0] is not self.outputs[0]:
+            raise NotLowered(f"not-lowered: {self.op} with {len(results)} outputs")
+        return results[0]
 
     def parameter(self, index: int, attribute: str) -> list[int] | None:
         """Numbers that are an input or, in older opsets, an attribute.
@@ -184,31 +184,33 @@ class OnnxOp:
             NotLowered: the input is not a constant.
         """
         if attribute in self.attributes:
-            given = self.attributes[attribute]
-            listed = cast("list[Any]", given) if isinstance(given, list | tuple) else [given]
-            return [int(each) for each in listed]
+            argument = self.attributes[attribute]
+            items = (
+                cast("list[Any]", argument) if isinstance(argument, list | tuple) else [argument]
+            )
+            return [int(item) for item in items]
         if index >= len(self.inputs) or self.inputs[index] is None:
             return None
         if index not in self.constants:
             raise NotLowered(f"not-lowered: {self.op} with {attribute} that are computed")
-        return [int(each) for each in self.constants[index].reshape(-1)]
+        return [int(item) for item in self.constants[index].reshape(-1)]
 
-    def axes(self, given: Sequence[int], rank: int) -> list[int]:
+    def axes(self, arguments: Sequence[int], rank: int) -> list[int]:
         """Count axes from the front.
 
         ``NotLowered`` if one is out of range or occurs twice.
         """
-        found = [axis + rank if axis < 0 else axis for axis in given]
-        if any(not 0 <= axis < rank for axis in found) or len(set(found)) < len(found):
-            raise NotLowered(f"not-lowered: {self.op} with axes {list(given)} of rank {rank}")
-        return found
+        results = [axis + rank if axis < 0 else axis for axis in arguments]
+        if any(not 0 <= axis < rank for axis in results) or len(set(results)) < len(results):
+            raise NotLowered(f"not-lowered: {self.op} with axes {list(arguments)} of rank {rank}")
+        return results
 
     def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
         """State the shape of an output.
 
         Where the loops do not know a size, the model's is taken, else a new name.
         """
-        stated = (
+        declared = (
             value.shape
             if value.shape is not None and len(value.shape) == len(shape)
             else (None,) * len(shape)
@@ -216,9 +218,9 @@ class OnnxOp:
         value.shape = tuple(
             [
                 other
-                if other is not None and (each is None or (is_known(other) and not is_known(each)))
-                else each or self.names.size()
-                for each, other in zip(shape, stated, strict=True)
+                if other is not None and (item is None or (is_known(other) and not is_known(item)))
+                else item or self.names.size()
+                for item, other in zip(shape, declared, strict=True)
             ]
         )
         if dtype is not None:
@@ -245,7 +247,7 @@ class OnnxOp:
         """Add a Generic with one result."""
         kind = "empty" if init is None else "fill"
         provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
-        maps = tuple([_map(loops, tuple(each)) for each in (*[each for _, each in ins], out_map)])
+        maps = tuple([_map(loops, tuple(item)) for item in (*[item for _, item in ins], out_map)])
         axes = (
             tuple([maybe_broadcast.get(index, frozenset()) for index in range(len(maps))])
             if maybe_broadcast
@@ -277,15 +279,15 @@ class OnnxOp:
         if None in shape:
             shape = tuple(
                 [
-                    self._size_at(shapes, loop - len(shape)) if each is None else each
-                    for loop, each in enumerate(shape)
+                    self._size_at(shapes, loop - len(shape)) if item is None else item
+                    for loop, item in enumerate(shape)
                 ]
             )
         self.settle(out, shape)
-        listed = list(zip(ins, maps, strict=True))
+        items = list(zip(ins, maps, strict=True))
         identity = AffineMap.identity(len(shape)).results
         return self.generic(
-            listed, out, identity, len(shape), payload, maybe_broadcast=maybe_broadcast
+            items, out, identity, len(shape), payload, maybe_broadcast=maybe_broadcast
         )
 
     def _size_at(self, shapes: Sequence[Sequence[Size]], axis: int) -> str:
@@ -319,13 +321,13 @@ def broadcast(
             if loop >= rank - len(shape)
         ]
         more = [size for _, size in at if size != 1]
-        known = next(filter(is_known, more), None)
+        entry = next(filter(is_known, more), None)
         agreed = len(set(more)) == 1 and more[0] is not None
         sure = (
             1
             if not more
-            else known
-            if known is not None
+            else entry
+            if entry is not None
             else more[0]
             if agreed or len(more) == 1
             else None
@@ -347,14 +349,14 @@ def _refined(
     sizes: Sequence[Size],
     maybe_broadcast: Mapping[int, frozenset[int]],
     shapes: Sequence[Sequence[Size]],
-    stated: Sequence[Size],
+    declared: Sequence[Size],
 ) -> tuple[tuple[Size, ...], dict[int, frozenset[int]]]:
     """Merge sizes; axes of the stated size do not broadcast."""
     merged = tuple(
-        [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
+        [size if size is not None else other for size, other in zip(sizes, declared, strict=True)]
     )
     rank = len(sizes)
-    left: dict[int, frozenset[int]] = {}
+    remaining: dict[int, frozenset[int]] = {}
     for place, axes in maybe_broadcast.items():
         shape = shapes[place]
         rest = frozenset(
@@ -363,8 +365,8 @@ def _refined(
             if shape[axis] != merged[rank - len(shape) + axis] or shape[axis] is None
         )
         if rest:
-            left[place] = rest
-    return merged, left
+            remaining[place] = rest
+    return merged, remaining
 
 
 Lowering = Callable[[OnnxOp], None]

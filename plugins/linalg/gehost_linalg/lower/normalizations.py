@@ -30,7 +30,7 @@ def _softmax(op: OnnxOp) -> None:
     dtype, shape = x.dtype, op.shape()
     axis = op.axes([int(op.attributes.get("axis", -1 if op.version >= 13 else 1))], len(shape))[0]
     axes = [axis] if op.version >= 13 else list(range(axis, len(shape)))
-    if any(shape[each] in {0, "0"} for each in axes):
+    if any(shape[item] in {0, "0"} for item in axes):
         raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
     top = op.temporary("max", dtype, _kept(x, axes))
     reduce(op, x, top, axes, REDUCTIONS["ReduceMax"])
@@ -79,15 +79,15 @@ def _scaled(op: OnnxOp, x: Value, centred: Value, power: Value, *, bias: Value |
     wide, dtype = centred.dtype, x.dtype
     epsilon = number(float(np.float32(op.attributes.get("epsilon", 1e-5))), wide)
     root = s.add("math.sqrt", add(s, Arg(1), epsilon, wide), dtype=wide)
-    made = mul(s, cast_scalar(s, div(s, Arg(0), root, wide), wide, dtype), Arg(2), dtype)
+    result = mul(s, cast_scalar(s, div(s, Arg(0), root, wide), wide, dtype), Arg(2), dtype)
     ins = [centred, power, scale]
     if bias is not None:
-        made = add(s, made, Arg(3), dtype)
+        result = add(s, result, Arg(3), dtype)
         ins.append(bias)
     if any(value.dtype != dtype for value in ins[2:]):
         raise NotLowered(f"not-lowered: {op.op} of several element types")
     out.dtype = dtype
-    op.same_loops(ins, out, s.payload(made))
+    op.same_loops(ins, out, s.payload(result))
 
 
 def _row_axes(op: OnnxOp, default: int = -1) -> list[int]:
@@ -129,10 +129,10 @@ def _log_sum_exp(op: OnnxOp) -> None:
     The maximum is taken out where it is finite.
     """
     x, out, shape = _float_input(op), op.single_output(), op.shape()
-    given = op.parameter(1, "axes")
-    if not given and int(op.attributes.get("noop_with_empty_axes", 0)):
+    argument = op.parameter(1, "axes")
+    if not argument and int(op.attributes.get("noop_with_empty_axes", 0)):
         raise NotLowered(f"not-lowered: {op.op} without axes")
-    axes = sorted(op.axes(given, len(shape))) if given else list(range(len(shape)))
+    axes = sorted(op.axes(argument, len(shape))) if argument else list(range(len(shape)))
     if not int(op.attributes.get("keepdims", 1)) or any(shape[axis] in {0, "0"} for axis in axes):
         raise NotLowered(f"not-lowered: {op.op} that drops axes, or of an axis of size 0")
     dtype = out.dtype = x.dtype

@@ -55,14 +55,16 @@ def reduce(
     """Accumulate ``x`` along ``axes`` into ``out``."""
     shape, s = x.shape or (), Scalars()
     dtype = out.dtype = x.dtype
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    retained = [axis for axis in range(len(shape)) if axis not in axes]
     out_map: list[Expr] = [
         Const(0) if axis in axes else Dim(axis)
         for axis in range(len(shape))
         if keepdims or axis not in axes
     ]
     sizes: list[Size] = [
-        1 if axis in axes else shape[axis] for axis in range(len(shape)) if keepdims or axis in kept
+        1 if axis in axes else shape[axis]
+        for axis in range(len(shape))
+        if keepdims or axis in retained
     ]
     op.settle(out, sizes)
     element: Ref = Arg(0) if reduction.before is None else reduction.before(s, Arg(0), dtype)
@@ -77,14 +79,14 @@ def count(op: OnnxOp, s: Scalars, x: Value, axes: Sequence[int], dtype: str) -> 
 
     It is at least 1: the mean of no elements is 0, as in ONNX Runtime.
     """
-    made: Ref | None = None
+    result: Ref | None = None
     shape = x.shape or ()
     for axis in axes:
         size = s.add("arith.index_cast", op.names.extent(shape[axis]), dtype="i64")
-        made = size if made is None else s.add("arith.muli", made, size, dtype="i64")
-    if made is not None and not all(is_known(shape[axis]) for axis in axes):
-        made = s.add("arith.maxsi", made, Literal(1, "i64"), dtype="i64")
-    return number(1, dtype) if made is None else s.add("arith.sitofp", made, dtype=dtype)
+        result = size if result is None else s.add("arith.muli", result, size, dtype="i64")
+    if result is not None and not all(is_known(shape[axis]) for axis in axes):
+        result = s.add("arith.maxsi", result, Literal(1, "i64"), dtype="i64")
+    return number(1, dtype) if result is None else s.add("arith.sitofp", result, dtype=dtype)
 
 
 def mapped(op: OnnxOp, x: Value, out: Value, change: Callable[[Scalars, Ref], Ref]) -> Value:
@@ -119,10 +121,10 @@ def _reduce(op: OnnxOp) -> None:
     x, out, shape = op.input(0), op.single_output(), op.shape()
     if x.dtype not in FLOAT_DTYPES:
         raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
-    given = op.parameter(1, "axes")
-    if not given and int(op.attributes.get("noop_with_empty_axes", 0)):
+    argument = op.parameter(1, "axes")
+    if not argument and int(op.attributes.get("noop_with_empty_axes", 0)):
         raise NotLowered(f"not-lowered: {op.op} without axes")
-    axes = sorted(op.axes(given, len(shape))) if given else list(range(len(shape)))
+    axes = sorted(op.axes(argument, len(shape))) if argument else list(range(len(shape)))
     empty = {"ReduceMax", "ReduceMin", "ReduceMean"}  # the result is not that of the loops
     if any(shape[axis] in {0, "0"} for axis in axes) and op.op in empty:
         raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")

@@ -13,10 +13,10 @@ from gehost_linalg.lower.nodes import Lowering, NotLowered, OnnxOp
 @cache
 def lowerings() -> Mapping[str, Lowering]:
     """The functions that lower operators, by operator."""
-    found: dict[str, Lowering] = {}
+    results: dict[str, Lowering] = {}
     for family in (elementwise, movement, reductions, normalizations, index):
-        found.update(family.LOWERINGS)
-    return found
+        results.update(family.LOWERINGS)
+    return results
 
 
 def lower(op: OnnxOp, function: Lowering | None = None) -> list[Op]:

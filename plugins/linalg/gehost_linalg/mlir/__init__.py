@@ -24,8 +24,8 @@ def parse(text: str) -> list[Function]:
 
 def print_function(function: Function) -> str:
     """One ``func.func`` with a ``linalg.generic`` for each Generic."""
-    written = {name: row.print for name, row in SYNTAX.items() if row.print is not None}
-    return Printer(function, written).text()
+    output = {name: row.print for name, row in SYNTAX.items() if row.print is not None}
+    return Printer(function, output).text()
 
 
 def print_generic(op: Generic, name: str = "generic") -> str:

@@ -17,13 +17,13 @@ def inlined(functions: Sequence[Function]) -> list[Function]:
 
     A call of a public function, of a declaration or of a function that calls itself stays.
     """
-    known = {each.name: each for each in functions if _is_inlined(each)}
-    if not known or len(functions) == 1:
+    entries = {item.name: item for item in functions if _is_inlined(item)}
+    if not entries or len(functions) == 1:
         return list(functions)
     for function in functions:
-        function.ops, function.outputs = _inlined(function, known, (function.name,))
+        function.ops, function.outputs = _inlined(function, entries, (function.name,))
     called = {_callee(op) for function in functions for op in function.ops}
-    return [each for each in functions if each.name not in known or each.name in called]
+    return [item for item in functions if item.name not in entries or item.name in called]
 
 
 def _is_inlined(function: Function) -> bool:
@@ -33,31 +33,31 @@ def _is_inlined(function: Function) -> bool:
 def _callee(op: Op) -> str | None:
     if not isinstance(op, Opaque) or op.name not in {"func.call", "util.call"}:
         return None
-    found = _CALLEE.search(str(op.attribute))
-    return found[2] if found else None
+    match = _CALLEE.search(str(op.attribute))
+    return match[2] if match else None
 
 
 def _inlined(
-    function: Function, known: Mapping[str, Function], callers: tuple[str, ...]
+    function: Function, entries: Mapping[str, Function], callers: tuple[str, ...]
 ) -> tuple[list[Op], list[Value]]:
     """The operations and outputs of a function, with those of its calls."""
-    made: list[Op] = []
+    results: list[Op] = []
     replaced: dict[Value, Value] = {}
     for op in function.ops:
         op = with_values(op, replaced) if replaced else op
-        callee = known.get(_callee(op) or "")
+        callee = entries.get(_callee(op) or "")
         if callee is None or callee.name in callers:
-            made.append(op)
+            results.append(op)
             continue
-        ops, outputs = _inlined(callee, known, (*callers, callee.name))
+        ops, outputs = _inlined(callee, entries, (*callers, callee.name))
         values = dict(zip(callee.arguments, op.operands, strict=True))
-        for each in ops:
-            copies = {value: _copy(value) for value in each.results}
-            made.append(_with_results(with_values(each, values), copies))
+        for item in ops:
+            copies = {value: _copy(value) for value in item.results}
+            results.append(_with_results(with_values(item, values), copies))
             values.update(copies)
         outputs = [values.get(value, value) for value in outputs]
         replaced.update(zip(op.results, outputs, strict=True))
-    return made, [replaced.get(value, value) for value in function.outputs]
+    return results, [replaced.get(value, value) for value in function.outputs]
 
 
 def _copy(value: Value) -> Value:
@@ -74,7 +74,7 @@ def with_values(op: Op, values: Mapping[Value, Value]) -> Op:
     def of(value: Value) -> Value:
         if value in values:
             return values[value]
-        sizes = tuple([values.get(each, each) for each in value.sizes])
+        sizes = tuple([values.get(size, size) for size in value.sizes])
         fill = values.get(value.fill, value.fill) if isinstance(value.fill, Value) else value.fill
         if sizes == value.sizes and fill is value.fill:
             return value
@@ -83,11 +83,11 @@ def with_values(op: Op, values: Mapping[Value, Value]) -> Op:
     if isinstance(op, Opaque):
         return replace(op, operands=tuple(map(of, op.operands)))
 
-    def ref(each: Ref) -> Ref:
-        return of(each) if isinstance(each, Value) else each
+    def ref(size: Ref) -> Ref:
+        return of(size) if isinstance(size, Value) else size
 
-    def scalar(each: ScalarOp) -> ScalarOp:
-        return each._replace(operands=tuple(map(ref, each.operands)))
+    def scalar(size: ScalarOp) -> ScalarOp:
+        return size._replace(operands=tuple(map(ref, size.operands)))
 
     payload = op.payload
     if payload.captured:

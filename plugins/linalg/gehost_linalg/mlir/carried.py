@@ -18,13 +18,13 @@ STRIDED = "tensor.extract_slice of any form"
 
 def _read_lists(reader: Reader, count: int) -> tuple[str, list[Value]]:
     lists = [reader.sizes() for _ in range(count)]
-    computed = [each for listed in lists for each in listed if isinstance(each, Value)]
+    computed = [item for row in lists for item in row if isinstance(item, Value)]
     return " ".join(map(shown_list, lists)), computed
 
 
-def shown_list(listed: list[int | Value]) -> str:
+def shown_list(items: list[int | Value]) -> str:
     """``[2, ?]``: the computed ones are operands."""
-    return f"[{', '.join('?' if isinstance(each, Value) else str(each) for each in listed)}]"
+    return f"[{', '.join('?' if isinstance(item, Value) else str(item) for item in items)}]"
 
 
 def _lists(printer: Printer, op: Opaque, first: int) -> str:
@@ -36,33 +36,35 @@ def _lists(printer: Printer, op: Opaque, first: int) -> str:
 
 
 def read_any_slice(
-    reader: Reader, source: Value, lists: tuple[list[int | Value], ...], made: Value, at: int
+    reader: Reader, source: Value, lists: tuple[list[int | Value], ...], result: Value, at: int
 ) -> list[Value]:
     """A part of any form; the list of its sizes without axes of size 1 is that of the result."""
     begins, sizes, steps = lists
     if not len(begins) == len(sizes) == len(steps) == (source.rank or 0):
         raise reader.error(f"a part of {source.type_text} has {source.rank} of each list", at)
-    declared = [each if isinstance(each, int) else None for each in sizes]
+    declared = [number if isinstance(number, int) else None for number in sizes]
     rest = iter(declared)
-    shape = list(made.shape or ())
-    kept = all(any(size == each for each in rest) for size in shape)
+    shape = list(result.shape or ())
+    retained = all(any(size == number for number in rest) for size in shape)
     dropped = sorted(map(str, declared)) != sorted(
         map(str, shape + [1] * (len(sizes) - len(shape)))
     )
-    if made.dtype != source.dtype or made.is_scalar or not kept or dropped:
+    if result.dtype != source.dtype or result.is_scalar or not retained or dropped:
         raise reader.error(
-            f"sizes {declared} of {source.type_text} do not make {made.type_text}", at
+            f"sizes {declared} of {source.type_text} do not make {result.type_text}", at
         )
     for begin, size, step, whole in zip(begins, sizes, steps, source.shape or (), strict=True):
         numbers = (begin, size, step, whole)
-        if all(isinstance(each, int) for each in numbers):
-            first, count, stride, end = [int(each) for each in numbers if isinstance(each, int)]
+        if all(isinstance(number, int) for number in numbers):
+            first, count, stride, end = [
+                int(number) for number in numbers if isinstance(number, int)
+            ]
             if count and first + (count - 1) * stride >= end:
                 raise reader.error(f"{size} from {begin} is beyond {source.type_text}", at)
-    computed = [each for listed in lists for each in listed if isinstance(each, Value)]
+    computed = [number for row in lists for number in row if isinstance(number, Value)]
     text = " ".join(map(shown_list, lists))
-    reader.ops.append(Opaque(STRIDED, (source, *computed), (made,), text))
-    return [made]
+    reader.ops.append(Opaque(STRIDED, (source, *computed), (result,), text))
+    return [result]
 
 
 def print_any_slice(printer: Printer, op: Opaque) -> None:
@@ -83,24 +85,24 @@ def read_insert_slice(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect(":")
     reader.check_type(part)
     reader.expect("into")
-    made = reader.check_type(whole)
-    made.name = statement.result("inserted")
-    return make_insert_slice(reader, (part, whole), (text, computed), made, start)
+    result = reader.check_type(whole)
+    result.name = statement.result("inserted")
+    return make_insert_slice(reader, (part, whole), (text, computed), result, start)
 
 
 def make_insert_slice(
     reader: Reader,
     tensors: tuple[Value, Value],
     lists: tuple[str, list[Value]],
-    made: Value,
+    result: Value,
     start: int,
 ) -> list[Value]:
     """``lists`` are offsets, sizes and steps as a text, and the computed ones."""
     (part, whole), (text, computed) = tensors, lists
     if part.is_scalar or whole.is_scalar or part.dtype != whole.dtype:
         raise reader.error(f"{part.type_text} is no part of {whole.type_text}", start)
-    reader.ops.append(Opaque("tensor.insert_slice", (part, whole, *computed), (made,), text))
-    return [made]
+    reader.ops.append(Opaque("tensor.insert_slice", (part, whole, *computed), (result,), text))
+    return [result]
 
 
 def print_insert_slice(printer: Printer, op: Opaque) -> None:
@@ -128,9 +130,9 @@ def make_extract(
 ) -> list[Value]:
     if source.is_scalar or len(places) != (source.rank or 0):
         raise reader.error(f"an element of {source.type_text} has {source.rank} indices", start)
-    made = Value(statement.result("extracted"), source.dtype, kind="scalar")
-    reader.ops.append(Opaque(statement.name, (source, *places), (made,)))
-    return [made]
+    result = Value(statement.result("extracted"), source.dtype, kind="scalar")
+    reader.ops.append(Opaque(statement.name, (source, *places), (result,)))
+    return [result]
 
 
 def print_extract(printer: Printer, op: Opaque) -> None:
@@ -167,33 +169,33 @@ def read_pad(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect(":")
     reader.check_type(source)
     reader.expect("to")
-    made = reader.type(statement.result("padded"))
-    return make_pad(reader, (source, fill), (low, high), made, start, nofold=nofold)
+    result = reader.type(statement.result("padded"))
+    return make_pad(reader, (source, fill), (low, high), result, start, nofold=nofold)
 
 
 def make_pad(
     reader: Reader,
     values: tuple[Value, Value],
     lists: tuple[list[int | Value], list[int | Value]],
-    made: Value,
+    result: Value,
     start: int,
     *,
     nofold: bool,
 ) -> list[Value]:
     """Add a border of one value."""
     (source, fill), (low, high) = values, lists
-    if made.dtype != source.dtype or fill.type_text != source.dtype or made.rank != source.rank:
-        raise reader.error(f"{source.type_text} is not padded to {made.type_text}", start)
+    if result.dtype != source.dtype or fill.type_text != source.dtype or result.rank != source.rank:
+        raise reader.error(f"{source.type_text} is not padded to {result.type_text}", start)
     for before, size, after, whole in zip(
-        low, source.shape or (), high, made.shape or (), strict=True
+        low, source.shape or (), high, result.shape or (), strict=True
     ):
-        numbers = [each for each in (before, size, after) if isinstance(each, int)]
+        numbers = [item for item in (before, size, after) if isinstance(item, int)]
         if len(numbers) == 3 and whole != sum(numbers):
-            raise reader.error(f"{source.type_text} is not padded to {made.type_text}", start)
-    computed = [each for each in (*low, *high) if isinstance(each, Value)]
+            raise reader.error(f"{source.type_text} is not padded to {result.type_text}", start)
+    computed = [item for item in (*low, *high) if isinstance(item, Value)]
     text = f"{'nofold ' if nofold else ''}low{shown_list(low)} high{shown_list(high)}"
-    reader.ops.append(Opaque("tensor.pad", (source, fill, *computed), (made,), text))
-    return [made]
+    reader.ops.append(Opaque("tensor.pad", (source, fill, *computed), (result,), text))
+    return [result]
 
 
 def read_border(reader: Reader) -> Value:

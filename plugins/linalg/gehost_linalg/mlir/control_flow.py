@@ -36,10 +36,10 @@ def read_call(reader: Reader, statement: Statement) -> list[Value]:
     reader.check_types(operands)
     reader.expect(")")
     reader.expect("->")
-    made = reader.result_types(statement.results)
+    results = reader.result_types(statement.results)
     name = "util.call" if statement.name == "util.call" else "func.call"
-    reader.ops.append(Opaque(name, tuple(operands), tuple(made), f"<{{callee = {callee}}}>"))
-    return made
+    reader.ops.append(Opaque(name, tuple(operands), tuple(results), f"<{{callee = {callee}}}>"))
+    return results
 
 
 def read_for(reader: Reader, statement: Statement) -> list[Value]:
@@ -52,16 +52,16 @@ def read_for(reader: Reader, statement: Statement) -> list[Value]:
         reader.expect(word)
         bounds.append(reader.use())
     names, initial = _initial(reader) if reader.accept("iter_args") else ([], [])
-    made = reader.result_types(statement.results) if reader.accept("->") else []
-    _check_initial(reader, initial, made)
+    results = reader.result_types(statement.results) if reader.accept("->") else []
+    _check_initial(reader, initial, results)
     kind = reader.type("").type_text if reader.accept(":") else "index"
-    for each in bounds:
-        if each.type_text != kind:
-            raise reader.error(f"%{each.name} is {each.type_text}, not {kind}")
+    for bound in bounds:
+        if bound.type_text != kind:
+            raise reader.error(f"%{bound.name} is {bound.type_text}, not {kind}")
     arguments = {counter: Value(counter[1:], kind, kind="scalar")}
-    arguments |= {ssa: _like(each, ssa[1:]) for ssa, each in zip(names, initial, strict=True)}
+    arguments |= {ssa: _like(bound, ssa[1:]) for ssa, bound in zip(names, initial, strict=True)}
     reader.region(statement.name, [*bounds, *initial], arguments, "scf.yield")
-    return _close(reader, statement, made, attribute)
+    return _close(reader, statement, results, attribute)
 
 
 def _initial(reader: Reader) -> tuple[list[str], list[Value]]:
@@ -76,9 +76,9 @@ def _initial(reader: Reader) -> tuple[list[str], list[Value]]:
     return names, reader.listed("(", ")", read)
 
 
-def _check_initial(reader: Reader, initial: list[Value], made: list[Value]) -> None:
-    if [each.type_text for each in initial] != [each.type_text for each in made]:
-        kinds = ", ".join(each.type_text for each in initial)
+def _check_initial(reader: Reader, initial: list[Value], results: list[Value]) -> None:
+    if [item.type_text for item in initial] != [item.type_text for item in results]:
+        kinds = ", ".join(item.type_text for item in initial)
         raise reader.error(f"the loop returns other types than those of its values, {kinds}")
 
 
@@ -87,24 +87,24 @@ def _like(value: Value, name: str) -> Value:
 
 
 def _close(
-    reader: Reader, statement: Statement, made: list[Value], attribute: str = ""
+    reader: Reader, statement: Statement, results: list[Value], attribute: str = ""
 ) -> list[Value]:
     if reader.accept("attributes") or reader.peek("{"):
         reader.dictionary()
-    reader.ops.append(Opaque(statement.name, (), tuple(made), attribute, part="close"))
-    return made
+    reader.ops.append(Opaque(statement.name, (), tuple(results), attribute, part="close"))
+    return results
 
 
 def read_if(reader: Reader, statement: Statement) -> list[Value]:
     """``scf.if %go -> (type) {…} else {…}``."""
     go = reader.use()
-    made = reader.result_types(statement.results) if reader.accept("->") else []
+    results = reader.result_types(statement.results) if reader.accept("->") else []
     reader.region(statement.name, [go], terminator="scf.yield")
     if reader.accept("else"):
         reader.region(statement.name, None, terminator="scf.yield")
     else:
         reader.ops.append(Opaque(statement.name, (), (), part="next"))
-    return _close(reader, statement, made)
+    return _close(reader, statement, results)
 
 
 def read_while(reader: Reader, statement: Statement) -> list[Value]:
@@ -115,12 +115,12 @@ def read_while(reader: Reader, statement: Statement) -> list[Value]:
     reader.check_types(initial)
     reader.expect(")")
     reader.expect("->")
-    made = reader.result_types(statement.results)
-    arguments = {ssa: _like(each, ssa[1:]) for ssa, each in zip(names, initial, strict=True)}
+    results = reader.result_types(statement.results)
+    arguments = {ssa: _like(item, ssa[1:]) for ssa, item in zip(names, initial, strict=True)}
     reader.region(statement.name, initial, arguments)
     reader.expect("do")
     reader.region(statement.name, None, terminator="scf.yield")
-    return _close(reader, statement, made)
+    return _close(reader, statement, results)
 
 
 def read_index_switch(reader: Reader, statement: Statement) -> list[Value]:
@@ -128,7 +128,7 @@ def read_index_switch(reader: Reader, statement: Statement) -> list[Value]:
     at = reader.use()
     if reader.peek("{"):
         reader.dictionary()
-    made = reader.result_types(statement.results) if reader.accept("->") else []
+    results = reader.result_types(statement.results) if reader.accept("->") else []
     cases: list[str] = []
     before, reader.ops = reader.ops, []
     while reader.accept("case"):
@@ -138,5 +138,5 @@ def read_index_switch(reader: Reader, statement: Statement) -> list[Value]:
     reader.expect("default")
     reader.region(statement.name, [at], terminator="scf.yield")
     reader.ops += bodies
-    listed = f": {', '.join(cases)}" if cases else ""
-    return _close(reader, statement, made, f"<{{cases = array<i64{listed}>}}>")
+    listing = f": {', '.join(cases)}" if cases else ""
+    return _close(reader, statement, results, f"<{{cases = array<i64{listing}>}}>")

@@ -45,8 +45,8 @@ def read_generic(reader: Reader, statement: Statement) -> list[Value]:
         reader.dictionary()
     reader.expect("{")
     payload = PayloadReader(reader, ins, outs).read()
-    made = reader.result_types(statement.results) if reader.accept("->") else []
-    op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(made))
+    results = reader.result_types(statement.results) if reader.accept("->") else []
+    op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(results))
     return add_verified(reader, statement, op)
 
 
@@ -119,15 +119,15 @@ def _attributes_in(reader: TypeReader) -> tuple[list[AffineMap], list[str]]:
     reader.expect("{")
     maps: list[AffineMap] = []
     iterators: list[str] = []
-    seen = set[str]()
+    visited = set[str]()
     while not reader.accept("}"):
-        if seen:
+        if visited:
             reader.expect(",")
         start = reader.skip()
         name = reader.take(OPERATION, "an attribute")
-        if name in seen:
+        if name in visited:
             raise reader.error(f"{name} is given twice", start)
-        seen.add(name)
+        visited.add(name)
         if name == "indexing_maps":
             reader.expect("=")
             maps = reader.listed("[", "]", reader.map)
@@ -154,8 +154,8 @@ def _iterator(reader: TypeReader) -> str:
 def print_generic_op(printer: Printer, op: Generic) -> None:
     ins = [printer.value(value, op) for value in op.ins]
     outs = [printer.value(value, op) for value in op.outs]
-    for each in op.payload.ops:  # constants go before the operation
-        for ref in each.operands:
+    for item in op.payload.ops:  # constants go before the operation
+        for ref in item.operands:
             printer.outside(ref)
     for ref in op.payload.yields:
         printer.outside(ref)
@@ -169,8 +169,8 @@ def print_generic_op(printer: Printer, op: Generic) -> None:
     )
     printer.lines += [f"  {line}" for line in _payload(printer, op)]
     types = ", ".join(value.type_text for value in op.results)
-    made = f" -> ({types})" if len(op.results) > 1 else f" -> {types}" if op.results else ""
-    printer.lines.append(f"  }}{made}")
+    result = f" -> ({types})" if len(op.results) > 1 else f" -> {types}" if op.results else ""
+    printer.lines.append(f"  }}{result}")
     _note_roots(printer, op)
 
 
@@ -195,56 +195,56 @@ def _payload(printer: Printer, op: Generic) -> Iterator[str]:
 
 def payload_lines(printer: Printer, op: Generic, names: Sequence[str]) -> Iterator[str]:
     """The operations of a payload, with the names of its arguments."""
-    made: list[str] = []
+    created: list[str] = []
 
     def shown(ref: Ref) -> str:
         outside = printer.outside(ref)
         if outside is not None:
             return outside
-        return names[ref.index] if isinstance(ref, Arg) else made[cast("Res", ref).index]
+        return names[ref.index] if isinstance(ref, Arg) else created[cast("Res", ref).index]
 
     pairs: dict[tuple[object, ...], list[str]] = {}
-    for each in op.payload.ops:
-        if each.name == INDEX:
-            yield from _index(printer, each, made)
+    for item in op.payload.ops:
+        if item.name == INDEX:
+            yield from _index(printer, item, created)
             continue
-        operands = [shown(ref) for ref in each.operands]
-        row = OPERATIONS.get(each.name)
+        operands = [shown(ref) for ref in item.operands]
+        row = OPERATIONS.get(item.name)
         if row is None:
-            made.append(printer.fresh("r"))
-            assert isinstance(each.attribute, Template)
-            text = template_text(each.attribute, operands, printer.fresh)
-            yield f"  {made[-1]} = {each.name}{text}"
+            created.append(printer.fresh("r"))
+            assert isinstance(item.attribute, Template)
+            text = template_text(item.attribute, operands, printer.fresh)
+            yield f"  {created[-1]} = {item.name}{text}"
             continue
-        types = [_type_of(op, ref) for ref in each.operands]
+        types = [_type_of(op, ref) for ref in item.operands]
         if row.results == 1:
-            made.append(printer.fresh("r"))
-            text = scalar_text(each.name, operands, types, [each.dtype], each.attribute, each.flags)
-            yield f"  {made[-1]} = {text}"
+            created.append(printer.fresh("r"))
+            text = scalar_text(item.name, operands, types, [item.dtype], item.attribute, item.flags)
+            yield f"  {created[-1]} = {text}"
             continue
-        key = (each.name, each.operands, each.flags)
+        key = (item.name, item.operands, item.flags)
         if key not in pairs:  # both results at once
             pairs[key] = [printer.fresh("r"), printer.fresh("r")]
             results = [types[0], types[0] if row.form == "pair" else "i1"]
-            text = scalar_text(each.name, operands, types, results, None, each.flags)
+            text = scalar_text(item.name, operands, types, results, None, item.flags)
             yield f"  {', '.join(pairs[key])} = {text}"
-        made.append(pairs[key][int(str(each.attribute))])
+        created.append(pairs[key][int(str(item.attribute))])
     types = ", ".join(value.dtype for value in op.outs)
-    listed = f" {', '.join(map(shown, op.payload.yields))} : {types}" if op.outs else ""
-    yield f"  linalg.yield{listed}"
+    listing = f" {', '.join(map(shown, op.payload.yields))} : {types}" if op.outs else ""
+    yield f"  linalg.yield{listing}"
 
 
 def _type_of(op: Generic, ref: Ref) -> str:
     return ref.type_text if isinstance(ref, Value) else dtype_of(op, ref)
 
 
-def _index(printer: Printer, op: ScalarOp, made: list[str]) -> Iterator[str]:
+def _index(printer: Printer, op: ScalarOp, results: list[str]) -> Iterator[str]:
     """A loop's index, or ``affine.apply`` of several."""
     expr = expr_of(op)
     name = printer.fresh("i")
     if isinstance(expr, Dim):
         yield f"  {name} = linalg.index {expr.index} : index"
-        made.append(name)
+        results.append(name)
         return
     loops = sorted(dims_of(expr))
     indices: list[str] = []
@@ -257,7 +257,7 @@ def _index(printer: Printer, op: ScalarOp, made: list[str]) -> Iterator[str]:
     ]
     map_ = AffineMap(len(loops), [substitute(expr, places)])
     yield f"  {name} = affine.apply {map_}({', '.join(indices)})"
-    made.append(name)
+    results.append(name)
 
 
 def _typed(word: str, names: Sequence[str], values: Sequence[Value]) -> str:

@@ -48,18 +48,18 @@ def dense_text(array: np.ndarray[Any, Any], dtype: str) -> str:
     """The elements of a constant, nested."""
     if array.ndim == 0:
         return literal_text(Literal(array.item(), dtype))
-    return f"[{', '.join(dense_text(each, dtype) for each in array)}]"
+    return f"[{', '.join(dense_text(item, dtype) for item in array)}]"
 
 
 def has_elements(reader: TypeReader) -> bool:
     """Whether a constant is of a type whose elements are read; others stay texts."""
     start = reader.skip()
-    found = _VALUE.match(reader.text, start)
-    if found is None:
+    match = _VALUE.match(reader.text, start)
+    if match is None:
         return True
-    end = balanced(reader.text, found.end() - 1) if found.group().endswith("<") else found.end()
-    name = reader.text[found.end() : end].rstrip("> ")
-    if found.group().startswith("dense_resource") and name not in reader.resources:
+    end = balanced(reader.text, match.end() - 1) if match.group().endswith("<") else match.end()
+    name = reader.text[match.end() : end].rstrip("> ")
+    if match.group().startswith("dense_resource") and name not in reader.resources:
         return False
     kind = _TYPE.match(reader.text, end)
     return kind is None or _CORE.match(reader.text, kind.end()) is not None
@@ -151,7 +151,7 @@ def _nested(reader: TypeReader, dtype: str, start: int) -> Any:
         if rows:
             reader.expect(",")
         rows.append(_nested(reader, dtype, start))
-    if len({np.shape(each) for each in rows}) > 1:
+    if len({np.shape(row) for row in rows}) > 1:
         raise reader.error("the elements of a constant are not nested evenly", start)
     return rows
 

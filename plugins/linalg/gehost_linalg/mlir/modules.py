@@ -26,21 +26,21 @@ class ModuleReader(Reader):
 
     def functions(self) -> list[Function]:
         _collect_aliases(self)
-        found: list[Function] = []
+        results: list[Function] = []
         while not self.at_end():
             start = self.skip()
-            made = self._item()
-            if made is None:
+            result = self._item()
+            if result is None:
                 continue
-            if any(each.name == made.name for each in found):
-                raise self.error(f"function @{made.name} is defined twice", start)
-            made.around, self._around = self._around, []
-            found.append(made)
+            if any(item.name == result.name for item in results):
+                raise self.error(f"function @{result.name} is defined twice", start)
+            result.around, self._around = self._around, []
+            results.append(result)
         if self._ends:
             raise self.error("expected '}'")
-        if found:
-            found[-1].around += self._around
-        return found
+        if results:
+            results[-1].around += self._around
+        return results
 
     def _item(self) -> Function | None:
         """An alias, a module's begin or end, a function, or the global of another dialect."""
@@ -115,27 +115,27 @@ class ModuleReader(Reader):
                 results.append(self.type("result"))
         if self.accept("attributes"):
             attributes[""] = shown(self.dictionary())
-        made = Function(
+        result = Function(
             name, arguments, [], results, attributes=attributes, kind=kind, visibility=visibility
         )
         if not self.peek("{"):
-            made.is_declaration = True
-            return made
+            result.is_declaration = True
+            return result
         self.expect("{")
         start = self.skip()
         while not any(map(self.accept, _RETURNS)):
             self.statement()
             start = self.skip()
-        made.outputs = self.operands(until=("}",))
-        made.ops = self.ops
-        self._check_returned(name, made.outputs, [each.type_text for each in results], start)
+        result.outputs = self.operands(until=("}",))
+        result.ops = self.ops
+        self._check_returned(name, result.outputs, [item.type_text for item in results], start)
         self.expect("}")
-        return made
+        return result
 
     def _check_returned(
         self, name: str, outputs: Sequence[Value], declared: list[str], start: int
     ) -> None:
-        returned = [each.type_text for each in outputs]
+        returned = [output.type_text for output in outputs]
         if returned != declared:
             raise self.error(
                 f"@{name} returns ({', '.join(returned)}), its type has ({', '.join(declared)})",
@@ -146,12 +146,12 @@ class ModuleReader(Reader):
         ssa = self.take(SSA, "an argument") if is_named else f"%arg{len(attributes)}"
         if is_named:
             self.expect(":")
-        made = self.type(ssa[1:])
+        result = self.type(ssa[1:])
         if is_named:
-            self.define(ssa, made)
+            self.define(ssa, result)
         if self.peek("{"):
-            attributes[made] = shown(self.dictionary())
-        return made
+            attributes[result] = shown(self.dictionary())
+        return result
 
     def _result(self, results: list[Value], attributes: dict[Value | int | str, str]) -> None:
         results.append(self.type("result"))
@@ -163,14 +163,17 @@ class ModuleReader(Reader):
         self.values, self.ops = {}, []
         self.expect("(")
         self.expect(")")
-        given = self.dictionary() if self.peek("<{") else {}
-        name, type_text = given.pop("sym_name", '""').strip('"'), given.pop("function_type", "")
-        visibility = given.pop("sym_visibility", '""').strip('"')
-        if not {*integers(given.get("tied_operands", ""))} - {-1}:
-            given.pop("tied_operands", None)  # no result of a util.func is an operand
+        argument = self.dictionary() if self.peek("<{") else {}
+        name, type_text = (
+            argument.pop("sym_name", '""').strip('"'),
+            argument.pop("function_type", ""),
+        )
+        visibility = argument.pop("sym_visibility", '""').strip('"')
+        if not {*integers(argument.get("tied_operands", ""))} - {-1}:
+            argument.pop("tied_operands", None)  # no result of a util.func is an operand
         attributes: dict[Value | int | str, str] = {}
         arguments_of, results_of = (
-            _dictionaries(self, given.pop(f"{each}_attrs", "")) for each in ("arg", "res")
+            _dictionaries(self, argument.pop(f"{item}_attrs", "")) for item in ("arg", "res")
         )
         self.expect("(")
         self.expect("{")
@@ -200,27 +203,27 @@ class ModuleReader(Reader):
         declared = typed.result_types([])
         attributes.update(zip(arguments or inputs, arguments_of, strict=False))
         attributes.update(enumerate(results_of))
-        attributes[""] = shown({**given, **rest})
-        found = {key: text for key, text in attributes.items() if text not in {"", "{}"}}
-        made = Function(
-            name, arguments, self.ops, outputs or [], attributes=found, kind=kind,
+        attributes[""] = shown({**argument, **rest})
+        results = {key: text for key, text in attributes.items() if text not in {"", "{}"}}
+        result = Function(
+            name, arguments, self.ops, outputs or [], attributes=results, kind=kind,
             visibility=visibility,
         )  # fmt: skip
         if outputs is None:
-            made.arguments, made.outputs, made.is_declaration = inputs, declared, True
+            result.arguments, result.outputs, result.is_declaration = inputs, declared, True
         else:
-            self._check_returned(name, outputs, [each.type_text for each in declared], start)
-        return made
+            self._check_returned(name, outputs, [item.type_text for item in declared], start)
+        return result
 
 
 def _collect_aliases(reader: Reader) -> None:
     """Read the aliases of the whole text first; a printer may put them behind their uses."""
-    for found in re.finditer(r"^[ ]*([#!][A-Za-z_][\w$.-]*)[ ]*=", reader.text, re.MULTILINE):
-        alias = found[1]
-        reader.position = found.end()
+    for match in re.finditer(r"^[ ]*([#!][A-Za-z_][\w$.-]*)[ ]*=", reader.text, re.MULTILINE):
+        alias = match[1]
+        reader.position = match.end()
         begin = reader.skip()
         if alias in reader.aliases or alias in reader.types:
-            raise reader.error(f"{alias} is defined twice", found.start(1))
+            raise reader.error(f"{alias} is defined twice", match.start(1))
         if reader.peek("affine_map"):
             reader.maps[alias] = reader.any_map()
             reader.aliases[alias] = reader.text[begin : reader.position]

@@ -95,11 +95,11 @@ def read_named(reader: Reader, statement: Statement) -> list[Value]:
     shorthand = _shorthand(reader) if word in _BODIES and reader.peek("{") else None
     maps, attributes = _before(reader)
     ins, outs = reader.listed_operands("ins"), reader.listed_operands("outs")
-    for each in ("permutation", "dimensions"):
-        if reader.accept(each):
+    for name in ("permutation", "dimensions"):
+        if reader.accept(name):
             reader.expect("=")
-            listed = reader.listed("[", "]", lambda: reader.integer("an axis"))
-            attributes[each] = f"array<i64: {', '.join(map(str, listed))}>"
+            items = reader.listed("[", "]", lambda: reader.integer("an axis"))
+            attributes[name] = f"array<i64: {', '.join(map(str, items))}>"
     body = None
     if word in _BODIES and shorthand is None:
         inside = PayloadReader(
@@ -112,21 +112,23 @@ def read_named(reader: Reader, statement: Statement) -> list[Value]:
         body = _body_of(shorthand, ins, outs, is_reduction=word == "reduce")
     if reader.peek("{"):
         attributes |= reader.dictionary()
-    made = reader.result_types(statement.results) if reader.accept("->") else _like(statement, outs)
-    if [each.type_text for each in made] != [each.type_text for each in outs]:
+    results = (
+        reader.result_types(statement.results) if reader.accept("->") else _like(statement, outs)
+    )
+    if [name.type_text for name in results] != [name.type_text for name in outs]:
         raise reader.error(f"{statement.name} returns tensors of the types of its outs", begin)
     loops = _loops(word, ins, outs, maps, attributes)
     payload = body or _payload(word, ins, outs, attributes)
-    if len(made) != len(statement.results):
-        raise reader.error(f"{statement.name} has {len(made)} results", begin)
+    if len(results) != len(statement.results):
+        raise reader.error(f"{statement.name} has {len(results)} results", begin)
     if loops is None or payload is None:
         end = reader.position
         reader.position = begin
         text = reader.as_text(statement, begin)
         reader.position = end
-        return _retyped(text, made)
+        return _retyped(text, results)
     spelling = _spelling(word, maps, attributes, has_body=word in _BODIES)
-    return _add(reader, statement, (ins, outs, made), loops, payload, spelling)
+    return _add(reader, statement, (ins, outs, results), loops, payload, spelling)
 
 
 def named_of_parts(
@@ -180,9 +182,9 @@ def _add(
     payload: Payload,
     spelling: Named,
 ) -> list[Value]:
-    ins, outs, made = map(tuple, values)
+    ins, outs, result = map(tuple, values)
     maps, iterators = loops
-    op = Generic(ins, outs, tuple(maps), tuple(iterators), payload, made, named=spelling)
+    op = Generic(ins, outs, tuple(maps), tuple(iterators), payload, result, named=spelling)
     return add_verified(reader, statement, op)
 
 
@@ -195,8 +197,8 @@ def _like(statement: Statement, outs: Sequence[Value]) -> list[Value]:
     ]
 
 
-def _retyped(read: list[Value], made: list[Value]) -> list[Value]:
-    for value, other in zip(read, made, strict=True):
+def _retyped(read: list[Value], results: list[Value]) -> list[Value]:
+    for value, other in zip(read, results, strict=True):
         value.dtype, value.shape = other.dtype, other.shape
     return read
 
@@ -262,9 +264,9 @@ def _spelling(
         before += f" <{_kind(rest.pop('kind'))}>"
     if maps and not _is_default(word, maps):
         before += f" indexing_maps = [{', '.join(map(str, maps))}]"
-    for each in ("permutation", "dimensions"):
-        if each in rest:
-            after = f" {each} = {integers(rest.pop(each))}"
+    for name in ("permutation", "dimensions"):
+        if name in rest:
+            after = f" {name} = {integers(rest.pop(name))}"
     if rest and not has_body and word not in _MOVES:
         before += f" {shown(rest)}"
     return Named(f"linalg.{word}", before, after, has_body)
@@ -291,7 +293,7 @@ def _loops(
     maps: list[AffineMap],
     attributes: Mapping[str, str],
 ) -> Loops | None:
-    ranks = [each.rank for each in (*ins, *outs)]
+    ranks = [out.rank for out in (*ins, *outs)]
     if word == "fill" or len(outs) < 1 or None in ranks:
         return None
     if word in _PRODUCTS and not maps:
@@ -320,7 +322,7 @@ def _loops(
         return [whole] * len(ins) + [part] * len(outs), kinds
     if word == "elementwise" and maps:
         return maps, parallel if maps[-1].dims == rank else [PARALLEL] * maps[-1].dims
-    if any(each.is_scalar for each in ins):
+    if any(out.is_scalar for out in ins):
         return None
     return [identity] * len(ranks), parallel
 
@@ -330,7 +332,7 @@ def _product(word: str) -> Loops:
     loops = [letter for letter in _LOOPS if letter in "".join(axes)]
     if word in {"mmt4d", "batch_mmt4d"}:
         loops = [letter for letter in "bmnkilj" if letter in loops]
-    maps = [AffineMap(len(loops), [Dim(loops.index(each)) for each in part]) for part in axes]
+    maps = [AffineMap(len(loops), [Dim(loops.index(item)) for item in part]) for part in axes]
     return maps, _kinds(maps)
 
 
@@ -370,7 +372,7 @@ def _payload(
         return add("arith.select", Arg(0), Arg(1), Arg(2)) if len(ins) == 3 else None
     count = 1 if word in {*_UNARY, "copy", "square", "reciprocal"} else 2
     operands = [cast(place) for place in range(count)] if len(ins) == count else []
-    factors = [each for each in operands if each is not None]
+    factors = [operand for operand in operands if operand is not None]
     if len(factors) != count:
         return None
     place = 0 if is_float(dtype) else 1
@@ -421,13 +423,13 @@ def print_named(printer: Printer, op: Generic) -> None:
         printer.outside(ref)
     types = [value.type_text for value in op.operands]
     count = len(op.ins)
-    listed = "".join(
+    listing = "".join(
         f" {word}({', '.join(names[part])} : {', '.join(types[part])})"
         for word, part in (("ins", slice(count)), ("outs", slice(count, None)))
         if names[part]
     )
     line = (
-        f"  {printer.results(op.results)}{op.named.name}{op.named.before}{listed}{op.named.after}"
+        f"  {printer.results(op.results)}{op.named.name}{op.named.before}{listing}{op.named.after}"
     )
     kinds = [value.type_text for value in op.results]
     if op.named.has_body:
@@ -437,11 +439,11 @@ def print_named(printer: Printer, op: Generic) -> None:
         )
         printer.lines.append(f"{line}")
         printer.lines.append(f"    ({block}) {{")
-        printer.lines += [f"    {each}" for each in payload_lines(printer, op, arguments)]
+        printer.lines += [f"    {item}" for item in payload_lines(printer, op, arguments)]
         printer.lines.append("    }")
         return
     if op.named.after or not kinds:
         printer.lines.append(line)
         return
-    made = f"({', '.join(kinds)})" if len(kinds) > 1 else kinds[0]
-    printer.lines.append(f"{line} -> {made}")
+    result = f"({', '.join(kinds)})" if len(kinds) > 1 else kinds[0]
+    printer.lines.append(f"{line} -> {result}")

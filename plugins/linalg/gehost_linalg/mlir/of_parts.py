@@ -16,7 +16,7 @@ from gehost_mlir.attributes import DYNAMIC, integers
 
 def _sizes(text: str, computed: Iterator[Value]) -> list[int | Value]:
     """Static numbers with the computed ones in their places."""
-    return [next(computed) if each == DYNAMIC else each for each in integers(text)]
+    return [next(computed) if integer == DYNAMIC else integer for integer in integers(text)]
 
 
 def _one(reader: Reader, statement: Statement, parts: Parts) -> tuple[Value, Value]:
@@ -30,13 +30,14 @@ def _computed(
     reader: Reader, statement: Statement, parts: Parts, *names: str, skip: int
 ) -> Iterator[Value]:
     """The computed numbers, as many as the static ones leave open."""
-    wanted = sum(integers(parts.attributes.get(name, "")).count(DYNAMIC) for name in names)
-    given = parts.operands[skip:]
-    if len(given) != wanted:
+    expected = sum(integers(parts.attributes.get(name, "")).count(DYNAMIC) for name in names)
+    argument = parts.operands[skip:]
+    if len(argument) != expected:
         raise reader.error(
-            f"{statement.name} needs {wanted} computed numbers, got {len(given)}", statement.start
+            f"{statement.name} needs {expected} computed numbers, got {len(argument)}",
+            statement.start,
         )
-    return iter(given)
+    return iter(argument)
 
 
 _GROUPS = re.compile(r"\[\s*(?:\[\s*\d+(?:\s*,\s*\d+)*\s*\](?:\s*,\s*(?=\[))?)*\s*\]")
@@ -55,27 +56,27 @@ def _dim(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
 
 
 def _concat(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
-    _, made = _one(reader, statement, parts)
+    _, result = _one(reader, statement, parts)
     axis = integers(parts.attributes.get("dim", "0"))[0]
-    return tensors.make_concat(reader, parts.operands, axis, made, statement.start)
+    return tensors.make_concat(reader, parts.operands, axis, result, statement.start)
 
 
 def _extract_slice(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
-    source, made = _one(reader, statement, parts)
+    source, result = _one(reader, statement, parts)
     computed = _computed(reader, statement, parts, *_LISTS, skip=1)
-    begins, sizes, steps = [_sizes(parts.attributes.get(each, ""), computed) for each in _LISTS]
+    begins, sizes, steps = [_sizes(parts.attributes.get(item, ""), computed) for item in _LISTS]
     places = (statement.start, statement.start)
-    return tensors.make_extract_slice(reader, source, (begins, sizes, steps), made, places)
+    return tensors.make_extract_slice(reader, source, (begins, sizes, steps), result, places)
 
 
 def _insert_slice(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
-    part, made = _one(reader, statement, parts)
+    part, result = _one(reader, statement, parts)
     computed = _computed(reader, statement, parts, *_LISTS, skip=2)
-    lists = [_sizes(parts.attributes.get(each, ""), computed) for each in _LISTS]
+    lists = [_sizes(parts.attributes.get(item, ""), computed) for item in _LISTS]
     text = " ".join(map(carried.shown_list, lists))
     whole = parts.operands[1]
     return carried.make_insert_slice(
-        reader, (part, whole), (text, parts.operands[2:]), made, statement.start
+        reader, (part, whole), (text, parts.operands[2:]), result, statement.start
     )
 
 
@@ -89,7 +90,7 @@ def _cast(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
 
 
 def _reshape(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
-    source, made = _one(reader, statement, parts)
+    source, result = _one(reader, statement, parts)
     text = parts.attributes.get("reassociation", "[]").replace(" : i64", "")
     if not _GROUPS.fullmatch(text):
         raise reader.error(f"{text} is no list of groups of axes", statement.start)
@@ -99,7 +100,7 @@ def _reshape(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
         computed = _computed(reader, statement, parts, "static_output_shape", skip=1)
         sizes = _sizes(parts.attributes.get("static_output_shape", ""), computed)
     places = (statement.start, statement.start)
-    return tensors.make_reshape(reader, statement, source, made, (groups, sizes), places)
+    return tensors.make_reshape(reader, statement, source, result, (groups, sizes), places)
 
 
 MAKE: Mapping[str, Make] = {
@@ -128,15 +129,15 @@ def pad_with_region(
     fill = carried.read_border(reader)
 
     def make(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
-        source, made = _one(reader, statement, parts)
+        source, result = _one(reader, statement, parts)
         computed = _computed(reader, statement, parts, "static_low", "static_high", skip=1)
         low, high = [
-            _sizes(parts.attributes.get(each, ""), computed)
-            for each in ("static_low", "static_high")
+            _sizes(parts.attributes.get(name, ""), computed)
+            for name in ("static_low", "static_high")
         ]
         nofold = "nofold" in parts.attributes
         return carried.make_pad(
-            reader, (source, fill), (low, high), made, statement.start, nofold=nofold
+            reader, (source, fill), (low, high), result, statement.start, nofold=nofold
         )
 
     del statement, operands, attributes

@@ -58,17 +58,17 @@ def template_of(
     values: list[T] = []
     own: dict[str, None] = {}
     last = 0
-    for found in _WORD.finditer(text):
-        name = found.group()
+    for match in _WORD.finditer(text):
+        name = match.group()
         if not name.startswith("%"):
             continue
         value = resolve(name)
         if value is None:
             own[name.partition("#")[0]] = None
             continue
-        parts += [text[last : found.start()], len(values)]
+        parts += [text[last : match.start()], len(values)]
         values.append(value)
-        last = found.end()
+        last = match.end()
     return Template((*parts, text[last:]), tuple(own)), values
 
 
@@ -76,14 +76,14 @@ def template_text(template: Template, operands: list[str], fresh: Callable[[str]
     """The text with names of operands; its own values get other names."""
     names = {name: fresh(name[1:]) for name in template.own}
 
-    def renamed(found: re.Match[str]) -> str:
-        base, sign, number = found.group().partition("#")
+    def renamed(match: re.Match[str]) -> str:
+        base, sign, number = match.group().partition("#")
         return names.get(base, base) + sign + number
 
     return "".join(
         [
-            operands[each] if isinstance(each, int) else _WORD.sub(renamed, each)
-            for each in template.parts
+            operands[part] if isinstance(part, int) else _WORD.sub(renamed, part)
+            for part in template.parts
         ]
     )
 
@@ -97,32 +97,32 @@ def result_types(reader: TypeReader, begin: int, end: int, names: list[str]) -> 
         MlirError: there are not as many as results.
     """
     place, depth, sign = -1, 0, ""
-    for found in _LAST.finditer(reader.text, begin, end):
-        token = found.group()
+    for match in _LAST.finditer(reader.text, begin, end):
+        token = match.group()
         if token in {"(", "[", "{", "<"}:
             depth += 1
         elif token in {")", "]", "}", ">"}:
             depth -= 1
         elif depth == 0 and token[0] not in {'"', "/"}:
-            place, sign = found.end(), token
+            place, sign = match.end(), token
     if not names:
         return []
-    made: list[Value] = []
+    results: list[Value] = []
     if place >= 0 and reader.text[place:end].strip():
         reader.position = place
         if sign == "->" and reader.peek("("):
-            made = reader.result_types(names)
+            results = reader.result_types(names)
         else:
-            made = [reader.type(names[0][1:])]
-            while len(made) < len(names) and reader.accept(","):
-                made.append(reader.type(names[len(made)][1:]))
+            results = [reader.type(names[0][1:])]
+            while len(results) < len(names) and reader.accept(","):
+                results.append(reader.type(names[len(results)][1:]))
         if reader.peek("{") or reader.peek("attributes"):
             reader.position = end
-    if len(made) != len(names) or reader.skip() < end:
+    if len(results) != len(names) or reader.skip() < end:
         raise reader.error(
             'the types of its results do not stand at its end; write it in generic form, "NAME"(…)',
             begin,
         )
     if sign == ":":
-        reader.guessed.update(made)
-    return made
+        reader.guessed.update(results)
+    return results

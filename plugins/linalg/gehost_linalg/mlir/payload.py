@@ -55,11 +55,11 @@ class _Names:
         return outside.splat or outside, outside.dtype
 
     def _known(self, ssa: str) -> Ref | None:
-        found = self._refs.get(ssa)
-        if found is None and ssa in self._outside:
+        cached = self._refs.get(ssa)
+        if cached is None and ssa in self._outside:
             outside = self._outside[ssa]
             return (outside.splat if outside.is_scalar else None) or outside
-        return found
+        return cached
 
 
 class PayloadReader(_Names):
@@ -124,7 +124,7 @@ class PayloadReader(_Names):
             start = reader.skip()
             declared = reader.dtype()
             if declared != dtype:
-                if ref not in [Res(each) for each in self._guessed.values()]:
+                if ref not in [Res(item) for item in self._guessed.values()]:
                     raise reader.error(f"yield {place} is {dtype}, not {declared}", start)
                 assert isinstance(ref, Res)
                 self._ops[ref.index] = self._ops[ref.index]._replace(dtype=declared)
@@ -135,10 +135,10 @@ class PayloadReader(_Names):
         ssa = reader.take(SSA, "an argument")
         reader.expect(":")
         dtype = reader.dtype()
-        wanted = self._types[count] if count < len(self._types) else "no further argument"
-        if dtype != wanted:
+        expected = self._types[count] if count < len(self._types) else "no further argument"
+        if dtype != expected:
             raise reader.error(
-                f"argument {count} of the payload is {dtype}, its operand has {wanted}", start
+                f"argument {count} of the payload is {dtype}, its operand has {expected}", start
             )
         self._set(ssa, Arg(count), dtype, start)
 
@@ -148,7 +148,7 @@ class PayloadReader(_Names):
         names = [reader.take(SSA, "an operation of the payload, or linalg.yield")]
         if reader.accept(":"):
             count = reader.integer("the number of results")
-            names = [f"{names[0]}#{each}" for each in range(min(count, 64))]
+            names = [f"{names[0]}#{item}" for item in range(min(count, 64))]
         while reader.accept(","):
             names.append(reader.take(SSA, "a result"))
         reader.expect("=")
@@ -167,22 +167,22 @@ class PayloadReader(_Names):
             self._set(names[0], literal, literal.dtype, start)
             return
         if quoted is not None:
-            made = self._in_generic_form(name, at, names)
+            result = self._in_generic_form(name, at, names)
         elif name == INDEX:
             loop = reader.integer("the number of a loop")
             self._typed("index")
-            made = [ScalarOp(INDEX, (), "index", Dim(loop))]
+            result = [ScalarOp(INDEX, (), "index", Dim(loop))]
         elif name == "affine.apply":
-            made = [self._apply()]
+            result = [self._apply()]
         elif name in OPERATIONS:
-            made = _results(name, read_scalar(reader, name, at, self._ref))
+            result = _results(name, read_scalar(reader, name, at, self._ref))
         else:
             check_known(reader, name, at)
             reader.position = behind
-            made = [self._as_text(name, names)]
-        if len(made) != len(names):
-            raise reader.error(f"{name} has {len(made)} results, {len(names)} are named", start)
-        for ssa, op in zip(names, made, strict=True):
+            result = [self._as_text(name, names)]
+        if len(result) != len(names):
+            raise reader.error(f"{name} has {len(result)} results, {len(names)} are named", start)
+        for ssa, op in zip(names, result, strict=True):
             self._ops.append(op)
             self._set(ssa, Res(len(self._ops) - 1), op.dtype, start)
 
@@ -210,7 +210,7 @@ class PayloadReader(_Names):
         reader.expect(":")
         reader.listed("(", ")", reader.dtype)
         reader.expect("->")
-        results = [each.type_text for each in reader.result_types(names)]
+        results = [type_.type_text for type_ in reader.result_types(names)]
         if name == INDEX:
             dim = attributes.get("dim", "0").partition(" ")[0]
             return [ScalarOp(INDEX, (), "index", Dim(int(dim)))]
@@ -227,12 +227,12 @@ class PayloadReader(_Names):
         begin = reader.position
         end = end_of_statement(reader)
         template, refs = template_of(reader, begin, end, self._known)
-        made = result_types(reader, begin, end, names)
-        if len(made) != 1:
+        results = result_types(reader, begin, end, names)
+        if len(results) != 1:
             raise reader.error(f"{name} of a payload has one result", begin)
-        dtype = made[0].type_text
-        if made[0] in reader.guessed:
-            reader.guessed.discard(made[0])
+        dtype = results[0].type_text
+        if results[0] in reader.guessed:
+            reader.guessed.discard(results[0])
             dtype = _RESULTS[name](dtype) if name in _RESULTS else dtype
             self._guessed[names[0]] = len(self._ops)
         reader.position = end

@@ -82,7 +82,7 @@ class Printer:
 
     def _head(self) -> str:
         function = self.function
-        shown = {each: f" {text}" for each, text in function.attributes.items()}
+        shown = {key: f" {text}" for key, text in function.attributes.items()}
         name = "" if function.is_declaration else None
         arguments = [
             f"{f'{self.name(value)}: ' if name is None else ''}{value.type_text}"
@@ -147,7 +147,9 @@ class Printer:
             self.lines.append("  }, {")
         else:
             self._leave()
-            operand_types = ", ".join([each.type_text for each in self._scopes.pop().operands])
+            operand_types = ", ".join(
+                [operand.type_text for operand in self._scopes.pop().operands]
+            )
             types = ", ".join([value.type_text for value in op.results])
             self.lines.append(f"  }}) : ({operand_types}) -> ({types})")
             return
@@ -239,12 +241,12 @@ class Printer:
 
     def _in_generic_form(self, op: Opaque) -> None:
         operands = ", ".join([self.value(value) for value in op.operands])
-        given = ", ".join([value.type_text for value in op.operands])
-        made = ", ".join([value.type_text for value in op.results])
+        argument = ", ".join([value.type_text for value in op.operands])
+        result = ", ".join([value.type_text for value in op.results])
         equals = self.results(op.results)
         attribute = f" {op.attribute}" if op.attribute else ""
         name = quoting.mlir_string(op.name)
-        self.lines.append(f"  {equals}{name}({operands}){attribute} : ({given}) -> ({made})")
+        self.lines.append(f"  {equals}{name}({operands}){attribute} : ({argument}) -> ({result})")
 
 
 class Sizes:
@@ -278,17 +280,17 @@ class Sizes:
         if named is not None:
             return named
         if op is not None and value in op.operands:
-            wanted = op.maps[op.operands.index(value)].results[axis]
-            found = [
+            expected = op.maps[op.operands.index(value)].results[axis]
+            results = [
                 (maybe_broadcast, other, at)
                 for _, other, at, result, maybe_broadcast in op.axes()
-                if result == wanted
+                if result == expected
                 and other.kind == "tensor"
                 and other.constant is None
                 and other is not value
             ]
-            if isinstance(wanted, Dim) and found:
-                _, other, at = min(found, key=lambda each: each[0])
+            if isinstance(expected, Dim) and results:
+                _, other, at = min(results, key=lambda item: item[0])
                 return self.dim(other, at)
         raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
 
@@ -313,10 +315,10 @@ class Sizes:
         """The size of merged axes, of which one is not known."""
         shape = value.shape or ()
         first, *others = [self.dim(value, axis) for axis in axes if not is_known(shape[axis])]
-        known = prod([int(shape[axis] or 0) for axis in axes if is_known(shape[axis])])
+        entry = prod([int(shape[axis] or 0) for axis in axes if is_known(shape[axis])])
         for other in others:
             first = self.index_op("muli", first, other)
-        return self.index_op("muli", first, known) if known != 1 else first
+        return self.index_op("muli", first, entry) if entry != 1 else first
 
     def named(self, size: str) -> str | None:
         """A size by its name, from a tensor or computed.
@@ -330,7 +332,7 @@ class Sizes:
                 return self.dim(value, value.shape.index(size))
         part = self._printer.function.rules.get(size)
         if isinstance(part, Broadcast):  # the text is that of equal sizes
-            return next(filter(None, [self.named(str(each)) for each in part.sizes]), None)
+            return next(filter(None, [self.named(str(item)) for item in part.sizes]), None)
         if part is None or part.whole is None or (isinstance(part, Part) and part.end < 0):
             return None
         whole = self.named(str(part.whole))
@@ -339,20 +341,22 @@ class Sizes:
         if size not in self.known and isinstance(part, Split):
             self.known[size] = self.index_op("divsi", whole, part.of)
         elif size not in self.known and isinstance(part, Part):
-            made = self.index_op("minsi", whole, part.end) if part.end < 2**31 else whole
+            result = self.index_op("minsi", whole, part.end) if part.end < 2**31 else whole
             if part.start != part.step - 1:
-                made = self.index_op("subi", made, part.start - part.step + 1)
+                result = self.index_op("subi", result, part.start - part.step + 1)
             if part.start >= part.step:  # it may begin behind the end
-                made = self.index_op("maxsi", made, 0)
-            self.known[size] = self.index_op("divsi", made, part.step) if part.step > 1 else made
+                result = self.index_op("maxsi", result, 0)
+            self.known[size] = (
+                self.index_op("divsi", result, part.step) if part.step > 1 else result
+            )
         return self.known[size]
 
     def index_op(self, name: str, operand: str, other: str | int) -> str:
         if isinstance(other, int):
             other = self._printer.constant(Literal(other, "index"))
-        made = self._printer.fresh("size")
-        self._printer.lines.append(f"  {made} = arith.{name} {operand}, {other} : index")
-        return made
+        result = self._printer.fresh("size")
+        self._printer.lines.append(f"  {result} = arith.{name} {operand}, {other} : index")
+        return result
 
 
 def _symbol(name: str) -> str:

@@ -79,20 +79,20 @@ class Reader(TypeReader):
         )
         statement = Statement(name, names, start)
         if quoted is not None:
-            made = self._in_generic_form(statement)
+            result = self._in_generic_form(statement)
         elif name in self._rows.pretty:
-            made = self._rows.pretty[name](self, statement)
+            result = self._rows.pretty[name](self, statement)
         elif "." in name:
             check_known(self, name, at)
-            made = self.as_text(statement)
+            result = self.as_text(statement)
         else:
             raise self.error(
                 f'operation {name} is not supported; write it in generic form, "{name}"(…)', at
             )
-        if len(made) != len(names):
-            raise self.error(f"{name} has {len(made)} results, {len(names)} are named", start)
-        for ssa, each in zip(names, made, strict=True):
-            self.define(ssa, each, start)
+        if len(result) != len(names):
+            raise self.error(f"{name} has {len(result)} results, {len(names)} are named", start)
+        for ssa, item in zip(names, result, strict=True):
+            self.define(ssa, item, start)
 
     def as_text(self, statement: Statement, begin: int | None = None) -> list[Value]:
         """An operation of another dialect, or of a form that fusion does not know."""
@@ -100,10 +100,10 @@ class Reader(TypeReader):
         self.position = begin
         end = end_of_statement(self)
         template, operands = template_of(self, begin, end, self.values.get)
-        made = result_types(self, begin, end, list(statement.results))
+        results = result_types(self, begin, end, list(statement.results))
         self.position = end
-        self.ops.append(Opaque(statement.name, tuple(operands), tuple(made), template))
-        return made
+        self.ops.append(Opaque(statement.name, tuple(operands), tuple(results), template))
+        return results
 
     def _in_generic_form(self, statement: Statement) -> list[Value]:
         begin = self.position
@@ -130,18 +130,18 @@ class Reader(TypeReader):
         self.expect(":")
         self.typed(operands, is_behind=False)
         self.expect("->")
-        made = self.result_types(statement.results)
+        results = self.result_types(statement.results)
         if make is not None:
-            return make(self, statement, Parts(operands, attributes, made))
+            return make(self, statement, Parts(operands, attributes, results))
         if has_regions:
             self.ops.append(
-                Opaque(statement.name, (), tuple(made), _properties(attributes), part="close")
+                Opaque(statement.name, (), tuple(results), _properties(attributes), part="close")
             )
         else:
             self.ops.append(
-                Opaque(statement.name, tuple(operands), tuple(made), _properties(attributes))
+                Opaque(statement.name, tuple(operands), tuple(results), _properties(attributes))
             )
-        return made
+        return results
 
     def typed(self, values: list[Value], *, is_behind: bool = True) -> None:
         """``: (type, type)``."""
@@ -178,15 +178,15 @@ class Reader(TypeReader):
         self.expect("{")
         outer = dict(self.values)
         start = self.skip()
-        made: list[Value] = []
-        for ssa, each in (arguments or {}).items():
-            made.append(self.define(ssa, each, start))
+        results: list[Value] = []
+        for ssa, argument in (arguments or {}).items():
+            results.append(self.define(ssa, argument, start))
         if self.match(LABEL):
             if self.peek("("):
-                made += self.listed("(", ")", self.block_argument)
+                results += self.listed("(", ")", self.block_argument)
             self.expect(":")
         part = "next" if operands is None else "open"
-        self.ops.append(Opaque(name, tuple(operands or ()), tuple(made), part=part))
+        self.ops.append(Opaque(name, tuple(operands or ()), tuple(results), part=part))
         count = len(self.ops)
         while not self.accept("}"):
             if self.peek("^"):

@@ -62,8 +62,8 @@ def read_scalar(
         reader.dictionary()
     reader.expect(":")
     operand_types, results = _types(reader, operation)
-    _check(reader, name, at, [each for _, each in operands], operand_types, results)
-    return Scalar([each for each, _ in operands], results, predicate, flags)
+    _check(reader, name, at, [item for _, item in operands], operand_types, results)
+    return Scalar([item for item, _ in operands], results, predicate, flags)
 
 
 def scalar_of_parts(
@@ -79,22 +79,22 @@ def scalar_of_parts(
     predicate = None
     if operation.form == "compare":
         number = attributes.get("predicate", "-1").partition(" ")[0]
-        known = _COMPARED[name]
-        if not number.isdecimal() or int(number) >= len(known):
+        entry = _COMPARED[name]
+        if not number.isdecimal() or int(number) >= len(entry):
             raise reader.error(f"{name} has no predicate {number}", at)
-        predicate = known[int(number)]
+        predicate = entry[int(number)]
     if len(operands) != operation.operands or len(results) != operation.results:
         raise reader.error(
             f"{name} has {operation.operands} operands and {operation.results} results", at
         )
-    given = [each for _, each in operands]
-    expected = [given[0]] * len(given)
+    arguments = [item for _, item in operands]
+    expected = [arguments[0]] * len(arguments)
     if operation.form == "select":
-        expected = [given[0], given[1], given[1]]
+        expected = [arguments[0], arguments[1], arguments[1]]
     elif operation.form in {"power", "scale"}:
-        expected = given
-    _check(reader, name, at, given, expected, results)
-    return Scalar([each for each, _ in operands], results, predicate, _flags_of(attributes))
+        expected = arguments
+    _check(reader, name, at, arguments, expected, results)
+    return Scalar([item for item, _ in operands], results, predicate, _flags_of(attributes))
 
 
 def scalar_text(
@@ -107,12 +107,12 @@ def scalar_text(
 ) -> str:
     """An operation of the table, without its results."""
     form = OPERATIONS[name].form
-    listed = ", ".join(operands)
+    listing = ", ".join(operands)
     kind = types[0]
     if form == "compare":
-        listed = f"{attribute}, {listed}"
+        listing = f"{attribute}, {listing}"
     elif form == "clamp":
-        listed = f"{operands[0]} to [{', '.join(operands[1:])}]"
+        listing = f"{operands[0]} to [{', '.join(operands[1:])}]"
     elif form == "select":
         kind = results[0] if types[0] == "i1" else f"{types[0]}, {results[0]}"
     elif form == "cast":
@@ -123,44 +123,44 @@ def scalar_text(
         kind = f"{types[0]}, {types[1]}"
     elif form == "overflow":
         kind = f"{types[0]}, {results[1]}"
-    return f"{name} {listed}{f' {flags}' if flags else ''} : {kind}"
+    return f"{name} {listing}{f' {flags}' if flags else ''} : {kind}"
 
 
 def element_of(type_text: str) -> str:
     """The element type of a tensor's type, or the scalar type itself."""
-    found = _ELEMENT.fullmatch(type_text)
-    return found[2] if found else type_text
+    match = _ELEMENT.fullmatch(type_text)
+    return match[2] if match else type_text
 
 
 def _with_element(type_text: str, element: str) -> str:
-    found = _ELEMENT.fullmatch(type_text)
-    return f"{found[1]}{element}>" if found else element
+    match = _ELEMENT.fullmatch(type_text)
+    return f"{match[1]}{element}>" if match else element
 
 
 def _predicate(reader: TypeReader, name: str) -> str:
     start = reader.skip()
     predicate = reader.take(OPERATION, "a predicate")
     if predicate not in PREDICATES[name]:
-        known = ", ".join(sorted(PREDICATES[name]))
-        raise reader.error(f"{name} has the predicates {known}", start)
+        entry = ", ".join(sorted(PREDICATES[name]))
+        raise reader.error(f"{name} has the predicates {entry}", start)
     reader.expect(",")
     return predicate
 
 
 def _flags(reader: TypeReader, operation: Operation) -> str:
-    found: list[str] = []
+    results: list[str] = []
     for flag in operation.flags:
         if flag in _BEFORE:
             word = next(filter(reader.accept, _BEFORE[flag].split("|")), None)
-            found += [word] if word else []
+            results += [word] if word else []
         elif reader.accept(flag):
             reader.expect("<")
             words = [reader.take(_FLAG, "a flag")]
             while reader.accept(","):
                 words.append(reader.take(_FLAG, "a flag"))
             reader.expect(">")
-            found += [] if words == ["none"] else [_flag(flag, words)]
-    return " ".join(found)
+            results += [] if words == ["none"] else [_flag(flag, words)]
+    return " ".join(results)
 
 
 def _flag(name: str, words: Sequence[str]) -> str:
@@ -169,17 +169,17 @@ def _flag(name: str, words: Sequence[str]) -> str:
 
 def _flags_of(attributes: Mapping[str, str]) -> str:
     """The flags of a generic form, as the other form writes them."""
-    found: list[str] = []
+    results: list[str] = []
     if "roundingmode" in attributes:
-        found.append(ROUNDINGS[int(attributes["roundingmode"].partition(" ")[0])])
+        results.append(ROUNDINGS[int(attributes["roundingmode"].partition(" ")[0])])
     for attribute, flag in (("fastmath", "fastmath"), ("overflowFlags", "overflow")):
         words = _FLAG.findall(attributes.get(attribute, "").partition("<")[2])
         if words not in ([], ["none"]):
-            found.append(_flag(flag, words))
-    found += [
+            results.append(_flag(flag, words))
+    results += [
         word for name, word in (("isExact", "exact"), ("nonNeg", "nneg")) if name in attributes
     ]
-    return " ".join(found)
+    return " ".join(results)
 
 
 def _types(reader: TypeReader, operation: Operation) -> tuple[list[str], list[str]]:
@@ -211,13 +211,13 @@ def _check(
     reader: TypeReader,
     name: str,
     at: int,
-    given: Sequence[str],
+    arguments: Sequence[str],
     expected: Sequence[str],
     results: Sequence[str],
 ) -> None:
-    if list(given) != list(expected):
-        raise reader.error(f"{name} of {', '.join(given)}, its type is {expected[-1]}", at)
-    source, target = element_of(given[0]), element_of(results[0])
+    if list(arguments) != list(expected):
+        raise reader.error(f"{name} of {', '.join(arguments)}, its type is {expected[-1]}", at)
+    source, target = element_of(arguments[0]), element_of(results[0])
     form = OPERATIONS[name].form
     if form in {"cast", "scale"}:
         if not casts(name, source, target):

@@ -46,9 +46,9 @@ def constant(reader: Reader, statement: Statement) -> list[Value]:
     begin = reader.position
     if has_elements(reader):
         return [read_constant(reader, statement.results[0] if statement.results else "")]
-    made = reader.as_text(statement, begin)
-    reader.guessed.difference_update(made)  # the type behind a constant is its own
-    return made
+    result = reader.as_text(statement, begin)
+    reader.guessed.difference_update(result)  # the type behind a constant is its own
+    return result
 
 
 def constant_of_parts(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
@@ -92,23 +92,25 @@ def make_dim(
     reader: Reader, statement: Statement, source: Value, number: Value, start: int
 ) -> list[Value]:
     if number.constant is None:
-        made = Value(statement.result("dim"), "index", kind="scalar")
+        result = Value(statement.result("dim"), "index", kind="scalar")
         text = Template((" ", 0, ", ", 1, f" : {source.type_text}"))
-        reader.ops.append(Opaque("tensor.dim of a computed axis", (source, number), (made,), text))
-        return [made]
+        reader.ops.append(
+            Opaque("tensor.dim of a computed axis", (source, number), (result,), text)
+        )
+        return [result]
     axis = int(number.constant.reshape(-1)[0])
     if source.rank is not None and not 0 <= axis < source.rank:
         raise reader.error(f"axis {axis} of {source!r}", start)
-    made = Value(statement.result("dim"), "index", kind="scalar")
-    reader.ops.append(Opaque("tensor.dim", (source,), (made,), axis))
-    return [made]
+    result = Value(statement.result("dim"), "index", kind="scalar")
+    reader.ops.append(Opaque("tensor.dim", (source,), (result,), axis))
+    return [result]
 
 
 def print_dim(printer: Printer, op: Opaque) -> None:
     """The size of an axis."""
-    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    source, result = printer.value(op.operands[0]), printer.name(op.results[0])
     number = printer.constant(Literal(op.axis, "index"))
-    printer.lines.append(f"  {made} = tensor.dim {source}, {number} : {op.operands[0].type_text}")
+    printer.lines.append(f"  {result} = tensor.dim {source}, {number} : {op.operands[0].type_text}")
 
 
 def read_fill(reader: Reader, statement: Statement) -> list[Value]:
@@ -139,9 +141,9 @@ def make_fill(
 def _sizes_of(reader: Reader, value: Value) -> Iterator[Value]:
     for axis, size in enumerate(value.shape or ()):
         if size is None:
-            made = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
-            reader.ops.append(Opaque("tensor.dim", (value,), (made,), axis))
-            yield made
+            result = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
+            reader.ops.append(Opaque("tensor.dim", (value,), (result,), axis))
+            yield result
 
 
 def read_cast(reader: Reader, statement: Statement) -> list[Value]:
@@ -154,11 +156,11 @@ def read_cast(reader: Reader, statement: Statement) -> list[Value]:
     return make_cast(reader, source, reader.type(statement.result("cast")), start)
 
 
-def make_cast(reader: Reader, source: Value, made: Value, start: int) -> list[Value]:
-    if not _agree(source, made):
-        raise reader.error(f"{source.type_text} is not cast to {made.type_text}", start)
-    reader.ops.append(Opaque("tensor.cast", (source,), (made,)))
-    return [made]
+def make_cast(reader: Reader, source: Value, result: Value, start: int) -> list[Value]:
+    if not _agree(source, result):
+        raise reader.error(f"{source.type_text} is not cast to {result.type_text}", start)
+    reader.ops.append(Opaque("tensor.cast", (source,), (result,)))
+    return [result]
 
 
 def print_cast(printer: Printer, op: Opaque) -> None:
@@ -175,29 +177,29 @@ def read_reshape(reader: Reader, statement: Statement) -> list[Value]:
     groups = reader.listed(
         "[", "]", lambda: reader.listed("[", "]", lambda: reader.integer("an axis"))
     )
-    given: list[int | Value] = []
+    arguments: list[int | Value] = []
     if statement.name == EXPAND:
         reader.expect("output_shape")
-        given = reader.sizes()
+        arguments = reader.sizes()
     reader.expect(":")
     reader.check_type(source)
     reader.expect("into")
     at = reader.skip()
-    made = reader.type(statement.result("reshaped"))
-    return make_reshape(reader, statement, source, made, (groups, given), (start, at))
+    result = reader.type(statement.result("reshaped"))
+    return make_reshape(reader, statement, source, result, (groups, arguments), (start, at))
 
 
 def make_reshape(
     reader: Reader,
     statement: Statement,
     source: Value,
-    made: Value,
+    result: Value,
     lists: tuple[list[list[int]], list[int | Value]],
     places: tuple[int, int],
 ) -> list[Value]:
     """Split or merge groups of axes; ``lists`` are these and the sizes of split axes."""
-    (groups, given), (start, at) = lists, places
-    few, many = (source, made) if statement.name == EXPAND else (made, source)
+    (groups, argument), (start, at) = lists, places
+    few, many = (source, result) if statement.name == EXPAND else (result, source)
     axes = [axis for group in groups for axis in group]
     # a tensor of rank 0 has no axis to give the other's axes to: these are all of size 1
     is_unit = few.rank == 0 and set(many.shape or ()) <= {1}
@@ -218,44 +220,46 @@ def make_reshape(
             raise reader.error(f"a size is unknown at one side of {groups} alone", at)
         if None not in parts and prod([int(size or 0) for size in parts]) != whole:
             raise reader.error(f"sizes {parts} do not make {whole}", at)
-    stated = [each if isinstance(each, int) else None for each in given]
-    computed = [each for each in given if isinstance(each, Value)]
-    if source.dtype != made.dtype or (
-        statement.name == EXPAND and stated != list(made.shape or ())
+    declared = [item if isinstance(item, int) else None for item in argument]
+    computed = [item for item in argument if isinstance(item, Value)]
+    if source.dtype != result.dtype or (
+        statement.name == EXPAND and declared != list(result.shape or ())
     ):
-        raise reader.error(f"sizes {stated} of {source.type_text} do not make {made.type_text}", at)
+        raise reader.error(
+            f"sizes {declared} of {source.type_text} do not make {result.type_text}", at
+        )
     many_unknown = any(
         [(many.shape or ())[axis] for axis in group].count(None) > 1 for group in groups
     )
     if statement.name == EXPAND and many_unknown:  # the sizes are no quotients of the whole
         sizes: list[str | int] = [f" {groups} output_shape ["]
         numbers = iter(range(1, len(computed) + 1))
-        for place, each in enumerate(given):
-            sizes += [", " * bool(place), str(each) if isinstance(each, int) else next(numbers)]
-        text = Template((" ", 0, *sizes, f"] : {source.type_text} into {made.type_text}"))
-        reader.ops.append(Opaque(f"{EXPAND} of any sizes", (source, *computed), (made,), text))
-        return [made]
-    reader.ops.append(Opaque(statement.name, (source,), (made,), str(groups)))
-    return [made]
+        for place, item in enumerate(argument):
+            sizes += [", " * bool(place), str(item) if isinstance(item, int) else next(numbers)]
+        text = Template((" ", 0, *sizes, f"] : {source.type_text} into {result.type_text}"))
+        reader.ops.append(Opaque(f"{EXPAND} of any sizes", (source, *computed), (result,), text))
+        return [result]
+    reader.ops.append(Opaque(statement.name, (source,), (result,), str(groups)))
+    return [result]
 
 
 def print_collapse(printer: Printer, op: Opaque) -> None:
     """Axes that are merged."""
-    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    source, result = printer.value(op.operands[0]), printer.name(op.results[0])
     for axis, group in enumerate(axes_of(op)):
         if not is_known((op.results[0].shape or ())[axis]):
             printer.sizes.merged[op.results[0], axis] = (op.operands[0], group)
     types = f"{op.operands[0].type_text} into {op.results[0].type_text}"
-    printer.lines.append(f"  {made} = {COLLAPSE} {source} {op.attribute} : {types}")
+    printer.lines.append(f"  {result} = {COLLAPSE} {source} {op.attribute} : {types}")
 
 
 def print_expand(printer: Printer, op: Opaque) -> None:
     """Axes that are split."""
-    source, made = printer.value(op.operands[0]), printer.name(op.results[0])
+    source, result = printer.value(op.operands[0]), printer.name(op.results[0])
     sizes = ", ".join(_split_sizes(printer, op))
     types = f"{op.operands[0].type_text} into {op.results[0].type_text}"
     printer.lines.append(
-        f"  {made} = {EXPAND} {source} {op.attribute} output_shape [{sizes}] : {types}"
+        f"  {result} = {EXPAND} {source} {op.attribute} output_shape [{sizes}] : {types}"
     )
 
 
@@ -265,18 +269,18 @@ def _split_sizes(printer: Printer, op: Opaque) -> Iterator[str]:
     if not axes_of(op):  # of rank 0
         yield from map(str, shape)
     for axis, group in enumerate(axes_of(op)):
-        unknown = [each for each in group if not is_known(shape[each])]
+        unknown = [item for item in group if not is_known(shape[item])]
         if len(unknown) > 1:
             raise GenericError(f"{op.name} {op.attribute}: two sizes of a group are unknown")
-        known = [int(shape[each] or 0) for each in group if each not in unknown]
-        for each in group:
-            if each not in unknown:
-                yield str(shape[each])
+        entries = [int(shape[item] or 0) for item in group if item not in unknown]
+        for item in group:
+            if item not in unknown:
+                yield str(shape[item])
                 continue
             size = printer.sizes.dim(source, axis)
-            if prod(known) != 1:
-                size = printer.sizes.index_op("divsi", size, prod(known))
-            printer.sizes.known[op.results[0], each] = size
+            if prod(entries) != 1:
+                size = printer.sizes.index_op("divsi", size, prod(entries))
+            printer.sizes.known[op.results[0], item] = size
             yield size
 
 
@@ -288,8 +292,8 @@ def read_scalar_op(reader: Reader, statement: Statement) -> list[Value]:
         return value, value.type_text
 
     scalar = read_scalar(reader, statement.name, reader.position, use)
-    made = [reader.part(text, statement.start).type("") for text in scalar.results]
-    return _add_scalar(reader, statement, scalar, made)
+    results = [reader.part(text, statement.start).type("") for text in scalar.results]
+    return _add_scalar(reader, statement, scalar, results)
 
 
 def scalar_op_of_parts(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
@@ -303,19 +307,19 @@ def scalar_op_of_parts(reader: Reader, statement: Statement, parts: Parts) -> li
 
 
 def _add_scalar(
-    reader: Reader, statement: Statement, scalar: Scalar[Value], made: list[Value]
+    reader: Reader, statement: Statement, scalar: Scalar[Value], results: list[Value]
 ) -> list[Value]:
-    for value, name in zip(made, (*statement.results, *["%size"] * len(made)), strict=False):
+    for value, name in zip(results, (*statement.results, *["%size"] * len(results)), strict=False):
         value.name = name[1:]
-    attribute = ScalarOp(statement.name, (), made[0].dtype, scalar.attribute, scalar.flags)
-    reader.ops.append(Opaque(statement.name, tuple(scalar.operands), tuple(made), attribute))
-    return made
+    attribute = ScalarOp(statement.name, (), results[0].dtype, scalar.attribute, scalar.flags)
+    reader.ops.append(Opaque(statement.name, tuple(scalar.operands), tuple(results), attribute))
+    return results
 
 
 def print_scalar_op(printer: Printer, op: Opaque) -> None:
     """A scalar operation outside of a payload."""
     operands = [printer.value(value) for value in op.operands]
-    types, results = ([value.type_text for value in each] for each in (op.operands, op.results))
+    types, results = ([value.type_text for value in item] for item in (op.operands, op.results))
     attribute = op.attribute if isinstance(op.attribute, ScalarOp) else ScalarOp("", (), "")
     text = scalar_text(op.name, operands, types, results, attribute.attribute, attribute.flags)
     names = ", ".join([printer.name(value) for value in op.results])
@@ -331,49 +335,53 @@ def read_extract_slice(reader: Reader, statement: Statement) -> list[Value]:
     reader.check_type(source)
     reader.expect("to")
     at = reader.skip()
-    made = reader.type(statement.result("part"))
-    return make_extract_slice(reader, source, (begins, sizes, steps), made, (start, at))
+    result = reader.type(statement.result("part"))
+    return make_extract_slice(reader, source, (begins, sizes, steps), result, (start, at))
 
 
 def make_extract_slice(
     reader: Reader,
     source: Value,
     lists: tuple[list[int | Value], list[int | Value], list[int | Value]],
-    made: Value,
+    result: Value,
     places: tuple[int, int],
 ) -> list[Value]:
     """A part of a tensor; ``lists`` are offsets, sizes and steps."""
     (begins, sizes, steps), (start, at) = lists, places
-    offsets = [each for each in begins if isinstance(each, int)]
-    if offsets != begins or any(each != 1 for each in steps) or len(sizes) != made.rank:
-        return read_any_slice(reader, source, (begins, sizes, steps), made, start)
+    offsets = [step for step in begins if isinstance(step, int)]
+    if offsets != begins or any(step != 1 for step in steps) or len(sizes) != result.rank:
+        return read_any_slice(reader, source, (begins, sizes, steps), result, start)
     if {len(begins), len(sizes), len(steps)} != {source.rank}:
         raise reader.error(f"a part of {source.type_text} has {source.rank} of each list", start)
-    stated = [each if isinstance(each, int) else None for each in sizes]
-    if list(made.shape or ()) != stated or made.dtype != source.dtype:
-        raise reader.error(f"sizes {stated} of {source.type_text} do not make {made.type_text}", at)
-    for begin, size, whole in zip(offsets, stated, source.shape or (), strict=True):
+    declared = [step if isinstance(step, int) else None for step in sizes]
+    if list(result.shape or ()) != declared or result.dtype != source.dtype:
+        raise reader.error(
+            f"sizes {declared} of {source.type_text} do not make {result.type_text}", at
+        )
+    for begin, size, whole in zip(offsets, declared, source.shape or (), strict=True):
         if isinstance(whole, int) and begin + (size or 0) > whole:
             raise reader.error(f"{size} from {begin} is beyond {source.type_text}", start)
-    unknown = tuple(each for each in sizes if isinstance(each, Value))
+    unknown = tuple(step for step in sizes if isinstance(step, Value))
     reader.ops.append(
-        Opaque("tensor.extract_slice", (source, *unknown), (made,), ",".join(map(str, offsets)))
+        Opaque("tensor.extract_slice", (source, *unknown), (result,), ",".join(map(str, offsets)))
     )
-    return [made]
+    return [result]
 
 
 def print_extract_slice(printer: Printer, op: Opaque) -> None:
     """A part of a tensor, with its sizes."""
     source, value = op.operands[0], op.results[0]
     read = printer.value(source)
-    given = iter(op.operands[1:])  # of a text that was read
+    argument = iter(op.operands[1:])  # of a text that was read
     sizes: list[str] = []
     for axis, size in enumerate(value.shape or ()):
         if is_known(size):
             sizes.append(str(size))
             continue
-        stated = next(given, None)
-        sizes.append(printer.value(stated) if stated else printer.sizes.of_axis(value, axis, None))
+        declared = next(argument, None)
+        sizes.append(
+            printer.value(declared) if declared else printer.sizes.of_axis(value, axis, None)
+        )
         printer.sizes.known[value, axis] = sizes[-1]
     begins = str(op.attribute).split(",")
     places = f"[{', '.join(begins)}] [{', '.join(sizes)}] [{', '.join('1' for _ in begins)}]"
@@ -399,18 +407,18 @@ def read_concat(reader: Reader, statement: Statement) -> list[Value]:
 
 
 def make_concat(
-    reader: Reader, operands: list[Value], axis: int, made: Value, at: int
+    reader: Reader, operands: list[Value], axis: int, result: Value, at: int
 ) -> list[Value]:
-    rank = made.rank or 0
-    if axis >= rank or not all(_agree(each, made, but=axis) for each in operands):
-        raise reader.error(f"these operands do not make {made.type_text} along {axis}", at)
-    lengths = [cast("tuple[Size, ...]", each.shape)[axis] for each in operands]
-    whole = cast("tuple[Size, ...]", made.shape)[axis]
-    known = [size for size in lengths if isinstance(size, int)]
-    if len(known) == len(lengths) and whole not in {None, sum(known)}:
-        raise reader.error(f"sizes {known} do not make {whole}", at)
-    reader.ops.append(Opaque("tensor.concat", tuple(operands), (made,), axis))
-    return [made]
+    rank = result.rank or 0
+    if axis >= rank or not all(_agree(operand, result, but=axis) for operand in operands):
+        raise reader.error(f"these operands do not make {result.type_text} along {axis}", at)
+    lengths = [cast("tuple[Size, ...]", operand.shape)[axis] for operand in operands]
+    whole = cast("tuple[Size, ...]", result.shape)[axis]
+    entries = [size for size in lengths if isinstance(size, int)]
+    if len(entries) == len(lengths) and whole not in {None, sum(entries)}:
+        raise reader.error(f"sizes {entries} do not make {whole}", at)
+    reader.ops.append(Opaque("tensor.concat", tuple(operands), (result,), axis))
+    return [result]
 
 
 def print_concat(printer: Printer, op: Opaque) -> None:

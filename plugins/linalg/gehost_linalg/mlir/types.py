@@ -89,7 +89,7 @@ class TypeReader(Scanner):
                 return Value(name, dtype, None)
             sizes = text.split("x")[:-1]
             return Value(
-                name, dtype, [None if each == "?" else self.bounded(each, at) for each in sizes]
+                name, dtype, [None if size == "?" else self.bounded(size, at) for size in sizes]
             )
         if self.peek("memref") or self.peek("vector"):
             raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
@@ -143,12 +143,12 @@ class TypeReader(Scanner):
         """``%a, %b : type, type``, or nothing."""
         if any(map(self.peek, until)):
             return []
-        found = [self.use()]
+        results = [self.use()]
         while self.accept(","):
-            found.append(self.use())
+            results.append(self.use())
         self.expect(":")
-        self.check_types(found)
-        return found
+        self.check_types(results)
+        return results
 
     def check_types(self, values: Sequence[Value]) -> None:
         for place, value in enumerate(values):
@@ -182,9 +182,9 @@ class TypeReader(Scanner):
         if not self.accept(word):
             return []
         self.expect("(")
-        found = self.operands(until=(")",))
+        result = self.operands(until=(")",))
         self.expect(")")
-        return found
+        return result
 
     def sizes(self) -> list[int | Value]:
         """``[2, %n]``."""

@@ -41,9 +41,9 @@ def built(cc: str, tmp_path_factory: pytest.TempPathFactory) -> Built:
     onnx.save(fused_model(list(CASES.values())), model)
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    found = write_library(str(model), str(library), march="x86-64-v3" if _is_x86() else "")
+    result = write_library(str(model), str(library), march="x86-64-v3" if _is_x86() else "")
     patch.undo()
-    return Built(model, library, found, {name: place for place, name in enumerate(CASES)})
+    return Built(model, library, result, {name: place for place, name in enumerate(CASES)})
 
 
 def _is_x86() -> bool:

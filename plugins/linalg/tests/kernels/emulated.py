@@ -38,7 +38,7 @@ VERSIONS = ("1.17.0", "1.24.0")
 
 def program(kernels: list[Kernel], cc: Sequence[str], march: str, folder: Path) -> Path:
     """The kernels and the table of functions that they call, as one executable."""
-    code, host, made = folder / "kernels.c", folder / "host.c", folder / "program"
+    code, host, result = folder / "kernels.c", folder / "host.c", folder / "program"
     code.write_text(source(kernels), encoding="utf-8")
     text = Path(__file__).with_name("emulated.c").read_text(encoding="utf-8")
     host.write_text(ort.DECLARATIONS + text, encoding="utf-8")
@@ -46,8 +46,8 @@ def program(kernels: list[Kernel], cc: Sequence[str], march: str, folder: Path) 
     objects = [str(folder / f"{number}.o") for number in range(len(parts))]
     for part, target in zip(parts, objects, strict=True):
         subprocess.run([*cc, "-c", *part, "-o", target], check=True)
-    subprocess.run([*cc, *objects, "-lm", "-o", str(made)], check=True)
-    return made
+    subprocess.run([*cc, *objects, "-lm", "-o", str(result)], check=True)
+    return result
 
 
 class Emulator:
@@ -70,13 +70,13 @@ class Emulator:
         (status,) = struct.unpack("<i", self._take(4))
         if status:
             return self._take(status).decode()
-        found: list[Array] = []
+        results: list[Array] = []
         for dtype in dtypes:
             (rank,) = struct.unpack("<i", self._take(4))
             shape = struct.unpack(f"<{rank}q", self._take(8 * rank))
             count = int(np.prod(shape))
-            found.append(np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape))
-        return found
+            results.append(np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape))
+        return results
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -98,7 +98,7 @@ def feeds_of(
 ) -> dict[str, Array]:
     """Drawn inputs of these sizes, with special values among them."""
     random = np.random.default_rng([seed, *sizes])
-    found: dict[str, Array] = {}
+    results: dict[str, Array] = {}
     for value in model.graph.input:
         kind = value.type.tensor_type
         open_sizes = {"N": sizes[0], "M": sizes[1]}
@@ -114,8 +114,8 @@ def feeds_of(
                 array = np.where(chosen, random.choice(SPECIAL, shape), array).astype(dtype)
         else:
             array = random.integers(0, 2 if dtype == np.bool_ else 5, shape).astype(dtype)
-        found[value.name] = np.asarray(array, order="C")
-    return found
+        results[value.name] = np.asarray(array, order="C")
+    return results
 
 
 def main() -> int:
@@ -123,15 +123,15 @@ def main() -> int:
     parser.add_argument("--cc", required=True)
     parser.add_argument("--march", required=True)
     parser.add_argument("--run", default="", help="The emulator.")
-    given = parser.parse_args()
+    argument = parser.parse_args()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         onnx.save(fused_model(list(CASES.values())), folder / "fused.onnx")
         kernels = fused(str(folder / "fused.onnx")).kernels
         places = {kernel.name: place for place, kernel in enumerate(kernels)}
-        made = program(kernels, [*shlex.split(given.cc), "-static"], given.march, folder)
-        command = [*shlex.split(given.run), str(made)]
+        result = program(kernels, [*shlex.split(argument.cc), "-static"], argument.march, folder)
+        command = [*shlex.split(argument.run), str(result)]
         emulators = [Emulator([*command, version]) for version in VERSIONS]
         for seed, (case, text) in enumerate(CASES.items()):
             model = fused_model([text])
@@ -141,29 +141,31 @@ def main() -> int:
                     continue  # ONNX Runtime gives [2, 0] for the sums of two empty rows
                 feeds = feeds_of(model, sizes, seed, special=case in ELEMENT_WISE)
                 try:
-                    wanted = run(body, feeds)
+                    expected = run(body, feeds)
                 except Exception:  # noqa: BLE001 - sizes that do not fit each other here
                     counts["sizes that the body refuses"] += 1
                     continue
-                dtypes = [array.dtype for array in wanted.values()]
-                found = emulators[seed % 2](
+                dtypes = [array.dtype for array in expected.values()]
+                match = emulators[seed % 2](
                     places[model.functions[0].name], list(feeds.values()), dtypes
                 )
                 counts["runs"] += 1
-                if isinstance(found, str):
+                if isinstance(match, str):
                     counts["refused"] += 1
-                    print(f"{case} {sizes}: {found}")
+                    print(f"{case} {sizes}: {match}")
                     continue
                 with np.errstate(all="ignore"):
                     differences = [
-                        each
-                        for each in compare_outputs(wanted, dict(zip(wanted, found, strict=True)))
-                        if not each.equal
+                        difference
+                        for difference in compare_outputs(
+                            expected, dict(zip(expected, match, strict=True))
+                        )
+                        if not difference.equal
                     ]
-                counts["outputs"] += len(wanted)
+                counts["outputs"] += len(expected)
                 counts["different"] += len(differences)
-                for each in differences:
-                    print(f"{case} {sizes}: {each}")
+                for difference in differences:
+                    print(f"{case} {sizes}: {difference}")
         for emulator in emulators:
             emulator.close()
     print(f"{len(kernels)} kernels: {', '.join(f'{key} {count}' for key, count in counts.items())}")

@@ -54,13 +54,13 @@ def fused_model(cases: Sequence[Case]) -> onnx.ModelProto:
         )
         function.opset_import.extend(single.opset_import)
         function.node.extend(single.graph.node)
-        known = Model(onnx.ModelProto.FromString(single.SerializeToString())).graph.inputs
-        signature = [Signature.of(value.type) for value in known]
+        entry = Model(onnx.ModelProto.FromString(single.SerializeToString())).graph.inputs
+        signature = [Signature.of(value.type) for value in entry]
         assert None not in signature
         function.name = derive(
-            Body.of_function(function), [each for each in signature if each]
+            Body.of_function(function), [item for item in signature if item]
         ).name
-        if function.name not in {each.name for each in whole.functions}:
+        if function.name not in {item.name for item in whole.functions}:
             whole.functions.append(function)
         present = {value.name: value for value in whole.graph.input}
         names = []
@@ -102,6 +102,6 @@ def session(
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def run(made: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    names = [value.name for value in made.get_outputs()]
-    return dict(zip(names, made.run(None, dict(feeds)), strict=True))
+def run(result: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    names = [value.name for value in result.get_outputs()]
+    return dict(zip(names, result.run(None, dict(feeds)), strict=True))

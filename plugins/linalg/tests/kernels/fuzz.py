@@ -46,31 +46,33 @@ def check(seed: int, counts: Counter[str], cc: str | None, folder: str) -> None:
     options = HostOptions(vendors=(folder,), enable=(NAME,), settings=settings)
     path, library = Path(folder, f"{seed}.onnx"), Path(folder, f"{seed}.so")
     try:
-        made, _ = Host(options).run(model)
+        result, _ = Host(options).run(model)
     except GehostError:
         counts["not compiled"] += 1
         return
-    onnx.save(made, path)
+    onnx.save(result, path)
     try:
-        found = write_library(str(path), str(library), cc=cc)
+        output = write_library(str(path), str(library), cc=cc)
     except UsageError as error:
         if "fails" in str(error):
             raise
         counts["without a kernel"] += 1
         return
-    counts["kernels"] += len(found.kernels)
-    for _, reason in found.left:
+    counts["kernels"] += len(output.kernels)
+    for _, reason in output.left:
         counts[f"left: {reason}"] += 1
     body, kernel = session(path), session(path, library, threads=1 + seed % 3)
     given_feeds = feeds_of(feeds, seed)
     if any(node.op_type in {"ReduceMax", "ReduceMin"} for node in model.graph.node):
         given_feeds.pop()  # whether ONNX Runtime keeps a NaN there depends on its place
         counts["graphs without special values"] += 1
-    for number, each in enumerate(given_feeds):
-        wanted, given = run(body, each), run(kernel, each)
+    for number, feed in enumerate(given_feeds):
+        expected, argument = run(body, feed), run(kernel, feed)
         with np.errstate(all="ignore"):
-            differences = [found for found in compare_outputs(wanted, given) if not found.equal]
-        counts["outputs"] += len(wanted)
+            differences = [
+                output for output in compare_outputs(expected, argument) if not output.equal
+            ]
+        counts["outputs"] += len(expected)
         for found_difference in differences:
             counts["different"] += 1
             print(f"seed {seed}, feed {number}: {found_difference}")
@@ -81,14 +83,14 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cc")
-    given = parser.parse_args()
+    argument = parser.parse_args()
     counts: Counter[str] = Counter()
-    for seed in range(given.first, given.first + given.graphs):
+    for seed in range(argument.first, argument.first + argument.graphs):
         with tempfile.TemporaryDirectory() as folder:
-            check(seed, counts, given.cc, folder)
+            check(seed, counts, argument.cc, folder)
         if seed % 20 == 19:
             print(
-                f"{seed + 1 - given.first} graphs, {counts['kernels']} kernels, {counts['different']} different",
+                f"{seed + 1 - argument.first} graphs, {counts['kernels']} kernels, {counts['different']} different",
                 flush=True,
             )
     for name, count in counts.most_common():

@@ -165,12 +165,12 @@ def test_a_disk_that_is_full(cc: str, tmp_path: Path) -> None:
     onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
     # -B: Python would leave truncated byte code behind
     command = f"ulimit -f 8; {sys.executable} -B -m gehost kernels fused.onnx -o a.so --emit-c a.c"
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-c", command], check=False, cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.returncode == 2
-    assert done.stderr.startswith("gehost: cannot write 'a.c': File too large")
-    assert done.stderr.count("\n") == 1
+    assert process.returncode == 2
+    assert process.stderr.startswith("gehost: cannot write 'a.c': File too large")
+    assert process.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["fused.onnx"]
 
 
@@ -244,12 +244,12 @@ def test_shapes_before_and_after_1_24(cc: str, tmp_path: Path, version: str) -> 
     """Both ways to read a shape, in a program that stands for ONNX Runtime."""
     onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
     kernels = fused(str(tmp_path / "fused.onnx")).kernels
-    made = program(kernels, shlex.split(cc), "", tmp_path)
-    emulator = Emulator([str(made), version])
+    result = program(kernels, shlex.split(cc), "", tmp_path)
+    emulator = Emulator([str(result), version])
     x, z = np.array([0, 1, 2], np.float32), np.array([0.5, 0, 1], np.float32)
-    found = emulator(0, [x, z], [x.dtype])
-    assert not isinstance(found, str)
-    np.testing.assert_allclose(found[0], np.tanh(x + z), rtol=1e-6)
+    match = emulator(0, [x, z], [x.dtype])
+    assert not isinstance(match, str)
+    np.testing.assert_allclose(match[0], np.tanh(x + z), rtol=1e-6)
     refused = emulator(0, [x[None], z], [x.dtype])
     assert isinstance(refused, str)
     assert "input 0 has rank 2, wanted 1" in refused

@@ -36,9 +36,9 @@ def left(path: str) -> list[str]:
 def test_check(built: Built) -> None:
     lines = check_lines(str(built.model), str(built.library))
     assert lines[-1] == f"{len(built.found.nodes)} of {len(built.found.nodes)} nodes by kernels"
-    made = CliRunner().invoke(command, ["--check", str(built.model), str(built.library)])
-    assert made.exit_code == 0
-    assert made.output.splitlines() == lines
+    result = CliRunner().invoke(command, ["--check", str(built.model), str(built.library)])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == lines
 
 
 def test_check_of_a_library_without_the_kernel(built: Built, tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_no_file_is_written_over(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     content = Path(saved(fused_model([GOOD]), tmp_path)).read_bytes()
-    done = CliRunner().invoke(command, ["fused.onnx", *arguments])
-    assert isinstance(done.exception, UsageError)
-    assert "is given twice; name another file to write" in str(done.exception)
+    outcome = CliRunner().invoke(command, ["fused.onnx", *arguments])
+    assert isinstance(outcome.exception, UsageError)
+    assert "is given twice; name another file to write" in str(outcome.exception)
     assert (tmp_path / "fused.onnx").read_bytes() == content
     assert not (tmp_path / "a.so").exists()
 
@@ -158,8 +158,8 @@ def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_left_to_bodies(case: Case, reason: str, tmp_path: Path) -> None:
-    (found,) = left(saved(fused_model([case]), tmp_path))
-    assert reason in found
+    (result,) = left(saved(fused_model([case]), tmp_path))
+    assert reason in result
 
 
 def test_types_that_are_not_known(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_nothing_is_written_beside_a_bad_switch_file(cc: str, tmp_path: Path, co
     path = saved(fused_model([GOOD]), tmp_path)
     switches = tmp_path / "switches.json"
     switches.write_text(content)
-    for given in (switches, tmp_path / "missing" / "switches.json"):
+    for inputs in (switches, tmp_path / "missing" / "switches.json"):
         with pytest.raises(GehostError) as error:
-            write_library(path, str(tmp_path / "a.so"), switch_file=str(given))
+            write_library(path, str(tmp_path / "a.so"), switch_file=str(inputs))
         assert error.value.exit_code == 2
         assert not (tmp_path / "a.so").exists()
     assert switches.read_text() == content
@@ -231,18 +231,18 @@ def test_nothing_is_written_beside_a_bad_switch_file(cc: str, tmp_path: Path, co
 
 def test_an_output_that_cannot_be_written(cc: str, tmp_path: Path) -> None:
     path = saved(fused_model([GOOD]), tmp_path)
-    made = CliRunner().invoke(command, [path, "-o", str(tmp_path / "missing" / "a.so")])
-    assert isinstance(made.exception, GehostError)
-    assert made.exception.exit_code == 2
-    assert DOMAIN not in str(made.exception)
+    result = CliRunner().invoke(command, [path, "-o", str(tmp_path / "missing" / "a.so")])
+    assert isinstance(result.exception, GehostError)
+    assert result.exception.exit_code == 2
+    assert DOMAIN not in str(result.exception)
 
 
 def test_emit_c(cc: str, tmp_path: Path) -> None:
     path = saved(fused_model([GOOD]), tmp_path)
-    made = CliRunner().invoke(
+    result = CliRunner().invoke(
         command, [path, "-o", str(tmp_path / "a.so"), "--emit-c", str(tmp_path / "a.c")]
     )
-    assert made.output == f"{tmp_path / 'a.so'}: 1 kernel for 1 of 1 node\n"
+    assert result.output == f"{tmp_path / 'a.so'}: 1 kernel for 1 of 1 node\n"
     assert "v2 = Add(x0, x1)" in (tmp_path / "a.c").read_text()
     assert (tmp_path / "a.so").stat().st_size
 

@@ -49,9 +49,9 @@ def test_only_kernels_that_gain_are_kept(
         measure, "gains", lambda *_: {first: Gain(0.8, "drop"), second: Gain(1.5, "keep")}
     )
     monkeypatch.setattr(measure, "whole", lambda *_: Gain(1.0, "noise"))
-    found = write_library(path, str(tmp_path / "a.so"), measure=feeds)
+    result = write_library(path, str(tmp_path / "a.so"), measure=feeds)
     assert names_in(str(tmp_path / "a.so")) == [second]
-    assert found.left == [(first, "does not gain: 0.80 times the speed of the body")]
+    assert result.left == [(first, "does not gain: 0.80 times the speed of the body")]
     monkeypatch.setattr(measure, "gains", lambda *_: {first: Gain(0.8, "drop")})
     with pytest.raises(UsageError, match="no kernel gains"):
         write_library(path, str(tmp_path / "b.so"), measure=feeds)
@@ -103,8 +103,8 @@ def test_kernels_are_written_only_if_they_gain_over_the_original(
             summary(write(), "a.so")[1]
             == "the model with them: 1.20 times the speed of the original"
         )
-        found = read_switch_file(str(switches)).evidence["kinds"]["kernels over the original"]
-        assert found == {"verdict": "keep", "gain": 1.2}
+        result = read_switch_file(str(switches)).evidence["kinds"]["kernels over the original"]
+        assert result == {"verdict": "keep", "gain": 1.2}
     else:
         with pytest.raises(UsageError, match=message):
             write()
@@ -186,10 +186,10 @@ def test_a_switch_file_has_the_library_and_the_gains(
     library = tmp_path / "a.so"
     for _ in range(2):
         write_library(path, str(library), measure=feeds, switch_file=str(switches))
-    found = read_switch_file(str(switches))
-    assert dict(found.passes) == {"Other": False, NAME: True}
-    assert found.runtime == {"level": "extended", "libraries": [str(library)]}
-    assert found.evidence["kinds"] == {
+    result = read_switch_file(str(switches))
+    assert dict(result.passes) == {"Other": False, NAME: True}
+    assert result.runtime == {"level": "extended", "libraries": [str(library)]}
+    assert result.evidence["kinds"] == {
         "Other": {"verdict": "drop"},
         f"kernel {first}": {"verdict": "drop", "gain": 0.8},
         f"kernel {second}": {"verdict": "keep", "gain": 1.5},
@@ -197,8 +197,8 @@ def test_a_switch_file_has_the_library_and_the_gains(
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), gehost.runtime_options(switches)
     )
-    given = {value.name: np.ones(8, np.float32) for value in model.graph.input}
-    assert session.run(None, given)
+    inputs = {value.name: np.ones(8, np.float32) for value in model.graph.input}
+    assert session.run(None, inputs)
     switches.write_text("{}")
     with pytest.raises(UsageError, match="not a fusion-switch file"):
         write_library(path, str(tmp_path / "b.so"), switch_file=str(switches))
@@ -209,9 +209,9 @@ def test_a_switch_file_is_begun(cc: str, tmp_path: Path) -> None:
     _, path, _ = files(tmp_path)
     switches = tmp_path / "new.json"
     write_library(path, str(tmp_path / "a.so"), switch_file=str(switches))
-    found = read_switch_file(str(switches))
-    assert found.runtime == {"libraries": [str(tmp_path / "a.so")]}
-    assert found.foreign() == []
+    result = read_switch_file(str(switches))
+    assert result.runtime == {"libraries": [str(tmp_path / "a.so")]}
+    assert result.foreign() == []
 
 
 def test_a_switch_file_has_one_library_of_kernels(cc: str, tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_each_kernel_is_measured_alone(cc: str, tmp_path: Path) -> None:
     library = tmp_path / "measured.so"
     write_library(path, str(library))
     feeds = {value.name: np.ones(8, np.float32) for value in model.graph.input}
-    found = gains(path, library, names, feeds, seconds=0)
-    assert list(found) == names
-    assert all(gain.ratio > 0 for gain in found.values())
+    result = gains(path, library, names, feeds, seconds=0)
+    assert list(result) == names
+    assert all(gain.ratio > 0 for gain in result.values())
 
 
 def test_feeds_that_do_not_fit(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_tune_measures_the_pass_with_its_kernels(
 
     monkeypatch.setattr(run._Tuner, "_measure", measure_candidates)
     options = HostOptions(vendors=(), enable=(NAME,))
-    found = run.tune(original, options, feeds=feeds, libraries=[library])
-    assert found.passes[NAME]
-    assert found.runtime.libraries == (str(library),)
+    result = run.tune(original, options, feeds=feeds, libraries=[library])
+    assert result.passes[NAME]
+    assert result.runtime.libraries == (str(library),)
     assert set(fused_files[-1]) == set(names_in(str(library)))

@@ -34,13 +34,13 @@ class Pair:
 
     def run(self, *arrays: Array) -> list[tuple[Array, Array]]:
         feeds = dict(zip(self.names, arrays, strict=True))
-        given, wanted = run(self.kernel, feeds), run(self.body, feeds)
-        return [(given[name], wanted[name]) for name in wanted]
+        argument, expected = run(self.kernel, feeds), run(self.body, feeds)
+        return [(argument[name], expected[name]) for name in expected]
 
     def check(self, *arrays: Array, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-        for given, wanted in self.run(*arrays):
-            assert (given.dtype, given.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_allclose(given, wanted, rtol=rtol, atol=atol)
+        for argument, expected in self.run(*arrays):
+            assert (argument.dtype, argument.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(argument, expected, rtol=rtol, atol=atol)
 
 
 def drawn(*shape: int, seed: int = 0) -> Array:
@@ -57,17 +57,17 @@ def test_kernels_run_and_not_bodies(built: Built, tmp_path: Path) -> None:
     options.profile_file_prefix = str(tmp_path / "profile")
     options.register_custom_ops_library(str(built.library))
     model = fused_model([CASES["residual"]])
-    made = onnxruntime.InferenceSession(
+    result = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     run(
-        made,
+        result,
         {
             value.name: drawn(*([2, 3, 8] if index < 2 else [8]))
             for index, value in enumerate(model.graph.input)
         },
     )
-    events = json.loads(Path(made.end_profiling()).read_text(encoding="utf-8"))
+    events = json.loads(Path(result.end_profiling()).read_text(encoding="utf-8"))
     ops = [
         event["args"]["op_name"]
         for event in events
@@ -83,23 +83,25 @@ _LOOSE = {"Sigmoid": 1e-7, "Gelu": 1e-7, "Gelu tanh": 1e-6, "Mish": 1e-36, "Tanh
 @pytest.mark.parametrize("name", [name for name in ELEMENT_WISE if name != "double"])
 def test_special_values_of_functions(built: Built, name: str) -> None:
     pair = Pair(built, name)
-    x, z = (each.ravel() for each in np.meshgrid(SPECIAL, SPECIAL))
+    x, z = (item.ravel() for item in np.meshgrid(SPECIAL, SPECIAL))
     (both,) = pair.run(*([x] if len(pair.names) == 1 else [x, z]))
-    given, wanted = both
-    np.testing.assert_allclose(given, wanted, rtol=1e-5, atol=_LOOSE.get(name, 0))
+    inputs, expected = both
+    np.testing.assert_allclose(inputs, expected, rtol=1e-5, atol=_LOOSE.get(name, 0))
     signs = (
-        np.ones_like(wanted, np.bool_) if wanted.dtype.kind != "f" else (wanted == 0) & (given == 0)
+        np.ones_like(expected, np.bool_)
+        if expected.dtype.kind != "f"
+        else (expected == 0) & (inputs == 0)
     )
     np.testing.assert_array_equal(
-        np.signbit(given[signs].astype(np.float64)), np.signbit(wanted[signs].astype(np.float64))
+        np.signbit(inputs[signs].astype(np.float64)), np.signbit(expected[signs].astype(np.float64))
     )
 
 
 def test_a_quotient_that_is_rounded_is_exact(built: Built) -> None:
     """7 * (1 / 7) may be 0.99999994."""
     x = np.arange(-7000, 7000, dtype=np.float32)
-    ((given, _),) = Pair(built, "Floor of a quotient").run(x)
-    np.testing.assert_array_equal(given, -np.floor(x / np.float32(7)))
+    ((inputs, _),) = Pair(built, "Floor of a quotient").run(x)
+    np.testing.assert_array_equal(inputs, -np.floor(x / np.float32(7)))
 
 
 @pytest.mark.parametrize("name", ["Floor", "Comparison"])
@@ -107,12 +109,12 @@ def test_a_quotient_by_a_root_that_is_rounded_is_exact(built: Built, name: str) 
     """A sum of one number is exact, and 41 * (1 / 41) is 0.99999994."""
     x = np.zeros((99, 4), np.float32)
     x[:, 1] = np.arange(1, 100)
-    ((given, _),) = Pair(built, f"{name} of a quotient by a root").run(x)
-    np.testing.assert_array_equal(given, x > 0)
+    ((inputs, _),) = Pair(built, f"{name} of a quotient by a root").run(x)
+    np.testing.assert_array_equal(inputs, x > 0)
 
 
 def special_rows(length: int) -> Array:
-    rows = [np.full(length, each, np.float32) for each in SPECIAL]
+    rows = [np.full(length, item, np.float32) for item in SPECIAL]
     for place in (0, length // 3, length - 2):
         for values in (
             [np.nan],
@@ -137,15 +139,15 @@ def test_special_values_of_rows(built: Built, name: str, length: int) -> None:
     x = special_rows(length)
     pair = Pair(built, name)
     more = [np.ones(length, np.float32), np.zeros(length, np.float32)][: len(pair.names) - 1]
-    ((given, wanted),) = pair.run(x, *more)
+    ((inputs, expected),) = pair.run(x, *more)
     if name in {
         "ReduceMax",
         "ReduceMin",
     }:  # ONNX Runtime loses a NaN that does not come first; a kernel keeps it
         has_nan = np.isnan(x).any(axis=1, keepdims=True)
-        assert np.isnan(given[has_nan]).all()
-        given, wanted = given[~has_nan], wanted[~has_nan]
-    np.testing.assert_allclose(given, wanted, rtol=1e-5, atol=2e-6)
+        assert np.isnan(inputs[has_nan]).all()
+        inputs, expected = inputs[~has_nan], expected[~has_nan]
+    np.testing.assert_allclose(inputs, expected, rtol=1e-5, atol=2e-6)
 
 
 def test_double(built: Built) -> None:
@@ -258,7 +260,7 @@ def test_a_split_that_does_not_fit(built: Built, name: str, p: tuple[int, ...], 
     others = {"q": drawn(1), "r": drawn(1, 1, 1, 8)}
     if name.startswith("rotary"):
         others["q"] = others["r"]
-    feeds = {each: drawn(*p) if each[0] == "p" else others[each[0]] for each in pair.names}
+    feeds = {item: drawn(*p) if item[0] == "p" else others[item[0]] for item in pair.names}
     with pytest.raises(Exception, match=f"an axis of size {parts}"):
         run(pair.kernel, feeds)
     with pytest.raises(Exception, match="cannot be reshaped"):
@@ -284,12 +286,12 @@ def test_rows_that_are_not_contiguous(built: Built) -> None:
 def test_columns(built: Built, rows: int, length: int) -> None:
     """16 x 16 elements at once, and what is left of them."""
     p, q = drawn(2, length, rows), drawn(rows)
-    ((given, _),) = Pair(built, "columns").run(p, q)
-    np.testing.assert_array_equal(given, (p + q).transpose(0, 2, 1))
-    ((given, _),) = Pair(built, "columns of doubles").run(p[0].astype(np.float64))
-    np.testing.assert_array_equal(given, -p[0].T.astype(np.float64))
-    ((given, _),) = Pair(built, "columns of bools").run(p[0] > 0)
-    np.testing.assert_array_equal(given, ~(p[0].T > 0))
+    ((inputs, _),) = Pair(built, "columns").run(p, q)
+    np.testing.assert_array_equal(inputs, (p + q).transpose(0, 2, 1))
+    ((inputs, _),) = Pair(built, "columns of doubles").run(p[0].astype(np.float64))
+    np.testing.assert_array_equal(inputs, -p[0].T.astype(np.float64))
+    ((inputs, _),) = Pair(built, "columns of bools").run(p[0] > 0)
+    np.testing.assert_array_equal(inputs, ~(p[0].T > 0))
     for other in (p[1], p[1, :1], p[1, :, :1]):
         Pair(built, "softmax of columns").check(p[0], other, drawn(length))
         Pair(built, "softmax of columns").check(other, p[0], drawn(length))
@@ -299,8 +301,8 @@ def test_columns(built: Built, rows: int, length: int) -> None:
 def test_columns_in_several_tasks(built: Built, rows: int, length: int) -> None:
     p, q = drawn(1, length, rows), drawn(rows)
     for threads in (1, 2):
-        ((given, _),) = Pair(built, "columns", threads).run(p, q)
-        np.testing.assert_array_equal(given, (p + q).transpose(0, 2, 1))
+        ((inputs, _),) = Pair(built, "columns", threads).run(p, q)
+        np.testing.assert_array_equal(inputs, (p + q).transpose(0, 2, 1))
         if length:
             pair = Pair(built, "softmax of columns", threads)
             pair.check(p[0], p[0], drawn(length))

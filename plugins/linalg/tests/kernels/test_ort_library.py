@@ -51,12 +51,12 @@ def test_the_library_computes_what_the_model_does(
 
 def test_compile_and_bisect_with_the_library(folder: Path) -> None:
     fused, library = str(folder / "fused.onnx"), str(folder / "kernels.so")
-    out, found = str(folder / "out.onnx"), str(folder / "found")
+    out, result = str(folder / "out.onnx"), str(folder / "found")
     vendors = ["--vendors", str(folder), "--verify"]
     assert run(["compile", fused, "-o", out, *vendors]) == 3
     assert run(["compile", fused, "-o", out, *vendors, "--ort-library", library]) == 0
     assert [node.op_type for node in onnx.load(out).graph.node] == [
         node.op_type for node in onnx.load(fused).graph.node
     ]
-    bisect = ["bisect", fused, "-o", found, "--vendors", str(folder), "--ort-library", library]
+    bisect = ["bisect", fused, "-o", result, "--vendors", str(folder), "--ort-library", library]
     assert run(bisect) == 0

@@ -36,15 +36,15 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_the_library_lies_beside_the_file_and_a_session_runs_both(model: Path) -> None:
-    found = gehost.optimize(model, "cpu", kernels=True, measured=False)
-    result, library = Path(found.model), model.with_name("m.opt.so")
+    match = gehost.optimize(model, "cpu", kernels=True, measured=False)
+    result, library = Path(match.model), model.with_name("m.opt.so")
     assert [node.domain for node in onnx.load(result).graph.node] == [DOMAIN]
     assert check_lines(str(result), str(library))[-1] == "1 of 1 node by kernels"
-    text = "\n".join(found.report.lines())
+    text = "\n".join(match.report.lines())
     assert "m.opt.so has kernels for 1 node; it cannot travel in the file:" in text
     assert f"    options.register_custom_ops_library('{library}')" in text
     feeds = gehost.verify.make_feeds(onnx.load(model))
-    session = pytest.importorskip("onnxruntime").InferenceSession(result, found.session_options)
+    session = pytest.importorskip("onnxruntime").InferenceSession(result, match.session_options)
     np.testing.assert_allclose(
         session.run(None, feeds)[0], gehost.verify.Runner(model).run(feeds)["y"], rtol=1e-5
     )
@@ -54,13 +54,13 @@ def test_the_library_lies_beside_the_file_and_a_session_runs_both(model: Path) -
 def test_without_a_compiler_the_file_has_no_groups(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compiler(given: str | None = None) -> list[str]:
+    def compiler(inputs: str | None = None) -> list[str]:
         raise gehost.UsageError("no C compiler is found")
 
     monkeypatch.setattr(build, "compiler", compiler)
     monkeypatch.setattr(build, "cache_folder", lambda: model.parent / "cache")
-    found = gehost.optimize(model, "cpu", kernels=True, measured=False)
-    assert found.session_options is None
-    assert "no kernels: no C compiler is found" in found.report.notes
+    result = gehost.optimize(model, "cpu", kernels=True, measured=False)
+    assert result.session_options is None
+    assert "no kernels: no C compiler is found" in result.report.notes
     assert not model.with_name("m.opt.so").exists()
-    assert {node.domain for node in onnx.load(found.model).graph.node} == {""}
+    assert {node.domain for node in onnx.load(result.model).graph.node} == {""}

@@ -193,5 +193,5 @@ y = Mul(m, half)"""
 )
 def test_how_old_opsets_broadcast_is_left_alone(call: str, reason: str) -> None:
     text = graph(f"y = {call}", "float[3,3] x, float[3] w", "float[3,3] y", 6)
-    _, found = lowered(parse(text))
-    assert list(found.reasons.values()) == [reason]
+    _, result = lowered(parse(text))
+    assert list(result.reasons.values()) == [reason]

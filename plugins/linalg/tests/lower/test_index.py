@@ -13,8 +13,8 @@ X = np.random.default_rng(4).normal(size=(2, 3, 4)).astype(np.float32)
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("k", [None, -1, 0, 2])
 def test_trilu(upper: int, k: int | None) -> None:
-    given = "" if k is None else f"k = Constant<value = int64 {{{k}}}>()\n"
-    body = f"{given}e = Exp(x)\ny = Trilu<upper={upper}>(e{'' if k is None else ', k'})"
+    inputs = "" if k is None else f"k = Constant<value = int64 {{{k}}}>()\n"
+    body = f"{inputs}e = Exp(x)\ny = Trilu<upper={upper}>(e{'' if k is None else ', k'})"
     check(graph(body, "float[a,b,c] x", "float[a,b,c] y"), {"x": X})
 
 

@@ -38,8 +38,8 @@ y = Squeeze(e, b)"""
 
 
 def test_squeeze_of_every_axis_of_size_one_depends_on_sizes() -> None:
-    _, found = lowered(parse(graph("y = Squeeze(x)", "float[1,3,1] x", "float[3] y")))
-    assert list(found.reasons.values()) == [
+    _, result = lowered(parse(graph("y = Squeeze(x)", "float[1,3,1] x", "float[3] y")))
+    assert list(result.reasons.values()) == [
         "not-lowered: Squeeze of every axis of size 1, where sizes are unknown"
     ]
 
@@ -83,8 +83,8 @@ e = Constant<value = int64[1] {2147483647}>()
 y = Slice(x, b, e)"""
     model = Model(parse(graph(body, "float[3000000000] x", "float[2147483647] y")))
     infer_model(model)
-    found = Lowered(model.graph, lambda _: None)
-    assert [value.shape for value in found.ops[-1].results] == [("2147483647",)]
+    result = Lowered(model.graph, lambda _: None)
+    assert [value.shape for value in result.ops[-1].results] == [("2147483647",)]
 
 
 @pytest.mark.parametrize(("axis", "place", "shape"), [(1, 2, "2,4"), (0, 0, "3,4"), (-2, 1, "2,4")])
@@ -104,14 +104,14 @@ def test_one_place_of_an_axis(axis: int, place: int, shape: str) -> None:
 )
 def test_gathers_that_are_not_lowered(axis: int, index: str, reason: str) -> None:
     body = f"i = Constant<value = {index}>()\ny = Gather<axis={axis}>(x, i)"
-    _, found = lowered(parse(graph(body, INPUT, "float[a,b] y")))
-    assert list(found.reasons.values()) == [reason]
+    _, result = lowered(parse(graph(body, INPUT, "float[a,b] y")))
+    assert list(result.reasons.values()) == [reason]
 
 
 def test_squeeze_of_an_axis_of_unknown_size() -> None:
     body = "a = Constant<value = int64[1] {0}>()\ny = Squeeze(x, a)"
-    _, found = lowered(parse(graph(body, "float[n,3] x", "float[3] y")))
-    assert list(found.reasons.values()) == ["not-lowered: Squeeze of axes [0] of ['n', '3']"]
+    _, result = lowered(parse(graph(body, "float[n,3] x", "float[3] y")))
+    assert list(result.reasons.values()) == ["not-lowered: Squeeze of axes [0] of ['n', '3']"]
 
 
 def test_rotary_halves() -> None:
@@ -148,9 +148,9 @@ r = Reshape(a, k)
 t = Transpose<perm={[rank - 2, *range(rank - 2), rank - 1]}>(r)
 y = Neg(t)"""
     axes = shape.split(",")
-    stated = ",".join([axes[-2], *axes[:-2], axes[-1]] if sizes == "2,3,4" else "opqrst"[:rank])
+    declared = ",".join([axes[-2], *axes[:-2], axes[-1]] if sizes == "2,3,4" else "opqrst"[:rank])
     feeds = {"x": X, "b": np.arange(4, dtype=np.float32)}
-    check(graph(body, f"float[{sizes}] x, float[4] b", f"float[{stated}] y"), feeds)
+    check(graph(body, f"float[{sizes}] x, float[4] b", f"float[{declared}] y"), feeds)
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -182,10 +182,10 @@ y = Neg(p)"""
 def test_other_reshapes_are_not_lowered(target: str) -> None:
     rank = target.count(",") + 1
     body = f"k = Constant<value = int64[{rank}] {{{target}}}>()\ny = Reshape(x, k)"
-    _, found = lowered(
+    _, result = lowered(
         parse(graph(body, "float[a,b,4] x", f"float[{','.join('opqrst'[:rank])}] y"))
     )
-    assert [reason.partition(",")[0][:20] for reason in found.reasons.values()] == [
+    assert [reason.partition(",")[0][:20] for reason in result.reasons.values()] == [
         "not-lowered: Reshape"
     ]
 
@@ -227,14 +227,14 @@ y = Concat<axis=2>(e, a)"""
 )
 def test_what_is_not_lowered_has_a_reason(body: str, inputs: str, reason: str) -> None:
     dtype = inputs.partition("[")[0]
-    loaded, found = lowered(
+    loaded, result = lowered(
         parse(
             graph(body, inputs, f"{dtype} y").replace(
                 f"{dtype} y", f"{dtype}[a,b] y" if reason else f"{dtype}[2] y"
             )
         )
     )
-    assert list(found.reasons.values()) == ([reason] if reason else [])
+    assert list(result.reasons.values()) == ([reason] if reason else [])
     assert loaded.graph
 
 
@@ -245,5 +245,5 @@ e = Constant<value = int64[1] {{0}}>()
 a = Constant<value = int64[1] {{2}}>()
 t = Constant<value = int64[1] {{{step}}}>()
 y = Slice(x, s, e, a, t)"""
-        _, found = lowered(parse(graph(body, INPUT, "float[2,3,c] y")))
-        assert [reason.partition(":")[0] for reason in found.reasons.values()] == ["not-lowered"]
+        _, result = lowered(parse(graph(body, INPUT, "float[2,3,c] y")))
+        assert [reason.partition(":")[0] for reason in result.reasons.values()] == ["not-lowered"]

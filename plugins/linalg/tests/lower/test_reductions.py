@@ -59,5 +59,5 @@ def test_not_a_number_is_kept() -> None:
 def test_a_mean_of_no_elements() -> None:
     body = "a = Constant<value = int64[1] {1}>()\nr = ReduceMean(x, a)\ny = Exp(r)"
     check(graph(body, "float[n,m] x", "float[n,1] y"), {"x": np.zeros((2, 0), np.float32)})
-    _, found = lowered(parse(graph(body, "float[2,0] x", "float[2,1] y")))
-    assert list(found.reasons.values()) == ["not-lowered: ReduceMean of an axis of size 0"]
+    _, result = lowered(parse(graph(body, "float[2,0] x", "float[2,1] y")))
+    assert list(result.reasons.values()) == ["not-lowered: ReduceMean of an axis of size 0"]

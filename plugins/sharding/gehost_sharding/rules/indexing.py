@@ -142,8 +142,8 @@ def tensor_scatter(instance: Instance) -> Rule:
     axis: int = instance.attribute("axis", -2) % len(cache)
     factors = Factors()
     data = tuple(factors.add(size, NEED if dim == axis else PASS) for dim, size in enumerate(cache))
-    written = (*data[:axis], factors.add(update[axis], NEED), *data[axis + 1 :])
-    operands = [data, written, *[(data[0],)] * (len(instance.operands) - 2)]
+    output = (*data[:axis], factors.add(update[axis], NEED), *data[axis + 1 :])
+    operands = [data, output, *[(data[0],)] * (len(instance.operands) - 2)]
     return factors.rule(operands, [data], 0)
 
 

@@ -54,8 +54,8 @@ class OpenVino(optimizing.Target):
 
         def make() -> Callable[[], object]:
             request = _compiled(path, threads).create_infer_request()
-            given = dict(feeds)
-            return lambda: request.infer(given, share_inputs=True, share_outputs=True)
+            arguments = dict(feeds)
+            return lambda: request.infer(arguments, share_inputs=True, share_outputs=True)
 
         return make
 
