@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gehost import es
 from gehost_semantic import AttentionFusionPass
 
 from ._masks import mask_problem, problem_of_types
@@ -12,7 +13,7 @@ from ._shapes import remove_dead
 from ._types import no_kernel
 
 if TYPE_CHECKING:
-    from gehost import CustomPassContext, Graph, Refusal
+    from gehost import CustomPassContext, EsTensor, Graph, Refusal
     from gehost_semantic import AttentionCall
 
 ROWS = MappingProxyType(
@@ -47,11 +48,19 @@ class KernelPass(AttentionFusionPass):
         raise NotImplementedError
 
 
+def mask_of_kernel(attention: AttentionCall) -> EsTensor | None:
+    """Return the whole mask in the type of q, k and v."""
+    mask = attention.full_mask
+    if mask is not None and attention.score_type != attention.dtype:
+        mask = es.Cast(mask, to=attention.dtype)
+    return mask
+
+
 def empty_problem(attention: AttentionCall) -> str:
     """Return which size is 0, or ""."""
-    found = attention.description
-    if found.batch == 0:
+    description = attention.description
+    if description.batch == 0:
         return "batch: it is 0"
-    if 0 in (found.queries, found.keys):  # the runtime drops an Expand of a mask
-        return f"length: {found.queries} of q, {found.keys} of k"
+    if 0 in (description.queries, description.keys):  # the runtime drops an Expand of a mask
+        return f"length: {description.queries} of q, {description.keys} of k"
     return ""

@@ -30,7 +30,7 @@ from gehost import (
 
 from ._attention import added_constant
 from ._instances import ATTENTION, CONSTANTS, KEEP, instance
-from ._kernel_pass import ROWS, KernelPass, empty_problem
+from ._kernel_pass import ROWS, KernelPass, empty_problem, mask_of_kernel
 from .unpacked_attention import multi_head_attention
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def _shape(
     inputs: Sequence[TensorType | None], attributes: Mapping[str, Any]
 ) -> Sequence[TensorType | None]:
     """[B, S, N·V] of input [B, S, D]."""
-    given, sizes = inputs[0], attributes.get("qkv_hidden_sizes")
-    if given is None or given.shape is None or len(given.shape) != 3 or sizes is None:
+    argument, sizes = inputs[0], attributes.get("qkv_hidden_sizes")
+    if argument is None or argument.shape is None or len(argument.shape) != 3 or sizes is None:
         return [None]
-    return [TensorType(given.dtype, (*given.shape[:2], int(sizes[2])))]
+    return [TensorType(argument.dtype, (*argument.shape[:2], int(sizes[2])))]
 
 
 @ops.register(KERNEL, shape=_shape, provided_by="onnxruntime>=1.21.1")
@@ -124,26 +124,26 @@ class OrtPackedAttentionPass(KernelPass):
         return empty_problem(attention)
 
     def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
-        found = _projections(attention)
-        if isinstance(found, str):
-            return attention.reject(found)
+        result = _projections(attention)
+        if isinstance(result, str):
+            return attention.reject(result)
         return es.op(KERNEL)(
-            attention.input(found.x),
-            found.weights,
-            found.bias,
+            attention.input(result.x),
+            result.weights,
+            result.bias,
             None,
             None,
-            attention.full_mask,
+            mask_of_kernel(attention),
             num_heads=attention.heads,
             scale=attention.scale,
-            qkv_hidden_sizes=list(found.widths),
+            qkv_hidden_sizes=list(result.widths),
             **({"unidirectional": 1} if attention.is_causal else {}),
         )
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield models of three products with biases and a mask, and of one."""
         three = " ".join(
-            f"{each}p = MatMul (x, w{each}) {each} = Add ({each}p, b)" for each in "qkv"
+            f"{item}p = MatMul (x, w{item}) {item} = Add ({item}p, b)" for item in "qkv"
         )
         mask = "mask = Where (keep, zero, low) a = Add (s, mask)"
         yield instance(
@@ -172,16 +172,16 @@ def _projections(attention: AttentionCall) -> _Projections | str:
     if split is not None and all(value.producer is split for value in own[1:]):
         return _one_product(attention, split, own)
     products = [_product(value) for value in own]
-    known = [each for each in products if not isinstance(each, str)]
-    if len(known) != 3:
-        return next(each for each in products if isinstance(each, str))
-    if any(each.x is not known[0].x for each in known):
+    entries = [product for product in products if not isinstance(product, str)]
+    if len(entries) != 3:
+        return next(product for product in products if isinstance(product, str))
+    if any(product.x is not entries[0].x for product in entries):
         return "input: q, k and v are projections of different tensors"
-    q, k, v = (each.weights.shape[1] for each in known)
+    q, k, v = (product.weights.shape[1] for product in entries)
     return _Projections(
-        known[0].x,
-        np.concatenate([each.weights for each in known], axis=1),
-        np.concatenate([each.bias for each in known]),
+        entries[0].x,
+        np.concatenate([product.weights for product in entries], axis=1),
+        np.concatenate([product.bias for product in entries]),
         (q, k, v),
     )
 
@@ -197,14 +197,14 @@ def _one_product(attention: AttentionCall, split: Node, parts: list[Value]) -> _
     whole = split.inputs[0]
     if whole is None or any(map(_is_shared, parts)):
         return "shared: a projection is read by others, too"
-    found = _product(whole)
-    if isinstance(found, str):
-        return found
+    result = _product(whole)
+    if isinstance(result, str):
+        return result
     size = attention.heads * attention.head_size
     widths = size, size, attention.heads * attention.value_size
-    if sum(widths) != found.weights.shape[1]:
+    if sum(widths) != result.weights.shape[1]:
         return "layout: q, k and v are parts of the product"
-    return replace(found, widths=widths)
+    return replace(result, widths=widths)
 
 
 def _product(value: Value) -> _Projections | str:

@@ -31,7 +31,7 @@ from gehost import (
 
 from ._attention import added_constant
 from ._instances import ATTENTION, KEEP, QKV, instance
-from ._kernel_pass import KernelPass, empty_problem
+from ._kernel_pass import KernelPass, empty_problem, mask_of_kernel
 from ._kernels import NO_EMPTY_INPUTS
 from ._shapes import shape_of
 
@@ -97,11 +97,11 @@ def multi_head_attention(
         es.Reshape(query, es.Concat(batch, any_, count, head, axis=0)), perm=[0, 2, 1, 3]
     )
 
-    def split(given: EsTensor, by_head: EsTensor, by_row: EsTensor) -> EsTensor:
+    def split(argument: EsTensor, by_head: EsTensor, by_row: EsTensor) -> EsTensor:
         """[B, N, T, H] of either layout; its rank shows which it is."""
-        apart = es.Equal(es.Size(es.Shape(given)), 4)
-        rows_first = es.Transpose(es.Reshape(given, by_row), perm=[0, 2, 1, 3])
-        return es.Where(apart, es.Reshape(given, by_head), rows_first)
+        apart = es.Equal(es.Size(es.Shape(argument)), 4)
+        rows_first = es.Transpose(es.Reshape(argument, by_row), perm=[0, 2, 1, 3])
+        return es.Where(apart, es.Reshape(argument, by_head), rows_first)
 
     k = split(
         key,
@@ -176,16 +176,13 @@ class OrtAttentionPass(KernelPass):
             if is_apart
             else (attention.k, attention.v)
         )
-        mask, dtype = attention.full_mask, attention.dtype
-        if mask is not None and attention.score_type != dtype:
-            mask = es.Cast(mask, to=dtype)
         return es.op(KERNEL)(
             attention.q,
             key,
             value,
             None,
             None,
-            mask,
+            mask_of_kernel(attention),
             num_heads=attention.heads,
             scale=attention.scale,
             **({"unidirectional": 1} if attention.is_causal else {}),
@@ -211,13 +208,13 @@ def _take_biases(graph: Graph, kernel: Node) -> None:
         if value is None or dims is None or len(dims) != 3 or not isinstance(dims[2], int):
             return
         node = value.producer
-        found = None if node is None else added_constant(node, dims[2])
-        before = None if found is None else shape_of(found[0])
+        result = None if node is None else added_constant(node, dims[2])
+        before = None if result is None else shape_of(result[0])
         is_own = {reader for reader, _ in value.consumers()} == {kernel}
         is_as_wide = before is not None and len(before) == 3 and before[2] == dims[2]
-        if found is not None and is_as_wide and is_own and not value.is_graph_output:
-            plain.append(found[0])
-            biases.append(found[1])
+        if result is not None and is_as_wide and is_own and not value.is_graph_output:
+            plain.append(result[0])
+            biases.append(result[1])
         else:
             assert value.dtype is not None
             plain.append(value)
