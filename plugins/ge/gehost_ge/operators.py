@@ -182,17 +182,27 @@ def _swapped(tensor: EsTensor) -> EsTensor:
     return es.Transpose(tensor, perm=[1, 0])
 
 
-@_form("MatMul", "MatMulV2")
-def _matmul(
+@_form("MatMulV2")
+def _matmul_v2(
     x1: EsTensor,
     x2: EsTensor,
     bias: EsTensor | None = None,
     offset_w: None = None,
-    *,
     transpose_x1: bool = False,
     transpose_x2: bool = False,
 ) -> EsTensor:
-    _absent("MatMul", "offset_w", offset_w)
+    _absent("MatMulV2", "offset_w", offset_w)
+    return _matmul(x1, x2, bias, transpose_x1, transpose_x2)
+
+
+@_form("MatMul")
+def _matmul(
+    x1: EsTensor,
+    x2: EsTensor,
+    bias: EsTensor | None = None,
+    transpose_x1: bool = False,
+    transpose_x2: bool = False,
+) -> EsTensor:
     left = _swapped(x1) if transpose_x1 else x1
     right = _swapped(x2) if transpose_x2 else x2
     product = es.MatMul(left, right)
@@ -205,7 +215,6 @@ def _batch_matmul(
     x2: EsTensor,
     bias: EsTensor | None = None,
     offset_w: None = None,
-    *,
     adj_x1: bool = False,
     adj_x2: bool = False,
 ) -> EsTensor:
@@ -223,7 +232,6 @@ def _gemm(
     c: EsTensor,
     alpha: Any,
     beta: Any,
-    *,
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> EsTensor:
@@ -252,8 +260,8 @@ def _tensor_move(x: EsTensor) -> EsTensor:
 
 
 @_form("Transpose")
-def _transpose(x: EsTensor, perm: Sequence[int]) -> EsTensor:
-    return es.Transpose(x, perm=[int(axis) for axis in perm])
+def _transpose(x: EsTensor, perm: Any) -> EsTensor:
+    return es.Transpose(x, perm=_constants("Transpose", "perm", perm))
 
 
 @_form("Cast")
@@ -303,8 +311,8 @@ def _top_k(
     dim: int = -1,
     largest: bool = True,
 ) -> dict[str, EsTensor]:
-    wanted = k if isinstance(k, EsTensor) else [int(k)]
-    values, indices = es.TopK(x, wanted, axis=dim, largest=int(largest), sorted=int(sorted))
+    expected = k if isinstance(k, EsTensor) else [int(k)]
+    values, indices = es.TopK(x, expected, axis=dim, largest=int(largest), sorted=int(sorted))
     return {"values": values, "indices": indices}
 
 
@@ -314,15 +322,16 @@ def _conv2d(
     filter: EsTensor,  # noqa: A002 - GE's name
     bias: EsTensor | None = None,
     offset_w: None = None,
-    *,
-    strides: Sequence[int],
-    pads: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
     dilations: Sequence[int] = (1, 1, 1, 1),
     groups: int = 1,
     data_format: str = "NCHW",
     offset_x: int = 0,
 ) -> EsTensor:
     _absent("Conv2D", "offset_w", offset_w)
+    if strides is None or pads is None:
+        raise TypeError("Conv2D: missing a required argument: 'strides' and 'pads'")
     if data_format != "NCHW" or offset_x:
         raise ValueError("Conv2D: ONNX's Conv has the format NCHW and no offset_x")
     top, bottom, left, right = pads
@@ -392,6 +401,15 @@ def _constant(name: str, argument: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}: {argument} must be a whole number, got {value!r}")
     return value
+
+
+def _constants(name: str, argument: str, value: Any) -> list[int]:
+    if isinstance(value, EsTensor):
+        array = getattr(value.producer, "array", None)
+        if array is None or array.dtype.kind != "i":
+            raise TypeError(f"{name}: {argument} must be numbers, as ONNX has it as an attribute")
+        value = array.reshape(-1).tolist()
+    return [int(number) for number in value]
 
 
 def _absent(name: str, argument: str, value: Any) -> None:

@@ -264,3 +264,23 @@ def test_registered_passes_are_listed() -> None:
         ]
         passes.clear_registered_passes()
         assert passes.get_registered_passes() == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "MatMul(x, x, None, False, True)",
+        "MatMulV2(x, x, None, None, False, True)",
+        "GEMM(x, x, x, 1.0, 1.0, False, True)",
+        "BatchMatMulV2(x, x, None, None, False, False)",
+        'Conv2D(x, x, None, None, [1] * 4, [0] * 4, [1] * 4, 1, "NCHW", 0)',
+        "Transpose(x, b.create_vector_int64([1, 0]))",
+    ],
+)
+def test_attributes_may_be_given_by_position(call: str) -> None:
+    names = {"Conv2D": "ge.es.nn"}
+    name = call.partition("(")[0]
+    code = f"from {names.get(name, 'ge.es.math')} import {name}\nfrom ge.es import GraphBuilder\n"
+    code += f"b = GraphBuilder('g')\nx = b.create_input(0)\nb.build_and_reset([{call}])"
+    with importable():
+        exec(code, {})
