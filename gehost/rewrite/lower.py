@@ -171,10 +171,22 @@ class _Lowering:
             inputs[parameter.slot] = self._literal(array, parameter)
         while inputs and inputs[-1] is None:
             inputs.pop()
+        if self._op == "Resize":
+            self._fill_resize(inputs)
         self._refuse_missing(inputs, attributes)
         if signature.broadcasts_since and not attributes.get("broadcast"):
             self._refuse_broadcast(inputs)
         return LoweredNode(self._op, inputs, attributes)
+
+    def _fill_resize(self, inputs: list[Operand]) -> None:
+        """Write what opsets 11 and 12 want as an empty tensor where it is absent."""
+        for name in ("roi", "scales") if len(inputs) > 3 else ("roi",):
+            parameter = self._signature.parameters.get(name)
+            if parameter is None or parameter.slot >= self._signature.required:
+                continue
+            inputs.extend([None] * (parameter.slot + 1 - len(inputs)))
+            if inputs[parameter.slot] is None:
+                inputs[parameter.slot] = np.zeros(0, np.float32)
 
     def _settled(self, passed: dict[str, Any], operands: int) -> dict[str, Any]:
         """Return the parameters, with those that this opset expresses differently converted."""

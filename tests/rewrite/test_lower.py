@@ -96,6 +96,18 @@ def run(model: onnx.ModelProto, x: np.ndarray = X) -> list[np.ndarray]:
     return session.run(None, {"x": x})
 
 
+@pytest.mark.parametrize("opset", [11, 12, 13, 19])
+def test_resize_has_empty_inputs_where_an_opset_wants_them(opset: int) -> None:
+    x = X[None]
+    scales, sizes = np.float32([1, 1, 2, 2]), np.int64([1, 2, 6, 8])
+    for make in (
+        lambda x: es.Resize(x, None, scales, mode="nearest"),
+        lambda x: es.Resize(x, None, None, sizes, mode="nearest"),
+    ):
+        (result,) = run(assemble(make, opset, x), x)
+        assert result.shape == (1, 2, 6, 8)
+
+
 def matches(make: Make, model: onnx.ModelProto) -> int:
     builder = EsGraphBuilder("pattern")
     result = make(builder.CreateInput(0))

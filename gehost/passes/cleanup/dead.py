@@ -46,8 +46,9 @@ def reap(state: State, lost: Iterable[Value]) -> None:
         value = waiting.pop()
         if value.graph not in state.open:
             continue
-        if len(value.readers) == 1 and value.is_constant:
-            # folding the last user of a constant frees it
+        if len(value.readers) == 1:
+            # folding the last user of a constant frees it; a Reshape or Transpose whose result has
+            # one user left may become one with it
             state.touch_readers(value, stale=False)
         producer = value.producer
         if value.readers or producer is None:

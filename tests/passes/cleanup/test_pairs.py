@@ -353,3 +353,18 @@ def test_a_result_of_no_elements_stays(clean: Any) -> None:
         "{ a = Reshape <allowzero = 1> (x, s)  y = Reshape <allowzero = 1> (a, t) }"
     )
     assert cleaned.ops == ["Reshape"]
+
+
+def test_a_reshape_joins_the_next_one_once_its_size_is_read_no_more(clean: Any) -> None:
+    """A second run used to find the pair, as the sizes were read when it was visited."""
+    cleaned = clean(
+        """g (float[N, 4] x, float[N, 4] z) => (float[A, B, C] y, float[D, E] w)
+        <int64[2] s = {-1, 4}, int64[4] s4 = {-1, 4, 1, 1}, int64[1] i0 = {0}, int64[1] i1 = {1}> {
+            r = Reshape(x, s4)  q = Relu(r)  t = Reshape(q, s)  u = Unsqueeze <axes = [0]> (t)
+            v = Relu(u)  y = Neg(v)
+            sh = Shape(t)  g0 = Gather(sh, i0)  g1 = Gather(sh, i1)
+            k = Concat <axis = 0> (g0, g1)  w0 = Reshape(z, k)  w = Abs(w0)
+        }""",
+        opset=11,
+    )
+    assert cleaned.ops.count("Reshape") + cleaned.ops.count("Unsqueeze") == 2
