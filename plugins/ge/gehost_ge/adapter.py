@@ -82,6 +82,25 @@ class _Author:
         return is_met or Refusal.of(message or "meet_requirements")
 
 
+def _is_uneven_split(node: Node) -> bool:
+    """Whether a node is GE's SplitV: its sizes differ, or may."""
+    if node.op != "Split":
+        return False
+    sizes = node.attrs.get("split")
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        sizes = node.inputs[1].array
+        if sizes is None:
+            return True
+    if sizes is not None:
+        return len({int(size) for size in sizes}) > 1
+    parts = node.attrs.get("num_outputs")  # the last of these may be smaller
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    if parts is None:
+        return False
+    size = shape[node.attrs.get("axis", 0)] if shape is not None else None
+    return not isinstance(size, int) or size % int(parts) != 0
+
+
 class PatternAdapter(gehost.PatternFusionPass):
     """A ``ge.passes.PatternFusionPass``."""
 
@@ -115,6 +134,8 @@ class PatternAdapter(gehost.PatternFusionPass):
         return [pattern.host_pattern for pattern in items]
 
     def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
+        if any(map(_is_uneven_split, match.GetMatchedNodes())):
+            return Refusal.of("split: the sizes are not equal, as those of GE's Split are")
         token = current_inputs.set(match.inputs)
         try:
             author = self._author

@@ -424,3 +424,25 @@ def test_hosts_keep_a_real_ge_as_it_is(
     assert ge.passes.REAL
     monkeypatch.delitem(sys.modules, "ge.passes")
     monkeypatch.delitem(sys.modules, "ge")
+
+
+@pytest.mark.parametrize(("sizes", "count"), [("{2, 2}", 1), ("{1, 3}", 0)])
+def test_a_split_has_equal_parts(compile_with: Any, sizes: str, count: int) -> None:
+    """ONNX's of other sizes is GE's SplitV."""
+    source = """
+@register_fusion_pass(name="Halves", stage=PassStage.AFTER_INFER_SHAPE)
+class Halves(PatternFusionPass):
+    def patterns(self):
+        builder = GraphBuilder("halves")
+        first, second = Split(1, builder.create_input(0), 2, num_split=2)
+        return [create_pattern(builder.build_and_reset([Concat(1, [Exp(first), second])]))]
+
+    def replacement(self, match):
+        builder = GraphBuilder("halves")
+        first, second = Split(1, builder.create_input(0), 2, num_split=2)
+        return builder.build_and_reset([Concat(1, [Exp(first), second])])
+"""
+    text = f"""g (float[N, 4] x) => (float[N, 4] y) <int64[2] sizes = {sizes}> {{
+        a, b = Split <axis = 1> (x, sizes) e = Exp(a) y = Concat <axis = 1> (e, b) }}"""
+    _, report = compile_with(source, model(text))
+    assert replaced(report).get("Halves", 0) == count
