@@ -94,10 +94,11 @@ def _is_uneven_split(node: Node) -> bool:
     if sizes is not None:
         return len({int(size) for size in sizes}) > 1
     parts = node.attrs.get("num_outputs")  # the last of these may be smaller
-    shape = node.inputs[0].shape if node.inputs[0] is not None else None
     if parts is None:
         return False
-    size = shape[node.attrs.get("axis", 0)] if shape is not None else None
+    split = node.inputs[0]
+    shape = None if split is None else split.shape
+    size = None if shape is None else shape[int(node.attrs.get("axis", 0))]
     return not isinstance(size, int) or size % int(parts) != 0
 
 
