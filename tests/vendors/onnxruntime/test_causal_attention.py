@@ -185,12 +185,23 @@ def test_what_the_kernel_does_not_take(host: Host) -> None:
     assert refusals(host, model(FORMS["Trilu"], size=4)) == ["head size"]
 
 
-def test_cross_attention_is_refused(host: Host) -> None:
-    """T ≠ S: causal from which position on is not the kernel's to choose."""
-    mask = """shape_k = Shape (k) vec_k = Slice (shape_k, i1, i2) length_k = Squeeze (vec_k)
+CROSS = """shape_k = Shape (k) vec_k = Slice (shape_k, i1, i2) length_k = Squeeze (vec_k)
         cols_k = Range (j0, length_k, j1) le = LessOrEqual (cols_k, flat_rows)
         mask = Where (le, nothing, lowest)"""
-    assert refusals(host, model(mask, length="T")) == ["length"]
+"""Causal from the first key on, of T keys and S queries."""
+
+
+def test_cross_attention_is_refused(host: Host) -> None:
+    assert refusals(host, model(CROSS, length="T")) == ["mask"]
+
+
+def test_the_mask_of_other_lengths_stays(host: Host) -> None:
+    """The kernel lets the last query see the last key."""
+    one = host.with_options(enable=["OrtAttentionPass"])
+    compiled, _ = one.run(model(CROSS, length="T"))
+    (kernel,) = [n for n in compiled.graph.node if n.op_type == "MultiHeadAttention"]
+    assert "unidirectional" not in {attribute.name for attribute in kernel.attribute}
+    assert kernel.input[5]
 
 
 WINDOWS = {
