@@ -170,7 +170,7 @@ def onnx_shapes(case: Case, model: onnx.ModelProto) -> Shapes:
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     types = {entry.name: entry.type for entry in inferred.graph.output}
     results = [decode_type(types[name]) if name in types else None for name in case.node.output]
-    return [present.shape if isinstance(present, TensorType) else None for present in results]
+    return [result.shape if isinstance(result, TensorType) else None for result in results]
 
 
 def gehost_shapes(

@@ -127,8 +127,8 @@ class _Cleaner:
 
     def run(self) -> None:
         self._merger.merge_initializers()
-        for present in self._state.initial:
-            self._state.push(present)
+        for node in self._state.initial:
+            self._state.push(node)
         while True:
             while (node := self._state.pop()) is not None:
                 self._visit(node)
