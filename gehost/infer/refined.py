@@ -199,10 +199,10 @@ def _ranged(scope: Scope, bounds: Sequence[Dim | float]) -> Dim:
     numbers = [bound for bound in bounds if isinstance(bound, float)]
     if len(numbers) < len(bounds) or not numbers[2] or not all(map(math.isfinite, numbers)):
         return None
-    start, limit, delta = map(Fraction, numbers)
-    count = (limit - start) / delta
+    begin, end, step = map(Fraction, numbers)
+    count = (end - begin) / step
     # runtimes round sums to float32 or float64
-    is_exact = all(abs(8 * x) < _EXACT and (8 * x).denominator == 1 for x in (start, limit, delta))
+    is_exact = all(abs(8 * x) < _EXACT and (8 * x).denominator == 1 for x in (begin, end, step))
     return max(0, math.ceil(count)) if is_exact and (8 * count).denominator == 1 else None
 
 

@@ -105,5 +105,9 @@ def test_outputs_are_compared_through_sequences_and_absent_values() -> None:
     assert len(differences({"x": [one, one]}, {"x": [one, other]}, 1e-3, 1e-7)) == 1
     assert len(differences({"x": [one, one]}, {"x": [one]}, 1e-3, 1e-7)) == 2
     assert len(differences({"y": one}, {"y": None}, 1e-3, 1e-7)) == 1
+    near = np.array([1 + 2e-7, np.nan], np.float32)
+    assert differences({"x": one}, {"x": near}, 0, 0, ulps=2) == []
+    assert len(differences({"x": one}, {"x": near}, 0, 0, ulps=1)) == 1
+    assert len(differences({"x": one}, {"x": other}, 0, 0, ulps=2)) == 1
     assert bits_equal({"x": np.float32(0)}, {"x": np.float32(0)})
     assert not bits_equal({"x": np.float32(0)}, {"x": np.float32(-0.0)})

@@ -49,6 +49,11 @@ MATCHES_A_LATER_RESULT = {
             t = Transpose<perm = [1, 0]>(x) i = Identity(t) p = MatMul(x, i) q = Mul(p, quarter)
             y = Add(q, three) }""",
     ),
+    "remove_redundant_ops_pass": (
+        CLEANED,
+        """(float[3, 4] x) => (float[3, 4] y) {
+            z = Sub(row, row) a = ge.AddCustom(x, z) s = Shape(x) y = Reshape(a, s) }""",
+    ),
     "MoveReluBeforeConcatPass": (
         CLEANED,
         """(float[3, 4] x) => (float[3, 8] y) {

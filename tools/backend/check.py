@@ -22,6 +22,8 @@ from tools.backend.types import TypeRecorder, contradictions
 from tools.backend.variants import VARIANTS
 
 VENDORS = Path(__file__).parents[2] / "vendors"
+_FOLDED_ULPS = 2
+"""Of the largest number of an output: DFT has a zero as 2e-7 in float32, beside numbers of 54."""
 
 
 @dataclass
@@ -91,11 +93,14 @@ def _check_run(case: Case, run: Run, through: tuple[Host, TypeRecorder], outcome
     if before is None:
         return
     outputs = _only(after, run.expected)
-    differing = differences(run.expected, outputs, case.rtol, case.atol)
+    # folded floats are rounded once, from float64: runtimes differ from that in the last bits
+    is_folded = bool(report.cleanup["folded"])
+    differing = differences(
+        run.expected, outputs, case.rtol, case.atol, ulps=_FOLDED_ULPS if is_folded else 0
+    )
     outcome.findings += differing
     outcome.wrong |= bool(differing)
-    # folded floats are rounded once, from float64: runtimes differ from that in the last bit
-    is_same = not report.cleanup["folded"] and not any(r.replaced for r in report.passes)
+    is_same = not is_folded and not any(r.replaced for r in report.passes)
     if is_same and is_exact(outcome.engine, before):
         outcome.exact += 1
         if not bits_equal(_only(before, run.expected), outputs):

@@ -64,9 +64,15 @@ def computed(model: onnx.ModelProto) -> list[str]:
 ENGINES: Mapping[str, Engine] = MappingProxyType({"onnxruntime": ort, "reference": reference})
 
 
-def differences(expected: Values, actual: Values, rtol: float, atol: float) -> list[str]:
-    """How ``actual`` is not what was expected; nothing where all is close enough, NaN beside NaN."""
+def differences(
+    expected: Values, actual: Values, rtol: float, atol: float, *, ulps: int = 0
+) -> list[str]:
+    """How ``actual`` is not what was expected; nothing where all is close enough, NaN beside NaN.
+
+    ``ulps``: of the largest number, in addition to the tolerances.
+    """
     target, argument = _tensors(expected), _tensors(actual)
+    atol = max(atol, *(ulps * _ulp(array) for array in target.values()), 0.0)
     wide = (
         max(rtol, _BFLOAT16_RTOL)
         if any(array.dtype.name == "bfloat16" for array in target.values())
@@ -74,6 +80,14 @@ def differences(expected: Values, actual: Values, rtol: float, atol: float) -> l
     )
     result = compare_outputs(target, argument, rtol=wide, atol=atol)
     return [f"{d.place}: {d.reason or f'{d.b} in place of {d.a}'}" for d in result if not d.equal]
+
+
+def _ulp(array: Array) -> float:
+    """The unit in the last place of the largest finite number; 0 for types of other kinds."""
+    if array.dtype.kind != "f":
+        return 0.0
+    numbers = np.abs(array[np.isfinite(array)])
+    return float(np.finfo(array.dtype).eps) * float(numbers.max(initial=0))
 
 
 def is_exact(engine: str, values: Values) -> bool:

@@ -127,8 +127,8 @@ class _Cleaner:
 
     def run(self) -> None:
         self._merger.merge_initializers()
-        for node in self._state.initial:
-            self._state.push(node)
+        for initial in self._state.initial:
+            self._state.push(initial)
         while True:
             while (node := self._state.pop()) is not None:
                 self._visit(node)

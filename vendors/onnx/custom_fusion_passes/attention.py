@@ -11,6 +11,10 @@ from gehost import REG_FUSION_PASS, CustomPassStage, DataType, PassOption, es
 from gehost_semantic import AttentionFusionPass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
     from gehost import CustomPassContext, EsTensor, Graph, Refusal
     from gehost_semantic import AttentionCall
 
@@ -49,6 +53,12 @@ class AttentionOperatorPass(AttentionFusionPass):
     """
 
     takes = frozenset({"causal", "groups", "softcap"})
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield the models of an opset that has the operator."""
+        for model in super().Instances():
+            if model.opset_import[0].version >= 23:
+                yield model
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any:
         self._context = context
