@@ -19,8 +19,8 @@ from gehost.passes.base import (
     DecomposePass,
     FusionBasePass,
     PatternFusionPass,
+    method_problem,
     missing_methods,
-    misspelled_method,
 )
 from gehost.passes.registration import MARKED, PassRegistration, mark_of
 
@@ -52,7 +52,7 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
                 and issubclass(var, FusionBasePass)
                 and var.__module__ == part.__name__
                 and mark_of(var) is None
-                and (not missing_methods(var) or misspelled_method(var, _BASES) is not None)
+                and (not missing_methods(var) or method_problem(var, _BASES) is not None)
             ):
                 registry.suspect(var, _MARK)
 
@@ -84,11 +84,11 @@ def pass_spec(cls: type[FusionBasePass], mark: PassRegistration) -> PassSpec:
     """The registration of a marked class.
 
     Raises:
-        VendorError: the class does not define a method that it must, or misspells one.
+        VendorError: a method that it must define is absent, misspelled or async.
     """
-    misspelled = misspelled_method(cls, _BASES)
-    if misspelled is not None:
-        raise VendorError(misspelled, where=mark.origin)
+    problem = method_problem(cls, _BASES)
+    if problem is not None:
+        raise VendorError(problem, where=mark.origin)
     missing = missing_methods(cls)
     if missing:
         raise VendorError(

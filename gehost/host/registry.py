@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from gehost.errors import VendorError
 from gehost.ir.graph import Graph
 from gehost.location import SourceLocation
-from gehost.passes.base import misspelled_method
+from gehost.passes.base import method_problem
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage
 from gehost.settings import PassOption, check_options
@@ -142,7 +142,7 @@ class PassRegistry:
     def check_method_names(
         self, cls: type, bases: Sequence[type], reserved: Collection[str], origin: object
     ) -> None:
-        """Refuse a class with a public name close to ``bases``' methods.
+        """Refuse a class with async methods, or a public name close to ``bases``' methods.
 
         Args:
             cls: the class.
@@ -151,9 +151,9 @@ class PassRegistry:
             origin: source location of the class.
 
         Raises:
-            VendorError: names the method that was probably meant.
+            VendorError: names the async method, or the method that was probably meant.
         """
-        problem = misspelled_method(cls, bases, reserved)
+        problem = method_problem(cls, bases, reserved)
         if problem is not None:
             raise VendorError(problem, where=origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -196,10 +197,10 @@ _RESERVED = frozenset(
 """Public names of the base classes that authors do not define, nor misspell."""
 
 
-def misspelled_method(
+def method_problem(
     cls: type, bases: Sequence[type], reserved: Collection[str] = _RESERVED
 ) -> str | None:
-    """Describe a public name that probably misspells a method, or return None.
+    """Describe an async method, or a public name that probably misspells one; or return None.
 
     A method that the class also defines under its right name is not misspelled.
 
@@ -212,6 +213,9 @@ def misspelled_method(
     inherited = [base for base in bases if issubclass(cls, base)]
     methods = {name for base in inherited for name in vars(base) if not name.startswith("_")}
     own = [base for base in cls.__mro__ if not any(issubclass(entry, base) for entry in inherited)]
+    for name in sorted(methods):
+        if inspect.iscoroutinefunction(getattr(cls, name)):
+            return f"{cls.__name__}.{name} is async; a pass has plain methods"
     missing = methods.difference(reserved, *(vars(base) for base in own))
     for base in reversed(own):
         for name in vars(base):

@@ -64,9 +64,26 @@ def validate(model: Model) -> None:
 
 
 def checker_finding(model: Model) -> str:
-    """Return the message of ``onnx.checker``, run without large weights, or ""."""
+    """Return the message of ``onnx.checker`` and its node, run without large weights, or ""."""
     proto = model.flush()
-    return _finding(proto, _content(proto))
+    finding = _finding(proto, _content(proto))
+    node = _refused_node(model) if finding else ""
+    return f"{node}: {finding}" if node else finding
+
+
+def _refused_node(model: Model) -> str:
+    """Return the operator and label of the first node that ``onnx.checker`` refuses, or ""."""
+    context = onnx.checker.DEFAULT_CONTEXT.__class__()
+    context.ir_version = model.proto.ir_version
+    context.opset_imports = {entry.domain: entry.version for entry in model.proto.opset_import}
+    for graph in [model.graph, *model.graph.subgraphs()]:
+        for node in graph.nodes:
+            if not node.bodies:  # their names are defined outside
+                try:
+                    onnx.checker.check_node(node.proto, context)
+                except onnx.checker.ValidationError:
+                    return f'{node.op} "{node.label}"'
+    return ""
 
 
 def _content(proto: onnx.ModelProto) -> bytes:

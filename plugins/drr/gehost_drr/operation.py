@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import onnx
 
 from gehost import Graph, Model, Node, Value, ops
+
+_View = TypeVar("_View")
+
+
+def checked(argument: Any, kind: type[_View]) -> _View:
+    """Return an argument of a raw pass; raises ``TypeError`` if it is no ``kind``."""
+    if not isinstance(argument, kind):
+        raise TypeError(f"wanted an {kind.__name__}, got {argument!r}")
+    return argument
 
 
 class OpResult:
@@ -45,7 +54,7 @@ class OpResult:
 
     def ReplaceAllUsesWith(self, other: OpResult) -> None:
         """Let all operations that read the tensor read ``other``; graph outputs keep theirs."""
-        self.value.graph.redirect(self.value, other.value)
+        self.value.graph.redirect(self.value, checked(other, OpResult).value)
 
     def index(self) -> int:
         return self.value.index
@@ -175,7 +184,8 @@ class Operation:
         Raises:
             ValueError: their numbers differ.
         """
-        for old, new in zip(self.results, others, strict=True):
+        new_results = [checked(other, OpResult) for other in others]
+        for old, new in zip(self.results, new_results, strict=True):
             old.ReplaceAllUsesWith(new)
 
     def use_empty(self) -> bool:
@@ -225,7 +235,8 @@ class OpOperand:
 
     def set_source(self, source: OpResult | None) -> None:
         node = self._owner.node
-        node.graph.set_input(node, self._index, None if source is None else source.value)
+        value = None if source is None else checked(source, OpResult).value
+        node.graph.set_input(node, self._index, value)
 
     def owner(self) -> Operation:
         return self._owner
@@ -305,7 +316,7 @@ class Block:
         Raises:
             GehostError: something still reads a result.
         """
-        erase(op.node)
+        erase(checked(op, Operation).node)
 
 
 class Region:

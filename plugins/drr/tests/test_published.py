@@ -196,6 +196,15 @@ class Walk(Pass):
         # the result of the second Add becomes (x + w) + v
         second.operand(0).set_source(first.result(0))
         assert first.result(0).use_count() == 1
+        for call in (
+            lambda: first.result(0).ReplaceAllUsesWith("x"),
+            lambda: first.ReplaceAllUsesWith("x"),
+            lambda: first.operand(0).set_source("x"),
+        ):
+            with pytest.raises(TypeError, match="wanted an OpResult, got 'x'"):
+                call()
+        with pytest.raises(TypeError, match="wanted an Operation, got 'x'"):
+            first.block().erase("x")
         first.result(0).ReplaceAllUsesWith(x)
         first.ReplaceAllUsesWith([x])
         assert first.use_empty()

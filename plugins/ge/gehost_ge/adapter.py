@@ -5,7 +5,8 @@ The host's matcher, type proof, transaction, explain, check-pass and switches se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -23,10 +24,10 @@ from gehost import (
 from gehost_ge import passes
 from gehost_ge.builder import GraphBuilder, TensorHolder, building_patterns
 from gehost_ge.drafts import current_inputs
-from gehost_ge.errors import checked, items_of, origin_of
+from gehost_ge.errors import GeError, checked, items_of, origin_of
+from gehost_ge.forms import FORMS
 from gehost_ge.graph import Graph
 from gehost_ge.graph import Node as GeNode
-from gehost_ge.operators import GE_FORMS
 from gehost_ge.patterns import MatchResult, Pattern, PatternMatcherConfig, capture_constants
 from gehost_ge.registered import PassDescriptor
 from gehost_ge.rewriting import PassContext
@@ -44,12 +45,12 @@ class PassInputs:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             if index.start not in (None, 0) or index.step not in (None, 1) or index.stop is None:
-                raise IndexError("inputs are taken from the first: inputs[:3]")
+                raise GeError("inputs are taken from the first: inputs[:3]")
             return [self[number] for number in range(index.stop)]
         checked(index, int, "the number of an input")
         if index < 0 or (self._most is not None and index >= self._most):
             most = "" if self._most is None else f"; the pattern has {self._most}"
-            raise IndexError(f"there is no input {index}{most}")
+            raise GeError(f"there is no input {index}{most}")
         if index not in self.made:
             self.made[index] = self._builder.create_input(index)
         return self.made[index]
@@ -82,26 +83,6 @@ class _Author:
         return is_met or Refusal.of(message or "meet_requirements")
 
 
-def _is_uneven_split(node: Node) -> bool:
-    """Whether a node is GE's SplitV: its sizes differ, or may."""
-    if node.op != "Split":
-        return False
-    sizes = node.attrs.get("split")
-    if len(node.inputs) > 1 and node.inputs[1] is not None:
-        sizes = node.inputs[1].array
-        if sizes is None:
-            return True
-    if sizes is not None:
-        return len({int(size) for size in sizes}) > 1
-    parts = node.attrs.get("num_outputs")  # the last of these may be smaller
-    if parts is None:
-        return False
-    split = node.inputs[0]
-    shape = None if split is None else split.shape
-    size = None if shape is None else shape[int(node.attrs.get("axis", 0))]
-    return not isinstance(size, int) or size % int(parts) != 0
-
-
 class PatternAdapter(gehost.PatternFusionPass):
     """A ``ge.passes.PatternFusionPass``."""
 
@@ -124,7 +105,8 @@ class PatternAdapter(gehost.PatternFusionPass):
 
     def Patterns(self) -> Sequence[gehost.Pattern]:
         owner = self._author.owner
-        with building_patterns():
+        attributes_count = owner.matcher_config.is_enable_ir_attr_match()
+        with building_patterns(attributes_count=attributes_count):
             if owner.pattern_methods:
                 items = [self._traced(name) for name in owner.pattern_methods]
             else:
@@ -135,24 +117,29 @@ class PatternAdapter(gehost.PatternFusionPass):
         return [pattern.host_pattern for pattern in items]
 
     def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
-        if any(map(_is_uneven_split, match.GetMatchedNodes())):
-            return Refusal.of("split: the sizes are not equal, as those of GE's Split are")
+        pattern, _ = self._by_pattern[match.pattern]
+        for node in pattern.host_pattern.graph.nodes:
+            misfit = pattern.draft.misfits.get(node)
+            if misfit is not None and (reason := misfit(match.GetMatchedNode(node))):
+                return Refusal.of(reason)
         token = current_inputs.set(match.inputs)
         try:
             author = self._author
-            return author.refusal(author.call(author.owner.meet_requirements, self._result(match)))
+            with self._result(match) as result:
+                return author.refusal(author.call(author.owner.meet_requirements, result))
         finally:
             current_inputs.reset(token)
 
     def Replacement(self, match: gehost.MatchResult) -> EsGraph:
         token = current_inputs.set(match.inputs)
         try:
-            return self._replacement(match)
+            with self._result(match) as result:
+                return self._replacement(match, result)
         finally:
             current_inputs.reset(token)
 
-    def _replacement(self, match: gehost.MatchResult) -> EsGraph:
-        author, result = self._author, self._result(match)
+    def _replacement(self, match: gehost.MatchResult, result: MatchResult) -> EsGraph:
+        author = self._author
         method = author.owner.replacement
         names = [name for name in passes.arguments_of(method) if name != "context"]
         if names[:1] != ["inputs"]:
@@ -169,9 +156,13 @@ class PatternAdapter(gehost.PatternFusionPass):
             _ = inputs[index]  # the host counts a replacement's inputs without a gap
         return builder.build_and_reset(outputs).built
 
-    def _result(self, match: gehost.MatchResult) -> MatchResult:
-        pattern, constants = self._by_pattern[match.pattern]
-        return MatchResult(match, pattern, constants)
+    @contextmanager
+    def _result(self, match: gehost.MatchResult) -> Generator[MatchResult]:
+        result = MatchResult(match, *self._by_pattern[match.pattern])
+        try:
+            yield result
+        finally:
+            result.is_over = True
 
     def _traced(self, name: str) -> Pattern:
         owner = self._author.owner
@@ -238,28 +229,13 @@ class GraphAdapter(gehost.FusionBasePass):
 
 
 def onnx_name(op: str) -> str:
-    """Return the ONNX operator that GE's name stands for, the name itself if it has none."""
-    if op not in GE_FORMS or op in es.operator_names(""):
+    """Return the ONNX operator that GE's name stands for, the name itself if it has none.
+
+    A name that ONNX has is ONNX's: the nodes of a decompose pass have ONNX's attributes.
+    """
+    if op in es.operator_names("") or op not in FORMS:
         return op
-    return _SAME.get(op, op)
-
-
-_SAME = {
-    "BatchMatMul": "MatMul",
-    "BatchMatMulV2": "MatMul",
-    "BatchNorm": "BatchNormalization",
-    "BiasAdd": "Add",
-    "ConcatV2": "Concat",
-    "Conv2D": "Conv",
-    "MatMulV2": "MatMul",
-    "Maximum": "Max",
-    "Minimum": "Min",
-    "RealDiv": "Div",
-    "SoftmaxV2": "Softmax",
-    "TensorMove": "Identity",
-    "TopKV2": "TopK",
-}
-"""GE's names of single operators of ONNX."""
+    return FORMS[op].onnx or op
 
 
 def _as_patterns(returned: Any) -> list[Pattern]:

@@ -19,18 +19,28 @@ from gehost_ge.errors import GeError, checked, items_of, origin
 from gehost_ge.graph import Graph, Node, agree
 from gehost_ge.types import DataType, Format, Shape, TensorDesc, to_onnx
 
-_in_pattern: ContextVar[bool] = ContextVar("gehost_ge_in_pattern", default=False)
-"""Whether the graphs that are built are patterns: their numbers stand for any constant."""
+_pattern: ContextVar[bool | None] = ContextVar("gehost_ge_pattern", default=None)
+"""Whether attributes count in the patterns that are built, None outside of them."""
 
 
 @contextmanager
-def building_patterns() -> Generator[None]:
+def building_patterns(*, attributes_count: bool) -> Generator[None]:
     """Let numbers of the block's graphs match any constant, as GE's patterns do."""
-    token = _in_pattern.set(True)
+    token = _pattern.set(attributes_count)
     try:
         yield
     finally:
-        _in_pattern.reset(token)
+        _pattern.reset(token)
+
+
+def in_pattern() -> bool:
+    """Whether the graphs that are built are patterns: their numbers stand for any constant."""
+    return _pattern.get() is not None
+
+
+def attributes_count() -> bool:
+    """Whether the attributes of the patterns that are built count."""
+    return bool(_pattern.get())
 
 
 class InputType(Enum):
@@ -294,7 +304,7 @@ class GraphBuilder:
             return None
         if isinstance(value, TensorHolder):
             return self.own(value)
-        if not _in_pattern.get() or isinstance(value, str):
+        if not in_pattern() or isinstance(value, str):
             return value  # the host gives a number of a replacement its partner's type
         return self.built.CreateConst(value)
 

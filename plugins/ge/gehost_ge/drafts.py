@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -25,12 +25,18 @@ class Draft:
         types: the names by which the author calls operators, by producer.
         inputs: the tensors or types that its inputs stand for, by index.
         data_types: the element types with which the author creates inputs, by producer.
+        is_pattern: a pattern took it over.
+        misfits: say why a node of a model is not the author's operator, by producer.
     """
 
     graph: es.EsGraph
     types: Mapping[Any, str] = field(default_factory=dict[Any, str])
     inputs: Sequence[Any] = field(default_factory=current_inputs.get)
     data_types: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    is_pattern: bool = False
+    misfits: dict[Any, Callable[[gehost.Node], str]] = field(
+        default_factory=dict[Any, Callable[[gehost.Node], str]]
+    )
 
     @property
     def name(self) -> str:

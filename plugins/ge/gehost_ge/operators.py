@@ -1,9 +1,4 @@
-"""Operators of ``ge.es``: ONNX's by their names, and GE's where ONNX has the same.
-
-A name that both have takes GE's inputs and attributes: ``MatMul(x1, x2, bias, transpose_x1)``.
-
-Source: the documented operators of GE and ONNX; each row of ``_FORMS`` states what it becomes.
-"""
+"""Operators of ``ge.es`` as functions: what each becomes is in ``forms``."""
 
 from __future__ import annotations
 
@@ -13,31 +8,20 @@ from functools import cache
 from typing import Any, Self, cast
 
 from gehost import EsTensor, es
-from gehost_ge.builder import GraphBuilder, TensorHolder, builder_of
-from gehost_ge.errors import items_of, origin
-from gehost_ge.types import to_onnx
-
-_Form = Callable[..., Any]
-_FORMS: dict[str, _Form] = {}
-
-
-def _form(*names: str) -> Callable[[_Form], _Form]:
-    """Register what an operator becomes, under GE's names for it."""
-
-    def register(form: _Form) -> _Form:
-        _FORMS.update(dict.fromkeys(names, form))
-        return form
-
-    return register
+from gehost_ge.builder import GraphBuilder, TensorHolder, attributes_count, builder_of, in_pattern
+from gehost_ge.errors import GeError, items_of, origin
+from gehost_ge.forms import FORMS, REFUSED, Form, refusal
 
 
 class Operator:
     """An operator as a function: inputs, then attributes by position or name."""
 
-    def __init__(self, name: str, form: _Form) -> None:
+    def __init__(self, name: str, form: Form) -> None:
         self.__name__ = name
         self._form = form
-        self.__signature__ = inspect.signature(form)
+        self.__signature__ = form.signature
+        parameters = self.__signature__.parameters.values()
+        self._kinds = {parameter.name: form.kind(parameter) for parameter in parameters}
 
     def __repr__(self) -> str:
         return f"<operator {self.__name__}>"
@@ -54,12 +38,31 @@ class Operator:
             try:
                 call = self.__signature__.bind(*operands, **named)
             except TypeError as error:
-                raise TypeError(f"{self.__name__}: {error}") from None
+                published = f"{self.__name__}({self._form.published})"
+                raise TypeError(f"{self.__name__}: {error}; it is {published}") from None
+            value: Any
             for name, value in call.arguments.items():
-                if self.__signature__.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
-                    value = _spread(value)
-                call.arguments[name] = _operand(builder, value)
-            return self._holders(builder, self._form(*call.args, **call.kwargs))
+                parameter = self.__signature__.parameters[name]
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    call.arguments[name] = [
+                        self._operand(builder, name, item) for item in _spread(value)
+                    ]
+                elif parameter.kind is parameter.VAR_KEYWORD:
+                    call.arguments[name] = {
+                        key: _owned(builder, item) for key, item in value.items()
+                    }
+                else:
+                    call.arguments[name] = self._operand(builder, name, value)
+            return self._holders(builder, self._form.call(*call.args, **call.kwargs))
+
+    def _operand(self, builder: GraphBuilder, name: str, value: Any) -> Any:
+        """Return an argument as the host takes it; a number of a pattern is any constant."""
+        owned = _owned(builder, value)
+        kind = self._kinds[name]
+        is_absent = value is None or (isinstance(value, tuple) and not value)
+        if owned is not value or kind == "attribute" or not in_pattern() or is_absent:
+            return owned
+        return owned if kind == "axes" and attributes_count() else builder.operand(value)
 
     def _holders(self, builder: GraphBuilder, result: Any) -> Any:
         if isinstance(result, EsTensor):
@@ -73,6 +76,7 @@ class Operator:
             if isinstance(value, EsTensor):
                 raise TypeError(f"{self.__name__}: {name} is an attribute and takes no tensor")
         builder.types[tensor.producer] = self.__name__
+        builder.draft.misfits[tensor.producer] = self._form.misfit
         return builder.holder(tensor)
 
 
@@ -85,7 +89,7 @@ def _spread(operands: Sequence[Any]) -> list[Any]:
     return spread
 
 
-def _operand(builder: GraphBuilder, value: Any) -> Any:
+def _owned(builder: GraphBuilder, value: Any) -> Any:
     """Return a tensor as the host takes it, also inside lists; other arguments stay."""
     if isinstance(value, TensorHolder):
         return builder.own(value)
@@ -119,29 +123,60 @@ def operator(name: str) -> Operator:
         AttributeError: neither GE's form nor ONNX has it; ``from … import`` turns this into
             ``ImportError``, which published files catch.
     """
-    if name in _FORMS:
-        return Operator(name, _FORMS[name])
+    if name in FORMS:
+        return Operator(name, FORMS[name])
+    if name in REFUSED:
+        return Refused(name)
     if name not in es.operator_names(""):
         raise AttributeError(f"no operator {name}: ONNX has no such operator")
-    return Operator(name, _onnx_form(es.op(name)))
+    return Operator(name, OnnxForm(es.op(name)))
+
+
+class Refused(Operator):
+    """An operator of GE without an equal; a call names what to use."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *operands: Any, **named: Any) -> Any:
+        del operands, named
+        raise GeError(refusal(self.__name__))
 
 
 def exported(name: str) -> Any:
     """Return the operator of a name, or all names for ``from ge.es.math import *``."""
     if name == "__all__":
-        return sorted({*_FORMS, *es.operator_names("")})
+        return sorted({*FORMS, *REFUSED, *es.operator_names("")})
     return operator(name)
 
 
 @cache
 def custom_operator(name: str) -> Operator:
-    """Return an operator that a vendor file registers; the host checks it when it is used."""
+    """Return an operator that a vendor file registers, or ONNX's in its own form.
+
+    The host checks it when it is used.
+    """
     if not name[:1].isupper():
         raise AttributeError(f"no operator {name}")
-    return Operator(name, _onnx_form(getattr(es, name)))
+    return Operator(name, OnnxForm(getattr(es, name)))
 
 
-def _onnx_form(function: es.OpFunction) -> _Form:
+class OnnxForm(Form):
+    """An operator with its own inputs and attributes."""
+
+    def __init__(self, function: es.OpFunction) -> None:
+        super().__init__(_onnx_form(function), function.ops[0])
+        signature = function.__signature__
+        positional = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        object.__setattr__(self, "_inputs", frozenset(positional))
+
+    _inputs: frozenset[str]
+
+    def kind(self, parameter: inspect.Parameter) -> str:
+        return "input" if parameter.name in self._inputs else "attribute"
+
+
+def _onnx_form(function: es.OpFunction) -> Callable[..., Any]:
     """Return ONNX's operator."""
     signature = function.__signature__
 
@@ -173,245 +208,3 @@ def _onnx_form(function: es.OpFunction) -> _Form:
 
     by_position.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     return by_position
-
-
-# GE's forms
-
-
-def _swapped(tensor: EsTensor) -> EsTensor:
-    return es.Transpose(tensor, perm=[1, 0])
-
-
-@_form("MatMulV2")
-def _matmul_v2(
-    x1: EsTensor,
-    x2: EsTensor,
-    bias: EsTensor | None = None,
-    offset_w: None = None,
-    transpose_x1: bool = False,
-    transpose_x2: bool = False,
-) -> EsTensor:
-    _absent("MatMulV2", "offset_w", offset_w)
-    return _matmul(x1, x2, bias, transpose_x1, transpose_x2)
-
-
-@_form("MatMul")
-def _matmul(
-    x1: EsTensor,
-    x2: EsTensor,
-    bias: EsTensor | None = None,
-    transpose_x1: bool = False,
-    transpose_x2: bool = False,
-) -> EsTensor:
-    left = _swapped(x1) if transpose_x1 else x1
-    right = _swapped(x2) if transpose_x2 else x2
-    product = es.MatMul(left, right)
-    return product if bias is None else product + bias
-
-
-@_form("BatchMatMul", "BatchMatMulV2")
-def _batch_matmul(
-    x1: EsTensor,
-    x2: EsTensor,
-    bias: EsTensor | None = None,
-    offset_w: None = None,
-    adj_x1: bool = False,
-    adj_x2: bool = False,
-) -> EsTensor:
-    _absent("BatchMatMul", "offset_w", offset_w)
-    if adj_x1 or adj_x2:
-        raise ValueError("adj_x1, adj_x2: the rank is not known here; write the Transpose")
-    product = es.MatMul(x1, x2)
-    return product if bias is None else product + bias
-
-
-@_form("GEMM")
-def _gemm(
-    a: EsTensor,
-    b: EsTensor,
-    c: EsTensor,
-    alpha: Any,
-    beta: Any,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> EsTensor:
-    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    return es.GEMM(a, b, c, alpha, beta, **{name: 1 for name, flag in flags.items() if flag})
-
-
-@_form("RealDiv")
-def _real_div(x1: EsTensor, x2: EsTensor) -> EsTensor:
-    return es.Div(x1, x2)
-
-
-@_form("Maximum")
-def _maximum(x1: EsTensor, x2: EsTensor) -> EsTensor:
-    return es.Max(x1, x2)
-
-
-@_form("Minimum")
-def _minimum(x1: EsTensor, x2: EsTensor) -> EsTensor:
-    return es.Min(x1, x2)
-
-
-@_form("TensorMove", "Identity")
-def _tensor_move(x: EsTensor) -> EsTensor:
-    return es.Identity(x)
-
-
-@_form("Transpose")
-def _transpose(x: EsTensor, perm: Any) -> EsTensor:
-    return es.Transpose(x, perm=_constants("Transpose", "perm", perm))
-
-
-@_form("Cast")
-def _cast(x: EsTensor, dst_type: Any) -> EsTensor:
-    return es.Cast(x, to=to_onnx(dst_type))
-
-
-@_form("SoftmaxV2")
-def _softmax(x: EsTensor, axes: Sequence[int] = (-1,)) -> EsTensor:
-    if len(axes) != 1:
-        raise ValueError(f"SoftmaxV2: ONNX's Softmax has one axis, got {list(axes)}")
-    return es.Softmax(x, axis=int(axes[0]))
-
-
-@_form("Concat")
-def _concat(concat_dim: int, x: Sequence[EsTensor], N: int | None = None) -> EsTensor:
-    return _joined("Concat", x, concat_dim, N)
-
-
-@_form("ConcatV2")
-def _concat_v2(x: Sequence[EsTensor], concat_dim: int, N: int | None = None) -> EsTensor:
-    return _joined("ConcatV2", x, concat_dim, N)
-
-
-def _joined(name: str, x: Sequence[EsTensor], axis: Any, count: int | None) -> EsTensor:
-    if count not in (None, len(x)):
-        raise ValueError(f"{name}: N is {count}, but {len(x)} tensors are given")
-    return es.Concat(*x, axis=_constant(name, "concat_dim", axis))
-
-
-@_form("Split")
-def _split(
-    split_dim: int, x: EsTensor, outputs: int, num_split: int | None = None
-) -> list[EsTensor]:
-    if num_split not in (None, outputs):
-        raise ValueError(f"Split: num_split is {num_split}, but {outputs} outputs are wanted")
-    axis = _constant("Split", "split_dim", split_dim)
-    result = es.Split(x, axis=axis, num_outputs=outputs)
-    return [result] if isinstance(result, EsTensor) else list(result)
-
-
-@_form("TopKV2", "TopK")
-def _top_k(
-    x: EsTensor,
-    k: Any,
-    sorted: bool = True,  # noqa: A002 - GE's name
-    dim: int = -1,
-    largest: bool = True,
-) -> dict[str, EsTensor]:
-    expected = k if isinstance(k, EsTensor) else [int(k)]
-    values, indices = es.TopK(x, expected, axis=dim, largest=int(largest), sorted=int(sorted))
-    return {"values": values, "indices": indices}
-
-
-@_form("Conv2D")
-def _conv2d(
-    x: EsTensor,
-    filter: EsTensor,  # noqa: A002 - GE's name
-    bias: EsTensor | None = None,
-    offset_w: None = None,
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] = (1, 1, 1, 1),
-    groups: int = 1,
-    data_format: str = "NCHW",
-    offset_x: int = 0,
-) -> EsTensor:
-    _absent("Conv2D", "offset_w", offset_w)
-    if strides is None or pads is None:
-        raise TypeError("Conv2D: missing a required argument: 'strides' and 'pads'")
-    if data_format != "NCHW" or offset_x:
-        raise ValueError("Conv2D: ONNX's Conv has the format NCHW and no offset_x")
-    top, bottom, left, right = pads
-    return es.Conv(
-        *(tensor for tensor in (x, filter, bias) if tensor is not None),
-        strides=list(strides[2:]),
-        pads=[top, left, bottom, right],
-        dilations=list(dilations[2:]),
-        group=groups,
-    )
-
-
-@_form("BiasAdd")
-def _bias_add(x: EsTensor, bias: EsTensor) -> EsTensor:
-    return es.Add(x, bias)
-
-
-@_form("Square")
-def _square(x: EsTensor) -> EsTensor:
-    return es.Mul(x, x)
-
-
-@_form("Rsqrt")
-def _rsqrt(x: EsTensor) -> EsTensor:
-    return es.Reciprocal(es.Sqrt(x))
-
-
-@_form("BatchNorm")
-def _batch_norm(
-    x: EsTensor,
-    scale: EsTensor,
-    offset: EsTensor,
-    mean: EsTensor,
-    variance: EsTensor,
-    epsilon: float = 1e-4,
-) -> dict[str, EsTensor]:
-    result = es.BatchNormalization(x, scale, offset, mean, variance, epsilon=epsilon)
-    return {"y": result}
-
-
-def _reduction(name: str) -> None:
-    @_form(f"{name}D")
-    def reduce(x: EsTensor, axes: Sequence[int], keep_dims: bool = False) -> EsTensor:
-        return getattr(es, name)(x, axes=[int(axis) for axis in axes], keepdims=int(keep_dims))
-
-    @_form(name)
-    def reduce_by_tensor(x: EsTensor, axes: Any, keep_dims: bool = False) -> EsTensor:
-        return getattr(es, name)(x, axes=axes, keepdims=int(keep_dims))
-
-    del reduce, reduce_by_tensor
-
-
-for _name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"):
-    _reduction(_name)
-
-GE_FORMS = frozenset(_FORMS)
-"""The names that take GE's form."""
-
-
-def _constant(name: str, argument: str, value: Any) -> int:
-    if isinstance(value, EsTensor):
-        producer = value.producer
-        array = getattr(producer, "array", None)
-        if array is None or array.size != 1:
-            raise TypeError(f"{name}: {argument} must be a number, as ONNX has it as an attribute")
-        return int(array.item())
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: {argument} must be a whole number, got {value!r}")
-    return value
-
-
-def _constants(name: str, argument: str, value: Any) -> list[int]:
-    if isinstance(value, EsTensor):
-        array = getattr(value.producer, "array", None)
-        if array is None or array.dtype.kind != "i":
-            raise TypeError(f"{name}: {argument} must be numbers, as ONNX has it as an attribute")
-        value = array.reshape(-1).tolist()
-    return [int(number) for number in value]
-
-
-def _absent(name: str, argument: str, value: Any) -> None:
-    if value is not None:
-        raise ValueError(f"{name}: ONNX has no {argument}; leave it out")

@@ -36,6 +36,8 @@ def pattern(method: _Method) -> _Method:
     """Mark a method ``(self, inputs)`` that returns the results of one pattern."""
     if not callable(method):
         raise TypeError(f"@pattern marks a method, got {method!r}")
+    if inspect.iscoroutinefunction(method):
+        raise TypeError(f"{method.__qualname__} is async; a pass has plain methods")
     setattr(method, _PATTERN, True)
     return method
 

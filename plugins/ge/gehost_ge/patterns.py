@@ -66,8 +66,12 @@ class Pattern:
 
         Raises:
             TypeError: it is none.
+            GeError: another pattern took it over.
         """
         self.draft = checked(graph, Graph, "the result of build_and_reset").draft
+        if self.draft.is_pattern:
+            raise GeError(f'"{self.draft.name}" is a pattern already, which took the graph over')
+        self.draft.is_pattern = True
         with es.written_at(origin()):
             self.host_pattern = gehost.Pattern(self.draft.graph)
         self._captures: list[Any] = []
@@ -140,16 +144,25 @@ class MatchResult:
 
     def __init__(self, match: gehost.MatchResult, pattern: Pattern, constants: list[int]) -> None:
         """Wrap a match; ``constants`` are numbers of hidden captures, by constant."""
-        self.host_match = match
+        self._match = match
         self._pattern = pattern
         self._constants = constants
+        self.is_over = False
+        """Whether the call that got the match has ended."""
 
     def __str__(self) -> str:
         names = ", ".join(node.name for node in self.get_matched_nodes())
         return f"{self.get_pattern_graph_name()}: {names}"
 
+    @property
+    def host_match(self) -> gehost.MatchResult:
+        """The host's match; raises ``GeError`` after the call that got it."""
+        if self.is_over:
+            raise GeError("a match is valid during the call that gets it; keep what you need of it")
+        return self._match
+
     def get_pattern_graph_name(self) -> str:
-        return self._pattern.name
+        return self.host_match.pattern.graph.name
 
     def get_captured_tensor(self, index: int) -> NodeIo:
         """Return the tensor captured under a number.

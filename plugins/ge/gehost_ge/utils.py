@@ -30,10 +30,9 @@ class GeUtils:
         draft = checked(graph, Graph, "the result of build_and_reset").draft
         items = [shape if isinstance(shape, Shape) else Shape(shape) for shape in shapes]
         placeholders, matched = draft.graph.inputs, current_inputs.get()
-        if len(items) not in (len(placeholders), len(matched)):
+        if len(items) != len(placeholders) and not (matched and len(items) == len(matched)):
             raise GeError(
-                f"infer_shape: {len(items)} shapes are given, the graph has "
-                f"{len(placeholders)} inputs"
+                f"infer_shape got {len(items)} shapes, the graph has {len(placeholders)} inputs"
             )
         draft.inputs = matched or [
             TensorType(to_onnx(draft.data_types[tensor.producer]), shape.sizes)

@@ -122,11 +122,20 @@ MISTAKES = {
     "an unknown attribute": (traced("return Relu(inputs[0], axis=1)"), "TypeError: Relu: got an"),
     "an input too many of an operator": (
         traced("return Relu(inputs[0], inputs[1])"),
-        "TypeError: Relu: consumed_inputs is an attribute and takes no tensor",
+        "TypeError: Relu: too many positional arguments; it is Relu(x)",
     ),
     "an operator of numbers": (
         traced("return Relu(3)"),
         "TypeError: an operator needs a tensor among its inputs",
+    ),
+    "a tensor for an attribute of ONNX": (
+        "from ge.es.custom import Gelu\n" + traced("return Gelu(inputs[0], inputs[0])"),
+        "TypeError: Gelu: approximate is an attribute and takes no tensor",
+    ),
+    "an operator of GE without an equal": (
+        "from ge.es.nn import PRelu\n" + traced("return PRelu(inputs[0], inputs[1])"),
+        "GeError: PRelu: GE's operator is PRelu(x, weight, with a weight for each channel); "
+        "ONNX's is ge.es.custom.PRelu",
     ),
     "two builders": (
         listed(
@@ -161,7 +170,54 @@ MISTAKES = {
     ),
     "an input too many": (
         replacing("return Relu(inputs[1])"),
-        "IndexError: there is no input 1; the pattern has 1",
+        "GeError: there is no input 1; the pattern has 1",
+    ),
+    "an input from the end": (traced("return Relu(inputs[-1])"), "GeError: there is no input -1"),
+    "an async replacement": (
+        of(PATTERN, "async def replacement(self, inputs):\n    return Relu(inputs[0])"),
+        "P.replacement is async; a pass has plain methods",
+    ),
+    "an async answer": (
+        of(PATTERN, REPLACEMENT, "async def meet_requirements(self, match_result): return True"),
+        "P.meet_requirements is async; a pass has plain methods",
+    ),
+    "an async pattern": (
+        of("@pattern\nasync def relu(self, inputs): return Relu(inputs[0])", REPLACEMENT),
+        "TypeError: P.relu is async; a pass has plain methods",
+    ),
+    "an async run": (
+        of("async def run(self, graph, context): pass", base="FusionBasePass"),
+        "P.run is async; a pass has plain methods",
+    ),
+    "a graph of two patterns": (
+        listed(
+            "a = GraphBuilder('a')",
+            "graph = a.build_and_reset([Relu(a.create_input(0))])",
+            "return [create_pattern(graph), create_pattern(graph)]",
+        ),
+        'GeError: "a" is a pattern already',
+    ),
+    "shapes of no inputs": (
+        replacing(
+            "b = GraphBuilder('b'); g = b.build_and_reset([Relu(b.create_input(0))])\n"
+            "    GeUtils.infer_shape(g, []); return g",
+            "self, match_result",
+        ),
+        "GeError: infer_shape got 0 shapes, the graph has 1 inputs",
+    ),
+    "a match of an earlier call": (
+        of(
+            PATTERN,
+            "def meet_requirements(self, match_result):\n"
+            "    self.match = match_result; return True",
+            "def replacement(self, inputs):\n"
+            "    self.match.get_captured_tensor(0); return Relu(inputs[0])",
+        ),
+        "GeError: a match is valid during the call that gets it",
+    ),
+    "an edge that is needed": (
+        walking("r, y = graph.get_direct_nodes(); graph.remove_edge(r, 0, y, 0)"),
+        'after P (FILE:8): Relu "y": ',
     ),
     "an output too many": (
         replacing("return [Relu(inputs[0]), Relu(inputs[0])]"),
@@ -274,7 +330,7 @@ def test_a_mistake_is_one_line_with_its_file_and_line(mistake: str, tmp_path: Pa
     with pytest.raises(GehostError) as caught:
         Host(HostOptions(pass_paths=[file])).compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
     text = str(caught.value)
-    assert message in text
+    assert message.replace("FILE", str(file)) in text
     assert "\n" not in text
     lines = [int(line) for line in re.findall(rf"{re.escape(str(file))}:(\d+)", text)]
     assert lines

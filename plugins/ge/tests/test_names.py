@@ -36,8 +36,8 @@ PUBLISHED = {
         MatMulV2 Max Maximum Min Minimum Mul Neg Pow RealDiv ReduceMax ReduceMean ReduceMeanD
         ReduceSum ReduceSumD Rsqrt Split Sqrt Square Sub Tanh Transpose""",
     "ge.es.nn": """
-        BatchNorm BiasAdd Conv Conv2D Gelu LeakyRelu Relu Sigmoid Softmax SoftmaxV2 TopK TopKV2""",
-    "ge.es.all": "Identity Reshape TensorMove Where",
+        BatchNorm BiasAdd Conv Conv2D Gelu GeluV2 LeakyRelu Relu Sigmoid Softmax SoftmaxV2 TopK TopKV2""",
+    "ge.es.all": "Identity Reshape SelectV2 TensorMove Where",
     "ge.graph": "DataType DumpFormat Format Graph Node Shape Tensor TensorDesc",
     "ge.graph.types": "DataType DumpFormat Format",
     "ge.graph.node": "Node",

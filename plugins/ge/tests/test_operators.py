@@ -1,0 +1,138 @@
+"""Each operator under GE's name has GE's form, with its numbers, or names what to use."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from gehost import Host, HostOptions, es
+from gehost_ge.forms import FORMS, REFUSED, SAME
+from plugins.ge.tools.operators_table import table
+
+from .conftest import Compiled
+from .test_names import importable
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[2] / "docs" / "differences" / "ge.md"
+
+
+def test_each_operator_is_equal_mapped_or_refused() -> None:
+    names = set(es.operator_names(""))
+    assert names >= SAME.keys()
+    assert not FORMS.keys() & REFUSED.keys()
+    for name, parameters in SAME.items():
+        own = es.op(name).__signature__.parameters.values()
+        required = [p for p in own if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
+        variable = [p for p in own if p.kind is p.VAR_POSITIONAL]
+        assert len(parameters.split()) == len(required) or variable, name
+    with importable():
+        module: Any = import_module("ge.es.all")
+        assert set(module.__all__) == names | FORMS.keys() | REFUSED.keys()
+        builder = import_module("ge.es").GraphBuilder("g")
+        tensor = builder.create_input(0)
+        for name in REFUSED:
+            with pytest.raises(RuntimeError, match=rf"^{name}: GE's operator is {name}\(.*; \w"):
+                getattr(module, name)(tensor)
+        for name in names - FORMS.keys() - REFUSED.keys():
+            own = es.op(name).__signature__.parameters.values()
+            if all(p.kind is not p.VAR_POSITIONAL for p in own):
+                called = inspect.signature(getattr(module, name)).parameters
+                assert {*called} == {p.name for p in own} - {"num_outputs"}, name
+
+
+@pytest.mark.parametrize(("opset", "op"), [(21, "Relu"), (24, "Neg")])
+def test_each_operator_computes_what_ge_documents(opset: int, op: str, tmp_path: Path) -> None:
+    text = f"g (float[2] x) => (float[2] y) {{ y = {op}(x) }}"
+    header = f'<ir_version: 10, opset_import: ["" : {opset}]>\n'
+    onnx.save(onnx.parser.parse_model(header + text), tmp_path / "m.onnx")
+    passes = tmp_path / "operators.py"
+    passes.write_text((HERE / "operators.py.txt").read_text())
+    options = HostOptions(pass_paths=[passes], cleanup=False)
+    Host(options).compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
+    compiled = onnx.load(tmp_path / "out.onnx")
+    names = sorted(FORMS.keys() - {"Swish"}) if op == "Relu" else ["Swish"]
+    (differences,) = [
+        node
+        for node in compiled.graph.node
+        if node.op_type == "Concat" and len(node.input) == len(names)
+    ]
+    compiled.graph.output.append(onnx.ValueInfoProto(name=differences.output[0]))
+    feeds = {"x": np.zeros(2, np.float32)}
+    values: Any
+    if op == "Relu":
+        values = onnxruntime.InferenceSession(compiled.SerializeToString()).run(None, feeds)[1]
+    else:  # the runtime lacks it
+        values = ReferenceEvaluator(compiled).run(None, feeds)[1]
+    pairs = zip(names, values, strict=True)
+    assert [(name, float(value)) for name, value in pairs if not value < 1e-5] == []
+
+
+MISFITS = {
+    "Gather": ("Gather(x, i)", "y = Gather <axis = 1> (x, i)", "axis: GE's Gather has axis 0"),
+    "GatherNd": ("GatherNd(x, j)", "y = GatherND <batch_dims = 1> (x, j)", "batch_dims: "),
+    "Mod": ("Mod(i, i)", "y = Mod (i, i)", "fmod: GE's Mod has C's sign"),
+    "Shape": ("Shape(x)", "y = Shape <start = 1> (x)", "start, end: GE's Shape is of all sizes"),
+    "MaxPool": (
+        "MaxPool(p, [1, 1, 2, 2], [1, 1, 1, 1], 'VALID')",
+        "y = MaxPool <kernel_shape = [2, 2], pads = [1, 1, 1, 1]> (p)",
+        "padding: GE's MaxPool has SAME or VALID",
+    ),
+    "Conv2D": (
+        "Conv2D(x, w, None, None, [1] * 4, [0] * 4)",
+        "y = Conv (line, filter)",
+        "rank: Conv2D is of images of rank 4",
+    ),
+    "BatchNorm": (
+        "BatchNorm(x, s, s, s, s).y",
+        "y, m, v = BatchNormalization <training_mode = 1> (p, s, s, s, s)",
+        "training: BatchNorm stands for inference",
+    ),
+    "Split": ("Split(0, x, 2)", "y, z = Split (i, parts)", "split: the sizes are not equal"),
+}
+"""By operator: a pattern, a node of ONNX's operator that is none of GE's, and the reason."""
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_node_that_is_none_of_ges_operator_does_not_match(name: str, compile_with: Any) -> None:
+    call, node, reason = MISFITS[name]
+    source = f"""
+from ge.es.all import {name}
+from ge.passes import *
+
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        letters = [c for c in "xijpsw" if c in {call!r}.partition("(")[2]]
+        x, i, j, p, s, w = (inputs[letters.index(c)] if c in letters else None for c in "xijpsw")
+        return {call}
+    def replacement(self, match_result):
+        raise AssertionError
+"""
+    text = f"""g (float[4,4] x, int64[4] i, int64[4,1] j, float[1,1,4,4] p, float[1] s,
+        float[1,1,4] line, float[1,1,2] filter) => (y)
+    <int64[2] parts = {{1, 3}}> {{ {node} }}"""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>\n'
+        + text.replace(
+            "(y)", "(int64[1] y)" if name in ("Mod", "Shape", "Split") else "(float[1] y)"
+        )
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    compiled: Compiled = compile_with(source, model)
+    (record,) = [record for record in compiled[1].passes if record.name == "P"]
+    assert (record.matched, record.replaced) == (1, 0)
+    assert list(record.rejected) == [reason.partition(":")[0]]
+
+
+def test_the_page_has_each_operator() -> None:
+    assert table() in PAGE.read_text(), "run python -m plugins.ge.tools.operators_table"
