@@ -5,6 +5,8 @@ Run: ``python -m plugins.ge.tools.operators_table``.
 
 from __future__ import annotations
 
+from textwrap import fill
+
 from gehost import es
 from gehost_ge.forms import FORMS, REFUSED, RENAMED, SAME, instead_of
 
@@ -24,7 +26,7 @@ def table() -> str:
     own = sorted(set(es.operator_names("")) - FORMS.keys() - REFUSED.keys())
     return "\n".join(
         [
-            f"Equal in both, by name and inputs: {same}.",
+            fill(f"Equal in both, by name and inputs: {same}.", 100),
             "",
             "| GE publishes | ONNX's operator here |",
             "|---|---|",
@@ -34,7 +36,7 @@ def table() -> str:
             "|---|---|---|",
             *refused,
             "",
-            f"Of ONNX alone, in ONNX's form: {', '.join(f'`{name}`' for name in own)}.",
+            fill(f"Of ONNX alone, in ONNX's form: {', '.join(f'`{name}`' for name in own)}.", 100),
         ]
     )
 
