@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +92,12 @@ class Plan:
 
 def literal(value: float, dtype: str) -> str:
     """A constant in C, with all its digits."""
+    # 0.0 and -0.0 are one key
+    return _literal(value, dtype) if value else _literal.__wrapped__(value, dtype)
+
+
+@lru_cache(maxsize=4096)
+def _literal(value: float, dtype: str) -> str:
     if dtype in {"f32", "f64"}:
         number = float(np.float32(value)) if dtype == "f32" else float(value)
         if math.isnan(number):
@@ -126,14 +133,23 @@ class Text(NamedTuple):
 
 def _expression(op: Op, texts: Sequence[str], needs: dict[str, None]) -> str:
     """One scalar operation, by its row of the table."""
-    operation = OPERATIONS[op.name]
-    own = f"{op.name.partition('.')[2]}_{op.dtype}"
-    if own in math_c.FUNCTIONS:
+    template, own = _template(op.name, op.dtype, op.attribute)
+    if own:
         needs[own] = None
-        return f"{own}({texts[0]})"
-    template = operation.c or PREDICATES[op.name][op.attribute]
-    suffix = "f" if op.dtype == "f32" else ""
-    return template.format(*texts, t=op.dtype, f=suffix, c=_TYPES[op.dtype])
+    return template.format(*texts)
+
+
+@lru_cache(maxsize=4096)
+def _template(name: str, dtype: str, attribute: str) -> tuple[str, str]:
+    """An operation's C for a type, and the function of our own that it calls."""
+    own = f"{name.partition('.')[2]}_{dtype}"
+    if own in math_c.FUNCTIONS:
+        return f"{own}({{0}})", own
+    operation = OPERATIONS[name]
+    template = operation.c or PREDICATES[name][attribute]
+    operands = [f"{{{place}}}" for place in range(operation.operands)]
+    suffix = "f" if dtype == "f32" else ""
+    return template.format(*operands, t=dtype, f=suffix, c=_TYPES[dtype]), ""
 
 
 # -- one C function
@@ -168,6 +184,14 @@ class _Function:
         stage = self._stages[line.stage]
         lines: list[str] = getattr(stage, line.part)
         match line.item:
+            case Op() as op:
+                texts = [self._text(operand).text for operand in op.operands]
+                text = _expression(op, texts, self._needs)
+                short = op.is_named or (len(text) > _LONGEST and not op.is_whole)
+                text = self._define(text, op.dtype, lines, varies=op.varies) if short else text
+                self._texts[op] = Text(text, short)
+            case Load() | Stored() as read:
+                self._texts[read] = Text(self._read(read), short=True)
             case Declare(memory):
                 number = memory.number if isinstance(memory, Buffer) else memory.view
                 kind = "BUFFER" if isinstance(memory, Buffer) else "ROW"
@@ -192,12 +216,6 @@ class _Function:
                     lines.append(f"{self._memory(memory)}[0] = {text};")
             case Accumulate() as total:
                 self._texts[total] = Text(self._accumulate(total, stage), short=True)
-            case Op() as op:
-                texts = [self._text(operand).text for operand in op.operands]
-                text = _expression(op, texts, self._needs)
-                short = op.is_named or (len(text) > _LONGEST and not op.is_whole)
-                text = self._define(text, op.dtype, lines, varies=op.varies) if short else text
-                self._texts[op] = Text(text, short)
             case Name(value, dtype, varies) as name:
                 entry = self._text(value)
                 text = (
@@ -206,8 +224,6 @@ class _Function:
                     else self._define(entry.text, dtype, lines, varies=varies)
                 )
                 self._texts[name] = Text(text, short=True)
-            case Load() | Stored() as read:
-                self._texts[read] = Text(self._read(read), short=True)
             case _:
                 raise TypeError(line.item)
 
@@ -454,9 +470,12 @@ def _comment(name: str, body: Body) -> list[str]:
     return [f"/* {_escaped(name)}", *[f"   {_escaped(line)}" for line in lines], "*/"]
 
 
+_UNSAFE = re.compile(r"[^\w .,:=()\[\]'+-]", re.ASCII)
+
+
 def _escaped(text: str) -> str:
     """Escape a model's text for a comment of C."""
-    return re.sub(r"[^\w .,:=()\[\]'+-]", "_", text, flags=re.ASCII)
+    return _UNSAFE.sub("_", text)
 
 
 def source(kernels: Iterable[Kernel]) -> str:
