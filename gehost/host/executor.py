@@ -118,7 +118,7 @@ class Executor:
             return
         self.notify("gehost_before_pass", spec=spec)
         start = time.perf_counter()
-        mark, outcome = self._model.mark(), self._limit.done
+        mark, rewrites = self._model.mark(), self._limit.done
         try:
             with process_state_restored_lazily() as before_author_code:
                 self._call(spec, record, before_author_code)
@@ -131,7 +131,7 @@ class Executor:
                 record.status = "not changed"
         except GehostError as error:
             self._undo(mark, error)
-            self._limit.done = outcome
+            self._limit.done = rewrites
             record.status, record.message, record.replaced = "failed", str(error), 0
             self.notify("gehost_pass_failed", spec=spec, error=error)
             self._go_on_or_raise(error)

@@ -455,11 +455,11 @@ class Host:
         from gehost.verify import Baseline, Runner
 
         with report.timed("verify"):
-            argument, options = original(), self.options
+            source, options = original(), self.options
             runner = (
-                argument
-                if isinstance(argument, Runner)
-                else Runner(argument, libraries=options.ort_libraries)
+                source
+                if isinstance(source, Runner)
+                else Runner(source, libraries=options.ort_libraries)
             )
             baseline = Baseline.of(
                 runner,
@@ -582,19 +582,18 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     return error
 
 
-def _path(argument: Any, what: str) -> str:
+def _path(path: Any, what: str) -> str:
     """Return a path as text.
 
     Raises:
-        UsageError: ``argument`` is not a path.
+        UsageError: it is none.
     """
-    if not isinstance(argument, str | os.PathLike):
-        advice = "; Host.run takes models" if isinstance(argument, onnx.ModelProto) else ""
+    if not isinstance(path, str | os.PathLike):
+        advice = "; Host.run takes models" if isinstance(path, onnx.ModelProto) else ""
         raise UsageError(
-            f"Host.compile wants the path of a file as {what}, "
-            f"got {type(argument).__name__}{advice}"
+            f"Host.compile wants the path of a file as {what}, got {type(path).__name__}{advice}"
         )
-    return os.fspath(cast("str | os.PathLike[str]", argument))
+    return os.fspath(cast("str | os.PathLike[str]", path))
 
 
 def _final_check(model: Model, report: Report) -> None:

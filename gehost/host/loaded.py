@@ -156,9 +156,9 @@ class _Loader:
         for hook in self._plugins.each(name):
             try:
                 with contained(hook):
-                    entry = len(self._ops)
+                    before = len(self._ops)
                     hook(registry=registry)
-                    for definition in list(self._ops)[entry:]:
+                    for definition in list(self._ops)[before:]:
                         check_body(definition)
             except VendorError as error:
                 self._go_on_or_raise(error)

@@ -425,7 +425,7 @@ def _put_attribute(
 
 def set_metadata(model: Model, owner: Node | Model, key: str, text: str | None) -> None:
     """Set or remove (None) a ``metadata_props`` entry of node or model."""
-    old = next((entry.value for entry in owner.proto.metadata_props if entry.key == key), None)
+    old = next((prop.value for prop in owner.proto.metadata_props if prop.key == key), None)
     model.journal.record(_put_metadata, owner, key, old)
     if isinstance(owner, Node):
         owner.is_traced = True
@@ -434,7 +434,7 @@ def set_metadata(model: Model, owner: Node | Model, key: str, text: str | None) 
 
 def _put_metadata(owner: Node | Model, key: str, text: str | None) -> None:
     entries = owner.proto.metadata_props
-    present = find_entry([entry.key for entry in entries], key)
+    present = find_entry([prop.key for prop in entries], key)
     if text is None:
         if present is not None:
             del entries[present]

@@ -65,8 +65,8 @@ class Model:
     def _read(self, proto: onnx.ModelProto) -> None:
         self.ir_version = proto.ir_version
         self.opsets = {
-            entry.domain if entry.domain != "ai.onnx" else "": entry.version
-            for entry in proto.opset_import
+            opset.domain if opset.domain != "ai.onnx" else "": opset.version
+            for opset in proto.opset_import
         }
         self.functions = {
             op_name(function.domain, function.name, function.overload): function
@@ -250,7 +250,7 @@ class Model:
 
     def metadata(self, key: str) -> str | None:
         """Return one ``metadata_props`` entry of the model, or None."""
-        return next((entry.value for entry in self.proto.metadata_props if entry.key == key), None)
+        return next((prop.value for prop in self.proto.metadata_props if prop.key == key), None)
 
     def set_metadata(self, key: str, text: str | None) -> None:
         """Set one ``metadata_props`` entry of the model; None removes it."""
@@ -316,8 +316,8 @@ class Model:
     def remove_imports(self, domains: Collection[str]) -> None:
         """Remove imports of unused domains, and commit."""
         self.commit()
-        others = [entry for entry in self.proto.opset_import if entry.domain not in domains]
-        arrange(self.proto.opset_import, others)
+        rest = [opset for opset in self.proto.opset_import if opset.domain not in domains]
+        arrange(self.proto.opset_import, rest)
         for domain in domains:
             del self.opsets[domain]
 
@@ -367,9 +367,9 @@ class Model:
         for op in self.new_functions:
             self.functions.pop(op, None)
         for op, function in used.items():
-            entry = self.proto.functions.add()
-            entry.CopyFrom(function)
-            self.functions[op] = entry
+            copy = self.proto.functions.add()
+            copy.CopyFrom(function)
+            self.functions[op] = copy
             for needed in function.opset_import:
                 self.import_domain(needed.domain, needed.version)
         self.commit()

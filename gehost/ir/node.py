@@ -405,7 +405,7 @@ class Node(GNodeAccessors):
 
     @property
     def metadata(self) -> dict[str, str]:
-        return {entry.key: entry.value for entry in self.proto.metadata_props[:]}
+        return {prop.key: prop.value for prop in self.proto.metadata_props[:]}
 
     @property
     def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
@@ -510,8 +510,8 @@ class Spelling(NamedTuple):
 @lru_cache(maxsize=1024)
 def spelled(op: str) -> Spelling:
     """Split an operator name into the parts that a node stores."""
-    domain, rest = split_op(op)
-    op_type, _, overload = rest.partition(":")
+    domain, name = split_op(op)
+    op_type, _, overload = name.partition(":")
     return Spelling(domain, op_type, overload, sys.intern(op_name(domain, op_type, overload)))
 
 

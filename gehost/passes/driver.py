@@ -107,10 +107,10 @@ class _VariadicRule:
         """Return the nodes of a graph that have any number of inputs or outputs."""
         name = self.pattern.op
         names = [
-            item
+            operator
             for node, op in zip(self.lowered.source.nodes, self.lowered.source.ops, strict=True)
             if name in node.ops
-            for item in op.ops
+            for operator in op.ops
         ]
         return graph.nodes_of(*dict.fromkeys(names))
 
@@ -212,10 +212,12 @@ def listed_patterns(returned: Any) -> list[Pattern | VariadicPattern]:
     """Return what ``Patterns`` returned as a list; raises ``PatternError`` if it is no patterns."""
     if isinstance(returned, Pattern | VariadicPattern):
         return [returned]
-    items = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
-    if not items or not all(isinstance(item, Pattern | VariadicPattern) for item in items):
+    patterns = [] if isinstance(returned, EsTensor) else _listed(returned, "patterns")
+    if not patterns or not all(
+        isinstance(pattern, Pattern | VariadicPattern) for pattern in patterns
+    ):
         raise PatternError(f"it must return a list of Pattern, got {returned!r}")
-    return items
+    return patterns
 
 
 def _listed(returned: Any, kind: str) -> list[Any]:

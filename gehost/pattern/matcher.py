@@ -113,10 +113,12 @@ class CompiledPattern:
             [
                 index
                 for op in source.ops
-                for index in {item.index for item in op.inputs if item is not None}
+                for index in {tensor.index for tensor in op.inputs if tensor is not None}
             ]
         )
-        self._inner = [] if self._has_choices else [(item, readers[item]) for item in source.inner]
+        self._inner = (
+            [] if self._has_choices else [(tensor, readers[tensor]) for tensor in source.inner]
+        )
         """Inner tensors, each with its number of reading operators."""
         self._choices = {
             choice.index: [
@@ -454,7 +456,9 @@ class _Op:
         """The operators and the output slot that each operand must come from."""
         self._rivals = [rival for rival in rivals if rival != op.index]
         self._counted = counted_ops(op)
-        self._outputs = [(item.slot, item.index, item.index in needed) for item in op.outputs]
+        self._outputs = [
+            (tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs
+        ]
         if len(op.outputs) == 1 and not is_linked and not self._counted:
             self._outputs = []  # a node is found through this output, which is bound then
         self._of_attributes = [
@@ -468,7 +472,9 @@ class _Op:
             )
         ]
         """Constraints on values of attributes at this opset."""
-        self._others = [item for item in op.constraints if item not in self._of_attributes]
+        self._others = [
+            constraint for constraint in op.constraints if constraint not in self._of_attributes
+        ]
         self._is_checked = bool(op.constraints) or op.exact_attributes is not None
         self._known: dict[Hashable, bool] = {}
 

@@ -259,9 +259,12 @@ class SourcePattern(Struct, frozen=True, eq=False):
                 replace(
                     op,
                     index=ops[op.index],
-                    outputs=tuple([place(item) for item in op.outputs]),
+                    outputs=tuple([place(tensor) for tensor in op.outputs]),
                     inputs=tuple(
-                        [item if item is None or item is ANY else place(item) for item in op.inputs]
+                        [
+                            tensor if tensor is None or tensor is ANY else place(tensor)
+                            for tensor in op.inputs
+                        ]
                     ),
                 )
                 for op in (self.ops[index] for index in reached)

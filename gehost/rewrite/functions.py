@@ -106,7 +106,7 @@ def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
     def body_of_call(
         definition: OpDef, call: onnx.NodeProto, types: Sequence[ValueType | None]
     ) -> onnx.FunctionProto | None:
-        attributes = {entry.name: attribute_value(entry) for entry in call.attribute}
+        attributes = {attribute.name: attribute_value(attribute) for attribute in call.attribute}
         maker = _BodyMaker(model, registry, inferrer, cache)
         try:
             return maker.function(definition, types, list(map(bool, call.input)), attributes)
@@ -501,7 +501,11 @@ def function_of_region(
         results = [names[value] if value is not None else "" for value in step.outputs]
         original = original_op(node)
         writer.node(
-            node.op, read, results, {entry.name: entry for entry in node.proto.attribute}, original
+            node.op,
+            read,
+            results,
+            {attribute.name: attribute for attribute in node.proto.attribute},
+            original,
         )
     _import(function, domains, region.graph.model)
     return function
@@ -578,5 +582,5 @@ def original_op(node: Node) -> str:
     Its body may have needed another name.
     """
     return next(
-        (entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op
+        (prop.value for prop in node.proto.metadata_props if prop.key == "gehost.op"), node.op
     )

@@ -152,21 +152,21 @@ class _Lowering:
             else:
                 inputs.append(producer.array)
         attributes: dict[str, Any] = {}
-        for name, argument in self._settled(params, len(operands)).items():
+        for name, literal in self._settled(params, len(operands)).items():
             attribute = signature.attribute_of(name)
             if attribute is not None:
-                if not has_value(self._op, name, argument, self._version or 0):
+                if not has_value(self._op, name, literal, self._version or 0):
                     raise Refused(
                         "not applicable",
-                        f"{self._op} of opset {self._version} has no {name} {argument!r}",
+                        f"{self._op} of opset {self._version} has no {name} {literal!r}",
                     )
-                spelled = spelling_at(self._op, name, argument, self._version or 0)
+                spelled = spelling_at(self._op, name, literal, self._version or 0)
                 attributes[attribute] = _as_attribute(
                     spelled, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}"
                 )
                 continue
             parameter = signature.parameters[name]
-            array = np.atleast_1d(argument) if name in self._vectors else np.reshape(argument, ())
+            array = np.atleast_1d(literal) if name in self._vectors else np.reshape(literal, ())
             inputs.extend([None] * (parameter.slot + 1 - len(inputs)))
             inputs[parameter.slot] = self._literal(array, parameter)
         while inputs and inputs[-1] is None:

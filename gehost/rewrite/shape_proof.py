@@ -390,7 +390,7 @@ class SideInference:
         if op in COMMUTATIVE:
             numbers.sort()
         attributes = tuple(
-            sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute)
+            sorted(attribute.SerializeToString(deterministic=True) for attribute in proto.attribute)
         )
         computation = (op, attributes, tuple(numbers))
         sizing = _window_sizes(op, attributes, types) if op in _WINDOWS else None
