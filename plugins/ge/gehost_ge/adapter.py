@@ -105,8 +105,7 @@ class PatternAdapter(gehost.PatternFusionPass):
 
     def Patterns(self) -> Sequence[gehost.Pattern]:
         owner = self._author.owner
-        attributes_count = owner.matcher_config.is_enable_ir_attr_match()
-        with building_patterns(attributes_count=attributes_count):
+        with building_patterns():
             if owner.pattern_methods:
                 items = [self._traced(name) for name in owner.pattern_methods]
             else:

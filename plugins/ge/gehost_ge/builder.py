@@ -19,28 +19,22 @@ from gehost_ge.errors import GeError, checked, items_of, origin
 from gehost_ge.graph import Graph, Node, agree
 from gehost_ge.types import DataType, Format, Shape, TensorDesc, to_onnx
 
-_pattern: ContextVar[bool | None] = ContextVar("gehost_ge_pattern", default=None)
-"""Whether attributes count in the patterns that are built, None outside of them."""
+_is_pattern: ContextVar[bool] = ContextVar("gehost_ge_is_pattern", default=False)
 
 
 @contextmanager
-def building_patterns(*, attributes_count: bool) -> Generator[None]:
+def building_patterns() -> Generator[None]:
     """Let numbers of the block's graphs match any constant, as GE's patterns do."""
-    token = _pattern.set(attributes_count)
+    token = _is_pattern.set(True)
     try:
         yield
     finally:
-        _pattern.reset(token)
+        _is_pattern.reset(token)
 
 
 def in_pattern() -> bool:
     """Whether the graphs that are built are patterns: their numbers stand for any constant."""
-    return _pattern.get() is not None
-
-
-def attributes_count() -> bool:
-    """Whether the attributes of the patterns that are built count."""
-    return bool(_pattern.get())
+    return _is_pattern.get()
 
 
 class InputType(Enum):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from gehost_ge.builder import in_pattern
 from gehost_ge.errors import GeError
 from gehost_ge.types import DataType as GeDataType
 from gehost_ge.types import to_onnx
-
-Axes: TypeAlias = Sequence[int]
-"""Annotates an attribute of GE that is an input in newer opsets of ONNX."""
 
 
 def _text(parameter: inspect.Parameter) -> str:
@@ -66,12 +63,9 @@ class Form:
         """What it becomes, for the page."""
         return (self.call.__doc__ or f"`{self.onnx}`").partition("\n")[0].removesuffix(".")
 
-    def kind(self, parameter: inspect.Parameter) -> str:
-        """``input``, ``axes`` or ``attribute``."""
-        annotation = str(parameter.annotation)
-        if annotation == "Axes":
-            return "axes"
-        return "input" if "EsTensor" in annotation else "attribute"
+    def is_input(self, parameter: inspect.Parameter) -> bool:
+        """Whether numbers of a pattern stand for any constant there."""
+        return "EsTensor" in str(parameter.annotation)
 
 
 _SAME = {
@@ -635,25 +629,28 @@ def _flatten(x: EsTensor, axis: int = 1) -> EsTensor:
 
 
 @_form("Squeeze", onnx="Squeeze")
-def _squeeze(x: EsTensor, axis: Axes = ()) -> EsTensor:
+def _squeeze(x: EsTensor, axis: Any = ()) -> EsTensor:
     """`Squeeze`, of all axes of size 1 by default."""
-    return es.Squeeze(x, axes=axis) if isinstance(axis, EsTensor) or axis else es.Squeeze(x)
+    axes = _axes(axis)
+    return es.Squeeze(x) if axes == [] else es.Squeeze(x, axes=axes)
 
 
 @_form("Unsqueeze", onnx="Unsqueeze")
-def _unsqueeze(x: EsTensor, axes: Axes = ()) -> EsTensor:
+def _unsqueeze(x: EsTensor, axes: Any = ()) -> EsTensor:
     """`Unsqueeze`."""
-    if not isinstance(axes, EsTensor) and not axes:
-        raise ValueError("Unsqueeze: axes are needed")
-    return es.Unsqueeze(x, axes=axes)
+    return es.Unsqueeze(x, axes=_axes(axes))
 
 
 @_form("ExpandDims", onnx="Unsqueeze")
-def _expand_dims(x: EsTensor, axis: EsTensor) -> EsTensor:
+def _expand_dims(x: EsTensor, axis: Any) -> EsTensor:
     """`Unsqueeze` at one axis, a number."""
-    if in_pattern():
-        return es.Unsqueeze(x, axis)
     return es.Unsqueeze(x, axes=[_constant("ExpandDims", "axis", axis)])
+
+
+def _axes(value: Any) -> EsTensor | list[int]:
+    """Return numbers, which old opsets take as an attribute; another tensor stays."""
+    is_computed = isinstance(value, EsTensor) and _array(value) is None
+    return value if is_computed else _constants("an operator", "axes", value)
 
 
 @_form("Transpose", onnx="Transpose")
@@ -732,7 +729,7 @@ def _slice(x: EsTensor, offsets: Any, size: Any) -> EsTensor:
         raise ValueError(f"Slice: offsets {starts} and size {sizes} are of one length, from 0 on")
     pairs = zip(starts, sizes, strict=True)
     ends = [_END if size < 0 else start + size for start, size in pairs]
-    return es.Slice(x, starts, ends, list(range(len(starts))))
+    return es.Slice(x, starts=starts, ends=ends, axes=list(range(len(starts))))
 
 
 _END = 2**63 - 1
@@ -753,7 +750,7 @@ def _not_in_pattern(name: str) -> None:
 @_form("Pad", onnx="Pad")
 def _pad(x: EsTensor, paddings: Any) -> EsTensor:
     """`Pad` with zeros; numbers, and in replacements alone."""
-    return es.Pad(x, _pads("Pad", paddings))
+    return es.Pad(x, pads=_pads("Pad", paddings))
 
 
 @_form("PadV2")
@@ -774,8 +771,9 @@ def _pad_v3(
     pads = _pads("Pad", paddings, by_axis=paddings_contiguous)
     if mode not in ("constant", "reflect", "edge"):
         raise ValueError(f"PadV3: mode is constant, reflect or edge, got {mode!r}")
-    operands = [x, pads] if constant_values is None else [x, pads, constant_values]
-    return es.Pad(*operands, mode=mode)
+    if constant_values is None:
+        return es.Pad(x, pads=pads, mode=mode)
+    return es.Pad(x, pads, constant_values, mode=mode)
 
 
 # selection
@@ -916,16 +914,14 @@ def _cumsum(
 
 def _reduction(name: str) -> None:
     @_form(f"{name}D", onnx=name)
-    def reduce(x: EsTensor, axes: Axes, keep_dims: bool = False) -> EsTensor:
-        """As without `D`; `axes` may be an attribute."""
-        numbers = axes if isinstance(axes, EsTensor) else [int(axis) for axis in axes]
-        return getattr(es, name)(x, axes=numbers, keepdims=int(keep_dims))
+    def reduce(x: EsTensor, axes: Any, keep_dims: bool = False) -> EsTensor:
+        """As without `D`; `axes` is an attribute."""
+        return getattr(es, name)(x, axes=_axes(axes), keepdims=int(keep_dims))
 
     @_form(name, onnx=name)
-    def reduce_by_tensor(x: EsTensor, axes: EsTensor, keep_dims: bool = False) -> EsTensor:
+    def reduce_by_tensor(x: EsTensor, axes: Any, keep_dims: bool = False) -> EsTensor:
         """ONNX's of this name, with `keepdims` 0 by default."""
-        numbers = [axes] if isinstance(axes, int) else axes
-        return getattr(es, name)(x, axes=numbers, keepdims=int(keep_dims))
+        return getattr(es, name)(x, axes=_axes(axes), keepdims=int(keep_dims))
 
     del reduce, reduce_by_tensor
 
@@ -979,6 +975,6 @@ def _constants(name: str, argument: str, value: Any, what: str = "numbers") -> l
     array = _array(value)
     if array is None:
         raise TypeError(f"{name}: {argument} must be {what}, as ONNX has it as an attribute")
-    if array.dtype.kind not in "iu":
+    if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name}: {argument} must be whole numbers, got {value!r}")
     return [int(number) for number in array.reshape(-1)]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Self, cast
 
 from gehost import EsTensor, es
-from gehost_ge.builder import GraphBuilder, TensorHolder, attributes_count, builder_of, in_pattern
+from gehost_ge.builder import GraphBuilder, TensorHolder, builder_of, in_pattern
 from gehost_ge.errors import GeError, items_of, origin
 from gehost_ge.forms import FORMS, REFUSED, Form, refusal
 
@@ -21,7 +21,7 @@ class Operator:
         self._form = form
         self.__signature__ = form.signature
         parameters = self.__signature__.parameters.values()
-        self._kinds = {parameter.name: form.kind(parameter) for parameter in parameters}
+        self._inputs = {parameter.name for parameter in parameters if form.is_input(parameter)}
 
     def __repr__(self) -> str:
         return f"<operator {self.__name__}>"
@@ -58,11 +58,10 @@ class Operator:
     def _operand(self, builder: GraphBuilder, name: str, value: Any) -> Any:
         """Return an argument as the host takes it; a number of a pattern is any constant."""
         owned = _owned(builder, value)
-        kind = self._kinds[name]
         is_absent = value is None or (isinstance(value, tuple) and not value)
-        if owned is not value or kind == "attribute" or not in_pattern() or is_absent:
+        if owned is not value or name not in self._inputs or not in_pattern() or is_absent:
             return owned
-        return owned if kind == "axes" and attributes_count() else builder.operand(value)
+        return builder.operand(value)
 
     def _holders(self, builder: GraphBuilder, result: Any) -> Any:
         if isinstance(result, EsTensor):
@@ -172,8 +171,8 @@ class OnnxForm(Form):
 
     _inputs: frozenset[str]
 
-    def kind(self, parameter: inspect.Parameter) -> str:
-        return "input" if parameter.name in self._inputs else "attribute"
+    def is_input(self, parameter: inspect.Parameter) -> bool:
+        return parameter.name in self._inputs
 
 
 def _onnx_form(function: es.OpFunction) -> Callable[..., Any]:

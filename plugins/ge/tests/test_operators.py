@@ -18,7 +18,7 @@ from gehost import Host, HostOptions, es
 from gehost_ge.forms import FORMS, REFUSED, SAME
 from plugins.ge.tools.operators_table import table
 
-from .conftest import Compiled
+from .conftest import Compiled, replaced
 from .test_names import importable
 
 HERE = Path(__file__).parent
@@ -132,6 +132,30 @@ class P(PatternFusionPass):
     (record,) = [record for record in compiled[1].passes if record.name == "P"]
     assert (record.matched, record.replaced) == (1, 0)
     assert list(record.rejected) == [reason.partition(":")[0]]
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("axes", ["[-1]", "inputs[0].builder.create_vector_int64([-1])"])
+def test_axes_fit_models_with_an_attribute_and_with_an_input(
+    axes: str, opset: int, compile_with: Any
+) -> None:
+    source = f"""
+from ge.es.all import ReduceMean, ReduceSum, Square
+
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def mean(self, inputs):
+        return ReduceMean(Square(inputs[0]), {axes}, True)
+    def replacement(self, inputs):
+        return ReduceSum(inputs[0] * inputs[0], {axes}, True) / 4.0
+"""
+    node = "<axes = [-1]> (s)" if opset == 17 else "(s, axes)"
+    text = f"""g (float[4,4] x) => (float[4,1] y) <int64[1] axes = {{-1}}> {{
+        s = Mul(x, x) y = ReduceMean {node} }}"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>\n' + text)
+    compiled: Compiled = compile_with(source, model)
+    assert replaced(compiled[1]) == {"P": 1}
 
 
 def test_the_page_has_each_operator() -> None:
