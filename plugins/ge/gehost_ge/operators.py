@@ -126,7 +126,7 @@ def operator(name: str) -> Operator:
         return Operator(name, FORMS[name])
     if name in REFUSED:
         return Refused(name)
-    if name not in es.operator_names(""):
+    if not name[:1].isupper() or name not in es.operator_names(""):  # imports ask for __path__
         raise AttributeError(f"no operator {name}: ONNX has no such operator")
     return Operator(name, OnnxForm(es.op(name)))
 
