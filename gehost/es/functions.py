@@ -400,10 +400,10 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
 def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
     """Require attributes of the producer of ``tensor``; return ``tensor``.
 
-    Required values: equal to a value (an absent attribute counts as its default); absent, for None;
-    accepted by a function of the attribute's value, which fails where there is no value; any value
-    that ``Bind("p")`` then names (None where it has no default). They hold for every configuration
-    of the matcher.
+    Required values: equal to a value (an absent attribute counts as its default, one that the
+    opset lacks as what the operator does there); absent, for None; accepted by a function of the
+    attribute's value, which fails where there is no value; any value that ``Bind("p")`` then names
+    (None where it has no default). They hold for every configuration of the matcher.
 
     Raises:
         PatternError: no version of the operator has this parameter.

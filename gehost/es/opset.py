@@ -10,8 +10,9 @@ import onnx
 
 from gehost.errors import PatternError
 from gehost.es import schemas
+from gehost.es.functions import Bind
 from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
-from gehost.ir.effective import BEFORE, may_be_left_out
+from gehost.ir.effective import as_lacking, may_be_left_out, newest_spelling, says_lacking
 from gehost.ir.graph import op_name, split_op
 from gehost.ir.types import DataType
 from gehost.ops import OpRegistry
@@ -142,18 +143,31 @@ def arguments_at(
         params[name] = producer.array.tolist()
     for name, arguments in list(params.items()):
         if name not in signature.parameters and signature.attribute_of(name) is None:
-            if arguments is not None and not (
-                same_parameter(arguments, as_lacking(op, name))
-                or may_be_left_out(op, name, arguments)
-            ):
-                raise Refused("not applicable", f"{op} of opset {version} has no parameter {name}")
+            refuse_lacking(op, name, arguments, version, node.count)
             del params[name]
     return operands, params
 
 
-def as_lacking(op: str, name: str) -> Any:
-    """Return a parameter's value that does what opsets do that lack the parameter."""
-    return BEFORE.get((op, name), schemas.newest_default(*split_op(op), name))
+def refuse_lacking(op: str, name: str, argument: Any, version: int | None, outputs: int) -> None:
+    """Refuse a parameter that an opset lacks, unless the operator does there what it says.
+
+    A function or a variable is for the matcher to try, if anything says what the operator does.
+
+    Raises:
+        Refused: the operator does another thing.
+    """
+    if argument is None:
+        return
+    domain, op_type = split_op(op)
+    if callable(argument) or isinstance(argument, Bind):
+        fits = says_lacking(domain, op_type, name, version or 0)
+    else:
+        lacking = as_lacking(domain, op_type, name, version or 0, outputs)
+        fits = same_parameter(newest_spelling(op, name, argument), lacking) or may_be_left_out(
+            op, name, argument
+        )
+    if not fits:
+        raise Refused("not applicable", f"{op} of opset {version} has no parameter {name}")
 
 
 _INT, _INTS = onnx.AttributeProto.INT, onnx.AttributeProto.INTS

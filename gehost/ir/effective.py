@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import onnx
+
 from gehost.ir.attributes import attribute_value
-from gehost.ir.schemas import schema_at
+from gehost.ir.schemas import history, schema_at
 
 if TYPE_CHECKING:
     from gehost.ir.node import Node
@@ -36,8 +39,20 @@ LIMITED: Final[Mapping[tuple[str, str], Mapping[str, tuple[int, int | None]]]] =
 )
 """Values that only some opsets with the attribute have: the first and the last of them."""
 
-BEFORE: Final = MappingProxyType({("RoiAlign", _MODE): "output_half_pixel"})
-"""What an operator did before it had an attribute, where that is not the attribute's default."""
+LACKING: Final[Mapping[tuple[str, str], Any]] = MappingProxyType(
+    {
+        ("BatchNormalization", "spatial"): 1,  # opset 9 dropped it
+        ("BatchNormalization", "training_mode"): 0,  # of one output, from opset 7 on
+        ("Resize", _MODE): "asymmetric",
+        ("Resize", "nearest_mode"): None,  # opset 10: by whether the image shrinks
+        ("RoiAlign", _MODE): "output_half_pixel",
+    }
+)
+"""What an operator does without an attribute that its opset lacks, None where no value says it.
+
+All others that came later have as their default what the operator did before, which
+``tools/opset`` compares; others that were dropped mean nothing without them.
+"""
 
 IN_PROSE: Final = MappingProxyType(
     {
@@ -99,11 +114,53 @@ def default_of(node: Node, name: str) -> Any:
         return None
     attribute = schema.attributes.get(name)
     if attribute is None:
-        return BEFORE.get((node.op, name))
-    if attribute.default_value.type:
+        outputs = sum(value is not None for value in node.outputs)
+        lacking = as_lacking(node.domain, node.op_type, name, version, outputs)
+        if lacking is not None or not says_lacking(node.domain, node.op_type, name, version):
+            return lacking
+    elif attribute.default_value.type:
         return newest_spelling(node.op, name, attribute_value(attribute.default_value))
     rule = _RULES.get((node.op, name))
     return None if rule is None else rule(node)
+
+
+@cache
+def as_lacking(domain: str, op_type: str, name: str, version: int, outputs: int = 1) -> Any:
+    """Return the value of an attribute that does what an opset does that lacks the attribute.
+
+    None if no value does. Before opset 14, ``BatchNormalization`` trains if it has several outputs;
+    below opset 7, another attribute says so.
+    """
+    if domain == "" and (op_type, name) in LACKING:
+        may_train = name == "training_mode" and (version < 7 or outputs != 1)
+        return None if may_train else LACKING[op_type, name]
+    later = _later(domain, op_type, name, version)
+    if later is None or not later.default_value.type:
+        return None
+    return attribute_value(later.default_value)
+
+
+@cache
+def says_lacking(domain: str, op_type: str, name: str, version: int) -> bool:
+    """Whether operators of an opset mean a value of an attribute that the opset lacks."""
+    if as_lacking(domain, op_type, name, version) is not None:
+        return True
+    is_later = _later(domain, op_type, name, version) is not None
+    return is_later and domain == "" and (op_type, name) in _RULES
+
+
+def _later(
+    domain: str, op_type: str, name: str, version: int
+) -> onnx.defs.OpSchema.Attribute | None:
+    """Return an attribute in the first of the later opsets that have it.
+
+    None if this opset has an input of that name.
+    """
+    schema = schema_at(domain, op_type, version)
+    if schema is None or any(parameter.name == name for parameter in schema.inputs):
+        return None
+    newer = (item for item in history(domain, op_type) if item.since_version > version)
+    return next((item.attributes[name] for item in newer if name in item.attributes), None)
 
 
 def _rank(node: Node, slot: int) -> int | None:
@@ -216,7 +273,7 @@ OF_SHAPES: Final = frozenset(name for _, name in _RULES) - {"perm"}
 
 
 def may_be_left_out(op: str, name: str, value: Any) -> bool:
-    """Whether an attribute's value is what an operator does that lacks the attribute."""
+    """Whether a list of an attribute is what an operator does that lacks the attribute."""
     rule = _RULES.get((op, name))
     if rule not in (_ones, _no_padding, _no_output_padding) or type(value) not in (list, tuple):
         return False

@@ -11,7 +11,7 @@ from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
-from gehost.ir.effective import BEFORE, default_of, newest_spelling
+from gehost.ir.effective import default_of, newest_spelling
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.source import (
@@ -57,9 +57,12 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
 def _where_absent(node: Node, name: str, signature: Signature | None) -> Any:
     """Return what counts where a node lacks a parameter; None if nothing says so."""
     attribute = None if signature is None else signature.attribute_of(name)
-    if signature is None or attribute is None:
-        before = BEFORE.get((node.op, name))
-        return schemas.newest_default(node.domain, node.op_type, name) if before is None else before
+    if signature is None:
+        return None
+    if attribute is None:
+        if name not in signature.parameters:
+            return default_of(node, name)
+        return schemas.newest_default(node.domain, node.op_type, name)
     value = signature.attributes[attribute]
     return default_of(node, attribute) if value is None else newest_spelling(node.op, name, value)
 

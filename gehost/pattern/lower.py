@@ -10,8 +10,8 @@ from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, EsTensor
-from gehost.es.opset import arguments_at, resolve_op, signature_at, wrong_kind
-from gehost.ir.effective import newest_spelling
+from gehost.es.opset import arguments_at, refuse_lacking, resolve_op, signature_at, wrong_kind
+from gehost.ir.effective import LACKING, newest_spelling
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
@@ -205,14 +205,10 @@ class LoweredPattern:
                 operands, params = arguments_at(node, op, signature, version)
                 for constrained, condition in node.constraints.items():
                     if (
-                        condition is not None  # what the opset lacks is absent
-                        and constrained not in signature.parameters
+                        constrained not in signature.parameters
                         and signature.attribute_of(constrained) is None
                     ):
-                        raise Refused(
-                            "not applicable",
-                            f"{op} of opset {version} has no parameter {constrained}",
-                        )
+                        refuse_lacking(op, constrained, condition, version, node.count)
             except Refused as error:
                 reason = error
                 continue
@@ -291,6 +287,9 @@ class LoweredPattern:
                 for name in signature.migrating:
                     if signature.parameters[name].slot >= len(fit.operands):
                         defaults[name] = schemas.newest_default(*split_op(fit.op), name)
+                for op, name in LACKING:
+                    if op == fit.op and signature.attribute_of(name) is None:
+                        defaults[name] = schemas.newest_default("", op, name)
                 if fit.op == "Split":
                     defaults.pop("num_outputs", None)  # given by the pattern's outputs
                 if signature.flattens:

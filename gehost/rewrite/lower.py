@@ -18,7 +18,7 @@ from gehost.es.graph import EsConst, EsNode, EsTensor, in_dtype
 from gehost.es.opset import arguments_at, resolve_op, same_parameter, signature_at
 from gehost.es.schemas import Parameter, Signature
 from gehost.infer.local import array_type
-from gehost.ir.effective import BEFORE, has_value, newest_spelling, spelling_at
+from gehost.ir.effective import LACKING, as_lacking, has_value, newest_spelling, spelling_at
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
@@ -199,12 +199,16 @@ class _Lowering:
             and operands < 2
         ):
             params["num_outputs"] = self._node.count
-        for (op, name), before in BEFORE.items():
-            lacking = op == self._op and signature.attribute_of(name) is None
-            if lacking and passed.get(name, self._node.params.get(name)) is None:
+        for op, name in LACKING:
+            if op != self._op or signature.attribute_of(name) is not None:
+                continue
+            before = as_lacking("", op, name, self._version or 0)
+            is_default = same_parameter(before, schemas.newest_default("", op, name))
+            if not is_default and passed.get(name, self._node.params.get(name)) is None:
+                does = "something else" if before is None else f"what {before!r} means"
                 raise Refused(
                     "not applicable",
-                    f"{op} of opset {self._version} has no {name}, and does what {before!r} means",
+                    f"{op} of opset {self._version} has no {name}, and does {does}",
                 )
         if signature.flattens:
             rank = self._rank()

@@ -233,7 +233,9 @@ class _Drawing:
         remembered = zip(source.inputs, like.operands, strict=False)
         self._like = {index: operand for index, operand in remembered if operand is not None}
         self._ops = tuple(op.label for op in source.ops)
-        self._parameters = Parameters(rng, like.parameters if like.ops == self._ops else None)
+        self._parameters = Parameters(
+            self._model, rng, like.parameters if like.ops == self._ops else None
+        )
         self._like_constants = like.constants if like.ops == self._ops else Draw().constants
         self._constants: dict[int, np.ndarray[Any, Any]] = {}
         first = next(iter(self._like.values()), None)

@@ -14,7 +14,9 @@ from gehost.diagnose.check_pass.candidates import INDEX_TYPES, attribute_values,
 from gehost.es import schemas
 from gehost.es.graph import EsNode
 from gehost.es.schemas import Signature
+from gehost.ir.effective import as_lacking
 from gehost.ir.graph import split_op
+from gehost.ir.model import Model
 from gehost.pattern.source import Constraint, Kind, OpPattern
 
 _OPTIONAL = 0.4
@@ -41,15 +43,20 @@ class Parameters:
     """Chooses the parameters of the operators of one instance.
 
     Attributes:
+        model: has the opset.
+        rng: chooses.
         like: choices of another instance, by number of the operator and name; or None.
         chosen: the choices of this one.
         bound: values of attribute variables.
     """
 
     def __init__(
-        self, rng: np.random.Generator, like: Mapping[tuple[int, str], Any] | None
+        self,
+        model: Model,
+        rng: np.random.Generator,
+        like: Mapping[tuple[int, str], Any] | None,
     ) -> None:
-        self._rng = rng
+        self._model, self._rng = model, rng
         self.like = like
         self.chosen: dict[tuple[int, str], Any] = {}
         self.bound: dict[str, Any] = {}
@@ -163,6 +170,9 @@ class Parameters:
         if attribute is not None:
             default = signature.attributes[attribute]
             kind = signature.kinds.get(attribute, onnx.AttributeProto.INT)
+        elif name not in signature.parameters and schemas.operator(*split_op(op)) is not None:
+            lacking = as_lacking(*split_op(op), name, self._model.opset(split_op(op)[0]) or 0)
+            return [[1] * max((rank or 3) - 2, 1) if lacking is None else lacking]  # dilations
         else:
             operator = schemas.operator(*split_op(op))
             whole = (

@@ -51,6 +51,12 @@ PATTERNS = {
     "weights": lambda b: es.Conv(*b.CreateInputs(3)),
     "weights and a bound": lambda b: es.Clip(es.Conv(*b.CreateInputs(2)), 0.0, 6.0),
     "literal in an attribute": lambda b: es.Clip(b.CreateInput(0), 0.0, 6.0),
+    "attributes that opsets lack": lambda b: es.constrain(
+        es.ReduceMax(
+            es.constrain(es.MaxPool(b.CreateInput(0)), dilations=lambda value: set(value) == {1})
+        ),
+        noop_with_empty_axes=es.Bind("n"),
+    ),
     "indices": lambda b: es.Gather(*b.CreateInputs(2)),
 }
 
