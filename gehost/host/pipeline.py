@@ -15,7 +15,7 @@ from gehost.errors import ModelError, VendorError
 from gehost.host.context import CompileContext
 from gehost.infer import infer_model
 from gehost.infer.findings import type_clash, type_findings, untaken_half
-from gehost.passes.cleanup import clean_up
+from gehost.passes.cleanup import clean_up, take_branches
 from gehost.stages import CustomPassStage
 
 
@@ -38,7 +38,9 @@ class StageRow(NamedTuple):
 
 
 def _infer_types(context: CompileContext) -> None:
-    """Infer the types of the whole model."""
+    """Infer the types of the whole model, of each branch that is surely taken as its own."""
+    if context.options.cleanup:
+        take_branches(context.model, context.ops, context.inferrer)
     with context.report.timed("infer_shape"):
         try:
             infer_model(context.model, context.inferrer)

@@ -12,6 +12,8 @@ import pytest
 from gehost import Host, HostOptions
 from gehost.testing import parse
 
+VENDORS = Path(__file__).parents[2] / "vendors"
+
 LATE = ("kAfterBuiltinFusionPass", "kAfterOriginGraphOptimize")
 FOLD = """
 @REG_FUSION_PASS(stage=CustomPassStage.{stage})
@@ -249,3 +251,41 @@ def test_a_second_compile_folds_no_more() -> None:
     again, report = host.run(result)
     assert report.cleanup["folded"] == 0
     assert again.SerializeToString() == result.SerializeToString()
+
+
+BRANCH = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 4] x, float[2, 4] z, bool c) => (float[2, 4] y)
+    <bool no = {0}, float two = {1.4142135}, float one = {1.0}, float half = {0.5}> {
+    d = Div(x, two) CONDITION
+    e = If(k) <then_branch = g1 () => (float[A, B] o) { o = Abs(z) }, else_branch = g2 () => (float[2, 4] p) { p = Erf(d) }>
+    f = Add(e, one) h = Mul(f, x) y = Mul(h, half) }"""
+
+
+@pytest.mark.parametrize("condition", ["k = Constant<value = bool {0}>()", ""])
+def test_a_branch_that_is_surely_taken_is_fused_with_what_is_outside(condition: str) -> None:
+    text = BRANCH.replace("CONDITION", condition)
+    if not condition:
+        text = text.replace("If(k)", "If(no)")
+    model = onnx.parser.parse_model(text)
+    host = Host(HostOptions(vendors=[VENDORS], plugins=False))
+    first = host.run(model)[0]
+    assert [node.op_type for node in first.graph.node] == ["Gelu"]
+    again = host.run(first)[0]
+    assert again.SerializeToString() == first.SerializeToString()
+
+
+def test_a_branch_is_decided_by_a_constant_and_an_unknown() -> None:
+    model = onnx.parser.parse_model(BRANCH.replace("CONDITION", "k = And(c, no)"))
+    result = Host(HostOptions(vendors=[], plugins=False)).run(model)[0]
+    assert [node.op_type for node in result.graph.node] == ["Div", "Erf", "Add", "Mul", "Mul"]
+
+
+def test_an_if_in_a_function_stays_unless_it_is_inlined() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "f": 1]> g (float[2, 4] x) => (float[2, 4] y) { y = f.F(x) }
+        <domain: "f", opset_import: ["": 17]> F (p) => (q) { c = Constant<value = bool {1}>()
+            q = If(c) <then_branch = g1 () => (float[2, 4] o) { o = Neg(p) }, else_branch = g2 () => (float[2, 4] r) { r = Abs(p) }> }"""
+    )
+    result, _ = Host(HostOptions(vendors=[], plugins=False)).run(model)
+    assert [node.op_type for node in result.functions[0].node] == ["Constant", "If"]
+    result, _ = Host(HostOptions(vendors=[], plugins=False, inline_functions=True)).run(model)
+    assert [node.op_type for node in result.graph.node] == ["Neg"]

@@ -80,6 +80,23 @@ def clean_up(
     return CleanUpResult(**asdict(state.counts))
 
 
+def take_branches(model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
+    """Inline the branch of each ``If`` whose condition is a constant already.
+
+    Before fusion, so that patterns find what is in it. ``clean_up`` does the others.
+    """
+    if _is_trained(model) or not any(graph.by_op.get("If") for graph in model.graphs):
+        return
+    with gc_disabled():
+        state = State(model, registry, inferrer)
+        branches = Branches(state)
+        for node in state.initial:
+            state.push(node)
+        while (node := state.pop()) is not None:
+            if node.op == "If":
+                branches.inline(node)
+
+
 def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
     """Remove leftovers of edits since ``clean_up``: dead nodes, identities, equal nodes.
 

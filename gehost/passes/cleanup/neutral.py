@@ -3,6 +3,7 @@
 1. ``Mul(x, 1)``, ``Div(x, 1)``, ``Pow(x, 1)``                                  ==>   x
 2. ``Add(x, -0.0)``, ``Sub(x, 0.0)``; of integers any 0                         ==>   x
 3. ``And(x, true)``, ``Or(x, false)``                                           ==>   x
+   ``And(x, c)`` with a constant c that is false, ``Or(x, c)`` with one true    ==>   c
 4. ``Where(c, x, x)``; ``Where(c, x, y)`` with a constant c that is true (false)  ==>   x (y)
 Keeps: every bit. ``x + 0.0`` is another number where x is -0.0, and stays.
 Refused: a constant, condition or other operand that widens x, or may; constants above 8 KiB.
@@ -54,14 +55,17 @@ def unchanged_operand(state: State, node: Node) -> Value | None:
             continue
         if constant in state.ordinary:
             continue
-        array = _small(constant)
-        if array is None or not is_neutral(array):
+        array, operand = _small(constant), node.input(1 - slot)
+        if array is None or not (array.dtype == np.bool_ or is_neutral(array)):
             if constant.producer is None:
                 state.ordinary.add(constant)
             continue
-        operand = node.input(1 - slot)
-        if operand is not None and _leaves_shape(constant, operand):
+        if operand is None:
+            continue
+        if is_neutral(array) and _leaves_shape(constant, operand):
             return operand
+        if array.dtype == np.bool_ and _decides(node, array) and _leaves_shape(operand, constant):
+            return constant
     return None
 
 
@@ -112,6 +116,11 @@ def _is_zero(array: Array, *, negative: bool) -> bool:
     # of other floats than numpy's own, too
     wide = array.astype(np.float64) if array.dtype.kind in "fV" else None
     return wide is not None and not wide.any() and bool((np.signbit(wide) == negative).all())
+
+
+def _decides(node: Node, array: Array) -> bool:
+    """Whether a constant is the result, whatever the other operand is."""
+    return (node.op == "And" and not array.any()) or (node.op == "Or" and bool(array.all()))
 
 
 _NEUTRAL: Mapping[str, tuple[tuple[int, ...], Callable[[Array], bool]]] = MappingProxyType(

@@ -151,3 +151,21 @@ def test_below_opset_7_arithmetic_broadcasts_by_an_attribute(clean: Any) -> None
         runs=False,
     )
     assert cleaned.ops == ["Mul", "Neg"]
+
+
+@pytest.mark.parametrize(
+    ("node", "goes"),
+    [
+        ("And(flags, no)", True), ("Or(yes, flags)", True), ("And(no, flag)", True), ("Or(flag, yes)", True),
+        ("And(flags, none)", False), ("Or(flags, one)", False), ("And(flags, mixed)", False), ("Or(flags, mixed)", False),
+    ],
+)  # fmt: skip
+def test_a_constant_that_decides(clean: Any, node: str, goes: bool) -> None:
+    """Unless the other operand widens it, or the operator wants the other truth."""
+    source = parse(
+        f"""g (bool flag, bool[2, 1] flags) => (bool[P, Q] y) <bool[2, 1] no = {{0, 0}}, bool[2, 1] yes = {{1, 1}},
+            bool none = {{0}}, bool one = {{1}}, bool[2, 1] mixed = {{0, 1}}, bool[1, 3] wide = {{1, 0, 1}}>
+            {{ b = {node}  c = Not(b)  y = Xor(c, wide) }}"""
+    )
+    cleaned = clean(source, feeds={"flag": np.array(True), "flags": np.array([[True], [False]])})
+    assert ("And" in cleaned.ops or "Or" in cleaned.ops) != goes
