@@ -11,6 +11,11 @@ _SIMILAR = 0.85
 _SIMILAR_FUNCTION = 0.8
 """Least similarity for methods of a class or hooks of a file, which are few."""
 _NUMBER = r"v?\d+"
+_NEAR = 0.6
+"""Least similarity of names that are near."""
+_SELDOM = 0.3
+"""Least weight of words in common: a word that three names have weighs a third."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PART = 4
 """Least letters of a part of a name that stands for it."""
 _SHORT = 5
@@ -35,6 +40,41 @@ def nearest(name: str, names: Iterable[str], most: int = 1) -> list[str]:
     if len(name) >= _PART:  # Gelu is part of GeluFusionPass
         near += [item for item in spelled if name.lower() in item]
     return list(dict.fromkeys(spelled[item] for item in near))[:most]
+
+
+def nearest_by_words(name: str, names: Iterable[str], most: int = 3) -> list[str]:
+    """Return the names that share letters or seldom words with ``name``, best first.
+
+    If some differ by a letter or two, only these.
+    Words are those of ``SkipNormPass`` or ``skip_norm``; a beginning counts as the word.
+
+    Examples:
+        >>> nearest_by_words("SkipLayerNorm", ["OrtSkipNormPass", "LayerNormPass", "NormPass"])[0]
+        'OrtSkipNormPass'
+    """
+    by_name = {item: _words(item) for item in names}
+    users = {
+        word: [item for item, words in by_name.items() if any(_same(word, one) for one in words)]
+        for word in _words(name)
+    }
+    scores: dict[str, float] = {}
+    for item in by_name:
+        ratio = difflib.SequenceMatcher(None, name.lower(), item.lower()).ratio()
+        seldom = sum(1 / len(items) for items in users.values() if item in items)
+        if ratio >= _NEAR or seldom >= _SELDOM or name.lower() in item.lower():
+            scores[item] = ratio + seldom
+    slips = [item for item in scores if is_similar(name, item, _SIMILAR)]
+    return sorted(slips or scores, key=lambda item: (-scores[item], item))[:most]
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(name)} - {"fusion", "pass"}
+
+
+def _same(word: str, other: str) -> bool:
+    """Whether words are equal, or one is the beginning of the other: Norm, Normalization."""
+    short, long = sorted((word, other), key=len)
+    return short == long or (len(short) >= _PART and long.startswith(short))
 
 
 def hint(name: str, names: Iterable[str], most: int = 1) -> str:

@@ -110,6 +110,10 @@ def test_a_pass_of_a_shipped_vendor_is_located(
     error = capsys.readouterr().err
     assert "gehost:onnxruntime has it: --vendors gehost:onnxruntime" in error
     assert run([*command, "--enable", "OrtAtention"]) == 2
-    assert "did you mean OrtAttentionPass of gehost:onnxruntime?" in capsys.readouterr().err
+    vendor = "of gehost:onnxruntime (--vendors gehost:onnxruntime)"
+    assert f"did you mean OrtAttentionPass {vendor}" in capsys.readouterr().err
     assert run([*command, "--enable", "Gelu"]) == 2
     assert "did you mean GeluFusionPass or GeluTanhFusionPass?" in capsys.readouterr().err
+    for name in ("OrtSkipLayerNormalizationPas", "SkipLayer"):
+        assert run([*command, "--enable", name]) == 2
+        assert f"did you mean OrtSkipNormPass {vendor}" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from gehost.errors import UsageError
 from gehost.host.registry import Unregistered
 from gehost.options import HostOptions
 from gehost.shipped import shipped_passes
-from gehost.spelling import nearest
+from gehost.spelling import nearest, nearest_by_words
 
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
 _RUNTIME = {"level": str, "disabled_optimizers": list, "libraries": list}
@@ -247,15 +247,16 @@ def check_names(
             for item in unregistered:
                 if item.name == name:
                     raise UsageError(str(item))
-            near = nearest(name, known_names, 3)
             shipped = shipped_passes()
+            near = nearest_by_words(name, known_names)
+            for best in nearest_by_words(name, dict.fromkeys([*known_names, *shipped]), 1):
+                if best not in known_names:
+                    vendor = shipped[best][0]
+                    near.insert(0, f"{best} of {vendor} (--vendors {vendor})")
             if name in shipped:
                 hint = f"{' and '.join(shipped[name])} has it: --vendors {shipped[name][0]}"
             elif near:
                 hint = f"did you mean {' or '.join(near)}?"
-            elif absent := nearest(name, shipped):
-                vendor = shipped[absent[0]][0]
-                hint = f"did you mean {absent[0]} of {vendor}? Then add --vendors {vendor}"
             else:
                 hint = "`gehost passes` lists them"
             raise UsageError(f"there is no pass {name}", where=source, hint=hint)
