@@ -90,8 +90,8 @@ def take_branches(model: Model, registry: OpRegistry, inferrer: Inferrer) -> Non
     with gc_disabled():
         state = State(model, registry, inferrer)
         branches = Branches(state)
-        for node in state.initial:
-            state.push(node)
+        for initial in state.initial:
+            state.push(initial)
         while (node := state.pop()) is not None:
             if node.op == "If":
                 branches.inline(node)

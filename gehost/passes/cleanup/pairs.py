@@ -277,8 +277,8 @@ def _zeros_around(state: State, pad: Node) -> list[int] | None:
     if amounts is None or not amounts.is_constant or amounts.elements is None:
         return None
     if value is not None:
-        number = elements(value) if value.is_constant else None
-        if number is None or number.size != 1 or number.astype(np.float64).any():
+        fill = elements(value) if value.is_constant else None
+        if fill is None or fill.size != 1 or fill.astype(np.float64).any():
             return None
     if axes is None:
         return _not_negative(amounts.elements)
