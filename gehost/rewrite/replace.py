@@ -182,7 +182,7 @@ def _prove_types(
             proof = TypeProof(
                 region.inputs, before, after, session.inferrer, shape_proven=shape_proven
             )
-        region.graph.set_type(value, proof.settle(value, old_type, source, new_type))
+        region.graph.set_type(value, proof.unify(value, old_type, source, new_type))
 
 
 def _is_unchanged(

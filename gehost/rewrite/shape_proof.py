@@ -74,7 +74,7 @@ class TypeProof:
         self._old_types: dict[Value, ValueType | None] | None = None
         self._new_types: dict[Value, ValueType | None] | None = None
 
-    def settle(
+    def unify(
         self,
         old: Value,
         old_type: ValueType | None,

@@ -316,7 +316,7 @@ def test_before_inference_types_are_inferred_from_what_is_there():
     assert y.type is None
     old = [NodeState(node) for node in list(model.graph.nodes)[:2]]
     proof = TypeProof([x], old, [], Inferrer(model, OpRegistry()), shape_proven=False)
-    assert str(proof.settle(y, None, x, x.type)) == "float[N,3]"
+    assert str(proof.unify(y, None, x, x.type)) == "float[N,3]"
 
 
 def test_the_unknown_and_the_known():
@@ -325,31 +325,31 @@ def test_the_unknown_and_the_known():
     x, y = model.graph.values["x"], model.graph.values["y"]
     steps = [NodeState(next(model.graph.nodes))]
 
-    def settle(old, new, proven: bool = False):
-        return TypeProof([x], steps, [], Inferrer(model, OpRegistry()), shape_proven=proven).settle(
+    def unify(old, new, proven: bool = False):
+        return TypeProof([x], steps, [], Inferrer(model, OpRegistry()), shape_proven=proven).unify(
             y, old, x, new
         )
 
-    assert settle(None, None) is None
+    assert unify(None, None) is None
     with pytest.raises(
         Refused,
         match=r'unproven: the type of "y" is unknown, the replacement would have float\[N,3\]',
     ):
-        settle(None, x.type)
-    assert settle(None, x.type, proven=True) == x.type
+        unify(None, x.type)
+    assert unify(None, x.type, proven=True) == x.type
     dtype = x.type.dtype
     rankless, shapeless = TensorType(dtype, None), TensorType(type(dtype).UNDEFINED, (2, 3))
     with pytest.raises(
         Refused, match='unproven: the rank of "y" is unknown, the replacement would have 2'
     ):
-        settle(rankless, x.type)
-    assert settle(rankless, x.type, proven=True) == x.type
-    assert settle(x.type, rankless) == x.type
-    assert settle(x.type, None) == x.type
+        unify(rankless, x.type)
+    assert unify(rankless, x.type, proven=True) == x.type
+    assert unify(x.type, rankless) == x.type
+    assert unify(x.type, None) == x.type
     with pytest.raises(Refused, match='unproven: the dtype of "y" is unknown'):
-        settle(shapeless, TensorType(dtype, (2, 3)))
-    assert settle(shapeless, TensorType(dtype, (2, 3)), proven=True) == TensorType(dtype, (2, 3))
-    assert settle(TensorType(dtype, (2, 3)), shapeless) == TensorType(dtype, (2, 3))
+        unify(shapeless, TensorType(dtype, (2, 3)))
+    assert unify(shapeless, TensorType(dtype, (2, 3)), proven=True) == TensorType(dtype, (2, 3))
+    assert unify(TensorType(dtype, (2, 3)), shapeless) == TensorType(dtype, (2, 3))
 
 
 def test_what_is_no_tensor_must_be_the_same():
@@ -362,9 +362,9 @@ def test_what_is_no_tensor_must_be_the_same():
         Inferrer(model, OpRegistry()),
         shape_proven=True,
     )
-    assert proof.settle(y, s.type, s, s.type) == s.type
+    assert proof.unify(y, s.type, s, s.type) == s.type
     with pytest.raises(Refused, match="type: "):
-        proof.settle(y, s.type, x, x.type)
+        proof.unify(y, s.type, x, x.type)
 
 
 def test_sizes_are_named_alike_every_time():

@@ -159,7 +159,7 @@ def _reshape_target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] 
     return tuple(sizes)
 
 
-def settle(
+def make_consistent(
     op: str, params: dict[str, Any], fixed: frozenset[str], shapes: Sequence[_Shape | None]
 ) -> None:
     """Make parameters that were drawn one by one consistent.

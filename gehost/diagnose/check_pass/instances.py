@@ -30,7 +30,7 @@ from gehost.diagnose.check_pass.constraints import (
     RANKS,
     divisible,
     is_positive,
-    settle,
+    make_consistent,
     wanted_list,
     wanted_shape,
 )
@@ -331,7 +331,7 @@ class _Drawing:
         params = self._parameters.of(op, node, name, None if first is None else len(first))
         shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
         fixed = {constraint.name for constraint in op.constraints} | node.params.keys()
-        settle(name, params, frozenset(fixed), shapes)
+        make_consistent(name, params, frozenset(fixed), shapes)
         self._parameters.agree(op.index, params, fixed)
         built = EsNode(
             self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots

@@ -39,7 +39,7 @@ class Account:
     """The outcome of each candidate of a pass.
 
     For each rule call ``start`` before it runs on a graph, ``rewritten`` and ``refused`` while
-    it runs, and ``settle`` after it.
+    it runs, and ``record_outcomes`` after it.
 
     Args:
         origin: source location of the pass.
@@ -100,9 +100,9 @@ class Account:
         """A match at a node was refused, for a reason with this key."""
         self._refused.setdefault(node, []).append((key, reason, advice))
 
-    def settle(self, targets: Sequence[Node] | None) -> None:
+    def record_outcomes(self, targets: Sequence[Node] | None) -> None:
         """Record the outcome of each candidate after the rule has run."""
-        settled = {node for node, _ in self._outcomes}
+        nodes = {node for node, _ in self._outcomes}
         for node, outcome in self._outcomes:
             # a node that the match at another one took is listed only on request
             inside = self._taken.get(node, node) is not node and isinstance(outcome, MatchFailure)
@@ -119,9 +119,9 @@ class Account:
             *self._refused,
             *(node_ for node_ in self._made if node_.in_graph),
         ]:
-            if node in settled or not (targets is None or node in targets):
+            if node in nodes or not (targets is None or node in targets):
                 continue
-            settled.add(node)
+            nodes.add(node)
             if self._record_result(node, node):
                 continue
             # it became a candidate while the rule ran: it is new, or its producers changed

@@ -165,7 +165,7 @@ class _Watch:
             self._whereabouts.check(f"pass {spec.name}")
             return
         self._record = record
-        self.account.settle(self._targets)
+        self.account.record_outcomes(self._targets)
         if not self.account.saw_rules and record.status in ("done", "not changed"):
             self._without_rules(spec, record)
         self._notes.extend(_in_functions(self._functions, self.account.missing))
@@ -205,7 +205,7 @@ class _Watch:
     @hookimpl
     def gehost_before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
         if record.name == self._name:
-            self.account.settle(self._targets)
+            self.account.record_outcomes(self._targets)
             self.account.start(source, graph, self._targets)
 
     @hookimpl

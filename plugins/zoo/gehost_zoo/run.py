@@ -110,7 +110,7 @@ def run_tasks(
     """
     pending: set[Future[Any]] = set()
 
-    def settle() -> None:
+    def flush() -> None:
         """Append the results that have come, after at most a second's wait for one."""
         nonlocal pending
         ended, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
@@ -131,10 +131,10 @@ def run_tasks(
     for task in tasks:
         # a cluster's capacity is 0 while none of its workers is connected
         while pending and len(pending) >= 2 * engine.capacity:
-            settle()
+            flush()
         pending.add(engine.submit(task))
     while pending:
-        settle()
+        flush()
 
 
 def exit_code(entries: list[Entry], results: dict[str, Record], invalid: list[str]) -> int:
