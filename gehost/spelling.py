@@ -61,7 +61,8 @@ def nearest_by_words(name: str, names: Iterable[str], most: int = 3) -> list[str
     for item in by_name:
         ratio = difflib.SequenceMatcher(None, name.lower(), item.lower()).ratio()
         seldom = sum(1 / len(items) for items in users.values() if item in items)
-        if ratio >= _NEAR or seldom >= _SELDOM or name.lower() in item.lower():
+        is_part = len(name) >= _PART and name.lower() in item.lower()
+        if ratio >= _NEAR or seldom >= _SELDOM or is_part:
             scores[item] = ratio + seldom
     slips = [item for item in scores if is_similar(name, item, _SIMILAR)]
     return sorted(slips or scores, key=lambda item: (-scores[item], item))[:most]
