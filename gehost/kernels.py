@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -163,13 +163,18 @@ def find(
 
 
 def first_release(kernel: Kernel, dtype: DataType) -> str:
-    """Return the first release that has a kernel's operator, in its provider, for a type."""
+    """Return the first release that has a kernel's operator, in its provider, for a type.
+
+    Of half, one that computes inside in the same type.
+    """
+    half = dtype in (DataType.FLOAT16, DataType.BFLOAT16)
     rows = [
         row
         for row in kernels()
         if (row.operator, row.runtime, row.provider)
         == (kernel.operator, kernel.runtime, kernel.provider)
         and str(dtype) in row.types
+        and (row.inside == kernel.inside or not half)
     ]
     return min((row.since for row in rows), key=release)
 
@@ -195,7 +200,7 @@ def runtimes(uses: Iterable[Use], target: Target) -> list[str]:
         if not exact or not since.replace(".", "").isdecimal():
             others.add(use.provided_by)
             continue
-        kernel = replace(target, version="").kernel(use.operator, use.dtype, runtime)
+        kernel = target.kernel(use.operator, use.dtype, runtime)
         if kernel is not None and use.dtype is not None:
             since = max(since, first_release(kernel, use.dtype), key=release)
         if kernel is not None and kernel.empty and use.may_be_empty:

@@ -142,6 +142,9 @@ def test_the_runtimes_that_operators_need() -> None:
     assert runtimes([attention], Target()) == ["onnxruntime>=1.21.1"]
     assert runtimes([replace(attention, may_be_empty=True)], Target()) == ["onnxruntime>=1.29.0"]
     assert runtimes(uses, Target.of("cpu")) == ["onnxruntime>=1.30.0", "acmert"]
+    half = replace(uses[1], dtype=DataType.FLOAT16)
+    assert runtimes([half], Target.of("cuda")) == ["onnxruntime>=1.31.1"]  # float32 inside
+    assert runtimes([half], Target.of("cuda:1.24")) == ["onnxruntime>=1.21.1"]
 
 
 def test_releases_whose_kernel_ends_the_process_at_empty_tensors() -> None:
@@ -161,9 +164,10 @@ def test_file_and_report_name_the_runtime(
     result = str(tmp_path / "o.onnx")
     value = ["compile", str(tmp_path / "m.onnx"), "-o", result, "--target", "cuda", *options]
     assert run(value) == 0
-    assert "needs onnxruntime>=1.21.1, target cuda" in capsys.readouterr().out
+    needs = f"onnxruntime>={'1.21.1' if dtype == 'float' else '1.31.1'}"
+    assert f"needs {needs}, target cuda" in capsys.readouterr().out
     metadata = {entry.key: entry.value for entry in onnx.load(result).metadata_props}
-    assert metadata == {"gehost.needs": "onnxruntime>=1.21.1", "gehost.target": "cuda"}
+    assert metadata == {"gehost.needs": needs, "gehost.target": "cuda"}
 
 
 def test_a_file_without_kernels_of_a_runtime_names_none() -> None:

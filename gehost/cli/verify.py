@@ -51,7 +51,7 @@ def verify(
     progress = Progress()
     with progress.showing(what=f"running {a}"):
         baseline = Baseline.of(
-            Runner(first, libraries=ort_libraries, engine=engine),
+            Runner(first, libraries=ort_libraries, engine=engine, widens=True),
             inputs,
             seed=seed,
             rtol=rtol,

@@ -321,10 +321,10 @@ class Host:
         settings, dims = self.options.settings, self.options.dims
         chosen = self.options.ort_libraries if libraries is None else libraries
         if not dims:
-            return Runner(self.importers.original(path, settings), libraries=chosen)
+            return Runner(self.importers.original(path, settings), libraries=chosen, widens=True)
         model = self.importers.load(path, settings)
         fixed = with_dims(model, dims).flush()
-        return Runner(fixed, base_dir=model.base_dir, libraries=chosen)
+        return Runner(fixed, base_dir=model.base_dir, libraries=chosen, widens=True)
 
     @overload
     def run(
@@ -459,7 +459,7 @@ class Host:
             runner = (
                 source
                 if isinstance(source, Runner)
-                else Runner(source, libraries=options.ort_libraries)
+                else Runner(source, libraries=options.ort_libraries, widens=True)
             )
             baseline = Baseline.of(
                 runner,

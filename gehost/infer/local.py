@@ -24,6 +24,7 @@ from gehost.infer.refined import (
     refine,
     refine_sizes,
 )
+from gehost.infer.runtime_operators import result_types
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
@@ -295,9 +296,11 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else declared_schema_at(domain, op_type, version)
+        if schema is None:
+            attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
+            return result_types(op, types, attributes, len(proto.output))
         if (
-            schema is None
-            or is_scan(op, version)
+            is_scan(op, version)
             or grows_too_much(op, [k.shape if isinstance(k, TensorType) else None for k in types])
             or miscounts_outputs(proto)
         ):

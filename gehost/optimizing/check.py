@@ -52,7 +52,7 @@ class Checker:
         if not candidate.library:
             return candidate.path
         libraries = (*self.baseline.runner.libraries, candidate.library)
-        return Runner(candidate.path, libraries=libraries, role="result")
+        return Runner(candidate.path, libraries=libraries, role="result", widens=True)
 
     def _problem_there(self, candidate: Candidate) -> str:
         """Return how the outputs on the target's own runtime differ, or ""."""

@@ -10,9 +10,10 @@ One comparison, step by step:
 4. Models in half also run rounded behind each node (``rounded.py``): the second may not be less
    precise.
 
-Tolerances of the caller replace 3 and 4. Those by dtype (``tolerance.py``) serve where nothing else
-does: for models of float64 or float8 alone, and where a form does not load. Where one does not fit
-into memory, which is estimated before it is made, nothing is judged.
+Tolerances of the caller replace 3 and 4; those by dtype (``tolerance.py``) serve for models of
+float64 or float8 alone. Where the run in float64 fails, errors are measured from the original's own
+run. Only where a form does not fit into memory, which is estimated before it is made, nothing is
+judged.
 """
 
 from __future__ import annotations
@@ -109,10 +110,12 @@ class Verification:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
             what = worst.reason or f"{values} {worst.allowed}"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
-            return (
-                f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} "
-                "comparisons differ"
-            )
+            parts = [
+                f"{worst.place} of feed {worst.feed}: {what}",
+                f"{wrong} of {compared} comparisons differ",
+                *([self.note] if self.note else []),
+            ]
+            return f"differ: {'; '.join(parts)}"
         names = {output.output for output in self.outputs}
         dull = sorted(names - {output.output for output in self.outputs if output.telling})
         result = (
@@ -170,7 +173,9 @@ def compare(
             random numbers without a seed; a library cannot be loaded; the engine does not exist;
             there is not enough memory.
     """
-    runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries, engine=engine)
+    runner = (
+        a if isinstance(a, Runner) else Runner(a, libraries=libraries, engine=engine, widens=True)
+    )
     baseline = Baseline.of(
         runner,
         feeds,
@@ -182,6 +187,10 @@ def compare(
         provider=provider,
     )
     return baseline.against(b)
+
+
+def _unchanged(feeds: Feeds) -> Feeds:
+    return feeds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +243,7 @@ class Baseline:
         """
         if provider != CPU:
             check_provider(provider)
-        runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
+        runner = model if isinstance(model, Runner) else Runner(model, engine=engine, widens=True)
         proto = runner.proto()
         random = unseeded(proto)
         if random is not None:
@@ -350,6 +359,7 @@ class Baseline:
                 libraries=self.runner.libraries,
                 engine=self.engine,
                 role="result",
+                widens=True,
             )
         )
 
@@ -398,33 +408,36 @@ class Baseline:
         result = dataclasses.replace(result, note=self.note)
         tolerant = self._by_tolerances(outputs)
         if self.rtol is not None or self.atol is not None:
-            return _with(result, tolerant, "the given tolerances")
+            return self._also_on_device(_with(result, tolerant, "the given tolerances"), second)
         if not self._forms.judged or any(item.reason for item in tolerant):
-            return _with(result, tolerant, "" if _same(tolerant) else "tolerances by type")
+            rule = "" if _same(tolerant) else "tolerances by type"
+            return self._also_on_device(_with(result, tolerant, rule), second)
         try:
             judged, rule, rounding = tolerant, "", ""
             if not _same(tolerant):
                 judged, rounding = self._same_function(second, outputs, of_widened)
                 rule = f"rows, error at most {SAME_FUNCTION.k} times the original's"
-            if self.provider != CPU and all(item.equal for item in judged):
-                judged, placed = self._by_device(second)
-                rule = f"rows, also on {self.provider}"
-                result = self._with_placement(result, placed)
-            elif self.widen and all(item.equal for item in judged):
-                rounded = self._by_rounding(second)
-                if rounded is not None:
-                    judged, rule = rounded, "rows, also rounded to half"
+                result = _noted(result, self._precise[1])
+            result = dataclasses.replace(_with(result, judged, rule), rounding=rounding)
+            if self.provider != CPU:
+                return self._also_on_device(result, second)
+            return self._also_rounded(result, second) if self.widen and result.equal else result
         except NoRoomError as error:
+            where = "" if self.provider == CPU else f" on {self.provider}"
             if _same(tolerant):  # only the rounding of equal runs is not judged
-                note = "; ".join(filter(None, (f"not judged: {error}", self.note)))
-                return dataclasses.replace(_with(result, tolerant, ""), note=note)
+                return _noted(_with(result, tolerant, ""), f"not judged{where}: {error}")
             result = _with(result, tolerant, "tolerances by type")
             return dataclasses.replace(result, equal=True, unjudged=str(error))
+
+    def _also_rounded(self, result: Verification, second: Forms) -> Verification:
+        """Return the verdict with that on the rounded forms."""
+        try:
+            rounded = self._by_rounding(second)
         except ModelError as error:
-            why = "" if all(item.equal for item in tolerant) else str(error)
-            result = _with(result, tolerant, "tolerances by type")
-            return dataclasses.replace(result, equal=True, unjudged=why) if why else result
-        return dataclasses.replace(_with(result, judged, rule), rounding=rounding)
+            if not result.outputs:  # nothing else has decided
+                raise
+            return _noted(result, f"not compared rounded to half: {error}")
+        return result if rounded is None else _with(result, rounded, "rows, also rounded to half")
 
     def _same_function(
         self,
@@ -496,34 +509,34 @@ class Baseline:
         yardsticks = [Yardstick(yardstick.precise, ()) for yardstick in self._yardsticks]
         return self._by_rule(self._for_rounded, runs, theirs, yardsticks)
 
-    def _by_device(self, second: Forms) -> tuple[list[OutputDifference], list[Placement]]:
-        """Compare the models as the device computes them; also return where their nodes ran."""
+    def _also_on_device(self, result: Verification, second: Forms) -> Verification:
+        """Return the verdict with that on the models as the device computes them."""
+        if self.provider == CPU:
+            return result
+        if not result.equal:
+            return _noted(result, f"not compared on {self.provider}, as they differ on the CPU")
         ours, placed = self._on_device
         try:
             theirs, other = self._run_on_device(second.runner)
         except ModelError as error:
             first = next(iter(self.runs[0][1]), "")
-            return [OutputDifference(first, 0, equal=False, reason=str(error))], []
-        runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
-        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            unlike = [
-                yardstick for yardstick in compare_outputs(a, b, feed=number) if yardstick.reason
-            ]
-            if unlike:
-                return unlike, []
-        yardsticks = [Yardstick(yardstick.precise, ()) for yardstick in self._yardsticks]
-        judged = self._by_rule(self._for_rounded, runs, theirs, yardsticks)
-        return judged, [placed, other]
-
-    def _with_placement(
-        self, verification: Verification, placed: Sequence[Placement]
-    ) -> Verification:
-        if not placed:
-            return verification
-        where = f"on {self.provider}: {', and '.join(map(str, placed))}"
-        operators = sorted({op for item in placed for op, _ in item.elsewhere})
-        note = "; ".join(filter(None, (where, self.note)))
-        return dataclasses.replace(verification, note=note, elsewhere=tuple(operators))
+            failed = OutputDifference(first, 0, equal=False, reason=str(error))
+            return _with(result, [failed], f"the run on {self.provider}")
+        judged = [
+            difference
+            for number, (a, b) in enumerate(zip(ours, theirs, strict=True))
+            for difference in compare_outputs(a, b, feed=number, rtol=self.rtol, atol=self.atol)
+        ]
+        by_rows = self._forms.judged and self.rtol is None and self.atol is None
+        if by_rows and not any(difference.reason for difference in judged):
+            runs = [(feeds, a) for (feeds, _), a in zip(self.runs, ours, strict=True)]
+            yardsticks = [Yardstick(yardstick.precise, ()) for yardstick in self._yardsticks]
+            judged = self._by_rule(self._for_rounded, runs, theirs, yardsticks)
+        rule = "rows" if by_rows else result.rule or "tolerances by type"
+        result = _with(result, judged, f"{rule}, also on {self.provider}")
+        where = f"on {self.provider}: {placed}, and {other}"
+        operators = sorted({op for item in (placed, other) for op, _ in item.elsewhere})
+        return dataclasses.replace(_noted(result, where), elsewhere=tuple(operators))
 
     @cached_property
     def _on_device(self) -> tuple[list[Outputs], Placement]:
@@ -557,13 +570,16 @@ class Baseline:
         Nudged: each float input is a unit in the last place off. Without it a model whose numbers
         are exact by luck, or whose float64 form computes a step in float32, seems to have no error.
         A run whose numbers leave the tolerances measures nothing: an optimization changed them, or
-        a step such as Floor jumped.
+        a step such as Floor jumped; neither does one that fails.
         """
-        runs = [
-            self._all(self._forms.optimized(widen=self.widen)),
-            self._all(self._forms.plain(widen=self.widen), nudged),
-        ]
-        precise = self._all(self._forms.precise())
+        runs: list[list[Outputs]] = []
+        for form, change in (
+            (self._forms.optimized(widen=self.widen), _unchanged),
+            (self._forms.plain(widen=self.widen), nudged),
+        ):
+            with suppress(ModelError):
+                runs.append(self._all(form, change))
+        precise, _ = self._precise
         return [
             Yardstick(
                 precise[number],
@@ -576,10 +592,19 @@ class Baseline:
             for number, (_, expected) in enumerate(self.runs)
         ]
 
+    @cached_property
+    def _precise(self) -> tuple[list[Outputs], str]:
+        """Return the outputs in float64, or in their place the runs and why."""
+        try:
+            return self._all(self._forms.precise()), ""
+        except ModelError as error:
+            why = f"errors measured from the original's own run, as that in float64 fails: {error}"
+            return [dict(expected) for _, expected in self.runs], why
+
     def _all(
         self,
         form: AbstractContextManager[Run],
-        change: Callable[[Feeds], Feeds] = lambda feeds: feeds,
+        change: Callable[[Feeds], Feeds] = _unchanged,
     ) -> list[Outputs]:
         with form as run:
             return [run(change(feeds)) for feeds, _ in self.runs]
@@ -600,6 +625,13 @@ def _with(
 ) -> Verification:
     equal = all(output.equal for output in outputs)
     return dataclasses.replace(verification, equal=equal, outputs=tuple(outputs), rule=rule)
+
+
+def _noted(verification: Verification, note: str) -> Verification:
+    """Return a copy with a further note in front."""
+    return dataclasses.replace(
+        verification, note="; ".join(filter(None, (note, verification.note)))
+    )
 
 
 def _same(outputs: Sequence[OutputDifference]) -> bool:

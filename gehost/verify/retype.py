@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -11,11 +11,13 @@ import numpy as np
 import onnx
 import onnx.helper
 
-from gehost.infer import infer_model
+from gehost.infer import Inferrer, infer_model
 from gehost.ir.files.external import all_tensors, element_bits, element_count
+from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.ir.types import TensorType
+from gehost.ir.types import TensorType, ValueType
+from gehost.ops import OpRegistry
 from gehost.verify.feeds import without_weights
 
 NodeList: TypeAlias = Any
@@ -140,22 +142,31 @@ def holds(model: onnx.ModelProto, types: frozenset[int]) -> bool:
     )
 
 
+class _Guesses(Inferrer):
+    """Knows of a kernel without a rule at least that it mostly keeps the type of an input."""
+
+    def node(
+        self, node: Node, types: Sequence[ValueType | None] | None = None
+    ) -> tuple[ValueType | None, ...]:
+        results = super().node(node, types)
+        first = node.outputs[0] if node.outputs else None
+        if split_op(node.op)[0] in ("", "ai.onnx") or first is None or first.type or results[0]:
+            return results
+        kinds = [value.dtype for value in node.inputs if value is not None]
+        dtype = next((kind for kind in kinds if kind in TO_DOUBLE), None)
+        return (dtype and TensorType(dtype, None), *results[1:])
+
+
 def element_types(model: onnx.ModelProto) -> dict[str, int]:
     """Return the element type of each tensor, as far as inference knows it."""
-    results: dict[str, int] = {}
     indexed = Model(without_weights(model))
-    infer_model(indexed)
-    for graph in indexed.graphs:
-        for name, value in graph.values.items():
-            if isinstance(value.type, TensorType):
-                results[name] = int(value.type.dtype)
-    # of a kernel without a body nothing is known: mostly it keeps the type of its first input
-    for nodes in node_lists(model):
-        for node in nodes:
-            first = next((results[name] for name in node.input if name in results), None)
-            if first is not None and node.domain not in ("", "ai.onnx"):
-                results.setdefault(node.output[0], first)
-    return results
+    infer_model(indexed, _Guesses(indexed, OpRegistry()))
+    return {
+        name: int(value.type.dtype)
+        for graph in indexed.graphs
+        for name, value in graph.values.items()
+        if isinstance(value.type, TensorType)
+    }
 
 
 def node_lists(model: onnx.ModelProto) -> Iterator[NodeList]:

@@ -29,6 +29,7 @@ from gehost.ir.files.external import (
     map_data,
 )
 from gehost.verify.onnx_runtime import onnx_runtime
+from gehost.verify.retype import HALF, holds
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Runner:
             choice above.
         optimized: Whether ONNX Runtime optimizes the model.
         role: ``original`` or ``result``, for whoever watches the process.
+        widens: Whether it is compared with another in forms of float32, too. A model in half for
+            which ONNX Runtime lacks a kernel then fails when it runs as written.
 
     Raises:
         UnsupportedModelError: ONNX Runtime has no kernel for an operator without a body, or does
@@ -93,6 +96,7 @@ class Runner:
         engine: str | None = None,
         optimized: bool = False,
         role: str = "original",
+        widens: bool = False,
     ) -> None:
         if engine not in (None, *ENGINES):
             raise UsageError(f"engine {engine!r}: wanted {' or '.join(ENGINES)}")
@@ -109,8 +113,13 @@ class Runner:
         self._role = role
         self._check_room()
         self._directory, self._optimized, self._asked = directory, optimized, engine
-        self._session: _OnnxRuntime | _Reference | None = self._load(engine)
-        self.engine = self._session.name
+        self._session: _OnnxRuntime | _Reference | None = None
+        try:
+            self._session = self._load(engine)
+        except UnsupportedModelError:
+            if not widens or not holds(self.proto(), HALF):
+                raise
+        self.engine = "onnxruntime" if self._session is None else self._session.name
         """``onnxruntime`` or ``reference``."""
 
     def _check_room(self) -> None:

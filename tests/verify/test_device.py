@@ -14,6 +14,7 @@ from gehost import ModelError, UsageError
 from gehost.testing import parse
 from gehost.verify import Baseline
 from gehost.verify.device import Placement, check_provider, placement_of, run_on_device
+from gehost.verify.room import NoRoomError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 compare_module = importlib.import_module("gehost.verify.compare")  # its function has its name
@@ -111,3 +112,57 @@ def test_a_failure_on_the_device_is_the_models(monkeypatch: pytest.MonkeyPatch) 
     broken = model
     with pytest.raises(ModelError, match="model 'g' does not run on cuda: no kernel"):
         Baseline.of(model, provider="cuda").against(other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "rule"),
+    [
+        ("float", {"rtol": 1e-2}, "the given tolerances, also on cuda"),
+        ("double", {}, "tolerances by type, also on cuda"),
+        ("float", {}, "rows, also on cuda"),
+    ],
+)
+def test_each_rule_also_decides_on_the_device(
+    kind: str, options: dict[str, float], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = f"{HEAD} g ({kind}[n, 8] x) => ({kind}[n, 8] y)"
+    model, other = (parse(f"{head} {{ y = {body} }}") for body in ("Neg (x)", "Sub (x, x)"))
+    same = parse(f"{head} {{ a = Neg (x) y = Identity (a) }}")
+    monkeypatch.setattr(compare_module, "check_provider", lambda name: name)
+    factor = 1.0
+
+    def on_device(source: Any, *_: Any) -> Any:
+        runs = compare_module.Runner(source)
+        wrong = factor if len(source.graph.node) == 2 else 1.0
+        return [{"y": runs.run(f)["y"] * wrong} for f, _ in base.runs], Placement(1, (), 0)
+
+    monkeypatch.setattr(compare_module, "run_on_device", on_device)
+    base = Baseline.of(model, provider="cuda", **options)
+    result = base.against(same)
+    assert result.equal
+    assert f"decided by {rule}" in result.summary()
+    differ = base.against(other)
+    assert not differ.equal
+    assert "not compared on cuda, as they differ on the CPU" in differ.summary()
+    factor = 1.1
+    base = Baseline.of(model, provider="cuda", **options)
+    result = base.against(same)
+    assert not result.equal
+    assert result.rule == rule
+
+
+def test_a_device_that_is_not_judged_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parse(f"{HEAD} g (float[n, 8] x) => (float[n, 8] y) {{ y = Neg (x) }}")
+    monkeypatch.setattr(compare_module, "check_provider", lambda name: name)
+
+    def on_device(source: Any, *_: Any) -> Any:
+        runs = compare_module.Runner(source)
+        return [runs.run(feeds) for feeds, _ in base.runs], Placement(1, (), 0)
+
+    def no_room(_: Any) -> Any:
+        raise NoRoomError("its run in float64 needs 1 GiB of memory, and 0 MiB are free")
+
+    monkeypatch.setattr(compare_module, "run_on_device", on_device)
+    monkeypatch.setattr(compare_module.Forms, "precise", no_room)
+    base = Baseline.of(model, provider="cuda")
+    assert "not judged on cuda: its run in float64 needs 1 GiB" in base.against(model).summary()

@@ -11,7 +11,7 @@ import onnx
 import onnx.numpy_helper
 import pytest
 
-from gehost import UsageError
+from gehost import ModelError, UsageError
 from gehost.testing import parse
 from gehost.verify import Baseline, Runner, compare, room
 from gehost.verify import forms as forms_module
@@ -259,3 +259,69 @@ def test_mapped_weights_are_not_packed_in_memory(
 
 def test_bytes_of_a_form() -> None:
     assert sum(retyped_bytes(parse(HALF_MODEL, weights()), TO_DOUBLE)) == 17 * 8
+
+
+# -- operators of ONNX Runtime -------------------------------------------------------------------
+
+KERNELS = '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>'
+PRODUCT = "com.microsoft.MatMulNBits <K = 32, N = 32, bits = 4, block_size = 32>"
+GATED = f"""a = {PRODUCT} (x, w, s) b = {PRODUCT} (x, w, s) g = Mul (a, b)
+    d = {PRODUCT} (g, w, s) y = Mul (d, c)"""
+
+
+def gated(kind: str, factor: float, body: str = GATED) -> onnx.ModelProto:
+    """A gated product of weights in 4 bits, with no declared type inside."""
+    dtype = np.float32 if kind == "float" else np.float16
+    weights = np.random.default_rng(0).integers(0, 255, (32, 1, 16)).astype(np.uint8)
+    return parse(
+        f"{KERNELS} g ({kind}[n, 32] x) => ({kind}[n, 32] y) {{ {body} }}",
+        {"w": weights, "s": np.full(32, 0.05, dtype), "c": np.array(factor, dtype)},
+    )
+
+
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_a_fault_behind_the_runtimes_operators_is_found(kind: str) -> None:
+    result = compare(gated(kind, 1), gated(kind, 1.5))
+    assert not result.equal
+    assert result.rule.startswith("rows, error")
+    assert not result.unjudged
+
+
+def test_a_failure_of_the_run_in_float64_hides_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = gated("float16", 1, GATED.replace("Mul (a, b)", "Mul (b, a)"))
+    monkeypatch.setattr(Forms, "precise", raising(ModelError("no float64 form of the model loads")))
+    result = compare(gated("float16", 1), right)
+    assert result.equal
+    result = compare(gated("float16", 1), gated("float16", 1.5))
+    assert not result.equal
+    assert result.rule.startswith("rows, error")
+    assert "fails: no float64 form of the model loads" in result.summary()
+
+
+def test_a_failure_of_the_rounded_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forms, "rounded", raising(ModelError("it does not load")))
+    result = compare(gated("float16", 1), gated("float16", 1))
+    assert "not compared rounded to half: it does not load" in result.summary()
+    assert not compare(gated("float16", 1), gated("float16", 1.5)).equal
+
+
+def test_bfloat16_files_with_kernels_are_compared() -> None:
+    """ONNX Runtime loads no such file on a CPU; its first message names the kernel."""
+
+    def model(attributes: str) -> onnx.ModelProto:
+        return parse(f"""{KERNELS} g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, 16] y) {{
+            a = Cast <to = 16> (q) c = Cast <to = 16> (k)
+            o = com.microsoft.MultiHeadAttention <num_heads = 2{attributes}> (a, c, c)
+            y = Cast <to = 1> (o)
+        }}""")
+
+    result = compare(model(""), model(""))
+    assert result.equal
+    assert result.engine == "onnxruntime"
+    assert not compare(model(""), model(", scale = 0.9")).equal
+
+
+def test_a_kernel_that_no_form_has_is_still_named() -> None:
+    text = f"{KERNELS} g (float16[n, 8] x) => (float16[n, 8] y) {{ y = com.microsoft.BiasAdd (x) }}"
+    with pytest.raises(ModelError, match="BiasAdd"):
+        compare(parse(text), parse(text))

@@ -111,7 +111,7 @@ class Captured:
         return baseline.against(self.after, base_dir=self.base_dir)
 
     def _runner(self, model: onnx.ModelProto) -> Runner:
-        return Runner(model, base_dir=self.base_dir, libraries=self.libraries)
+        return Runner(model, base_dir=self.base_dir, libraries=self.libraries, widens=True)
 
 
 class Capture:

@@ -142,7 +142,7 @@ class _Norm:
     nodes: list[Node] = field(default_factory=list["Node"])
     by_reciprocal: bool = False
     widened: bool = False
-    """Whether it casts to float32 and back."""
+    """Whether it computes in float32, of a tensor of half."""
     cast: DataType | None = None
     """The half type to which it casts before the scale, None where it does not."""
 
@@ -196,7 +196,11 @@ class OrtSkipNormPass(FusionBasePass):
         operator = _kernel_of(norm)
         kernel = context.target.kernel(operator, norm.x.dtype, RUNTIME)
         if kernel is not None and norm.widened and kernel.inside != "float32":
-            return f"precision: float32 inside, which {operator} on {kernel.provider} may not have"
+            release = context.target.version and f" {context.target.version}"
+            return (
+                f"precision: float32 inside, which {operator} on {kernel.provider}{release} "
+                "may not have"
+            )
         return no_kernel(context, operator, norm.x)
 
     def _fuse(self, context: CustomPassContext, norm: _Norm) -> None:
@@ -320,7 +324,7 @@ def _found(node: Node) -> _Norm | None:
     if node.attrs.get("axis", -1) != -1:
         return None
     beta = node.inputs[2] if len(node.inputs) > 2 else None
-    widened = node.op != "LayerNormalization" and node.attrs.get("stash_type", 1) != x.dtype
+    widened = node.attrs.get("stash_type", DataType.FLOAT) != x.dtype
     epsilon = float(node.attrs.get("epsilon", 1e-5))
     return _Norm(x, gamma, beta, epsilon, node, [node], widened=widened)
 
