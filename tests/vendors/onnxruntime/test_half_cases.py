@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnx.helper
+import onnx.numpy_helper
 import onnxruntime
 import pytest
 
 from gehost import GehostError, Host, HostOptions
-from gehost.verify import compare
+from gehost.verify import Baseline, compare
 from tests.conftest import is_older
 from tests.vendors.onnxruntime import half_cases
 
@@ -112,3 +115,59 @@ def test_a_model_that_no_runtime_loads_is_refused_with_its_node(host: Host, tmp_
         GehostError, match='Cast "node__to_copy_1": "_to_copy_1" is declared float16'
     ):
         host.run(model)
+
+
+def in_four_bits(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy whose products with weights are MatMulNBits, with no declared type inside."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.value_info[:]
+    result.opset_import.add(domain="com.microsoft", version=1)
+    weights = {tensor.name: tensor for tensor in result.graph.initializer}
+    for node in result.graph.node:
+        tensor = weights.get(node.input[1]) if node.op_type == "MatMul" else None
+        if tensor is None:
+            continue
+        array = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+        (depth, width), size = array.shape, 32
+        blocks = array.T.reshape(width, depth // size, size)
+        scales = np.abs(blocks).max(axis=2) / 7
+        numbers = np.rint(blocks / scales[..., None] + 8).astype(np.uint8)
+        packed = numbers[..., ::2] | numbers[..., 1::2] << 4
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        for suffix, data in (("4 bits", packed), ("scales", scales.reshape(-1).astype(dtype))):
+            result.graph.initializer.append(
+                onnx.numpy_helper.from_array(data, f"{tensor.name} ({suffix})")
+            )
+        node.op_type, node.domain = "MatMulNBits", "com.microsoft"
+        node.input[1:] = [f"{tensor.name} (4 bits)", f"{tensor.name} (scales)"]
+        attributes = {"K": depth, "N": width, "bits": 4, "block_size": size}
+        node.attribute.extend(
+            map(onnx.helper.make_attribute, *zip(*attributes.items(), strict=True))
+        )
+    return result
+
+
+@pytest.mark.parametrize("name", ["llama_int4", "llama_eager_int4f16", "llama_eager_f16ts"])
+def test_four_bits_without_declared_types(host: Host, name: str) -> None:
+    """As TorchScript writes them: the same kernels, and a planted fault is found."""
+    model = in_four_bits(half_cases.load(name))
+    compiled, _ = host.run(model)
+    counts = Counter(LETTERS.get(node.op_type) for node in compiled.graph.node)
+    assert {letter: counts[letter] for letter in "MSNR"} == DECODER
+    assert sum(node.op_type == "MatMulNBits" for node in compiled.graph.node) == 15
+    baseline = Baseline.of(model, list(half_cases.feeds(model)))
+    result = baseline.against(compiled)
+    assert result.equal, result.summary()
+    assert not result.unjudged
+    wrong = onnx.ModelProto()
+    wrong.CopyFrom(model)
+    place, softmax = next(
+        (i, node) for i, node in enumerate(wrong.graph.node) if node.op_type == "Softmax"
+    )
+    dtype = np.float32 if name == "llama_int4" else np.float16
+    wrong.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1.1, dtype), "factor"))
+    scaled = onnx.helper.make_node("Mul", [softmax.input[0], "factor"], ["scaled"])
+    softmax.input[0] = "scaled"
+    wrong.graph.node.insert(place, scaled)
+    assert not baseline.against(wrong).equal
