@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from gehost.verify.activations import activation_bytes
 from gehost.verify.constants import set_constants
 from gehost.verify.precise import load_precise
 from gehost.verify.retype import HALF, TO_DOUBLE, WIDER, holds, retyped_bytes
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     Run = Callable[[Feeds], dict[str, NDArray[Any]]]
 
 NO_CONSTANTS: Mapping[str, float] = MappingProxyType({})
+_FEW = 1024
+"""Elements of feeds below which the tensors of a run are not estimated; generated ones have fewer."""
 _SINGLE = HALF | {onnx.TensorProto.FLOAT}
 
 
@@ -56,6 +59,7 @@ class Forms:
         model = runner.proto()
         self.half = holds(model, HALF)
         self.judged = holds(model, _SINGLE)
+        self._activations: dict[object, int] = {}
 
     @contextmanager
     def plain(self, *, widen: bool) -> Generator[Run]:
@@ -96,7 +100,12 @@ class Forms:
             source = str(folder) if folder is not None and self.half else base_dir
             where = str(folder) if folder is not None else base_dir
             runner = load_precise(wide, lambda form: self.runner.like(form, where), source, folder)
-            yield lambda feeds: runner.run(_cast(feeds, np.float64))
+
+            def run(feeds: Feeds) -> dict[str, NDArray[Any]]:
+                self._check_activations("its run in float64", feeds, TO_DOUBLE)
+                return runner.run(_cast(feeds, np.float64))
+
+            yield run
 
     @contextmanager
     def _loaded(
@@ -113,7 +122,22 @@ class Forms:
             set_constants(changed, model, self._exact)
             runner = self.runner.like(changed, where, optimized=optimized)
             self.engine = runner.engine
-            yield lambda feeds: runner.run(_cast(feeds, np.float32))
+
+            def run(feeds: Feeds) -> dict[str, NDArray[Any]]:
+                self._check_activations("its run in float32", feeds, types)
+                return runner.run(_cast(feeds, np.float32))
+
+            yield run
+
+    def _check_activations(self, what: str, feeds: Feeds, types: Mapping[int, int]) -> None:
+        """Raise ``NoRoomError`` where the tensors of a run do not fit into memory."""
+        if sum(array.size for array in feeds.values()) < _FEW:
+            return
+        shapes = tuple((name, array.shape) for name, array in sorted(feeds.items()))
+        key = (*shapes, *sorted(types.items()))
+        if key not in self._activations:
+            self._activations[key] = activation_bytes(self.runner.proto(), feeds, types)
+        check_room(f"{self.runner.name}: {what}", self._activations[key], copies=1)
 
     @contextmanager
     def _room(self, what: str, types: Mapping[int, int]) -> Generator[Path | None]:

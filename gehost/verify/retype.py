@@ -157,13 +157,18 @@ class _Guesses(Inferrer):
         return (dtype and TensorType(dtype, None), *results[1:])
 
 
+def inferred(model: onnx.ModelProto) -> Model:
+    """Return a model with the types of its tensors, as far as inference knows or guesses them."""
+    indexed = Model(model)
+    infer_model(indexed, _Guesses(indexed, OpRegistry()))
+    return indexed
+
+
 def element_types(model: onnx.ModelProto) -> dict[str, int]:
     """Return the element type of each tensor, as far as inference knows it."""
-    indexed = Model(without_weights(model))
-    infer_model(indexed, _Guesses(indexed, OpRegistry()))
     return {
         name: int(value.type.dtype)
-        for graph in indexed.graphs
+        for graph in inferred(without_weights(model)).graphs
         for name, value in graph.values.items()
         if isinstance(value.type, TensorType)
     }

@@ -27,7 +27,7 @@ def check_room(
 
     Args:
         what: is run, for the message.
-        weights: their bytes.
+        weights: their bytes, or those of other tensors.
         folder: where they are written and mapped from, instead of held in memory.
         copies: how often they are in memory at a time.
     """
