@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NO_CONSTANTS: Mapping[str, float] = MappingProxyType({})
 _FEW = 1024
-"""Elements of feeds below which the tensors of a run are not estimated; generated ones have fewer."""
+"""Elements of feeds below which no tensors of a run are estimated; generated ones have fewer."""
 _SINGLE = HALF | {onnx.TensorProto.FLOAT}
 
 
