@@ -50,8 +50,9 @@ READERS_OF_MLIR = {"gehost_linalg", "gehost_hlo"}
 """Products that share MLIR's syntax, which ships with gehost."""
 STYLES = {"gehost_drr", "gehost_register_pass", "drr", "paddle", "register_pass", "registerpass"}
 NAMES_OF_RUNTIMES = {
-    # options of the command line, and lists of versions
+    # options of the command line, lists of versions, and the types of operators that files hold
     "gehost.cli.verify", "gehost.infer.doubtful_sizes", "gehost.diagnose.report.file",
+    "gehost.infer.runtime_operators",
 }  # fmt: skip
 NAMES_OF_MODULES = {
     # a rule's file may name a function of any package
