@@ -278,3 +278,16 @@ def test_residual_norms(run: Any, dtype: str, op: str) -> None:
         assert sum("Skip" in node.op_type for node in result.graph.node) == kernels, target
         if kernels:  # older ones hold epsilon in half
             assert report.needs == ["onnxruntime>=1.31.1"]
+
+
+def test_a_norm_that_a_converter_kept_in_float32_has_a_reason(host: Host) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 18]>
+        g (float16[B, S, 8] x, float16[B, S, 8] z) => (float16[B, S, 8] y)
+        <float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] b = {1, 2, 3, 4, 5, 6, 7, 8}>
+        { s = Add (x, z) t = Cast <to = 1> (s) n = LayerNormalization (t, w, b)
+          y = Cast <to = 10> (n) }"""
+    )
+    _, report = host.run(model)
+    (record,) = (item for item in report.passes if item.name == "OrtSkipNormPass")
+    assert list(record.rejected) == ["cast"]

@@ -165,7 +165,8 @@ class OrtSkipNormPass(FusionBasePass):
     Refuses: ``dtype``: not float32, float16 or bfloat16, or not of one type; ``kernel``: the target
     has none of the type; ``precision``: normalized in float32, and the kernel is not known to;
     ``axis``: not the last; ``scale``: not [D]; ``sum``: nothing is
-    added before, or the addends are not proven to be two [B, S, D].
+    added before, or the addends are not proven to be two [B, S, D]; ``cast``: the sum is in half,
+    the normalization with its scale in float32, as converters keep it.
     Source: com.microsoft.SkipLayerNormalization-1, SkipSimplifiedLayerNormalization-1.
     """
 
@@ -207,7 +208,8 @@ class OrtSkipNormPass(FusionBasePass):
         total = norm.x.producer
         addends = None if total is None or total.op != "Add" else list(total.inputs)
         if total is None or addends is None or not _are_rows(addends):
-            context.refuse(norm.result, "sum: no two tensors [B, S, D] are added before")
+            problem = _cast_sum(norm) or "sum: no two tensors [B, S, D] are added before"
+            context.refuse(norm.result, problem)
             return
         nodes = [*norm.nodes, total]
         bias: np.ndarray | None = None
@@ -449,6 +451,18 @@ def _problem(norm: _Norm) -> str:
         if one is not None and shape_of(one) != (dims[-1],):
             return f"scale: {shape_of(one)} is not [{dims[-1]}]"
     return ""
+
+
+def _cast_sum(norm: _Norm) -> str:
+    """Why a sum of half before a normalization kept in float32 does not go to the kernel, or ""."""
+    cast = norm.x.producer
+    total = None if cast is None or cast.op != "Cast" else cast.inputs[0]
+    if total is None or total.dtype not in HALVES or total.producer is None:
+        return ""
+    if total.producer.op != "Add":
+        return ""
+    kind = dtype_name(total.dtype)
+    return f"cast: the sum is {kind}, and cast to {dtype_name(norm.x.dtype)} for the norm alone"
 
 
 def _are_rows(addends: Sequence[Value | None]) -> bool:
