@@ -249,12 +249,18 @@ class Builder:
         return rounded_in_half(onnx.ModelProto.FromString(Path(self.original.path).read_bytes()))
 
     def shrunk(self) -> Candidate:
-        """Return the original without notes and equal weights, not compiled."""
+        """Return the original without notes and equal weights, not compiled.
+
+        With ``half`` it is converted, too, as what it is compared with.
+        """
         path = f"{self._place}shrunk.onnx"
+        directory = os.path.dirname(os.path.abspath(self.original.path))
         model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
+        if self._half:
+            model = self._converted(model, directory)
         if not self._keep_metadata:
             shrink(model)
-        save_model(model, path, os.path.dirname(self.original.path))
+        save_model(model, path, directory)
         return Candidate(path, frozenset(), facts_of(path))
 
     def write(self, candidate: Candidate, output: str) -> None:

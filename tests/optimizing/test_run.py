@@ -401,3 +401,15 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_measured
     monkeypatch.setattr(optimizing, "measure_pairs", measure)
     with pytest.raises(OutputError, match="there is no directory"):
         gehost.optimize(model, "cpu", output=tmp_path / "no" / "r.onnx")
+
+
+def test_without_the_clean_up_the_original_alone_is_converted(monkeypatch: Any) -> None:
+    """It is compared with the original in float16, from which float32 would differ."""
+
+    def no_candidate(builder: Any, *_: Any) -> Any:
+        return builder.shrunk(), {"the clean-up": "it changed numbers"}
+
+    monkeypatch.setattr("gehost.optimizing.run.right_candidate", no_candidate)
+    result = gehost.optimize(onnx.load(BERT), "cpu", half=True, measured=False)
+    kinds = [t.data_type for t in result.model.graph.initializer if len(t.raw_data) > 1000]
+    assert set(kinds) == {onnx.TensorProto.FLOAT16}
