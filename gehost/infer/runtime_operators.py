@@ -93,7 +93,7 @@ def _packed_attention(shapes: _Shapes, attributes: _Attributes) -> _Shapes:
     x, weights = shapes[0], shapes[1]
     if x is None or len(x) != 3:
         return []
-    sizes = attributes.get("qkv_hidden_sizes") or []
+    sizes: Sequence[int] = attributes.get("qkv_hidden_sizes") or ()
     width: Dim = None
     if len(sizes) == 3:
         width = sizes[2]

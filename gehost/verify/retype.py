@@ -154,7 +154,8 @@ class _Guesses(Inferrer):
             return results
         kinds = [value.dtype for value in node.inputs if value is not None]
         dtype = next((kind for kind in kinds if kind in TO_DOUBLE), None)
-        return (dtype and TensorType(dtype, None), *results[1:])
+        guess = None if dtype is None else TensorType(dtype, None)
+        return (guess, *results[1:])
 
 
 def inferred(model: onnx.ModelProto) -> Model:
