@@ -140,6 +140,44 @@ def test_generic_forms_are_the_operations_that_they_write(form: str, pretty: str
     assert pretty in printed
 
 
+_BLOCK = '({\n ^bb0(%k: f32, %l: f32):\n %x = "arith.mulf"(%k, %l) : (f32, f32) -> f32\n "linalg.yield"(%x) : (f32) -> ()\n })'
+_COPY = '({\n ^bb0(%k: f32, %l: f32):\n "linalg.yield"(%k) : (f32) -> ()\n })'
+_NEGATED = '({\n ^bb0(%k: f32):\n %x = "arith.negf"(%k) : (f32) -> f32\n "linalg.yield"(%x) : (f32) -> ()\n })'
+_ONE = '({\n %x = "arith.constant"() <{value = 1.0 : f32}> : () -> f32\n "linalg.yield"(%x) : (f32) -> ()\n })'
+_PAIRS = '({\n ^bb0(%k: f32, %l: f32, %o: f32, %p: f32):\n %x = "arith.addf"(%k, %o) : (f32, f32) -> f32\n "linalg.yield"(%x, %l) : (f32, f32) -> ()\n })'
+_MAPS = "affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>"
+_TYPES = "(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+_BY_ROWS = "(tensor<2x3xf32>, tensor<2xf32>) -> tensor<2xf32>"
+
+WITHOUT_SIZES = [
+    (f'"linalg.broadcast"(%b, %m) <{{dimensions = array<i64: 1>}}> {_COPY} : (tensor<2xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>', "ins(%b : tensor<2xf32>) outs(%m : tensor<2x3xf32>) dimensions = [1]"),
+    (f'"linalg.transpose"(%m, %n) <{{permutation = array<i64: 1, 0>}}> {_COPY} : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>', "ins(%m : tensor<2x3xf32>) outs(%n : tensor<3x2xf32>) permutation = [1, 0]"),
+    (f'"linalg.reduce"(%m, %b) <{{dimensions = array<i64: 1>}}> {_BLOCK} : {_BY_ROWS}', "ins(%m : tensor<2x3xf32>) outs(%b : tensor<2xf32>) dimensions = [1]"),
+    (f'"linalg.reduce"(%m, %m, %b, %b) <{{dimensions = array<i64: 1>}}> {_PAIRS} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)', "ins(%m, %m : tensor<2x3xf32>, tensor<2x3xf32>) outs(%b, %b : tensor<2xf32>, tensor<2xf32>) dimensions = [1]"),
+    (f'"linalg.map"(%a) {_ONE} : (tensor<4xf32>) -> tensor<4xf32>', "linalg.map outs(%a : tensor<4xf32>)"),
+    (f'"linalg.map"(%a, %c) {_BLOCK} : {_TYPES}', "linalg.map ins(%a : tensor<4xf32>) outs(%c : tensor<4xf32>)"),
+    (f'"linalg.map"(%a, %a, %c) {_BLOCK} : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>', "linalg.map ins(%a, %a : tensor<4xf32>, tensor<4xf32>) outs(%c : tensor<4xf32>)"),
+    (f'"linalg.map"(%a, %c) {_NEGATED} : {_TYPES}', "linalg.map ins(%a : tensor<4xf32>) outs(%c : tensor<4xf32>)"),  # before 2025
+    # all attributes behind the region, as LLVM before 17 prints them
+    (f'"linalg.reduce"(%m, %b) {_BLOCK} {{dimensions = array<i64: 1>}} : {_BY_ROWS}', "ins(%m : tensor<2x3xf32>) outs(%b : tensor<2xf32>) dimensions = [1]"),
+    (f'"linalg.generic"(%a, %c) {_BLOCK} {{indexing_maps = [{_MAPS}], iterator_types = [#linalg.iterator_type<parallel>], operand_segment_sizes = array<i32: 1, 1>}} : {_TYPES}', f'{{indexing_maps = [{_MAPS}], iterator_types = ["parallel"]}} ins(%a'),
+    (f'"linalg.generic"(%a, %c) {_BLOCK} {{indexing_maps = [{_MAPS}], iterator_types = ["parallel"], operand_segment_sizes = dense<1> : vector<2xi32>}} : {_TYPES}', f'{{indexing_maps = [{_MAPS}], iterator_types = ["parallel"]}} ins(%a'),
+    (f'"linalg.exp"(%a, %c) {_COPY} {{linalg.memoized_indexing_maps = [{_MAPS}], operand_segment_sizes = dense<[1, 1]> : vector<2xi32>}} : {_TYPES}', "linalg.exp ins(%a : tensor<4xf32>) outs(%c : tensor<4xf32>)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "pretty"), WITHOUT_SIZES)
+def test_generic_forms_without_segment_sizes_have_ins_and_outs(form: str, pretty: str) -> None:
+    kinds = form.rpartition("-> ")[2].strip("()")
+    results = "%r#0, %r#1" if "," in kinds else "%r"
+    text = f"""func.func @f(%a: tensor<4xf32>, %c: tensor<4xf32>, %b: tensor<2xf32>, %m: tensor<2x3xf32>, %n: tensor<3x2xf32>) -> ({kinds}) {{
+  %r{":2" if "," in kinds else ""} = {form}
+  return {results} : {kinds}
+}}
+"""
+    assert pretty in again(text)
+
+
 def test_unknown_operations_with_regions_are_carried_through() -> None:
     text = """func.func @f(%a: tensor<4xf32>, %g: i1) -> tensor<4xf32> {
   %r:2 = "my.scan"(%a, %a) <{dimension = 0 : i64}> ({
@@ -389,6 +427,15 @@ def test_named_operations_have_loops(statement: str) -> None:
     if "{" not in statement:
         assert statement in again(text)
     again(text)
+
+
+def test_short_bodies_keep_their_flags() -> None:
+    text = """func.func @f(%q: tensor<2xf32>) -> tensor<2xf32> {
+  %r = linalg.map { arith.addf {fastmath = #arith.fastmath<nnan,ninf>} } ins(%q, %q : tensor<2xf32>, tensor<2xf32>) outs(%q : tensor<2xf32>)
+  return %r : tensor<2xf32>
+}
+"""
+    assert "arith.addf %in, %in_1 fastmath<nnan,ninf> : f32" in again(text)
 
 
 def test_a_transposition_keeps_its_name_over_other_axes() -> None:

@@ -74,7 +74,7 @@ def generic_of_parts(
     ins, outs = segments(reader, operands, attributes, at)
     _check_ranked(reader, operands, at)
     maps = maps_of(reader, attributes, at)
-    iterators = re.findall(r"iterator_type<(\w+)>", attributes.get("iterator_types", ""))
+    iterators = re.findall(r'[<"](\w+)[>"]', attributes.get("iterator_types", ""))
     reader.expect("(")
     reader.expect("{")
     payload = PayloadReader(reader, ins, outs).read()
@@ -90,10 +90,18 @@ def generic_of_parts(
 
 
 def segments(
-    reader: Reader, operands: list[Value], attributes: dict[str, str], at: int
+    reader: Reader, operands: list[Value], attributes: dict[str, str], at: int, outs: int = 0
 ) -> tuple[list[Value], list[Value]]:
-    """The ins and the outs among the operands of a generic form."""
-    counts = integers(attributes.get("operandSegmentSizes", ""))
+    """The ins and the outs among the operands of a generic form.
+
+    MLIR prints no sizes for an operation whose number of ``outs`` is known.
+    """
+    older = attributes.get("operand_segment_sizes", "")  # of LLVM before 17
+    counts = integers(attributes.get("operandSegmentSizes", older))
+    if not counts and outs:
+        counts = [len(operands) - outs, outs]
+    elif older.startswith("dense") and len(counts) == 1:  # dense<1> : vector<2xi32>
+        counts *= 2
     if len(counts) != 2 or min(counts) < 0 or sum(counts) != len(operands):
         raise reader.error(f"operandSegmentSizes do not give {len(operands)} operands", at)
     return operands[: counts[0]], operands[counts[0] :]

@@ -29,6 +29,7 @@ from gehost_linalg.mlir.generics import (
 from gehost_linalg.mlir.payload import PayloadReader
 from gehost_linalg.mlir.printer import Printer
 from gehost_linalg.mlir.reader import KeptAsText, Make, Reader
+from gehost_linalg.mlir.scalars import flags_of
 from gehost_linalg.mlir.tensors import make_fill
 from gehost_linalg.operations import FLOATS, OPERATIONS, is_float, is_integer
 from gehost_mlir.attributes import integers, shown
@@ -75,6 +76,10 @@ _UNARY = {
 _OTHERS = ("square", "reciprocal", "select", "copy")
 _BODIES = ("reduce", "map")
 _MOVES = ("transpose", "broadcast")
+_WRITTEN_OTHERWISE = {
+    "operandSegmentSizes", "operand_segment_sizes", "indexing_maps",
+    "linalg.memoized_indexing_maps",
+}  # fmt: skip
 
 NAMED = tuple(
     f"linalg.{name}"
@@ -102,9 +107,7 @@ def read_named(reader: Reader, statement: Statement) -> list[Value]:
             attributes[name] = f"array<i64: {', '.join(map(str, items))}>"
     body = None
     if word in _BODIES and shorthand is None:
-        inside = PayloadReader(
-            reader, ins, outs if word == "reduce" or _has_out(reader, ins) else []
-        )
+        inside = PayloadReader(reader, ins, _outs_of_block(reader, word, ins, outs))
         inside.arguments()
         reader.expect("{")
         body = inside.body()
@@ -145,12 +148,13 @@ def named_of_parts(
     word = statement.name.removeprefix("linalg.")
     if statement.name != "linalg.fill" and statement.name not in NAMED:
         raise KeptAsText(f"{statement.name} is carried through", reader.text, at)
-    ins, outs = segments(reader, operands, attributes, at)
+    outs_of_name = {"map": 1, "broadcast": 1, "transpose": 1, "reduce": len(operands) // 2}
+    ins, outs = segments(reader, operands, attributes, at, outs_of_name.get(word, 0))
     body = None
     if word in _BODIES:
         reader.expect("(")
         reader.expect("{")
-        body = PayloadReader(reader, ins, outs).read()
+        body = PayloadReader(reader, ins, _outs_of_block(reader, word, ins, outs)).read()
         reader.expect(")")
     else:
         reader.position = balanced(reader.text, at)
@@ -163,11 +167,7 @@ def named_of_parts(
     def make(reader: Reader, statement: Statement, parts: Parts) -> list[Value]:
         if loops is None or payload is None:
             return make_fill(reader, statement, ins, outs, at)
-        rest = {
-            name: text
-            for name, text in attributes.items()
-            if name not in {"operandSegmentSizes", "indexing_maps"}
-        }
+        rest = {name: text for name, text in attributes.items() if name not in _WRITTEN_OTHERWISE}
         spelling = _spelling(word, maps, rest, has_body=word in _BODIES)
         return _add(reader, statement, (ins, outs, parts.results), loops, payload, spelling)
 
@@ -231,17 +231,24 @@ def _shorthand(reader: Reader) -> tuple[str, str]:
     name = reader.take(OPERATION, "an operation")
     if name not in OPERATIONS:
         raise reader.error(f"{name} is not supported in short form; write the block")
-    if reader.peek("{"):
-        reader.dictionary()
+    flags = flags_of(reader.dictionary()) if reader.peek("{") else ""
     reader.expect("}")
-    return name, ""
+    return name, flags
 
 
-def _has_out(reader: Reader, ins: Sequence[Value]) -> bool:
-    """Whether the block of a ``linalg.map`` has an argument for its out; older texts have not."""
+def _outs_of_block(
+    reader: Reader, word: str, ins: Sequence[Value], outs: Sequence[Value]
+) -> Sequence[Value]:
+    """The outs that the block has an argument for; before 2025 that of a map has none."""
+    if word == "reduce":
+        return outs
     start = reader.skip()
+    if reader.peek("^"):
+        start = reader.text.find("(", start)
+    elif not reader.peek("("):  # a block without arguments
+        return []
     end = balanced(reader.text, start)
-    return reader.text.count("%", start, end) > len(ins)
+    return outs if reader.text.count("%", start, end) > len(ins) else []
 
 
 def _body_of(

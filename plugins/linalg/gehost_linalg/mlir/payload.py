@@ -81,9 +81,10 @@ class PayloadReader(_Names):
     def read(self) -> Payload:
         """Read from the label to the closing brace."""
         reader = self._reader
-        reader.take(_LABEL, "the payload's block, ^bb0(…)")
-        self.arguments()
-        reader.expect(":")
+        if self._types or reader.peek("^"):
+            reader.take(_LABEL, "the payload's block, ^bb0(…)")
+            self.arguments()
+            reader.expect(":")
         return self.body()
 
     def arguments(self) -> None:

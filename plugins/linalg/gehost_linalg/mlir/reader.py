@@ -13,7 +13,7 @@ from gehost_linalg.mlir.opaque import check_known, end_of_statement, result_type
 from gehost_linalg.mlir.types import TypeReader
 from gehost_mlir.attributes import shown
 from gehost_mlir.scanner import MlirError
-from gehost_mlir.source import OPERATION, SSA, STRING
+from gehost_mlir.source import OPERATION, SSA, STRING, balanced
 
 LABEL = re.compile(r"\^[A-Za-z0-9_$.-]+")
 
@@ -120,6 +120,7 @@ class Reader(TypeReader):
                 if with_region is None:
                     self.regions(statement, operands)
                 else:
+                    attributes = attributes or self._attributes_behind()
                     make = with_region(self, statement, operands, attributes)
         except KeptAsText:
             del self.ops[count:]
@@ -142,6 +143,14 @@ class Reader(TypeReader):
                 Opaque(statement.name, tuple(operands), tuple(results), _properties(attributes))
             )
         return results
+
+    def _attributes_behind(self) -> dict[str, str]:
+        """The dictionary behind the regions, where texts of LLVM before 17 have all attributes."""
+        start = self.skip()
+        self.position = balanced(self.text, start)
+        attributes = self.dictionary() if self.peek("{") else {}
+        self.position = start
+        return attributes
 
     def typed(self, values: list[Value], *, is_behind: bool = True) -> None:
         """``: (type, type)``."""

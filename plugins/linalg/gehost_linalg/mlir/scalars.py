@@ -94,7 +94,7 @@ def scalar_of_parts(
     elif operation.form in {"power", "scale"}:
         expected = arguments
     _check(reader, name, at, arguments, expected, results)
-    return Scalar([item for item, _ in operands], results, predicate, _flags_of(attributes))
+    return Scalar([item for item, _ in operands], results, predicate, flags_of(attributes))
 
 
 def scalar_text(
@@ -167,7 +167,7 @@ def _flag(name: str, words: Sequence[str]) -> str:
     return f"{name}<{(',' if name == 'fastmath' else ', ').join(words)}>"
 
 
-def _flags_of(attributes: Mapping[str, str]) -> str:
+def flags_of(attributes: Mapping[str, str]) -> str:
     """The flags of a generic form, as the other form writes them."""
     results: list[str] = []
     if "roundingmode" in attributes:
