@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from gehost import GehostError, UsageError, verify
 from gehost_sharding.mesh import Mesh
-from gehost_sharding.rank import ERROR, MANIFEST
+from gehost_sharding.rank import ALIVE, ERROR, MANIFEST
 
 Array = NDArray[Any]
 
@@ -110,7 +111,9 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
             "--pids",
             scratch,
         ]
-        _wait(command, directory, timeout, scratch)
+        with (Path(scratch) / ALIVE).open("wb") as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX)  # until this process ends: ranks look at it
+            _wait(command, directory, timeout, scratch)
         loaded = verify.load_feeds(paths["out.npz"])
         outputs = {name: loaded[name] for name in manifest["outputs"]}
         ranks = json.loads(Path(paths["report"]).read_text(encoding="utf-8"))

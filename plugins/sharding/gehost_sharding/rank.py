@@ -7,8 +7,10 @@ bytes of the buffers that it hands to MPI. Rank 0 writes the whole outputs.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -43,6 +45,8 @@ Array = NDArray[Any]
 MANIFEST = "split.json"
 ERROR = ".error"
 """Ends the name of a file with why a rank failed."""
+ALIVE = "alive"
+"""A file in the directory of PIDs, which the launcher locks until it ends or is killed."""
 
 
 @dataclass
@@ -207,6 +211,38 @@ def run_rank(
     }
 
 
+def end_with_launcher(pids: str | None = None, seconds: float = 0.5) -> None:
+    """End this process when what started it is gone.
+
+    A rank whose mpiexec is killed would wait for the others for ever, on a whole core.
+
+    Args:
+        pids: the directory of PIDs, with the file that the launcher locks, if it has one.
+        seconds: between two looks.
+    """
+    parent = os.getppid()
+    alive = Path(pids or ".") / ALIVE
+    has_launcher = pids is not None and alive.exists()
+
+    def watch() -> None:
+        while os.getppid() == parent and (not has_launcher or _is_locked(alive)):
+            time.sleep(seconds)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run this process as one rank; an error ends all ranks."""
     parser = argparse.ArgumentParser(prog="python -m gehost_sharding.rank")
@@ -216,6 +252,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--report", help="where rank 0 writes each rank's traffic, as JSON")
     parser.add_argument("--pids", help="directory where each rank writes its PID, and its error")
     options = parser.parse_args(arguments)
+    end_with_launcher(options.pids)
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD

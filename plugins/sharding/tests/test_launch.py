@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from gehost_sharding.launch import RankError, read_manifest, run_split
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.partition import write_split
 from gehost_sharding.plan import Plan, Planner
+from gehost_sharding.rank import ALIVE
 from gehost_sharding.rules.table import RuleTable
 
 from .conftest import SLOW, assert_equal, differs, feeds_of, graph_of, reread, whole_run
@@ -130,6 +133,47 @@ def test_no_rank_is_left_after_a_timeout(tmp_path: Path) -> None:
         time.sleep(0.1)
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize("victim", ["launcher", "proxy"])
+def test_no_rank_is_left_when_what_started_it_is_killed(victim: str, tmp_path: Path) -> None:
+    rank = tmp_path / "rank.py"
+    rank.write_text(
+        "import os, pathlib, time\n"
+        "from gehost_sharding.rank import end_with_launcher\n"
+        f"end_with_launcher({str(tmp_path)!r}, 0.1)\n"
+        "from mpi4py import MPI\n"
+        "rank = MPI.COMM_WORLD.Get_rank()\n"
+        f"pathlib.Path({str(tmp_path)!r}, str(os.getpid())).write_text(str(os.getppid()))\n"
+        "if rank == 1: time.sleep(600)\n"
+        "MPI.COMM_WORLD.Barrier()\n"
+    )
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(
+        "import fcntl, sys\n"
+        "from gehost_sharding import launch\n"
+        f"with open({str(tmp_path / ALIVE)!r}, 'wb') as alive:\n"
+        "    fcntl.flock(alive, fcntl.LOCK_EX)\n"
+        f"    command = [launch._mpiexec(), '-n', '2', sys.executable, {str(rank)!r}]\n"
+        f"    launch._wait(command, 'DIR', 300, {str(tmp_path)!r})\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(launcher)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    pids: list[Path] = []
+    deadline = time.monotonic() + 60
+    while len(pids) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        pids = [file for file in tmp_path.iterdir() if file.name.isdigit() and file.read_text()]
+    assert len(pids) == 2
+    os.kill(process.pid if victim == "launcher" else int(pids[0].read_text()), signal.SIGKILL)
+    while any(Path(f"/proc/{pid.name}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [int(pid.name) for pid in pids if Path(f"/proc/{pid.name}").exists()]
+    for pid in [*left, process.pid]:
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    assert not left
 
 
 MIXED = """(float16[4,8] x, bool[4,8] m, int64[4,8] n)
