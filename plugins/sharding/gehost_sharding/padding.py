@@ -1,11 +1,13 @@
 """Padding: a model with a dimension made larger, so that a mesh divides it, and equal outputs.
 
 The dimension grows in a weight or input and in all that follows from it, as far as each element
-along it is computed on its own (a *pass* factor). Where that ends, the padding is cut off.
+along it is computed on its own (a *pass* factor). Where that ends, the padding is cut off. A
+matrix product sums over padding where a weight or input of it is to be padded: with zeros.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from gehost import UsageError
 from gehost_sharding.model_graph import ModelGraph, Operator
@@ -36,6 +39,7 @@ _PLAIN = (
 """What edits a node on its way into a rank; others keep sizes in attributes."""
 
 ELEMENTWISE = frozenset(OPERATORS.split())
+_PRODUCTS = frozenset(["MatMul", "Gemm", "Einsum"])
 
 Sizes = dict[int, int]
 """By dimension: its size with padding."""
@@ -78,7 +82,8 @@ def pad_model(
     """Return a model with the same inputs and outputs that computes with padded dimensions.
 
     Raises:
-        UsageError: the opset is below 13, whose Pad has no sizes as an operand.
+        UsageError: the opset is below 13, whose Pad has no sizes as an operand; or a request that
+            no reader of its tensor can carry out.
     """
     if graph.opsets.get("", 1) < 13:
         raise UsageError("padding needs opset 13 or later", where=str(graph))
@@ -98,14 +103,23 @@ class _Padder:
         self.used = {*graph.tensors}
         self.cut: set[str] = set()
         """Tensors that a Slice has cut to their size."""
+        self.requests: dict[tuple[str, int], int] = {}
+        """By tensor and dimension: the multiple that is asked for."""
+        self.carried: dict[tuple[str, int], int] = {}
+        """Requests with the size that a reader takes."""
+        self.values: dict[tuple[str, int], float] = {}
+        """By result and padded dimension: the one number that the padding consists of."""
 
     def write(self, requests: Sequence[Request]) -> onnx.ModelProto:
         graph = self.graph
         for request in requests:
+            key = request.tensor, request.dim
+            multiple = math.lcm(self.requests.get(key, 1), request.multiple)
             size = graph.tensors[request.tensor].shape[request.dim]
-            target = -(-size // request.multiple) * request.multiple
-            if target != size:
-                self.sizes.setdefault(request.tensor, {})[request.dim] = target
+            if size % multiple:
+                self.requests[key] = multiple
+                own = self.sizes.setdefault(request.tensor, {})
+                own[request.dim] = -(-size // multiple) * multiple
         by_position = {operator.position: operator for operator in graph.operators}
         for position, node in enumerate(graph.proto.graph.node):
             operator = by_position.get(position)
@@ -117,13 +131,18 @@ class _Padder:
             self.nodes.append(node)
         for name in graph.outputs:
             self._whole(name)
+        self._check()
+        names = self._restore_names()
         model = onnx.ModelProto()
         model.CopyFrom(graph.proto)
         del model.graph.node[:]
         del model.graph.value_info[:]
         model.graph.node.extend(self.nodes)
         read = {name for node in self.nodes for name in node.input} | {*graph.outputs}
-        stored = [entry for entry in model.graph.initializer if entry.name in read]
+        for entry in model.graph.initializer:
+            entry.name = names.get(entry.name, entry.name)
+        padded = {entry.name for entry in self.initializers}
+        stored = [entry for entry in model.graph.initializer if entry.name in read - padded]
         del model.graph.initializer[:]
         model.graph.initializer.extend([*stored, *self.initializers])
         return model
@@ -140,14 +159,21 @@ class _Padder:
                 continue
             own = self._own(layout, factors, self.graph.tensors[name].shape, rule)
             node.input[slot] = self._padded(name, own) if own else self._whole(name)
-            if own and self._is_integer(name) and operator.op not in ELEMENTWISE:
-                node.input[slot] = self._padded(name, own, zeros=True)  # may be indices
+            may_be_indices = self._is_integer(name) and operator.op not in ELEMENTWISE
+            if own and (may_be_indices or self._may_spoil(name, layout, own, rule)):
+                node.input[slot] = self._padded(name, own, zeros=True)
+            for dim, size in own.items():
+                self.carried.setdefault((name, dim), size)
         results = [(index, name) for index, name in enumerate(operator.node.output) if name]
         for (index, name), layout in zip(results, rule.results, strict=True):
             shape = self.graph.tensors[name].shape
             own = self._own(layout, factors, shape, rule)
             if own:
                 self.sizes[name] = own
+                for dim in own:
+                    value = self._result_value(operator, factors, layout[dim][0])
+                    if value is not None:
+                        self.values[name, dim] = value
                 node.output[index] = self._name(name, own)
                 if self.table.localizer(operator.op) is shapes.local_result_shape:
                     target = [own.get(dim, size) for dim, size in enumerate(shape)]
@@ -159,6 +185,7 @@ class _Padder:
     def _factors(self, operator: Operator, rule: Rule) -> dict[int, int]:
         """Factors that may grow in this operator, with their padded sizes."""
         sizes: dict[int, set[int]] = {}
+        requested: set[int] = set()
         for slot, name in enumerate(operator.node.input):
             layout = rule.operands[slot] if name else None
             for dim, target in self.sizes.get(name, {}).items():
@@ -167,6 +194,8 @@ class _Padder:
                 if of_dim and rule.factors[of_dim[0]].size * target % size == 0:
                     grown = rule.factors[of_dim[0]].size * target // size
                     sizes.setdefault(of_dim[0], set()).add(grown)
+                    if (name, dim) in self.requests and operator.op in _PRODUCTS:
+                        requested.add(of_dim[0])
         if operator.op in {"Div", "Mod"} and self._is_integer(operator.node.input[0]):
             return {}  # the padding would be a division by 0
         is_plain = self.table.localizer(operator.op) in _PLAIN
@@ -176,7 +205,11 @@ class _Padder:
             for factor, grown in sizes.items()
             if factor in permitted
             and (is_plain or _is_batch(rule, factor))
-            and (rule.factors[factor].kind != REDUCE or self._is_table(operator))
+            and (
+                rule.factors[factor].kind != REDUCE
+                or self._is_table(operator)
+                or factor in requested
+            )
         }
 
     def _is_table(self, operator: Operator) -> bool:
@@ -193,6 +226,89 @@ class _Padder:
             for dim, of_dim in enumerate(layout)
             if of_dim and of_dim[0] in factors
         }
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuse a request that no reader of the tensor has carried out."""
+        for (name, dim), multiple in self.requests.items():
+            size = self.carried.get((name, dim))
+            if size is not None and size % multiple == 0:
+                continue
+            readers = [self.graph.operators[index] for index, _ in self.graph.readers.get(name, [])]
+            listing = " and ".join([f"{reader.op} {reader.label}" for reader in readers])
+            if size is not None:
+                why = f"other requests make dimension {dim} {size}; ask for one multiple"
+            else:
+                why = f"{listing} needs dimension {dim} as it is" if listing else "nothing reads it"
+            raise UsageError(why, subject=f'pad "{name}={dim}:{multiple}"')
+
+    def _restore_names(self) -> dict[str, str]:
+        """Give the padded form of a tensor its name, if it is the form that was asked for.
+
+        That is where nothing reads it without padding, or it is a constant with a request. Pins
+        and annotations then name what they named before. Returns the new names.
+        """
+        read = {name for node in self.nodes for name in node.input}
+        self.nodes = [node for node in self.nodes if {*read, *self.graph.outputs} & {*node.output}]
+        fixed = {*self.graph.outputs, *(entry.name for entry in self.graph.proto.graph.input)}
+        requested = {name for name, _ in self.requests if self.graph.is_constant(name)}
+        names: dict[str, str] = {}
+        for (name, _), padded in self.names.items():
+            if name in fixed or name in names or padded not in read:
+                continue
+            if name in self.graph.tensors and (name not in read or name in requested):
+                names |= {padded: name, name: self._fresh(f"{name}/whole")}
+        for node in self.nodes:
+            node.input[:] = [names.get(name, name) for name in node.input]
+            node.output[:] = [names.get(name, name) for name in node.output]
+        for entry in self.initializers:
+            entry.name = names.get(entry.name, entry.name)
+        return names
+
+    # -- numbers that padding consists of -------------------------------------------------------
+
+    def _may_spoil(self, name: str, layout: Layout, own: Sizes, rule: Rule) -> bool:
+        """Return True where a sum would add padding times 0 that may be inf or nan."""
+        summed = [dim for dim in own if rule.factors[layout[dim][0]].kind == REDUCE]
+        values = [self._value(name, dim, own) for dim in summed]
+        return any(value is None or not math.isfinite(value) for value in values)
+
+    def _value(self, name: str, dim: int, own: Sizes) -> float | None:
+        """Return the number that the padding of an operand consists of."""
+        if name not in self.graph.producer or self.sizes.get(name) != own:
+            return 0.0  # padded here
+        return self.values.get((name, dim))
+
+    def _result_value(
+        self, operator: Operator, factors: dict[int, int], factor: int
+    ) -> float | None:
+        """Return the number that the padding of a result consists of, from that of the operands."""
+        rule, node = self.table.rule_of(self.graph, operator), operator.node
+        values: dict[int, float | None] = {}
+        for slot, (name, layout) in enumerate(zip(node.input, rule.operands, strict=True)):
+            tensor = self.graph.tensors[name] if name else None
+            if tensor is None or layout is None:
+                continue
+            places = [dim for dim, of_dim in enumerate(layout) if factor in of_dim]
+            if places:
+                own = self._own(layout, factors, tensor.shape, rule)
+                values[slot] = self._value(name, places[0], own)
+            else:
+                is_number = self.graph.is_constant(name) and tensor.elements == 1
+                values[slot] = float(self.graph.value(name).reshape(())) if is_number else None
+        if operator.op in _PRODUCTS:
+            bias = values.pop(2, 0.0) if operator.op == "Gemm" else 0.0
+            return 0.0 if bias == 0 and 0 in values.values() else None
+        if operator.op not in ELEMENTWISE or None in values.values():
+            return None
+        operands = {
+            node.input[slot]: np.full((), value, self.graph.tensors[node.input[slot]].dtype)
+            for slot, value in values.items()
+        }
+        with np.errstate(all="ignore"):  # an inf or nan is seen in the result
+            results: Any = ReferenceEvaluator(node, opsets=self.graph.opsets).run(None, operands)
+        return float(results[0])
 
     # -- tensors ------------------------------------------------------------------------------
 
