@@ -351,12 +351,7 @@ def replica_groups(instruction: HloInstruction, count: int) -> list[list[int]]:
     text = re.sub(r"/\*.*?\*/", "", instruction.attributes.get("replica_groups", "{}")).strip()
     iota, mesh = _IOTA.fullmatch(text), _MESH_GROUPS.fullmatch(text)
     if iota is not None:
-        shape, sizes = ([int(size) for size in part.split(",")] for part in iota.groups()[:2])
-        order = [int(axis) for axis in iota[3].split(",")] if iota[3] else list(range(len(sizes)))
-        if math.prod(shape) != math.prod(sizes) or sorted(order) != list(range(len(sizes))):
-            raise AttributeFormError(f"replica_groups: cannot read {text}")
-        groups = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).reshape(shape[0], -1)
-        rows = [[int(device) for device in row] for row in groups]
+        rows = _numbered(iota, "replica_groups")
     elif mesh is not None:
         axes = {name: int(size) for name, size in re.findall(r"'([^']+)'=([0-9]+)", mesh[1])}
         own = re.findall(r"'([^']+)'", mesh[2])
@@ -376,6 +371,32 @@ def replica_groups(instruction: HloInstruction, count: int) -> list[list[int]]:
     if any(not 0 <= device < count for row in rows for device in row):
         raise AttributeFormError(f"replica_groups: {text} has other devices than 0 … {count - 1}")
     return rows or [list(range(count))]
+
+
+def _numbered(iota: re.Match[str], attribute: str) -> list[list[int]]:
+    """The rows of ``[2,2]<=[2,2]T(1,0)``."""
+    shape, sizes = ([int(size) for size in part.split(",")] for part in iota.groups()[:2])
+    order = [int(axis) for axis in iota[3].split(",")] if iota[3] else list(range(len(sizes)))
+    if math.prod(shape) != math.prod(sizes) or sorted(order) != list(range(len(sizes))):
+        raise AttributeFormError(f"{attribute}: cannot read {iota[0]}")
+    groups = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).reshape(shape[0], -1)
+    return [[int(device) for device in row] for row in groups]
+
+
+def tile_devices(layout: Sharding) -> list[int]:
+    """The devices of the parts of a tiled sharding, row-major.
+
+    Raises:
+        AttributeFormError: they are not each of 0, 1, … once.
+    """
+    count = math.prod(layout.tiles)
+    iota = _IOTA.fullmatch(f"[1,{count}]{layout.devices}")
+    devices = (
+        _numbered(iota, "sharding")[0] if iota else [int(d) for d in layout.devices.split(",")]
+    )
+    if sorted(devices) != list(range(count)):
+        raise AttributeFormError(f"sharding: {layout.text} does not name each device once")
+    return devices
 
 
 def source_target_pairs(instruction: HloInstruction) -> list[tuple[int, int]]:

@@ -271,8 +271,9 @@ class _Importer:
 
     def _on_devices(self, c: Context, instruction: HloInstruction, args: list[Value]) -> Value:
         """Translate an instruction, inside of a shard_map for each device."""
-        if instruction.attributes.get("custom_call_target") == f'"{devices.LEAVE}"' or not (
-            (c.devices and instruction.opcode in devices.COLLECTIVES)
+        target = instruction.attributes.get("custom_call_target", "").strip('"')
+        if target in devices.LEAVES or not (
+            ((c.devices or c.shards) and instruction.opcode in devices.COLLECTIVES)
             or any(operand.name in c.shards for operand in instruction.operands)
         ):
             return self._instruction(c, instruction, args)

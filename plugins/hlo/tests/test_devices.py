@@ -123,3 +123,58 @@ def test_replica_groups(text: str, expected: list[list[int]] | None) -> None:
             replica_groups(module.entry.root, 4)
     else:
         assert replica_groups(module.entry.root, 4) == expected
+
+
+GSPMD = """module @jit_f attributes {{mhlo.num_partitions = 8 : i32}} {{
+  func.func public @main(%arg0: tensor<8x4xf32>) -> tensor<8x4xf32> {{
+    %0 = stablehlo.custom_call @Sharding(%arg0) {{mhlo.sharding = "{into}"}} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %1 = stablehlo.custom_call @SPMDFullToShardShape(%0) {{mhlo.sharding = "{{manual}}"}} : (tensor<8x4xf32>) -> tensor<{local}xf32>
+    %2 = stablehlo.partition_id : tensor<ui32>
+    %3 = stablehlo.convert %2 : (tensor<ui32>) -> tensor<f32>
+    %4 = stablehlo.broadcast_in_dim %3, dims = [] : (tensor<f32>) -> tensor<{local}xf32>
+    %5 = stablehlo.add %1, %4 : tensor<{local}xf32>
+    %6 = stablehlo.custom_call @Sharding(%5) {{mhlo.sharding = "{{manual}}"}} : (tensor<{local}xf32>) -> tensor<{local}xf32>
+    %7 = stablehlo.custom_call @SPMDShardToFullShape(%6) {{mhlo.sharding = "{out}"}} : (tensor<{local}xf32>) -> tensor<8x4xf32>
+    return %7 : tensor<8x4xf32>
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("tiles", "local", "devices"),
+    [
+        ("{devices=[8,1]<=[8]}", (1, 4), np.arange(8).reshape(8, 1)),
+        ("{devices=[8,1]7,6,5,4,3,2,1,0}", (1, 4), np.arange(8)[::-1].reshape(8, 1)),
+        ("{devices=[4,2]<=[8]}", (2, 2), np.arange(8).reshape(4, 2)),
+        ("{devices=[2,4]<=[4,2]T(1,0)}", (4, 1), np.arange(8).reshape(4, 2).T),
+    ],
+)
+def test_regions_of_gspmd(
+    tmp_path: Path, tiles: str, local: tuple[int, int], devices: np.ndarray
+) -> None:
+    text = GSPMD.format(into=tiles, out=tiles, local="x".join(map(str, local)))
+    expected = X + np.kron(devices, np.ones(local)).astype(np.float32)
+    np.testing.assert_array_equal(result(tmp_path, text), expected)
+
+
+def test_a_whole_operand_of_gspmd(tmp_path: Path) -> None:
+    """Device 0 has the first copy of each part."""
+    out = "{devices=[1,1,8]<=[8] last_tile_dim_replicate}"
+    text = GSPMD.format(into="{replicated}", out=out, local="8x4")
+    np.testing.assert_array_equal(result(tmp_path, text), X)
+
+
+@pytest.mark.parametrize(
+    ("into", "out", "reason"),
+    [
+        ("{replicated}", "{replicated}", "do not say how many devices"),
+        ("{devices=[4,1,2]<=[8] last_tile_dims={manual}}", "{replicated}", "parts or copies"),
+        ("{devices=[4,1]0,1,2,2}", "{replicated}", "does not name each device once"),
+        ("{devices=[128,1]<=[128]}", "{replicated}", "64 at most"),
+    ],
+)
+def test_regions_of_gspmd_that_are_refused(
+    tmp_path: Path, into: str, out: str, reason: str
+) -> None:
+    with pytest.raises(UntranslatableError, match=reason):
+        result(tmp_path, GSPMD.format(into=into, out=out, local="2x4"))

@@ -10,15 +10,13 @@ from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import DOMAIN, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
+from gehost_hlo.translate import devices
 from gehost_hlo.translate.control import packed, results_of
-from gehost_hlo.translate.devices import ENTER, LEAVE, enter, leave
 from gehost_hlo.translate.elementwise import tensors
 from gehost_hlo.translate.sorting import top
 
 _SHARDING_TARGETS = {
     "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
     "xla.sdy.FuncResultSharding",
     "xla.sdy.ShardingConstraint",
 }
@@ -115,10 +113,8 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         shapes = results_of(i)
         k = shapes[0].dimensions[-1] if shapes and shapes[0].dimensions else -1
         return top(c, x, k, largest=True)
-    if target == ENTER:
-        return enter(c, i, args)
-    if target == LEAVE:
-        return leave(c, i, args)
+    if target in devices.BOUNDARIES:
+        return devices.BOUNDARIES[target](c, i, args)
     raise RefusalError(f'a custom call of "{target}"')
 
 

@@ -13,7 +13,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gehost_hlo.attributes import called, dimension, replica_groups, source_target_pairs
+from gehost_hlo.attributes import (
+    called,
+    dimension,
+    replica_groups,
+    sharding,
+    source_target_pairs,
+    tile_devices,
+)
 from gehost_hlo.context import Context
 from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
@@ -35,7 +42,8 @@ COLLECTIVES = frozenset(
         "replica-id",
     ]
 )
-ENTER, LEAVE = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
+LEAVES = frozenset(["xla.sdy.LocalToGlobalShape", "SPMDShardToFullShape"])
+"""The custom calls that put the parts of all devices together."""
 
 _MESH = re.compile(r"([\w.$-]+) = #sdy\.mesh<\[([^\]]*)\]([^>]*)>")
 _AXIS = re.compile(r'"([^"]+)"=([0-9]+)')
@@ -171,12 +179,71 @@ def _joined(
     return c.concat(rows, axis)
 
 
+# The same of GSPMD, whose regions are between two custom calls: an array's sharding says its parts
+
+
+def _tiling(c: Context, i: HloInstruction, rank: int) -> tuple[Mesh, Layout, list[int]]:
+    """The parts of an array as a mesh of their own, and the devices that have them."""
+    layout = sharding(i)
+    if layout is not None and layout.kind == "replicated":
+        tiles, order = (1,) * rank, list(range(_device_count(c)))
+    elif layout is None or len(layout.tiles) != rank + layout.replicated_last:
+        raise RefusalError("the sharding of its array is not that of parts or copies")
+    else:
+        tiles, order = layout.tiles[:rank], tile_devices(layout)
+    if len(order) > MOST:
+        raise RefusalError(f"a mesh of {len(order)} devices is not written out, {MOST} at most")
+    names = [str(axis) for axis in range(rank)]
+    copies = len(order) // math.prod(tiles)
+    mesh = Mesh({**dict(zip(names, tiles, strict=True)), "copies": copies})
+    return mesh, [[name] for name in names], order
+
+
+def _device_count(c: Context) -> int:
+    """The number of devices, from the shardings of the computation that have parts."""
+    layouts = [sharding(i) for i in c.defined.values() if "sharding" in i.attributes]
+    counts = {math.prod(layout.tiles) for layout in layouts if layout and layout.tiles}
+    if len(counts) != 1:
+        raise RefusalError("its shardings do not say how many devices there are")
+    return counts.pop()
+
+
+def enter_partitions(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """Split an array by the sharding of what computes it, behind which the region begins."""
+    (x,) = tensors(args, 1)
+    own = sharding(i)
+    if own is None or own.kind != "manual":
+        raise RefusalError("shard_map over some of the axes")
+    mesh, layout, order = _tiling(c, c.defined[i.operands[0].name], x.rank)
+    parts = {d: _part(c, x, mesh, layout, place) for place, d in enumerate(order)}
+    c.shards[i.name] = [parts[device] for device in range(len(order))]
+    return parts[0]
+
+
+def leave_partitions(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """Put the parts of all devices together by the sharding of the whole."""
+    (x,) = tensors(args, 1)
+    mesh, layout, order = _tiling(c, i, x.rank)
+    values = c.shards.get(i.operands[0].name, [x] * len(order))
+    parts = [leaf for device in order for leaf in leaves(values[device])]
+    return _joined(c, mesh, layout, parts, 0, {})
+
+
+BOUNDARIES: Mapping[str, Callable[[Context, HloInstruction, list[Value]], Value]] = {
+    "xla.sdy.GlobalToLocalShape": enter,
+    "xla.sdy.LocalToGlobalShape": leave,
+    "SPMDFullToShardShape": enter_partitions,
+    "SPMDShardToFullShape": leave_partitions,
+}
+"""Custom calls at the beginning and end of a region that runs on each device, by target."""
+
+
 # Inside of a region
 
 
 def on_all_devices(c: Context, i: HloInstruction, args: list[Value]) -> list[Value]:
     """The results of an instruction on each device."""
-    count = c.devices or len(next(c.shards[o.name] for o in i.operands if o.name in c.shards))
+    count = c.devices or len(next(iter(c.shards.values())))
     rows = [c.shards.get(o.name, [arg] * count) for o, arg in zip(i.operands, args, strict=True)]
     per_device = [[row[d] for row in rows] for d in range(count)]
     if i.opcode in COLLECTIVES:
@@ -241,7 +308,7 @@ def _loop(c: Context, i: HloInstruction, per_device: list[list[Value]]) -> list[
 
 
 def _collective(c: Context, i: HloInstruction, per_device: list[list[Value]]) -> list[Value]:
-    count = len(per_device) if per_device else c.devices
+    count = len(per_device)
     c.body.start(c.body.names.choose(i.name, c.scope), {})
     if i.opcode == "partition-id":
         return [c.number(device, "u32") for device in range(count)]
