@@ -307,7 +307,8 @@ class _Padder:
             for slot, value in values.items()
         }
         with np.errstate(all="ignore"):  # an inf or nan is seen in the result
-            results: Any = ReferenceEvaluator(node, opsets=self.graph.opsets).run(None, operands)
+            evaluator: Any = ReferenceEvaluator(node, opsets=self.graph.opsets)
+            results = evaluator.run(None, operands)
         return float(results[0])
 
     # -- tensors ------------------------------------------------------------------------------
