@@ -24,6 +24,7 @@ from gehost_linalg.generic import (
     Size,
     Value,
 )
+from gehost_linalg.scalar_folding import fold_scalars
 
 
 @dataclass(frozen=True)
@@ -381,6 +382,7 @@ COMPANIONS: Mapping[str, Companion] = {
     "dedup": dedup,
     "unused-cycle": unused_cycle,
     "fold-complex": fold_complex,
+    "fold-scalars": fold_scalars,
     "fold-transpose": fold_transpose,
     "erase-copy": erase_copy,
 }

@@ -7,7 +7,7 @@ import pytest
 
 from gehost_linalg.companions import COMPANIONS
 from gehost_linalg.driver import fuse_all
-from gehost_linalg.generic import Arg, Generic, Opaque
+from gehost_linalg.generic import Arg, Generic, Literal, Opaque
 from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse
 
@@ -282,3 +282,88 @@ def test_parts_of_a_complex_number_are_folded(body: str, names: list[str] | None
     assert results == (names or ["complex.create", "complex.abs"])
     if names:
         assert [ref.index for ref in op.payload.ops[0].operands if isinstance(ref, Arg)] == [1, 0]
+
+
+SCALARS = [
+    ("arith.addi %i, %c0", "%i"), ("arith.addi %c0, %i", "%i"), ("arith.subi %i, %i", "0"),
+    ("arith.muli %i, %c0", "0"), ("arith.muli %c1, %i", "%i"), ("arith.andi %i, %cm", "%i"),
+    ("arith.andi %c0, %i", "0"), ("arith.ori %i, %cm", "-1"), ("arith.xori %i, %i", "0"),
+    ("arith.floordivsi %i, %c1", "%i"), ("arith.divui %i, %i", "1"), ("arith.remsi %i, %c1", "0"),
+    ("arith.divsi %c5, %cm", "-5"), ("arith.divsi %c5, %c0", None), ("arith.divsi %cl, %cm", None),
+    ("arith.ceildivsi %c0, %i", "0"), ("arith.shli %i, %c0", "%i"), ("arith.shrui %c0, %i", "0"),
+    ("arith.shli %c1, %c5", "32"), ("arith.shli %c1, %cm", None), ("arith.maxsi %i, %cl", "%i"),
+    ("arith.minui %i, %c0", "0"), ("arith.minsi %i, %i", "%i"), ("arith.maxui %i, %c1", None),
+    ("arith.select %t, %i, %c1", "%i"), ("arith.select %b, %i, %i", "%i"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "expected"), SCALARS)
+def test_scalars_are_folded(operation: str, expected: str | None) -> None:
+    kind = "i1, i32" if "select" in operation else "i32"
+    _check_folded(operation, kind.rpartition(" ")[2], expected)
+
+
+FLOATS = [
+    ("arith.addf %f, %n0", "%f"), ("arith.addf %f, %f0", None), ("arith.subf %f, %f0", "%f"),
+    ("arith.subf %f, %n0", None), ("arith.mulf %f1, %f", "%f"), ("arith.mulf %f, %f0", None),
+    ("arith.divf %f, %f1", "%f"), ("arith.subf %f, %f", None), ("arith.maximumf %f, %f", "%f"),
+    ("arith.addf %f1, %f1", "2.0"), ("arith.divf %f1, %f0", "inf"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "expected"), FLOATS)
+def test_floats_are_folded_where_each_number_stays(operation: str, expected: str | None) -> None:
+    _check_folded(operation, "f32", expected)
+
+
+TRUTHS = [
+    ("arith.cmpi ne, %c0, %c0 : i32", "False"), ("arith.cmpi sle, %i, %i : i32", "True"),
+    ("arith.cmpi ult, %i, %i : i32", "False"), ("arith.cmpi ult, %c1, %cm : i32", "True"),
+    ("arith.cmpi slt, %c1, %i : i32", None), ("arith.cmpf oeq, %f, %f : f32", None),
+    ("arith.cmpf olt, %f0, %f1 : f32", "True"), ("arith.select %b, %t, %u : i1", "%b"),
+    ("arith.select %b, %u, %t : i1", None), ("arith.xori %b, %b : i1", "False"),
+    ("arith.andi %b, %t : i1", "%b"), ("arith.trunci %c5 : i32 to i1", "True"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "expected"), TRUTHS)
+def test_truth_values_are_folded(operation: str, expected: str | None) -> None:
+    _check_folded(operation, "i1", expected)
+
+
+def _check_folded(operation: str, kind: str, expected: str | None) -> None:
+    types = ["i32", "f32", "i1", kind]
+    typed = operation if " : " in operation else f"{operation} : {kind}"
+    maps = ", ".join(["affine_map<(d0) -> (d0)>"] * 4)
+    text = f"""func.func @f(%a: tensor<4xi32>, %d: tensor<4xf32>, %m: tensor<4xi1>, %e: tensor<4x{kind}>) -> tensor<4x{kind}> {{
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c5 = arith.constant 5 : i32
+  %cm = arith.constant -1 : i32
+  %cl = arith.constant -2147483648 : i32
+  %f0 = arith.constant 0.0 : f32
+  %n0 = arith.constant -0.0 : f32
+  %f1 = arith.constant 1.0 : f32
+  %t = arith.constant true
+  %u = arith.constant false
+  %x = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} ins(%a, %d, %m : tensor<4xi32>, tensor<4xf32>, tensor<4xi1>) outs(%e : tensor<4x{kind}>) {{
+  ^bb0(%i: i32, %f: f32, %b: i1, %o: {types[-1]}):
+    %r = {typed}
+    linalg.yield %r : {kind}
+  }} -> tensor<4x{kind}>
+  return %x : tensor<4x{kind}>
+}}
+"""
+    function = parse(text)[0]
+    (op,) = fuse_all(function.ops, outputs=function.outputs, companions=("fold-scalars",))
+    assert isinstance(op, Generic)
+    (result,) = op.payload.yields
+    names = ["%i", "%f", "%b"]
+    shown = (
+        names[result.index]
+        if isinstance(result, Arg)
+        else str(result.value)
+        if isinstance(result, Literal)
+        else None
+    )
+    assert shown == expected

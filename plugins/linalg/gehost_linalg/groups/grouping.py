@@ -24,9 +24,13 @@ groups stay apart.
 """
 
 GROUP_COMPANIONS = tuple(
-    [each for each in DEFAULT_COMPANIONS if each not in {"split-concat", "erase-copy"}]
+    [
+        each
+        for each in DEFAULT_COMPANIONS
+        if each not in {"split-concat", "erase-copy", "fold-scalars"}
+    ]
 )
-"""A node is replaced as a whole: it must not be split, nor vanish."""
+"""A node is replaced as a whole: it must not be split, nor vanish, nor compute something else."""
 
 _EXPENSIVE = TRANSCENDENTAL - {"math.sqrt", "math.rsqrt"}
 
