@@ -78,6 +78,8 @@ RESULTS: dict[str, ShapeFunction] = {
     "GroupNorm": _same,
     "GroupQueryAttention": _group_query,
     "MultiHeadAttention": _multi_head,
+    "MoE": _same,
+    "QMoE": _same,
     "QuickGelu": _same,
     "RotaryEmbedding": _same,
     "SkipGroupNorm": _same_twice,

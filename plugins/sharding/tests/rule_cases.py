@@ -63,6 +63,18 @@ TODAY: dict[str, tuple[int, str]] = {
         "(float[2,4,2,8] x, int64[1] p, float[9,4] c, float[9,4] s) => (float[2,4,2,8] z)"
         " { z = com.microsoft.RotaryEmbedding (x, p, c, s) }",
     ),
+    "experts": (
+        20,
+        "(float[2,4,8] x, float[8,3] p, float[3,8,6] v, float[3,6] b, float[3,6,8] w, float[3,8] c)"
+        " => (float[2,4,8] z)"
+        ' { z = com.microsoft.MoE <k = 2, activation_type = "gelu"> (x, p, v, b, w, c) }',
+    ),
+    "experts_by_rows": (
+        20,
+        "(float[8,8] x, float[8,3] p, float[3,8,6] v, float[3,6] b, float[3,6,8] w)"
+        " => (float[8,8] z)"
+        ' { z = com.microsoft.MoE <k = 1, activation_type = "relu"> (x, p, v, b, w) }',
+    ),
     "skip_norm": (
         20,
         "(float[2,4,8] x, float[2,4,8] y, float[8] s, float[8] b, float[8] c) =>"

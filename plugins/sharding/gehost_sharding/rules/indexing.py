@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from onnx import helper
 
-from gehost_sharding.rules.rule import NEED, PASS, REDUCE, Dim, Factors, Instance, LocalNode, Rule
+from gehost_sharding.rules.rule import (
+    NEED,
+    PASS,
+    REDUCE,
+    Dim,
+    Factors,
+    Instance,
+    LocalNode,
+    Rule,
+    replicate,
+)
 
 
 def gather(instance: Instance) -> Rule:
@@ -145,6 +157,22 @@ def tensor_scatter(instance: Instance) -> Rule:
     output = (*data[:axis], factors.add(update[axis], NEED), *data[axis + 1 :])
     operands = [data, output, *[(data[0],)] * (len(instance.operands) - 2)]
     return factors.rule(operands, [data], 0)
+
+
+def experts(instance: Instance) -> Rule:
+    """MoE and QMoE of com.microsoft: tokens pass; each needs all experts to choose from."""
+    x, router = instance.shape(0), instance.shape(1)
+    if math.prod(router[:-1]) != math.prod(x[:-1]) or instance.operand(14) is not None:
+        return replicate(instance)  # weights of the router of their own
+    factors = Factors()
+    tokens = [factors.add(size) for size in x[:-1]]
+    data = (*tokens, factors.add(x[-1], NEED))
+    rows = tuple([factor for dim in tokens for factor in dim])
+    choice = (rows, factors.add(router[-1], NEED))
+    others = [factors.need(shape) for shape in instance.operands[2:]]
+    weights = [math.prod(shape[1:]) for shape in instance.operands[2:] if shape and len(shape) == 3]
+    flops = 2 * instance.attribute("k", 1) * math.prod(x[:-1]) * sum(weights)
+    return factors.rule([data, choice, *others], [data], flops)
 
 
 def one_hot(instance: Instance) -> Rule:

@@ -250,6 +250,7 @@ def _built_in() -> dict[str, _Entry]:
     add("ScatterND", indexing.scatter_nd)
     add("TensorScatter", indexing.tensor_scatter)
     add("OneHot", indexing.one_hot)
+    add("com.microsoft::MoE com.microsoft::QMoE", indexing.experts)
     add("ConvTranspose", windows.conv_transpose, contraction.add_bias_once)
     add("Conv com.microsoft::FusedConv", windows.conv, windows.localize_conv)
     add("MaxPool AveragePool LpPool", windows.pool, windows.pad_own_edges)
