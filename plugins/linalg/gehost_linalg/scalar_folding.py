@@ -34,6 +34,7 @@ _OF_ITSELF: Mapping[str, int | None] = {
     "arith.minimumf": None, "arith.maxnumf": None, "arith.minnumf": None,
     "arith.divsi": 1, "arith.divui": 1, "arith.floordivsi": 1, "arith.ceildivsi": 1,
     "arith.ceildivui": 1, "arith.remsi": 0, "arith.remui": 0,
+    "arith.shrsi": 0, "arith.shrui": 0,
 }  # fmt: skip
 """The result for twice the same operand; None is this operand."""
 _REFLEXIVE = frozenset(["eq", "sle", "sge", "ule", "uge"])
@@ -48,7 +49,7 @@ _DIVISIONS = frozenset(
 _OF_ZERO = frozenset(
     [
         "arith.shli", "arith.shrsi", "arith.shrui", "arith.floordivsi", "arith.ceildivsi",
-        "arith.ceildivui",
+        "arith.ceildivui", "arith.remsi", "arith.remui",
     ]
 )  # fmt: skip
 """Operations of 0 that are 0 for every second operand that has a result."""
@@ -102,9 +103,10 @@ def _folded(item: ScalarOp, payload: Payload) -> Ref | None:
         return _constant(item, literals)
     if item.name == "arith.select":
         return _selected(item, payload)
-    if item.name == "arith.negf":
+    if item.name in {"arith.negf", "arith.xori"}:  # twice is not at all
         inner = payload.ops[operands[0].index] if isinstance(operands[0], Res) else None
-        return inner.operands[0] if inner is not None and inner.name == item.name else None
+        if inner is not None and inner.name == item.name and inner.operands[1:] == operands[1:]:
+            return inner.operands[0]
     if len(operands) != 2:
         return None
     first, second = operands

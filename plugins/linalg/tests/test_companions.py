@@ -290,7 +290,7 @@ SCALARS = [
     ("arith.andi %c0, %i", "0"), ("arith.ori %i, %cm", "-1"), ("arith.xori %i, %i", "0"),
     ("arith.floordivsi %i, %c1", "%i"), ("arith.divui %i, %i", "1"), ("arith.remsi %i, %c1", "0"),
     ("arith.divsi %c5, %cm", "-5"), ("arith.divsi %c5, %c0", None), ("arith.divsi %cl, %cm", None),
-    ("arith.ceildivsi %c0, %i", "0"), ("arith.shli %i, %c0", "%i"), ("arith.shrui %c0, %i", "0"),
+    ("arith.ceildivsi %c0, %i", "0"), ("arith.shli %i, %c0", "%i"), ("arith.shrui %c0, %i", "0"), ("arith.shrsi %i, %i", "0"), ("arith.remui %c0, %i", "0"),
     ("arith.shli %c1, %c5", "32"), ("arith.shli %c1, %cm", None), ("arith.maxsi %i, %cl", "%i"),
     ("arith.minui %i, %c0", "0"), ("arith.minsi %i, %i", "%i"), ("arith.maxui %i, %c1", None),
     ("arith.select %t, %i, %c1", "%i"), ("arith.select %b, %i, %i", "%i"),
