@@ -25,7 +25,7 @@ from gehost_linalg.fusability import OpOperand
 from .conftest import Case
 
 PACKAGE = Path(gehost_linalg.__file__).parent
-CORE = ("block", "units", "worklist", "affine", "generic", "fusability", "fuse", "operations", "reshape", "companions", "control", "driver", "interpret")  # fmt: skip
+CORE = ("block", "units", "worklist", "affine", "generic", "fusability", "fuse", "operations", "reshape", "companions", "scalar_folding", "control", "driver", "interpret")  # fmt: skip
 GRAPHS = {"inline.py", "passes.py", "splits.py", "commands.py"}
 """What knows graphs, beside ``lower``, ``groups`` and ``kernels``."""
 
