@@ -22,9 +22,11 @@ BY_ANOTHER = {
     "diagnose/check_pass/test_forms.py": ["diagnose/check_pass/coverage.py"],
     "verify/test_telemetry.py": ["verify/onnx_runtime.py"],
     "verify/test_reference.py": ["diagnose/check_pass/engines.py", "verify/reference_table.py"],
+    "diagnose/check_pass/test_command.py": [
+        "cli/check_pass.py", "diagnose/check_pass/pass_file.py", "diagnose/check_pass/sources.py",
+    ],
     "diagnose/check_pass/test_run.py": [
-        "cli/check_pass.py", "diagnose/check_pass/mutations.py", "diagnose/check_pass/pass_file.py",
-        "diagnose/check_pass/sources.py", "diagnose/check_pass/trial.py",
+        "diagnose/check_pass/mutations.py", "diagnose/check_pass/trial.py",
         "diagnose/check_pass/verdict.py",
     ],
     "diagnose/explain/test_run.py": [
