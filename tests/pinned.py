@@ -26,7 +26,7 @@ PINNED: dict[str, dict[str, str]] = {
     "plugins/linalg/tests/lower/test_normalizations.py": {"test_rms_normalization": "opset 23"},
     "plugins/semantic/tests/test_norms.py": {
         "test_opsets": "opset 23",
-        "test_the_operator_of_opset_23": "opset 23",
+        "test_operators_of_newer_opsets": "opset 23",
     },
     "plugins/semantic/tests/test_passes.py": {"test_opsets": "opset 23"},
     "plugins/semantic/tests/test_rotary.py": {

@@ -21,7 +21,6 @@ VOUCHED = {
     "fold_into_weights.py",  # the spatial sizes that a Conv makes
     "conv_activation.py",  # likewise
     "slices_to_split.py",  # the axis, which inference leaves open behind a Slice
-    "group_norm.py",  # the kernel has no CPU form whose sizes could be inferred
 }
 OFF = ("FlattenBatchMatMulAddPass", "MoveReluBeforeConcatPass", "DecomposeGroupedConvPass")
 

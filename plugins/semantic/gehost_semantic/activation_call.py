@@ -33,6 +33,10 @@ class ActivationCall(KernelCall):
     # numbers
 
     @property
+    def kind(self) -> ActivationKind:
+        return self.description.kind
+
+    @property
     def alpha(self) -> float:
         """What the argument of the sigmoid is multiplied by; 1 but for ``swish``."""
         return self.description.alpha
@@ -136,9 +140,15 @@ class ActivationCall(KernelCall):
         return (high, low) if self.gate_is_first else (low, high)
 
 
-def function_of(kind: ActivationKind, alpha: float, x: EsTensor) -> EsTensor:
-    """Return an activation by its formula."""
-    match kind:
+def function_of(name: str, alpha: float, x: EsTensor) -> EsTensor:
+    """Return one of ``FUNCTIONS`` by its formula."""
+    match name:
+        case "relu":
+            return es.Relu(x)
+        case "sigmoid":
+            return es.Sigmoid(x)
+        case "tanh":
+            return es.Tanh(x)
         case ActivationKind.GELU:
             return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
         case ActivationKind.GELU_TANH:
@@ -146,5 +156,5 @@ def function_of(kind: ActivationKind, alpha: float, x: EsTensor) -> EsTensor:
             return x * 0.5 * (es.Tanh(inner) + 1.0)
         case ActivationKind.SILU:
             return x * es.Sigmoid(x)
-        case ActivationKind.SWISH:
+        case _:
             return x * es.Sigmoid(x * alpha)

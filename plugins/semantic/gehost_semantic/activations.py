@@ -15,11 +15,14 @@ from typing import TypeAlias, cast
 from gehost import DataType, Node, Value
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
+from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.layout_rules import LAYOUTS
 from gehost_semantic.view import is_whole
 from gehost_semantic.views import Views
 
+PLAIN_FUNCTIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
 _FUNCTIONS = ("Erf", "Exp", "Sigmoid", "Tanh")
+_OPERATORS = ("Gelu", "Swish", "gehost::Gelu")
 _DEPTH = 8
 _MOST_TERMS = 8
 _STEPS = 12
@@ -46,6 +49,10 @@ class ActivationKind(StrEnum):
     """x·sigmoid(x)"""
     SWISH = "swish"
     """x·sigmoid(αx), as QuickGelu with α = 1.702"""
+
+
+class NoProduct(Refused):
+    """A sigmoid of its own: a near miss of ``silu`` and ``swish`` alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,36 @@ class Activation:
         return f"{self.node.label}: {', '.join(words)}"
 
 
+FUNCTIONS = (*PLAIN_FUNCTIONS.values(), *ActivationKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of each element of another operation's result."""
+
+    name: str
+    """``relu``, ``sigmoid``, ``tanh``, or a kind of ``ActivationKind``."""
+    alpha: float
+    """What the argument of a ``swish`` is multiplied by; else 1."""
+    result: Value
+
+
+def function_behind(views: Views, value: Value, compute: DataType | None) -> Function | None:
+    """Return the function that alone reads a tensor, computed in a type."""
+    readers = list(value.readers)
+    reader = readers[0] if len(readers) == 1 else None
+    if isinstance(reader, Node) and reader.op in PLAIN_FUNCTIONS:
+        behind = reader.outputs[0]
+        if behind is not None and reader.graph is value.graph:
+            return Function(PLAIN_FUNCTIONS[reader.op], 1.0, behind)
+    for _, item in activations(views):
+        if isinstance(item, Activation) and item.x is value and item.compute == compute:
+            inside = set(nodes_between([item.result], [value]))
+            if all(reader in inside for reader in readers):
+                return Function(item.kind.value, item.alpha, item.result)
+    return None
+
+
 def activations(views: Views) -> list[tuple[Node, Activation | Refused]]:
     """Return each activation, and near misses of Gelu's formulas with the step that fails."""
     cached = views.answers.get("activations")
@@ -103,12 +140,10 @@ def activations(views: Views) -> list[tuple[Node, Activation | Refused]]:
 
 def _activations(views: Views) -> Iterator[tuple[Node, Activation | Refused]]:
     for node in views.graph.nodes:
-        if node.op not in (*_FUNCTIONS, "Gelu", "Swish"):
+        if node.op not in (*_FUNCTIONS, *_OPERATORS):
             continue
         try:
-            activation = (
-                _operator(views, node) if node.op in ("Gelu", "Swish") else _find(views, node)
-            )
+            activation = _operator(views, node) if node.op in _OPERATORS else _find(views, node)
         except Refused as refusal:
             yield node, refusal
             continue
@@ -154,6 +189,8 @@ def _find(views: Views, node: Node) -> Activation | None:
             return _described(views, kind, alpha, _narrow(leaf, result), result, argument.dtype)
     if near is not None:
         raise Refused(near)
+    if node.op == "Sigmoid":
+        raise NoProduct(f'product: "{argument.name}" is not multiplied by its sigmoid')
     return None
 
 

@@ -38,6 +38,10 @@ class KernelCall:
         """The features that the kernel has."""
         self.opset = opset
         self.region: Region | None = None
+        self.shared: tuple[Value, ...] = ()
+        """Tensors inside that others use, too, so that what computes them stays; from
+        ``Replacement`` on.
+        """
         self._builder = EsGraphBuilder(name)
         self._tensors: dict[str, EsTensor | None] = {}
         """What the author asked for, by name."""
@@ -83,15 +87,16 @@ class KernelCall:
         return cached
 
     def _begin(self, results: Sequence[Value], sources: Sequence[Value]) -> None:
-        region = Region.of_nodes(nodes_between(results, sources))
-        first = results[0]
-        if isinstance(region, Refusal) or not set(results) <= set(region.outputs):
+        region, first = region_between(results, sources), results[0]
+        if region is None:
             if len(results) > 1:
                 raise Refused("results: the nodes between them cannot be replaced as one")
             # a size of an inner tensor leads back inside: clean-up removes the other nodes
             last = first.producer
             assert last is not None
             region = Region(first.graph, list(last.inputs), [first], [last])
+        else:
+            self.shared = shared_by(region, results)
         items = list(dict.fromkeys([*region.inputs, *sources]))
         self.region = Region(region.graph, items, list(results), region.nodes)
         tensors = self._builder.CreateInputs(len(items))
@@ -189,6 +194,25 @@ class _Body:
         return result if isinstance(result, EsTensor) else result[: self._count]
 
 
+def region_between(results: Sequence[Value], sources: Collection[Value]) -> Region | None:
+    """Return the nodes from the sources to the results, if others can take their place."""
+    nodes = nodes_between(results, sources)
+    region = Region.of_nodes(nodes)
+    if isinstance(region, Refusal):
+        region = Region.of_nodes(_with_ways_back(nodes))
+    is_region = not isinstance(region, Refusal) and set(results) <= set(region.outputs)
+    return region if isinstance(region, Region) and is_region else None
+
+
+def shared_by(region: Region, results: Collection[Value]) -> tuple[Value, ...]:
+    """Return the tensors inside that others use, but for casts."""
+    return tuple(
+        value
+        for value in region.outputs
+        if value not in results and value.producer and value.producer.op != "Cast"
+    )
+
+
 def nodes_between(results: Sequence[Value], sources: Collection[Value]) -> list[GraphNode]:
     """Return the nodes from the sources to the results, but not those of shapes."""
     graph = results[0].graph
@@ -204,6 +228,28 @@ def nodes_between(results: Sequence[Value], sources: Collection[Value]) -> list[
         result[node] = None
         todo.extend(read for read in node.inputs if read is not None)
     return list(result)
+
+
+def _with_ways_back(nodes: list[GraphNode]) -> list[GraphNode]:
+    """Return nodes with those between them, such as the Shape of a sum that a Reshape reads."""
+    graph, end = nodes[0].graph, max(node.order for node in nodes)
+    behind = set[GraphNode]()
+    todo = [reader for node in nodes for value in node.outputs if value for reader in value.readers]
+    while todo:
+        reader = todo.pop()
+        if not isinstance(reader, GraphNode) or reader.graph is not graph or reader in behind:
+            continue
+        if reader.order < end:
+            behind.add(reader)
+            todo += [user for value in reader.outputs if value for user in value.readers]
+    results, waiting = dict.fromkeys(nodes), list(nodes)
+    while waiting:
+        for value in waiting.pop().inputs:
+            node = None if value is None else value.producer
+            if node is not None and node in behind and node not in results:
+                results[node] = None
+                waiting.append(node)
+    return list(results)
 
 
 def _is_data(dtype: DataType) -> bool:

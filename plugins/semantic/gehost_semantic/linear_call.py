@@ -9,12 +9,11 @@ import numpy as np
 
 from gehost import DataType, EsGraph, EsTensor, Value, es
 from gehost_semantic.activation_call import function_of
-from gehost_semantic.activations import ActivationKind
+from gehost_semantic.activations import FUNCTIONS
 from gehost_semantic.atoms import Refused
 from gehost_semantic.kernel_call import KernelCall
-from gehost_semantic.linears import PLAIN_FUNCTIONS, Linear
+from gehost_semantic.linears import Linear
 
-FUNCTIONS = (*PLAIN_FUNCTIONS.values(), *ActivationKind)
 LINEAR_FEATURES: Mapping[str, str] = {
     "bias": "a vector that is added to the product (`linear.bias`)",
     "packed": "products of one x become one, which is split behind the kernel",
@@ -47,13 +46,14 @@ class LinearCall(KernelCall):
     def activation(self) -> str:
         """The function of the sum; "" without one, or if the kernel does not take it."""
         function = self.descriptions[0].function
-        return function if function in self.takes and self._adds_bias else ""
+        is_taken = function is not None and function.name in self.takes and self._adds_bias
+        return function.name if function is not None and is_taken else ""
 
     @property
     def alpha(self) -> float:
         """What the argument of a ``swish`` is multiplied by."""
-        activation = self.descriptions[0].activation
-        return 1.0 if activation is None else activation.alpha
+        function = self.descriptions[0].function
+        return 1.0 if function is None else function.alpha
 
     @property
     def is_transposed(self) -> bool:
@@ -118,8 +118,9 @@ class LinearCall(KernelCall):
     # the replacement
 
     def _results(self) -> list[Value]:
-        if self.activation:
-            return [self.descriptions[0].result]
+        function = self.descriptions[0].function
+        if function is not None and self.activation:
+            return [function.result]
         return [
             description.biased
             if self._adds_bias or description.node.op == "Gemm"
@@ -174,14 +175,4 @@ class LinearCall(KernelCall):
         result = es.MatMul(of["x"], weight)
         if "bias" in of:
             result = result + of["bias"]
-        match self.activation:
-            case "":
-                return result
-            case "relu":
-                return es.Relu(result)
-            case "sigmoid":
-                return es.Sigmoid(result)
-            case "tanh":
-                return es.Tanh(result)
-            case name:
-                return function_of(ActivationKind(name), self.alpha, result)
+        return function_of(self.activation, self.alpha, result) if self.activation else result

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from gehost import Node, Value
-from gehost_semantic.activations import Activation, activations
+from gehost_semantic.activations import Function, function_behind
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
-from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.views import Views
-
-PLAIN_FUNCTIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +31,14 @@ class Linear:
     bias: Value | None
     biased: Value
     """The product, or its sum with the bias."""
-    function: str
-    """``relu``, ``sigmoid``, ``tanh``, a kind of ``ActivationKind``, or ""."""
-    activation: Activation | None
-    result: Value
+    function: Function | None = None
+    """What alone reads the product, or its sum with the bias."""
 
     def summary(self) -> str:
         """Return one line: x, the matrix, and what follows."""
         words = [f'"{self.x.name}" {list(map(str, self.shape))} by "{self.weight.name}"']
         words += ["bias"] if self.bias is not None else []
-        words += [self.function] if self.function else []
+        words += [self.function.name] if self.function is not None else []
         return f"{self.node.label}: {', '.join(words)}"
 
 
@@ -51,17 +46,17 @@ def linears(views: Views) -> list[tuple[Node, Linear | Refused]]:
     """Return each product with a constant matrix; other products with the reason."""
     cached = views.answers.get("linears")
     if cached is None:
-        by_x = {item.x: item for _, item in activations(views) if isinstance(item, Activation)}
         products = [node for node in views.graph.nodes if node.op in ("MatMul", "Gemm")]
-        cached = views.answers["linears"] = [(node, _found(views, node, by_x)) for node in products]
+        cached = views.answers["linears"] = [(node, _found(views, node)) for node in products]
     return cast("list[tuple[Node, Linear | Refused]]", cached)
 
 
-def _found(views: Views, node: Node, by_x: dict[Value, Activation]) -> Linear | Refused:
+def _found(views: Views, node: Node) -> Linear | Refused:
     try:
-        return _with_function(_linear(views, node), by_x)
+        linear = _linear(views, node)
     except Refused as refusal:
         return refusal
+    return replace(linear, function=function_behind(views, linear.biased, linear.x.dtype))
 
 
 def packs(results: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linear, ...]]:
@@ -69,7 +64,8 @@ def packs(results: Sequence[Linear], takes: Collection[str]) -> list[tuple[Linea
     groups: dict[tuple[object, ...], list[Linear]] = {}
     for linear in results:
         key = linear.x, linear.is_transposed, linear.weight.dtype
-        groups.setdefault((linear,) if linear.function in takes else key, []).append(linear)
+        is_alone = linear.function is not None and linear.function.name in takes
+        groups.setdefault((linear,) if is_alone else key, []).append(linear)
     return [tuple(group) for group in groups.values()]
 
 
@@ -89,9 +85,7 @@ def _linear(views: Views, node: Node) -> Linear:
     size = sizes[0 if is_transposed else 1]
     if not isinstance(size, int):
         raise Refused("weight: its size is not known")
-    linear = Linear(
-        node, x, shape, weight, is_transposed, size, product, None, product, "", None, product
-    )
+    linear = Linear(node, x, shape, weight, is_transposed, size, product, None, product)
     addend = node.input(2) if node.op == "Gemm" else None
     if addend is not None:
         if not _is_bias(views, addend, size):
@@ -107,26 +101,9 @@ def _linear(views: Views, node: Node) -> Linear:
     biased = reader.outputs[0]
     if len(others) != 1 or biased is None or not _is_bias(views, others[0], size):
         return linear
-    return replace(linear, bias=others[0], biased=biased, result=biased)
+    return replace(linear, bias=others[0], biased=biased)
 
 
 def _is_bias(views: Views, value: Value, size: int) -> bool:
     view = views.of(value)
     return view is not None and view.base.is_constant and view.shape == (size,)
-
-
-def _with_function(linear: Linear, by_x: dict[Value, Activation]) -> Linear:
-    """Return a product with the function that alone reads it."""
-    readers = list(linear.biased.readers)
-    reader = readers[0] if len(readers) == 1 else None
-    if isinstance(reader, Node) and reader.op in PLAIN_FUNCTIONS:
-        behind = reader.outputs[0]
-        if behind is not None and reader.graph is linear.node.graph:
-            return replace(linear, function=PLAIN_FUNCTIONS[reader.op], result=behind)
-    cached = by_x.get(linear.biased)
-    if cached is None or cached.compute != linear.x.dtype:
-        return linear
-    inside = set(nodes_between([cached.result], [linear.biased]))
-    if any(item not in inside for item in readers):
-        return linear
-    return replace(linear, function=cached.kind.value, activation=cached, result=cached.result)

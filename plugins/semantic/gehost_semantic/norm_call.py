@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from gehost import DataType, EsGraph, EsTensor, PassError, Value, es
+from gehost_semantic.activation_call import function_of
+from gehost_semantic.activations import FUNCTIONS, Function
 from gehost_semantic.atoms import Refused
-from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.kernel_call import KernelCall, region_between, shared_by
 from gehost_semantic.norms import Norm, NormKind
 
 NORM_FEATURES: Mapping[str, str] = {
@@ -17,6 +19,8 @@ NORM_FEATURES: Mapping[str, str] = {
     "bias": "a vector that is added behind the scale (`norm.bias`)",
     "residual": "x is a sum, of which the kernel takes both parts (`norm.x`, `norm.residual`)",
     "residual bias": "a vector that is added to `norm.x` before the residual",
+    "spread residual": "a residual that has size 1 where x has more, or fewer axes",
+    **dict.fromkeys(FUNCTIONS, "it is applied to the result (`norm.activation`)"),
 }
 """What a kernel may take beyond x, scale and epsilon."""
 
@@ -36,9 +40,22 @@ class NormCall(KernelCall):
     def __init__(self, description: Norm, takes: Collection[str]) -> None:
         super().__init__("norm", description.node.graph.model.opset() or 0, takes)
         self.description = description
-        self._parts = description.residual if "residual" in self.takes else None
+        self.vector_type: DataType | None = None
+        """The element type in which the kernel wants scale and bias; None: as in the graph. Set it
+        before these are read.
+        """
+        parts = description.residual
+        if parts is not None and parts.spreads and "spread residual" not in self.takes:
+            parts = None
+        self._parts = parts if "residual" in self.takes else None
+        self.sum_is_read = False
+        """Whether ``x + residual`` has users besides the norm; from ``Replacement`` on."""
 
     # numbers
+
+    @property
+    def kind(self) -> NormKind:
+        return self.description.kind
 
     @property
     def epsilon(self) -> float:
@@ -71,9 +88,22 @@ class NormCall(KernelCall):
         return self.description.compute
 
     @property
-    def sum_is_read(self) -> bool:
-        """Whether ``x + residual`` has users besides the norm."""
-        return self._parts is not None and self._parts.is_read
+    def activation(self) -> str:
+        """The function of the result; "" without one, or if the kernel does not take it."""
+        function = self._function
+        return "" if function is None else function.name
+
+    @property
+    def alpha(self) -> float:
+        """What the argument of a ``swish`` is multiplied by."""
+        return 1.0 if self._function is None else self._function.alpha
+
+    @property
+    def _function(self) -> Function | None:
+        own, takes = self.description, self.takes
+        adds_bias = own.bias is None or "bias" in takes
+        is_taken = own.function is not None and own.function.name in takes and adds_bias
+        return own.function if is_taken else None
 
     # tensors, in Replacement
 
@@ -90,6 +120,12 @@ class NormCall(KernelCall):
     def bias(self) -> EsTensor | None:
         """The bias; None without one, or if the kernel takes none."""
         return self._vector("bias", self.description.bias) if "bias" in self.takes else None
+
+    @property
+    def full_bias(self) -> EsTensor:
+        """The bias; zeros where the model has none."""
+        bias = self.bias
+        return self._once("full bias", lambda: self._filled(0.0)) if bias is None else bias
 
     @property
     def residual(self) -> EsTensor | None:
@@ -114,22 +150,25 @@ class NormCall(KernelCall):
             if parts.bias is not None and "residual bias" in self.takes:
                 results["residual_bias"] = parts.bias
             elif parts.bias is not None:
-                node = own.x.producer
-                assert node is not None
-                (results["x"],) = [
-                    operand for operand in node.inputs if operand is not parts.residual
-                ]
+                results["x"] = parts.biased
         return {name: value for name, value in results.items() if value is not None}
 
     def _scale(self) -> EsTensor:
         own = self.description
         if own.scale is not None:
             return self._as_vector(own.scale)
+        return self._filled(1.0)
+
+    def _filled(self, number: float) -> EsTensor:
+        """Return a scale or bias that is one number."""
+        own = self.description
         sizes = own.shape[1:2] if own.kind is NormKind.GROUP else own.shape[own.axis :]
         numbers = [size for size in sizes if isinstance(size, int)]
         if len(numbers) < len(sizes):
             raise Refused("scale: the model has none, and the size of x is not known")
-        return self._builder.CreateConst(np.ones(numbers), own.normalized.dtype)
+        return self._builder.CreateConst(
+            np.full(numbers, number), self.vector_type or own.normalized.dtype
+        )
 
     def _vector(self, name: str, value: Value | None) -> EsTensor | None:
         return None if value is None else self._once(name, lambda: self._as_vector(value))
@@ -141,7 +180,16 @@ class NormCall(KernelCall):
         start = rank - retained
         end = start + (1 if own.kind is NormKind.GROUP else retained)
         single = [axis for axis in range(rank) if not start <= axis < end]
-        return es.Squeeze(self._inputs[value], single) if single else self._inputs[value]
+        if own.kind is NormKind.GROUP and rank == 1:  # an operator's
+            single = []
+        dtype = self.vector_type or value.dtype
+        if not single and dtype == value.dtype:
+            return self._inputs[value]
+        if value.array is not None and dtype is not None:
+            array = value.array.squeeze((*single,)).astype(dtype.numpy)
+            return self._builder.CreateConst(array, dtype)
+        vector = es.Squeeze(self._inputs[value], single) if single else self._inputs[value]
+        return vector if dtype == value.dtype else es.Cast(vector, to=dtype)
 
     # the replacement
 
@@ -156,7 +204,14 @@ class NormCall(KernelCall):
 
     def begin(self) -> None:
         own = self.description
-        results = [own.result, *([own.x] if self.sum_is_read else [])]
+        last = own.result if self._function is None else self._function.result
+        if self._parts is not None:
+            region = region_between([last], list(self._sources().values()))
+            if region is None or shared_by(region, [last, own.x]):
+                self._parts = None  # the graph's own sum stays
+            else:
+                self.sum_is_read = own.x in region.outputs
+        results = [last, *([own.x] if self.sum_is_read else [])]
         self._begin(results, list(self._sources().values()))
 
     def finish(self, output: Any, names: Collection[str]) -> EsGraph:
@@ -175,7 +230,8 @@ class NormCall(KernelCall):
         self._define(graph, names)
         own = self.description
         if own.bias is not None and "bias" not in self.takes:
-            result = es.Add(result, self._inputs[own.bias])
+            bias = self._inputs[own.bias]
+            result = es.Add(result, self._spread(bias) if own.bias.rank == 1 else bias)
         graph.outputs = [result, *(sums if self.sum_is_read else [])]
         if self.region is not None and len(graph.outputs) < len(self.region.outputs):
             # the graph's own sum stays
@@ -202,6 +258,8 @@ class NormCall(KernelCall):
             result = result * vector if name == "scale" else result + vector
         if own.result.dtype is not None and own.result.dtype != dtype:
             result = es.Cast(result, to=own.result.dtype)
+        if self.activation:
+            result = function_of(self.activation, self.alpha, result)
         return result, total
 
     def _normalized(self, x: EsTensor) -> EsTensor:

@@ -12,21 +12,26 @@ from enum import StrEnum
 from typing import TypeAlias, cast
 
 from gehost import DataType, Node, Value
+from gehost_semantic.activations import Function, function_behind
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent, exact_int, total
-from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.layouts import way_up
 from gehost_semantic.view import Unknown, View, coalesced, is_whole
 from gehost_semantic.views import Views
 
 _WIDTHS = {DataType.FLOAT16: 1, DataType.BFLOAT16: 1, DataType.FLOAT: 2, DataType.DOUBLE: 3}
 _OPERATORS = {
+    "GroupNormalization": 21,
     "InstanceNormalization": 1,
     "LayerNormalization": 1,
     "RMSNormalization": 1,
     "SimplifiedLayerNormalization": 1,
+    "gehost::LayerNormalization": 1,
+    "gehost::RMSNormalization": 1,
 }
 """The operators that normalize, from the opset on where their scale has the form described."""
+_LAYERS = ("LayerNormalization", "gehost::LayerNormalization")
+_IN_OWN_TYPE = ("InstanceNormalization", "gehost::LayerNormalization")
 
 Axes: TypeAlias = tuple[int | None, ...]
 """For each axis of a tensor the axis of x that it is, None for one of size 1."""
@@ -46,8 +51,10 @@ class Residual:
     residual: Value
     bias: Value | None
     """A vector over the last axis that is added to ``x`` first."""
-    is_read: bool
-    """Whether the sum has users besides the norm."""
+    biased: Value
+    """The sum of ``x`` and the bias."""
+    spreads: bool
+    """Whether the residual has size 1 where ``x`` has more, or fewer axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class Norm:
     """Over the normalized axes, or over the channels."""
     bias: Value | None
     residual: Residual | None
+    function: Function | None = None
+    """What is applied to the result, and to nothing else; see ``with_function``."""
 
     @property
     def node(self) -> Node:
@@ -115,6 +124,11 @@ def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
             yield norm.node, norm
 
 
+def with_function(views: Views, norm: Norm) -> Norm:
+    """Return a norm with the function that alone reads its result."""
+    return replace(norm, function=function_behind(views, norm.result, norm.result.dtype))
+
+
 @dataclass(frozen=True, slots=True)
 class _Core:
     """What is normalized, before scale and bias that are operators of their own."""
@@ -128,6 +142,8 @@ class _Core:
     normalized: Value
     scale: Value | None = None
     bias: Value | None = None
+    groups: int | None = None
+    """Of channels, where the operator states them."""
 
 
 # what is normalized
@@ -143,7 +159,9 @@ def _core(views: Views, node: Node) -> _Core | None:
 
 
 def _operator(views: Views, node: Node) -> _Core | None:
-    if (node.graph.model.opset() or 0) < _OPERATORS[node.op] or len(_outputs(node)) != 1:
+    if (node.graph.model.opset() or 0) < _OPERATORS[node.op]:
+        raise Refused(f"scale: {node.op} of this opset has one for each group")
+    if len(_outputs(node)) != 1:
         return None
     x, scale, bias = (node.input(slot) for slot in range(3))
     shape, result = views.shape(x), node.outputs[0]
@@ -151,28 +169,23 @@ def _operator(views: Views, node: Node) -> _Core | None:
         return None
     attrs, rank = node.attrs, len(shape)
     epsilon = float(attrs.get("epsilon", 1e-5))
-    compute = DataType(attrs.get("stash_type", DataType.FLOAT)) if "Inst" not in node.op else None
-    if compute is None or _WIDTHS.get(compute, 0) < _WIDTHS.get(x.dtype or compute, 0):
-        compute = x.dtype or DataType.FLOAT
+    compute = own = x.dtype or DataType.FLOAT
+    if node.op not in _IN_OWN_TYPE:
+        stash = DataType(attrs.get("stash_type", DataType.FLOAT))
+        compute = stash if _WIDTHS.get(stash, 0) >= _WIDTHS.get(own, 0) else own
     if node.op == "InstanceNormalization":
         # the usual spelling of groups, with a scale and a bias of its own that do nothing
         if views.numbers.fill(scale, views) != 1 or views.numbers.fill(bias, views) != 0:
-            return None
+            raise Refused("scale: InstanceNormalization has one for each group")
         axes = (*range(2, rank),)
         return _Core(
             x, is_centred=True, axes=axes, epsilon=epsilon, compute=compute, normalized=result
         )
-    axis: int = attrs.get("axis", -1) % rank
-    return _Core(
-        x,
-        node.op == "LayerNormalization",
-        (*range(axis, rank),),
-        epsilon,
-        compute,
-        result,
-        scale,
-        bias,
-    )
+    groups: int | None = attrs.get("num_groups")
+    axis = 1 if groups is not None else attrs.get("axis", -1) % rank
+    is_centred = groups is not None or node.op in _LAYERS
+    axes = (*range(axis, rank),)
+    return _Core(x, is_centred, axes, epsilon, compute, result, scale, bias, groups)
 
 
 def _outputs(node: Node) -> list[Value]:
@@ -352,7 +365,7 @@ def _square(views: Views, value: Value | None) -> Value | None:
 def _tags(views: Views, value: Value, base: Value, tags: Axes) -> Axes | None:
     """Return the axes of x that those of a view are."""
     view, shape = views.of(value), views.shape(base)
-    if view is None or shape is None or view.base is not base:
+    if view is None or shape is None or view.base is not base or len(shape) != len(tags):
         return None
     if any(offset != 0 for offset in view.offsets):
         return None
@@ -390,9 +403,9 @@ def _described(views: Views, core: _Core) -> Norm | None:
     if core.axes != (*range(axis, len(shape)),):
         raise Refused("axes: the mean is not over the last ones")
     normalized, scale_axis = core.normalized, axis - len(shape)
-    groups_of = _groups(views, core)
+    groups_of = core.groups or _groups(views, core)
     if groups_of is not None:
-        x, normalized = _in_place(views, core)
+        x, normalized = (x, normalized) if core.groups else _in_place(views, core)
         kind, scale_axis, groups, shape = NormKind.GROUP, 1, groups_of, views.shape(x) or ()
     norm = Norm(
         kind,
@@ -520,27 +533,31 @@ def _residual(views: Views, norm: Norm) -> Residual | None:
     if node is None or node.op != "Add" or norm.x.graph is not node.graph:
         return None
     parts = [value for value in node.inputs if value is not None]
-    if len(parts) != 2 or any(views.shape(part) != norm.shape for part in parts):
+    whole = [part for part in parts if views.shape(part) == norm.shape]
+    if len(parts) != 2 or not whole:
         return None
     if all(part.producer is not None and part.producer.op == "Mul" for part in parts):
         return None  # the sum of a rotation, which is a kernel's own
-    # the stream comes first
-    residual, x = sorted(parts, key=lambda part: part.producer.order if part.producer else -1)
-    bias: Value | None = None
-    inner = x.producer
-    if inner is not None and inner.op == "Add" and _reader(x) is not None and x is not residual:
-        vectors = [value for value in inner.inputs if value and _is_last(views, norm, value)]
-        others = [value for value in inner.inputs if value and value not in vectors]
-        if len(vectors) == len(others) == 1 and views.shape(others[0]) == norm.shape:
-            (x,), (bias,) = others, vectors
-    inside = set(nodes_between([norm.result], [norm.x]))
-    is_read = any(reader not in inside for reader in norm.x.readers)
-    return Residual(x, residual, bias, is_read)
+    if len(whole) == 1:
+        (x,), (residual,) = whole, [part for part in parts if part not in whole]
+    else:  # the stream comes first
+        residual, x = sorted(parts, key=lambda part: part.producer.order if part.producer else -1)
+    if len(whole) > 1 and x is not residual:
+        for biased, other in ((x, residual), (residual, x)):
+            inner = _biased(views, norm, biased)
+            if inner is not None:
+                return Residual(inner[0], other, inner[1], biased, spreads=False)
+    return Residual(x, residual, None, x, spreads=len(whole) == 1)
 
 
-def _is_last(views: Views, norm: Norm, value: Value) -> bool:
-    shape = views.shape(value)
-    return shape is not None and len(shape) == 1 and shape[0] == norm.shape[-1]
+def _biased(views: Views, norm: Norm, value: Value) -> tuple[Value, Value] | None:
+    """Return what a vector over the last axis is added to, and the vector."""
+    node = value.producer
+    if node is None or node.op != "Add" or _reader(value) is None:
+        return None
+    vectors = [item for item in node.inputs if item and views.shape(item) == norm.shape[-1:]]
+    others = [item for item in node.inputs if item and views.shape(item) == norm.shape]
+    return (others[0], vectors[0]) if len(vectors) == len(others) == 1 else None
 
 
 def _is_float(value: Value | None) -> bool:

@@ -24,7 +24,7 @@ from gehost import (
     author_errors,
 )
 from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
-from gehost_semantic.activations import ActivationKind, activations
+from gehost_semantic.activations import FUNCTIONS, ActivationKind, NoProduct, activations
 from gehost_semantic.advice import advised
 from gehost_semantic.atoms import Refused
 from gehost_semantic.attention import Attention
@@ -34,7 +34,7 @@ from gehost_semantic.kernel_call import KernelCall
 from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
 from gehost_semantic.linears import linears, packs
 from gehost_semantic.norm_call import NORM_FEATURES, NormCall
-from gehost_semantic.norms import NormKind, norms
+from gehost_semantic.norms import NormKind, norms, with_function
 from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.sources import PLAIN
@@ -55,6 +55,31 @@ _MASKED = {
     "mask": (", bool[B, 1, S, T] keep", "mask = Where (keep, zero, low) a = Add (s, mask)"),
 }
 
+_ROWS = """<ir_version: 9, opset_import: ["" : 17]>
+operation (float[B, S, 8] a, float[B, S, 8] z) => (float[B, S, 8] y)
+<float two = {{2}}, float eps = {{0.01}}, float alpha = {{1.702}}, float root = {{1.4142135}},
+ float one = {{1}}, float half = {{0.5}}, float cubic = {{0.044715}}, float factor = {{0.7978845}},
+ float[8] b = {{1, -2, 1, 0, 1, 2, 0, 3}}, float[8] w = {{2, 1, -1, 1, 2, 1, 3, 1}}> {{
+    t = Add (a, b) x = Add ({0}) {1} }}"""
+_IMAGE = """<ir_version: 10, opset_import: ["" : 21]>
+operation (float[2, 8, 4, 4] a, float[2, 8, 4, 4] z) => (float[2, 8, 4, 4] y)
+<int64[3] apart = {0, 2, -1}, int64[4] whole = {2, 8, 4, 4}, float[2] ones = {1, 1},
+ float[2] zeros = {0, 0}, float[8, 1, 1] w = {2, 1, -1, 1, 2, 1, 3, 1},
+ float[8, 1, 1] b = {1, -2, 1, 0, 1, 2, 0, 3}> {
+    x = Add (a, z) r = Reshape (x, apart) i = InstanceNormalization (r, ones, zeros)
+    o = Reshape (i, whole) s = Mul (o, w) n = Add (s, b) g = Sigmoid (n) y = Mul (n, g) }"""
+_BY_ROOT = """p = Mul (d, d) v = ReduceMean <axes = [-1]> (p) e = Add (v, eps) q = Sqrt (e)
+    i = Reciprocal (q) n = Mul (d, i) s = Mul (n, w)"""
+_BODIES = {
+    "layer": f"m = ReduceMean <axes = [-1]> (x) d = Sub (x, m) {_BY_ROOT} y = Add (s, b)",
+    "rms": _BY_ROOT.replace("(d, ", "(x, ").replace(", d)", ", x)").replace(" s =", " y ="),
+    "gelu": "d = Div (x, root) e = Erf (d) p = Add (e, one) m = Mul (x, p) y = Mul (m, half)",
+    "gelu tanh": """p = Mul (x, x) c = Mul (p, x) k = Mul (c, cubic) s = Add (x, k)
+        m = Mul (s, factor) h = Tanh (m) e = Add (h, one) n = Mul (x, e) y = Mul (n, half)""",
+    "silu": "g = Sigmoid (x) y = Mul (x, g)",
+    "swish": "d = Mul (x, alpha) g = Sigmoid (d) y = Mul (g, x)",
+}
+
 CallT = TypeVar("CallT", bound=KernelCall)
 
 
@@ -71,6 +96,8 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
     """What a kernel may take, with the meaning."""
     takes: ClassVar[Collection[str]] = frozenset()
     """Features of the kernel: names of ``features``."""
+    context: CustomPassContext
+    """Of the run: its target and options."""
 
     def MeetRequirements(self, call: CallT, /) -> bool | Refusal:
         """Return whether to replace it, or ``call.reject("key: text")``."""
@@ -96,6 +123,7 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
                 f"takes: there is no feature {unknown[0]!r}; there are {', '.join(self.features)}",
                 subject=context.pass_name,
             )
+        self.context = context
         entry = {definition.name for definition in context.registry} | set(context.model.functions)
         count = 0
         for node, call in self.calls(graph):
@@ -221,14 +249,22 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
     features = NORM_FEATURES
     kind: ClassVar[str] = "rms"
     """``layer``, ``rms`` or ``group``."""
+    kinds: ClassVar[Collection[str]] = ()
+    """Several of them, in place of ``kind``."""
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield a model of each kind, behind a sum and before SiLU, for ``gehost check-pass``."""
+        return map(_instance_of, _kinds(self, NormKind))
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
-        _check_kind(self, NormKind)
-        for node, result in norms(Views.shared(graph)):
+        kinds, views = _kinds(self, NormKind), Views.shared(graph)
+        takes_function = not set(FUNCTIONS).isdisjoint(self.takes)
+        for node, result in norms(views):
             if isinstance(result, Refused):
                 yield node, result
-            elif result.kind == self.kind:
-                yield node, NormCall(result, self.takes)
+            elif result.kind in kinds:
+                norm = with_function(views, result) if takes_function else result
+                yield node, NormCall(norm, self.takes)
 
 
 class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
@@ -240,14 +276,22 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
 
     features = ACTIVATION_FEATURES
     kind: ClassVar[str] = "gelu"
-    """``gelu``, ``gelu tanh``, ``silu``, or ``swish`` with any ``activation.alpha``."""
+    """``gelu``, ``gelu tanh``, ``silu``, ``swish`` with another ``activation.alpha`` than 1."""
+    kinds: ClassVar[Collection[str]] = ()
+    """Several of them, in place of ``kind``."""
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield a model of each kind, behind a bias, for ``gehost check-pass``."""
+        return map(_instance_of, _kinds(self, ActivationKind))
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
-        _check_kind(self, ActivationKind)
+        kinds = _kinds(self, ActivationKind)
+        is_product = not {ActivationKind.SILU, ActivationKind.SWISH}.isdisjoint(kinds)
         for node, result in activations(Views.shared(graph)):
             if isinstance(result, Refused):
-                yield node, result
-            elif result.kind == self.kind:
+                if is_product or not isinstance(result, NoProduct):
+                    yield node, result
+            elif result.kind in kinds:
                 yield node, ActivationCall(result, self.takes)
 
 
@@ -274,11 +318,21 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
             yield group[0].node, LinearCall(group, self.takes)
 
 
-def _check_kind(
+def _instance_of(kind: str) -> onnx.ModelProto:
+    if kind == "group":
+        return onnx.parser.parse_model(_IMAGE)
+    total = "a, b" if kind in [*ActivationKind] else "t, z"
+    return onnx.parser.parse_model(_ROWS.format(total, _BODIES[kind]))
+
+
+def _kinds(
     own: NormFusionPass | ActivationFusionPass, kinds: type[NormKind | ActivationKind]
-) -> None:
-    if own.kind not in [*kinds]:
-        raise PassError(
-            f"kind: there is no {own.kind!r}; there are {', '.join(kinds)}",
-            subject=type(own).__name__,
-        )
+) -> Collection[str]:
+    results = own.kinds or [own.kind]
+    for kind in results:
+        if kind not in [*kinds]:
+            raise PassError(
+                f"kind: there is no {kind!r}; there are {', '.join(kinds)}",
+                subject=type(own).__name__,
+            )
+    return results

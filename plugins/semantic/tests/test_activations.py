@@ -201,7 +201,8 @@ REFUSALS = {
     "of another tensor": (
         "z = Div (o, root) " + ERF + "m = Mul (x, a) y = Mul (m, half)", "gelu", "",
     ),
-    "negative": ("n = Neg (x) g = Sigmoid (n) y = Mul (x, g)", "silu", ""),
+    "negative": ("n = Neg (x) g = Sigmoid (n) y = Mul (x, g)", "silu", "product"),
+    "a gate of another kind": ("g = Sigmoid (x) y = Mul (o, g)", "gelu", ""),
     "exp of x": ("e = Exp (x) a = Add (e, two) y = Div (x, a)", "silu", ""),
     "read inside": ("z = Div (x, root) " + ERF + "m = Mul (x, a) k = Mul (m, half) y = Add (k, e)", "gelu", ""),
 }  # fmt: skip

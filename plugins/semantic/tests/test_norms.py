@@ -13,6 +13,7 @@ import pytest
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
+    DataType,
     EsTensor,
     PassError,
     Refusal,
@@ -29,7 +30,7 @@ from tools.semantic.check import random_feed
 REPOSITORY = Path(__file__).parents[3]
 AFTER = CustomPassStage.kAfterInferShape
 CONSTANTS = """float two = {2}, float half = {0.5}, float minus = {-0.5}, float one = {1},
-    float eps = {0.01}, float[1] eps1 = {0.01}, float n = {16}, float part = {0.0625},
+    float eps = {0.01}, float[1] eps1 = {0.01}, float[1, 1, 1, 1] eps4 = {0.01}, float n = {16}, float part = {0.0625},
     float zero = {0}, int64[1] last = {-1}, int64[1] first = {1}, int64[2] tail = {1, 2},
     int64[3] apart = {0, 4, -1}, int64[4] whole = {0, 8, 3, 5},
     float[4] ones = {1, 1, 1, 1}, float[4] zeros = {0, 0, 0, 0}"""
@@ -250,10 +251,21 @@ def test_a_sum_is_given_in_parts(kernel: type[NormFusionPass], is_read: bool) ->
     assert_equal(before, after)
 
 
-def test_a_table_that_spreads_is_no_residual() -> None:
+@REG_FUSION_PASS(stage=AFTER)
+class SumThatSpreads(SumAlone):
+    takes = ("residual", "spread residual")
+
+
+@pytest.mark.parametrize("kernel", [SumAlone, SumThatSpreads])
+def test_a_table_that_spreads_is_a_residual_where_the_kernel_takes_it(
+    kernel: type[NormFusionPass],
+) -> None:
     body = "x = Add (a, t) " + MEAN + BY_ROOT + SCALED
-    (norm,) = described(model(body, "float[b, s, 16] a, float[1, s, 16] t, float[16] w"))
-    assert (norm.residual, norm.x.name) == (None, "x")
+    before = model(body, "float[b, s, 16] a, float[1, s, 16] t, float[16] w")
+    after, record = run_pass(before, kernel)
+    assert (record.replaced, dict(record.rejected)) == (1, {})
+    assert [*calls(after)[0].input] == (["x", "", "w"] if kernel is SumAlone else ["a", "t", "w"])
+    assert_equal(before, after)
 
 
 def test_the_sum_of_a_rotation_is_no_residual() -> None:
@@ -270,6 +282,9 @@ def test_sizes_that_may_differ_make_no_residual() -> None:
 
 
 REFUSALS = {
+    "an epsilon of more axes than x": (
+        MEAN.replace("eps", "eps4") + BY_ROOT + SCALED, X, "quotient",
+    ),
     "no epsilon": (MEAN.replace("e = Add (m, eps)", "e = Identity (m)") + BY_ROOT + SCALED, X, "epsilon"),
     "epsilon 0": (MEAN.replace("eps", "zero") + BY_ROOT + SCALED, X, "epsilon"),
     "another axis": (MEAN.replace("last", "first") + BY_ROOT + SCALED, X, "axes"),
@@ -315,11 +330,119 @@ def test_opsets(opset: int) -> None:
         assert_equal(before, after)
 
 
-def test_the_operator_of_opset_23() -> None:
-    before = model("y = RMSNormalization <epsilon = 0.01> (x, w)", X, 23)
-    after, record = run_pass(before, PLAIN["rms"])
+@pytest.mark.parametrize("passes", [KINDS, PLAIN])
+@pytest.mark.parametrize(
+    ("kind", "body", "inputs", "opset"),
+    [
+        ("rms", "y = RMSNormalization <epsilon = 0.01> (x, w)", X, 23),
+        (
+            "group",
+            "y = GroupNormalization <num_groups = 4, epsilon = 0.01> (x, w, c)",
+            "float[b, 8, 3, 5] x, float[8] w, float[8] c",
+            21,
+        ),
+    ],
+)
+def test_operators_of_newer_opsets(
+    kind: str, body: str, inputs: str, opset: int, passes: dict[str, Any]
+) -> None:
+    before = model(body, inputs, opset)
+    after, record = run_pass(before, passes[kind])
     assert record.replaced == 1
     assert_equal(before, after)
+
+
+def test_a_scale_for_each_group_is_named() -> None:
+    body = FORMS["groups by instances"][1].replace("zeros", "ones")
+    _, record = run_pass(model(body, IMAGE), PLAIN["group"])
+    assert dict(record.rejected) == {"scale": 1}
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class Followed(NormFusionPass):
+    kinds = ("rms", "group")
+    takes = ("bias", "silu", "swish")
+
+    def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
+        return es.op("npu::Norm")(
+            norm.x, norm.scale, norm.bias, function=norm.activation, alpha=norm.alpha
+        )
+
+
+@pytest.mark.parametrize(
+    ("behind", "function", "alpha"),
+    [
+        ("g = Sigmoid (k) y = Mul (k, g)", "silu", 1.0),
+        ("h = Mul (k, two) g = Sigmoid (h) y = Mul (g, k)", "swish", 2.0),
+        ("y = Tanh (k)", "", 1.0),
+        ("g = Sigmoid (k) s = Mul (k, g) y = Add (s, k)", "", 1.0),
+    ],
+)
+@pytest.mark.parametrize("name", ["quotient", "groups by instances"])
+def test_a_function_of_the_result(name: str, behind: str, function: str, alpha: float) -> None:
+    _, body, inputs, _ = FORMS[name]
+    before = model(body.replace("y =", "k =") + " " + behind, inputs)
+    after, record = run_pass(before, Followed, cleanup=True)
+    assert record.replaced == 1
+    (call,) = calls(after)
+    attributes = {item.name: onnx.helper.get_attribute_value(item) for item in call.attribute}
+    assert attributes == {"function": function.encode(), "alpha": alpha}
+    left = {"Sigmoid", "Tanh"} & {node.op_type for node in after.graph.node}
+    assert bool(left) == (not function)
+    assert_equal(before, after)
+
+
+def test_a_bias_before_the_stream_comes_first() -> None:
+    """The addend that the stream is made of has the bias."""
+    body = "x0 = Add (stream, k) a0 = Neg (a) x = Add (x0, a0) " + MEAN + BY_ROOT + SCALED
+    before = model(body, RESIDUAL)
+    after, _ = run_pass(before, Sum, cleanup=True)
+    (call,) = calls(after)
+    assert list(call.input) == ["stream", "a0", "w", "k"]
+    assert_equal(before, after)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_size_of_a_sum_leads_back_to_the_norm(is_read: bool) -> None:
+    """With other readers of the size, the graph's own sum stays."""
+    body = f"x = Add (a, b) size = Shape (x) {FORMS['groups by instances'][1]}"
+    body = body.replace("(i, whole)", "(i, size)") + (
+        " f = Cast <to = 1> (size)" if is_read else ""
+    )
+    inputs = IMAGE.replace("x,", "a, float[b, 8, 3, 5] b,")
+    outputs = "float[?] y, float[?] f" if is_read else "float[?] y"
+    before = model(body, inputs, outputs=outputs)
+    group = REG_FUSION_PASS(stage=AFTER)(type("GroupSum", (SumAlone,), {"kind": "group"}))
+    after, record = run_pass(before, group, cleanup=True)
+    assert record.replaced == 1
+    assert (calls(after)[0].input[1] in ("a", "b")) == (not is_read)
+    assert_equal(before, after)
+
+
+def test_a_kernel_may_want_its_scale_in_another_type() -> None:
+    class Wide(NormFusionPass):
+        def Replacement(self, norm: NormCall) -> EsTensor:
+            norm.vector_type = DataType.FLOAT
+            return norm.x * es.CastLike(norm.scale, norm.x)
+
+    inputs = "float16[b, s, 16] x, float16[1, 16] w"
+    before = model(FORMS["half island"][1], inputs)
+    after, record = run_pass(before, REG_FUSION_PASS(stage=AFTER)(Wide))
+    assert record.replaced == 1
+    operators = [node.op_type for node in after.graph.node]
+    assert operators == ["Squeeze", "Cast", "CastLike", "Mul"]
+
+
+def test_a_tensor_inside_that_others_use_is_named() -> None:
+    class Careful(NormFusionPass):
+        def Replacement(self, norm: NormCall) -> EsTensor | Refusal:
+            if norm.shared:
+                return norm.reject(f"shared: {norm.shared[0].name}")
+            return es.op("npu::Norm")(norm.x, norm.scale)
+
+    before = model(FORMS["quotient"][1], X, outputs="float[?] y, float[?] p")
+    _, record = run_pass(before, REG_FUSION_PASS(stage=AFTER)(Careful))
+    assert (record.replaced, dict(record.rejected)) == (0, {"shared": 1})
 
 
 EXPORTS = {

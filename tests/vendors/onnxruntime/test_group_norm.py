@@ -156,7 +156,7 @@ def test_a_result_of_another_shape(host: Host) -> None:
     lines = f"s = Relu (x) {PARTS} {SILU}".replace("sh = Shape (s)", "sh = Shape (z)")
     result, report = host.run(model(lines, z="[N, 4, H, K]"))
     assert "GroupNorm" not in {node.op_type for node in result.graph.node}
-    assert rejected(report) == {"rank"}
+    assert rejected(report) == {"groups"}
 
 
 def test_sizes_that_may_be_0(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gehost import REG_FUSION_PASS, CustomPassStage, DataType, PassOption, es
+from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es
 from gehost_semantic import AttentionFusionPass
+
+from ._conditions import NO_EMPTY_INPUTS, empty_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx
 
-    from gehost import CustomPassContext, EsTensor, Graph, Refusal
+    from gehost import EsTensor, Refusal
     from gehost_semantic import AttentionCall
 
 _TYPES = frozenset((DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16))
@@ -25,15 +27,7 @@ _TYPES = frozenset((DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16))
     stage=CustomPassStage.kAfterInferShape,
     default=False,
     min_opset=23,
-    options=[
-        PassOption(
-            "no_empty_inputs",
-            bool,
-            False,  # noqa: FBT003 - the default
-            "batch and lengths of attention are at least 1",
-            assumption=True,
-        )
-    ],
+    options=[NO_EMPTY_INPUTS],
 )
 class AttentionOperatorPass(AttentionFusionPass):
     """Replace attention without a mask, or with a causal one alone, by ``Attention``.
@@ -60,31 +54,20 @@ class AttentionOperatorPass(AttentionFusionPass):
             if model.opset_import[0].version >= 23:
                 yield model
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> Any:
-        self._context = context
-        return super().Run(graph, context)
-
     def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
         description = attention.description
         types = {description.q.value.dtype, description.k.value.dtype, attention.value_type}
         inside = {type_ for type_ in attention.inner_types if type_ is not None and type_.is_float}
         if len(types) > 1 or not types <= _TYPES or not inside <= types:
             return attention.reject("dtype: float64, or several ones")
-        problem = self._context.target.why_not("Attention", attention.dtype, "onnxruntime")
-        if problem:
-            return attention.reject(problem)
-        is_assumed = self._context.options["no_empty_inputs"]
+        problem = self.context.target.why_not("Attention", attention.dtype, "onnxruntime")
         sizes = {
             "batch": description.batch,
             "rows": description.queries,
             "length": description.keys,
         }
-        for name, size in sizes.items():
-            if size == 0 or not (is_assumed or isinstance(size, int)):
-                return attention.reject(
-                    f"empty: {name} {size} may be 0; --dim fixes it, or --assume no-empty-inputs"
-                )
-        return True
+        problem = problem or empty_problem(sizes, self.options)
+        return attention.reject(problem) if problem else True
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         softcap = attention.softcap or 0.0

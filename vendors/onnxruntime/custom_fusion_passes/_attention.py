@@ -13,22 +13,6 @@ HEADS_SECOND = [0, 2, 1, 3]
 """[B, S, N, H] to [B, N, S, H], and back."""
 
 
-def factor_of(node: Node) -> tuple[Value, float] | None:
-    """Return operand and constant scalar factor of a Mul or Div, or None."""
-    left, right = node.inputs
-    for value, other in ((left, right), (right, left)):
-        if value is None or other is None or other.array is None or value.is_constant:
-            continue
-        if other.array.size != 1 or other.array.ndim > 1:
-            continue
-        number = float(other.array.reshape(-1)[0])
-        if node.op == "Mul":
-            return value, number
-        if other is right and number:
-            return value, 1.0 / number
-    return None
-
-
 def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
     """Operand and constant [width] of an Add, or None."""
     if node.op != "Add":

@@ -29,7 +29,6 @@ class KernelPass(AttentionFusionPass):
     layouts = ROWS
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any:
-        self._context = context
         status = super().Run(graph, context)
         remove_dead(graph)
         return status
@@ -37,7 +36,7 @@ class KernelPass(AttentionFusionPass):
     def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
         problem = (
             problem_of_types(attention)
-            or no_kernel(self._context, self.kernel, attention.description.q.value)
+            or no_kernel(self.context, self.kernel, attention.description.q.value)
             or self.problem(attention)
             or mask_problem(attention)
         )

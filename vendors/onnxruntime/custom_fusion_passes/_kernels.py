@@ -23,7 +23,7 @@ NO_EMPTY_INPUTS = PassOption(
     "no_empty_inputs",
     bool,
     False,  # noqa: FBT003 - the default
-    "batch and lengths of attention are at least 1",
+    "batch, lengths and images have sizes of at least 1",
     assumption=True,
 )
 

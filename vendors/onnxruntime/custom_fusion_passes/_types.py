@@ -15,10 +15,20 @@ FLOATS = HALVES | {DataType.FLOAT}
 """Types in which attention and norms are recognised."""
 
 
-def no_kernel(context: CustomPassContext, operator: str, value: Value | None) -> str:
-    """Return why the target has no kernel of an operator for its first input, or ""."""
+def no_kernel(
+    context: CustomPassContext, operator: str, value: Value | None, inside: DataType | None = None
+) -> str:
+    """Return why the target has no kernel of an operator for its first input, or "".
+
+    ``inside`` is the type in which the model computes: float32 of a half type asks for as much.
+    """
     if value is None:
         return context.target.why_not(operator, None, RUNTIME)
+    kernel = context.target.kernel(operator, value.dtype, RUNTIME)
+    if kernel is not None and inside not in (None, value.dtype) and kernel.inside != "float32":
+        release = context.target.version and f" {context.target.version}"
+        where = f"{kernel.provider}{release}"
+        return f"precision: float32 inside, which {operator} on {where} may not have"
     empty = value.may_be_empty and not context.options.get("no_empty_inputs")
     return context.target.why_not(operator, value.dtype, RUNTIME, empty=empty)
 

@@ -159,7 +159,7 @@ class OrtCausalAttentionPass(KernelPass):
     def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
         for node, call in super().calls(graph):
             if not isinstance(call, Refused):
-                call.ignores_padding = self._context.options["no_padding"]
+                call.ignores_padding = self.context.options["no_padding"]
             yield node, call
 
     def problem(self, attention: AttentionCall) -> str:
@@ -185,7 +185,7 @@ class OrtCausalAttentionPass(KernelPass):
                 "a multiple of 8 each"
             )
         sizes = {"batch": dim_of(description.batch), "length": dim_of(description.queries)}
-        return empty_sizes(sizes, assumed=self._context.options["no_empty_inputs"])
+        return empty_sizes(sizes, assumed=self.context.options["no_empty_inputs"])
 
     def Replacement(self, attention: AttentionCall) -> EsTensor | Sequence[EsTensor]:
         total = es.Cast(attention.length("t"), to=DataType.INT32)

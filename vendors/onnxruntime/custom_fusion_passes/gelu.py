@@ -9,23 +9,13 @@ every type for which the target has a kernel. Without the Mul, α is 1: SiLU.
 
 from __future__ import annotations
 
+from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from gehost import (
-    REG_FUSION_PASS,
-    CustomPassStage,
-    EsGraphBuilder,
-    FusionBasePass,
-    Refusal,
-    Region,
-    es,
-    hookimpl,
-    ops,
-)
+from gehost import REG_FUSION_PASS, CustomPassStage, es, hookimpl, ops
+from gehost_semantic import ActivationFusionPass
 
-from ._attention import added_constant, factor_of
-from ._instances import instance
 from ._types import HALVES, no_kernel, not_float
 
 if TYPE_CHECKING:
@@ -33,7 +23,8 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+    from gehost import EsTensor, Refusal
+    from gehost_semantic import ActivationCall
 
 BIAS, QUICK = "com.microsoft::BiasGelu", "com.microsoft::QuickGelu"
 
@@ -55,109 +46,69 @@ def quick_gelu(x: EsTensor, *, alpha: float = 1.702) -> EsTensor:
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
-class OrtBiasGeluPass(FusionBasePass):
+class OrtBiasGeluPass(ActivationFusionPass):
     """Fuse Gelu with the bias that is added before it.
 
-    Forms: Gelu of opset 20 and ``gehost::Gelu``, by erf; the bias as either operand.
+    Forms: Gelu by erf in each spelling that ``gehost_semantic`` describes, and as an operator; the
+    bias as either operand.
     Shapes: x [..., D], bias [D].
     Keeps: the numbers but for rounding.
-    Refuses: ``bias``: no constant [D] is added before; ``tanh``: Gelu is approximated by tanh;
-    ``constants``: ``gehost::Gelu`` in half, whose body rounds √2 as the model does; ``shared``: the
-    sum is read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the target
-    has none of the type.
+    Refuses: what the recogniser refuses, by its step; ``bias``: no [D] is added before; ``tanh``:
+    Gelu is approximated by tanh; ``constants``: of half, such as √2, which the kernel does not
+    round; ``precision``: computed in float32, and the kernel is not known to; ``shared``: a tensor
+    inside is read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the
+    target has none of the type.
     Source: com.microsoft.BiasGelu-1.
     """
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        for node in graph.nodes_of("Gelu", "gehost::Gelu"):
-            total = node.inputs[0]
-            add = None if total is None else total.producer
-            last = None if total is None or not total.shape else total.shape[-1]
-            result = (
-                added_constant(add, last) if add is not None and isinstance(last, int) else None
-            )
-            problem = not_float(total) or no_kernel(context, BIAS, total)
-            if add is None or result is None:
-                problem = "bias: no constant [D] is added before"
-            elif result[0].shape is None or result[0].shape[-1:] != (last,):
-                problem = "bias: it widens the tensor"
-            elif node.attrs.get("approximate", "none") != "none":
-                problem = "tanh: approximated by tanh"
-            elif node.op == "gehost::Gelu" and total is not None and total.dtype in HALVES:
-                problem = "constants: of half, which the kernel does not round"
-            if problem or add is None or result is None:
-                context.refuse(node, problem)
-                continue
-            _replace(context, [add, node], result[0], result[1])
+    kinds = ("gelu", "gelu tanh")
+    takes = frozenset({"bias"})
+
+    def MeetRequirements(self, activation: ActivationCall) -> bool | Refusal:
+        own = activation.description
+        problem = ""
+        if own.addend is None:
+            problem = "bias: no [D] is added before"
+        elif activation.kind != "gelu":
+            problem = "tanh: approximated by tanh"
+        elif own.compute in HALVES and own.node.op != "Gelu":
+            problem = "constants: of half, which the kernel does not round"
+        problem = problem or not_float(own.x) or no_kernel(self.context, BIAS, own.x, own.compute)
+        return activation.reject(problem) if problem else True
+
+    def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
+        if activation.shared:
+            return activation.reject("shared: a tensor inside is read by others, too")
+        return es.op(BIAS)(activation.x, activation.bias)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield a model of a bias on the right."""
-        yield instance(
-            "float[B, S, 8] x", "a = Add (x, b) y = Gelu (a)", constants="", opset=20, b=(8,)
-        )
+        """Yield the model of Gelu by erf."""
+        return islice(super().Instances(), 1)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
-class OrtQuickGeluPass(FusionBasePass):
+class OrtQuickGeluPass(ActivationFusionPass):
     """Fuse ``x · sigmoid(α · x)``.
 
-    Forms: α as a constant number on either side, or none (SiLU); operands in any order.
+    Forms: with and without α (SiLU), in each spelling that ``gehost_semantic`` describes.
     Keeps: the numbers but for rounding.
-    Refuses: ``product``: the sigmoid is not multiplied by its own x; ``shared``: a tensor inside is
-    read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the target has
-    none of the type.
+    Refuses: what the recogniser refuses, by its step; ``precision``: as above; ``shared``: a tensor
+    inside is read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the
+    target has none of the type.
     Source: com.microsoft.QuickGelu-1.
     """
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        for sigmoid in graph.nodes_of("Sigmoid"):
-            scaled, output = sigmoid.inputs[0], sigmoid.outputs[0]
-            if scaled is None or output is None or len(output.consumers()) != 1:
-                context.refuse(sigmoid, "shared: others read the sigmoid, too")
-                continue
-            ((product, _),) = output.consumers()
-            others = [one for one in product.inputs if one is not output]
-            x = others[0] if product.op == "Mul" and len(others) == 1 else None
-            scale = scaled.producer
-            factor = factor_of(scale) if scale is not None and scale.op in ("Mul", "Div") else None
-            if x is not None and x is scaled:
-                nodes, alpha = [sigmoid, product], 1.0
-            elif x is not None and scale is not None and factor is not None and factor[0] is x:
-                nodes, alpha = [scale, sigmoid, product], factor[1]
-            else:
-                context.refuse(sigmoid, "product: the sigmoid is not multiplied by its own input")
-                continue
-            problem = not_float(x) or no_kernel(context, QUICK, x)
-            if problem:
-                context.refuse(sigmoid, problem)
-                continue
-            _replace(context, nodes, x, alpha)
+    kinds = ("silu", "swish")
 
-    def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield models with a factor, and of SiLU."""
-        for lines in (
-            "a = Mul (x, k) s = Sigmoid (a) y = Mul (x, s)",
-            "s = Sigmoid (x) y = Mul (s, x)",
-        ):
-            yield instance("float[B, S, 8] x", lines, constants="float k = {1.702}")
+    def MeetRequirements(self, activation: ActivationCall) -> bool | Refusal:
+        own = activation.description
+        problem = not_float(own.x) or no_kernel(self.context, QUICK, own.x, own.compute)
+        return activation.reject(problem) if problem else True
 
-
-def _replace(context: CustomPassContext, nodes: list[Node], x: Value, constant: Any) -> None:
-    """Put the kernel in the place of nodes: BiasGelu for a bias, QuickGelu for a factor."""
-    region = Region.of_nodes(nodes)
-    if isinstance(region, Refusal):
-        context.refuse(nodes[-1], region.reason)
-        return
-    if len(region.outputs) != 1:
-        context.refuse(nodes[-1], "shared: a tensor inside is read by others, too")
-        return
-    builder = EsGraphBuilder("gelu")
-    inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-    if isinstance(constant, float):
-        result = es.op(QUICK)(inputs[x], alpha=constant)
-    else:
-        result = es.op(BIAS)(inputs[x], constant)
-    context.replace(region, builder.BuildAndReset([result]))
+    def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
+        if activation.shared:
+            return activation.reject("shared: a tensor inside is read by others, too")
+        return es.op(QUICK)(activation.x, alpha=activation.alpha)
 
 
 @hookimpl

@@ -11,41 +11,23 @@ mean is far above its deviation a float32 model loses digits (half has none ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es, hookimpl, ops
+from gehost_semantic import NormFusionPass
 
-from gehost import (
-    REG_FUSION_PASS,
-    CustomPassStage,
-    DataType,
-    EsGraphBuilder,
-    FusionBasePass,
-    Refusal,
-    Region,
-    es,
-    hookimpl,
-    ops,
-)
-
-from ._instances import instance
-from ._kernels import NO_EMPTY_INPUTS, empty_sizes
-from ._shapes import all_same, elements_of, same, shape_of
+from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
 from ._types import dtype_name, no_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import onnx
-
-    from gehost import CustomPassContext, EsTensor, Graph, Node, TensorType, Value
+    from gehost import EsTensor, Refusal, TensorType
+    from gehost_semantic import NormCall
 
 GROUP, SKIP = "com.microsoft::GroupNorm", "com.microsoft::SkipGroupNorm"
 LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 """Permutations that put the channels last, and first again."""
-_STANDARD_SINCE = 21
-"""GroupNormalization has a scale for each channel from here on, for each group before."""
 
 
 def _like_first(
@@ -103,258 +85,64 @@ def skip_group_norm(
     return result, total
 
 
-@dataclass
-class _Norm:
-    """A normalization by groups, in float32 or float16."""
-
-    x: Value
-    groups: int
-    epsilon: float
-    gamma: np.ndarray
-    beta: np.ndarray
-    nodes: list[Node]
-    silu: bool = False
-
-
 @REG_FUSION_PASS(
     stage=CustomPassStage.kAfterBuiltinFusionPass, default=False, options=[NO_EMPTY_INPUTS]
 )
-class OrtGroupNormPass(FusionBasePass):
+class OrtGroupNormPass(NormFusionPass):
     """Fuse a normalization by groups of channels, with the sum before it and the SiLU after.
 
-    Forms: InstanceNormalization between two reshapes, with or without scale and shift behind, as
-    constants in any order; GroupNormalization from opset 21 on; SiLU as x · sigmoid(x).
+    Forms: what ``gehost_semantic`` describes, among it InstanceNormalization between two reshapes,
+    with or without scale and shift behind, and GroupNormalization from opset 21 on; SiLU.
     Shapes: x [N, C, H, W], C known; of two addends one has the shape of the sum, the other, too, or
     [N, C, 1, 1].
     Keeps: the numbers but for rounding; the sum, where others read it.
-    Refuses: ``dtype``: not float32 or float16; ``kernel``: the target has none of the type;
-    ``rank``: not [N, C, H, W]; ``groups``: they do not divide the channels, or have an odd number
-    of them; ``scale``: not by constants [C]; ``empty``: sizes may be 0; ``shared``: a tensor
-    inside is read by others, too.
+    Refuses: what the recogniser refuses, by its step; ``dtype``: not float32 or float16, or not of
+    one type; ``kernel``: the target has none of the type; ``rank``: not [N, C, H, W]; ``groups``:
+    they have an odd number of channels; ``empty``: sizes may be 0; ``shared``: a tensor inside is
+    read by others, too.
     Source: com.microsoft.GroupNorm-1, SkipGroupNorm-1.
     """
 
-    shape_proven = True  # the result of a normalization by channels has the shape of x, and so has
-    # the sum of two addends that are proven to have it, or [N, C, 1, 1]
+    kind = "group"
+    takes = frozenset({"bias", "residual", "spread residual", "silu"})
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        if graph.depth:
-            return
-        for node in graph.nodes_of("InstanceNormalization", "GroupNormalization"):
-            norm = _by_parts(node) if node.op[0] == "I" else _standard(node)
-            if norm is None:
-                continue
-            if isinstance(norm, str):
-                context.refuse(node, norm)
-                continue
-            _add_silu(norm)
-            problem = _problem(norm, context)
-            if problem:
-                context.refuse(node, problem)
-                continue
-            addends = _addends(norm)
-            if addends and _fuse(context, norm, addends):
-                continue
-            _fuse(context, norm, [norm.x])
-
-    def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield models by parts and by GroupNormalization."""
-        parts = """r = Reshape (s, groups) i = InstanceNormalization <epsilon = 1e-5> (r, one, zero)
-            sh = Shape (s) b = Reshape (i, sh) m = Mul (b, gamma)"""
-        constants = (
-            """int64[3] groups = {0, 2, -1}, float[2] one = {1, 1}, float[2] zero = {0, 0}"""
-        )
-        image = "float[2, 8, 4, 4]"
-        for lines in (
-            f"s = Neg (x) {parts} y = Add (m, beta)",
-            f"s = Add (x, z) {parts} n = Add (m, beta) g = Sigmoid (n) y = Mul (n, g)",
-        ):
-            yield instance(
-                f"{image} x, {image} z",
-                lines,
-                result=f"{image} y",
-                constants=constants,
-                gamma=(8, 1, 1),
-                beta=(8, 1, 1),
+    def MeetRequirements(self, norm: NormCall) -> bool | Refusal:
+        own = norm.description
+        if norm.dtype not in (DataType.FLOAT, DataType.FLOAT16):
+            return norm.reject(f"dtype: {dtype_name(norm.dtype)}, wanted float32 or float16")
+        if own.result.dtype != norm.dtype:
+            return norm.reject(f"dtype: {dtype_name(norm.dtype)}, but not all of it")
+        if len(own.shape) != 4 or not isinstance(own.shape[1], int):
+            return norm.reject("rank: not [N, C, H, W] with C known")
+        batch, channels, height, width = own.shape
+        if channels % norm.groups or (channels // norm.groups) % 2:
+            return norm.reject(
+                f"groups: {channels} channels in {norm.groups}, not an even number in each"
             )
+        sizes = {"batch": batch, "height": height, "width": width}
+        problem = no_kernel(self.context, GROUP, own.x) or empty_sizes(
+            {name: dim_of(size) for name, size in sizes.items()},
+            assumed=self.context.options["no_empty_inputs"],
+        )
+        return norm.reject(problem) if problem else True
 
-
-def _standard(node: Node) -> _Norm | str | None:
-    """The normalization that a GroupNormalization computes."""
-    x, gamma, beta = (*node.inputs, None, None)[:3]
-    if x is None or (node.graph.model.opset() or 0) < _STANDARD_SINCE:
-        return "scale: for each group, below opset 21"
-    arrays = [None if one is None else one.array for one in (gamma, beta)]
-    if arrays[0] is None or arrays[1] is None:
-        return "scale: no constants [C]"
-    if node.attrs.get("stash_type", 1) != 1:
-        return "dtype: it normalizes in another type than float32"
-    epsilon = float(node.attrs.get("epsilon", 1e-5))
-    groups = int(node.attrs["num_groups"])
-    return _Norm(x, groups, epsilon, arrays[0], arrays[1], [node])
-
-
-def _by_parts(node: Node) -> _Norm | str | None:
-    """The normalization around an InstanceNormalization; None where there is none by groups."""
-    apart, scale, shift = node.inputs
-    before = None if apart is None else apart.producer
-    after = _only_reader(node, "Reshape")
-    if before is None or before.op != "Reshape" or after is None:
-        return None
-    x, result = before.inputs[0], after.outputs[0]
-    dims, target = shape_of(x), elements_of(before.inputs[1])
-    if x is None or dims is None or target is None or len(target) != 3 or len(dims) != 4:
-        return "rank: no [N, C, H, W] is reshaped to [N, G, ·]"
-    first, groups, _ = target
-    copied = first == 0 and not before.attrs.get("allowzero", 0)
-    if not isinstance(groups, int) or groups < 1 or not (copied or same(first, dims[0])):
-        return "groups: of no known number"
-    if not isinstance(dims[1], int) or dims[1] % groups:
-        return f"groups: {groups} do not divide {dims[1]} channels"
-    if not (_is_shape_of(after.inputs[1], x) or all_same(shape_of(result), dims)):
-        return "rank: the result is not proven to have the shape of x"
-    plain = [None if one is None else one.array for one in (scale, shift)]
-    if any(
-        array is None or not np.all(array == number)
-        for array, number in zip(plain, (1, 0), strict=True)
-    ):
-        return "scale: each group has its own"
-    epsilon = float(node.attrs.get("epsilon", 1e-5))
-    channels = dims[1]
-    gamma, beta = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    norm = _Norm(x, groups, epsilon, gamma, beta, [before, node, after])
-    shape = None if after.inputs[1] is None else after.inputs[1].producer
-    if shape is not None and shape.inputs[0] is x and _only_reader(shape, "Reshape") is after:
-        norm.nodes.insert(0, shape)  # else it would lie between a sum and the kernel
-    scaled = _by_channel(norm, "Mul", channels)
-    if scaled is not None:
-        norm.gamma = scaled
-    shifted = _by_channel(norm, "Add", channels)
-    if shifted is not None:
-        norm.beta = shifted
-    return norm
-
-
-def _by_channel(norm: _Norm, op: str, channels: int) -> np.ndarray | None:
-    """Take the next node if it is of this operator, with a constant for each channel."""
-    node, output = _only_reader(norm.nodes[-1], op), norm.nodes[-1].outputs[0]
-    if node is None:
-        return None
-    other = next((one for one in node.inputs if one is not output), None)
-    array = None if other is None else other.array
-    if array is None or array.shape not in ((channels, 1, 1), (1, channels, 1, 1)):
-        return None
-    norm.nodes.append(node)
-    return array.reshape(channels)
-
-
-def _add_silu(norm: _Norm) -> None:
-    """Take a product with its own sigmoid, if nothing else reads the result."""
-    output = norm.nodes[-1].outputs[0]
-    readers = [] if output is None or output.is_graph_output else output.consumers()
-    sigmoid = next((reader for reader, _ in readers if reader.op == "Sigmoid"), None)
-    product = None if sigmoid is None else _only_reader(sigmoid, "Mul")
-    if output is None or sigmoid is None or product is None or len(output.uses) != 2:
-        return
-    if output in product.inputs and sigmoid.outputs[0] in product.inputs:
-        norm.nodes += [sigmoid, product]
-        norm.silu = True
-
-
-def _problem(norm: _Norm, context: CustomPassContext) -> str:
-    """Why the kernels do not compute a normalization; "" if they do."""
-    dims, x = shape_of(norm.x), norm.x
-    if x.dtype not in (DataType.FLOAT, DataType.FLOAT16):
-        return f"dtype: {dtype_name(x.dtype)}, wanted float32 or float16"
-    result = norm.nodes[-1].outputs[0]
-    if result is None or result.dtype != x.dtype:
-        return f"dtype: {dtype_name(x.dtype)}, but not all of it"
-    if dims is None or len(dims) != 4 or not isinstance(dims[1], int):
-        return "rank: not [N, C, H, W] with C known"
-    if dims[1] % norm.groups or (dims[1] // norm.groups) % 2:
-        return f"groups: {dims[1]} channels in {norm.groups}; the kernel takes an even number each"
-    if norm.gamma.shape != (dims[1],) or norm.beta.shape != (dims[1],):
-        return "scale: no constants [C]"
-    named = dict(zip(("batch", "height", "width"), (dims[0], *dims[2:]), strict=True))
-    return no_kernel(context, GROUP, x) or empty_sizes(
-        named, assumed=context.options["no_empty_inputs"]
-    )
-
-
-def _addends(norm: _Norm) -> list[Value]:
-    """The two tensors whose sum is normalized: of the sum's shape, and that or [N, C, 1, 1]."""
-    add, dims = norm.x.producer, shape_of(norm.x)
-    if add is None or add.op != "Add" or dims is None:
-        return []
-    for first, second in (add.inputs, add.inputs[::-1]):
-        if first is None or second is None or first.is_constant or second.is_constant:
-            return []
-        small = (*dims[:2], 1, 1)
-        if all_same(shape_of(first), dims) and (
-            all_same(shape_of(second), dims) or all_same(shape_of(second), small)
-        ):
-            return [first, second]
-    return []
-
-
-def _fuse(context: CustomPassContext, norm: _Norm, addends: Sequence[Value]) -> bool:
-    """Put the kernel in the place of a normalization, and of the sum of two addends."""
-    add = norm.x.producer
-    nodes = [add, *norm.nodes] if len(addends) == 2 and add is not None else norm.nodes
-    region = Region.of_nodes(nodes)
-    if isinstance(region, Refusal):
-        context.refuse(norm.nodes[0], region.reason)
-        return False
-    result = norm.nodes[-1].outputs[0]
-    expected = {result, norm.x} if len(addends) == 2 else {result}
-    if not set(region.outputs) <= expected:
-        context.refuse(norm.nodes[0], "shared: a tensor inside is read by others, too")
-        return False
-    builder = EsGraphBuilder("group_norm")
-    inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
-    images = [es.Transpose(inputs[one], perm=LAST) for one in addends]
-    attributes: dict[str, Any] = {
-        "epsilon": norm.epsilon,
-        "groups": norm.groups,
-        "activation": int(norm.silu),
-    }
-    gamma, beta = (
-        builder.CreateConst(item.astype(np.float32), dtype=DataType.FLOAT)
-        for item in (norm.gamma, norm.beta)
-    )
-    created: dict[Any, EsTensor] = {}
-    if len(addends) == 1:
-        created[result] = es.op(GROUP)(images[0], gamma, beta, **attributes)
-    else:
-        count = 2 if norm.x in region.outputs else 1
-        outputs = es.op(SKIP)(images[0], gamma, beta, images[1], **attributes, num_outputs=count)
-        created[result] = outputs[0] if count == 2 else outputs
-        if count == 2:
-            created[norm.x] = outputs[1]
-    results = [es.Transpose(created[one], perm=FIRST) for one in region.outputs]
-    context.replace(region, builder.BuildAndReset(results))
-    return True
-
-
-def _is_shape_of(value: Value | None, x: Value) -> bool:
-    """Whether a value is the whole shape of another."""
-    shape = None if value is None else value.producer
-    return (
-        shape is not None
-        and shape.op == "Shape"
-        and shape.inputs[0] is x
-        and not shape.attrs.get("start", 0)
-        and shape.attrs.get("end") is None
-    )
-
-
-def _only_reader(node: Node, op: str) -> Node | None:
-    """Return the only reader of a result if it is of this operator."""
-    output = node.outputs[0]
-    if output is None or output.is_graph_output or len(output.uses) != 1:
-        return None
-    ((reader, _),) = output.consumers() or [(node, 0)]
-    return reader if reader.op == op else None
+    def Replacement(self, norm: NormCall) -> Sequence[EsTensor] | Refusal:
+        if norm.shared:
+            return norm.reject("shared: a tensor inside is read by others, too")
+        norm.vector_type = DataType.FLOAT
+        attributes: dict[str, Any] = {
+            "epsilon": norm.epsilon,
+            "groups": norm.groups,
+            "activation": int(norm.activation == "silu"),
+        }
+        x = es.Transpose(norm.x, perm=LAST)
+        if norm.residual is None:
+            return [
+                es.Transpose(es.op(GROUP)(x, norm.scale, norm.full_bias, **attributes), perm=FIRST)
+            ]
+        skip = es.Transpose(norm.residual, perm=LAST)
+        results = es.op(SKIP)(x, norm.scale, norm.full_bias, skip, **attributes, num_outputs=2)
+        return [es.Transpose(result, perm=FIRST) for result in results]
 
 
 @hookimpl

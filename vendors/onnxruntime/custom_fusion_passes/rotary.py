@@ -114,14 +114,13 @@ class OrtRotaryPass(RotaryFusionPass):
     layout = "b s h d"
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any:
-        self._context = context
         status = super().Run(graph, context)
         remove_dead(graph)
         return status
 
     def MeetRequirements(self, rotary: RotaryCall) -> bool | Refusal:
         own = rotary.description
-        problem = not_float(own.x) or no_kernel(self._context, KERNEL, own.x)
+        problem = not_float(own.x) or no_kernel(self.context, KERNEL, own.x)
         for name, table in (("cos", own.cos), ("sin", own.sin)):
             if table.tensor.dtype != own.x.dtype:
                 problem = problem or f"dtype: {name} is {dtype_name(table.tensor.dtype)}"
@@ -131,7 +130,7 @@ class OrtRotaryPass(RotaryFusionPass):
             problem = problem or "angles: they are not known to be as long as x"
         if len(own.positions) > 1:  # the caches then have no row
             batch = (own.result.shape or ())[own.positions[0]]
-            assumed = self._context.options["no_empty_inputs"]
+            assumed = self.context.options["no_empty_inputs"]
             problem = problem or empty_sizes({"batch": batch}, assumed=assumed)
         return rotary.reject(problem) if problem else True
 

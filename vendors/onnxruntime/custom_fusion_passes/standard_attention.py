@@ -107,7 +107,7 @@ class OrtStandardAttentionPass(KernelPass):
 
     def MeetRequirements(self, attention: AttentionCall) -> bool | Refusal:
         answer = super().MeetRequirements(attention)
-        is_zero = attention.description.zero_empty_rows or self._context.options["no_empty_rows"]
+        is_zero = attention.description.zero_empty_rows or self.context.options["no_empty_rows"]
         if answer is True and attention.may_have_empty_rows and not is_zero:
             return attention.reject(_NO_PROOF)
         return answer
@@ -123,7 +123,7 @@ class OrtStandardAttentionPass(KernelPass):
         }
         return empty_sizes(
             {name: dim_of(size) for name, size in sizes.items()},
-            assumed=self._context.options["no_empty_inputs"],
+            assumed=self.context.options["no_empty_inputs"],
         )
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
