@@ -30,8 +30,8 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
     findings: list[str] = []
     for graph in model.graphs:
         for info in (*graph.proto.input, *graph.proto.output, *graph.proto.value_info):
-            smallest = min((dim.dim_value for dim in info.type.tensor_type.shape.dim), default=0)
-            if smallest < 0:
+            sizes = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+            if sizes and (smallest := min(sizes)) < 0:
                 findings.append(f'types: "{info.name}" has the negative size {smallest}')
         for info in (*graph.proto.output, *graph.proto.value_info):
             value = graph.values.get(info.name)
@@ -152,10 +152,12 @@ def contradicts(declared: onnx.TypeProto, value_type: TensorType) -> bool:
     if value_type.shape is None or not tensor.HasField("shape"):
         return False
     sizes = tensor.shape.dim
-    return len(sizes) != len(value_type.shape) or any(
-        dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size
-        for dim, size in zip(sizes, value_type.shape, strict=True)
-    )
+    if len(sizes) != len(value_type.shape):
+        return True
+    for dim, size in zip(sizes, value_type.shape, strict=True):
+        if isinstance(size, int) and dim.dim_value != size and dim.HasField("dim_value"):
+            return True
+    return False
 
 
 def _refusal(model: Model, node: Node) -> str:

@@ -47,9 +47,7 @@ _SIZED = _BROADCAST | _WINDOWS | {"Concat", "Flatten"}
 def refine(
     node: Node, types: Sequence[ValueType | None], inferred: ValueType | None
 ) -> ValueType | None:
-    """Refine output 0's type from inputs' elements computed from shapes."""
-    if node.op not in REFINED or is_complete(inferred):
-        return inferred
+    """Refine output 0's type, which is not complete, by elements computed from shapes."""
     scope = node.graph.model.sizes
     source = types[0] if types else None
     shape = _by_elements(scope, node, _parsed(scope, source))

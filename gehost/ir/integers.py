@@ -74,7 +74,7 @@ class IntegersOfModel:
                 array = np.full(shape, None, object)
             self._unknown[value] = array
             return array
-        is_known = any(element is not None for element in _listed(array))
+        is_known = _listed(array).count(None) < array.size
         (self._known if is_known else self._unknown)[value] = array
         return array
 
@@ -120,11 +120,10 @@ class _Walk:
         shape = None if source is None else source.shape
         if shape is None:
             return None
-        parse = self._scope.parse
-        dims = [parse(dim) if isinstance(dim, str) else dim for dim in shape]
         if node.op == "Size":
-            return _array([product(self._scope, dims)], ())
-        return _array(dims[node.attrs.get("start", 0) : node.attrs.get("end")])
+            return _array([product(self._scope, self._scope.parse_all(shape))], ())
+        part = shape[node.attrs.get("start", 0) : node.attrs.get("end")]
+        return _array(self._scope.parse_all(part))
 
     def chosen(self, node: Node) -> Integers | None:
         """If: a result of the branch that sizes decide."""
@@ -136,10 +135,12 @@ class _Walk:
         constants = [array for array in arrays if array is not None]
         if not constants or len(constants) < len(arrays):
             return None
-        try:
-            rows = np.broadcast_arrays(*constants)
-        except ValueError:
-            return None
+        rows: Sequence[Integers] = constants
+        if any(array.shape != rows[0].shape for array in rows):
+            try:
+                rows = np.broadcast_arrays(*constants)
+            except ValueError:
+                return None
         if rows[0].size > _MOST or (node.op == "Mod" and node.attrs.get("fmod", 0)):
             return None
         bits = _BITS.get(self._value.dtype, 32)
@@ -332,8 +333,7 @@ def _listed(array: Integers) -> list[Dim]:
 
 
 def _array(elements: Sequence[Dim], shape: tuple[int, ...] | None = None) -> Integers:
-    array = np.empty(len(elements), object)
-    array[:] = elements
+    array = np.fromiter(elements, object, len(elements))
     return array if shape is None else array.reshape(shape)
 
 
@@ -365,7 +365,7 @@ def _constant(value: Value, kinds: str) -> Integers | None:
         return None
     if kinds == "f" and not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
         return None
-    return array.astype(np.int64).astype(object)
+    return (array if array.dtype == np.int64 else array.astype(np.int64)).astype(object)
 
 
 def _whole(number: int) -> Dim:

@@ -63,6 +63,11 @@ def broadcast(scope: Scope, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
 
 def _broadcast(scope: Scope, column: Iterable[Dim]) -> Dim:
     sizes = dict.fromkeys(column)
+    if len(sizes) == 2:
+        sizes.pop(1, None)
+    if len(sizes) == 1:
+        (result,) = sizes
+        return result
     entries = [size for size in sizes if size is not None]
     if len(entries) == len(sizes):
         return scope.broadcast(*entries)

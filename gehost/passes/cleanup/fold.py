@@ -87,8 +87,11 @@ class Folder:
 
     def fold(self, node: Node) -> Sequence[Value]:
         """Replace a node by its results, returned (empty if it stays)."""
-        results = _results_of(node) if node in self._held else []
-        arrays = self._held_arrays(node, results)
+        results: Sequence[Value] = ()
+        arrays = None
+        if node in self._held:
+            results = _results_of(node)
+            arrays = self._held_arrays(node, results)
         if arrays is None:
             entry = _from_dimensions(node, self._version)
             operands = self._operands(node) if entry is None else []
