@@ -16,6 +16,7 @@ from gehost.infer.doubts import Doubt, Statement, believed
 from gehost.infer.limits import grows_too_much, miscounts_outputs
 from gehost.infer.onnx_workarounds import checked, spelled_out
 from gehost.infer.refined import (
+    MAY_READ_ELEMENTS,
     REFINED,
     computed_numbers,
     is_complete,
@@ -155,7 +156,11 @@ class Inferrer:
         self, node: Node, types: Sequence[ValueType | None], results: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
         """Return the inferred types ``results``, refined by the nodes around."""
-        if not reads_elements(node) or all(map(is_complete, results)):
+        if (
+            node.op not in MAY_READ_ELEMENTS
+            or all(map(is_complete, results))
+            or not reads_elements(node)
+        ):
             return results
         if node.op not in REFINED:
             return self._with_computed(node, types, results)

@@ -30,6 +30,7 @@ _AXES = frozenset(
     }
 )  # fmt: skip
 """Operators whose result depends on integers, which are constants nearly always."""
+MAY_READ_ELEMENTS = REFINED | _AXES
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 _WINDOWS = _POOLS | {"Conv", "ConvTranspose"}
 _EXACT = 1 << 24

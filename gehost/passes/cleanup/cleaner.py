@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 from gehost.infer.local import Inferrer
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.passes.cleanup import dead
+from gehost.passes.cleanup import dead, identity, pairs
 from gehost.passes.cleanup.branch import Branches
 from gehost.passes.cleanup.fold import Folder
-from gehost.passes.cleanup.identity import eliminate
 from gehost.passes.cleanup.merge import Merger
-from gehost.passes.cleanup.pairs import merge_with_first
 from gehost.passes.cleanup.refine import refine
 from gehost.passes.cleanup.shapes import KnownShapes
 from gehost.passes.cleanup.state import State
@@ -124,7 +123,27 @@ def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> 
 
 def _simplify(state: State, node: Node) -> bool:
     """Remove a node, or merge it with those before it; returns False if it stays as it is."""
-    return eliminate(state, node) or merge_with_first(state, node) or keep_leading_axes(state, node)
+    for rule in _SIMPLIFIERS.get(node.op, ()):  # noqa: SIM110 - for each node: a generator costs
+        if rule(state, node):
+            return True
+    return False
+
+
+_SIMPLIFIERS: Mapping[str, Sequence[Callable[[State, Node], bool]]] = MappingProxyType(
+    {
+        op: [
+            rule
+            for rule, operators in (
+                (identity.eliminate, identity.OPERATORS),
+                (pairs.merge_with_first, pairs.OPERATORS),
+                (keep_leading_axes, ("Reshape",)),
+            )
+            if op in operators
+        ]
+        for op in identity.OPERATORS | pairs.OPERATORS
+    }
+)
+"""Operator → what may simplify its nodes."""
 
 
 def _is_trained(model: Model) -> bool:

@@ -68,7 +68,7 @@ class Folder:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._version = state.model.opset() or 0
+        self._version = state.opset
         self._external_left = EXTERNAL_LIMIT
         self._held: dict[Node, list[Value]] = {}
         """Results that would grow the model."""

@@ -119,7 +119,7 @@ def _keeps_all(state: State, node: Node, source: Value) -> bool:
 
 
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:
-    return (state.model.opset() or 0) >= 5 and (
+    return state.opset >= 5 and (
         _keeps_entries(node, source) or _has_the_shape_of(state, node, source)
     )
 
@@ -155,7 +155,7 @@ def _widens_nothing(state: State, node: Node, source: Value) -> bool:
 
 
 def _pads_nothing(state: State, node: Node, _source: Value) -> bool:
-    if (state.model.opset() or 0) < 11:
+    if state.opset < 11:
         pads = node.attrs.get("pads")
         return pads is not None and not any(pads)
     amounts = _target(node.input(1))
@@ -164,7 +164,7 @@ def _pads_nothing(state: State, node: Node, _source: Value) -> bool:
 
 def _repeats_once(state: State, node: Node, _source: Value) -> bool:
     repeats = _target(node.input(1))
-    return (state.model.opset() or 0) >= 6 and repeats is not None and {*repeats} <= {1}
+    return state.opset >= 6 and repeats is not None and {*repeats} <= {1}
 
 
 def _flattens_nothing(_state: State, node: Node, source: Value) -> bool:
@@ -172,7 +172,7 @@ def _flattens_nothing(_state: State, node: Node, source: Value) -> bool:
 
 
 def _has_one_input(state: State, node: Node, _source: Value) -> bool:
-    return len(node.inputs) == 1 and (node.op == "Concat" or (state.model.opset() or 0) >= 8)
+    return len(node.inputs) == 1 and (node.op == "Concat" or state.opset >= 8)
 
 
 def _target(shape: Value | None) -> list[int] | None:
@@ -206,3 +206,5 @@ _FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
         "Slice": _keeps_all,
     }
 )
+
+OPERATORS = frozenset((*_FORMS, *neutral.OPERATORS))

@@ -44,20 +44,23 @@ _STARTS: Mapping[int, tuple[bytes, ...]] = MappingProxyType(
 
 def unchanged_operand(state: State, node: Node) -> Value | None:
     """Return the operand that a node's result always equals, None if there is none."""
-    if (state.model.opset() or 0) < _SINCE:
+    if state.opset < _SINCE:
         return None
     if node.op == "Where":
         return _choice(node)
     slots, is_neutral = _NEUTRAL[node.op]
     for slot in slots:
         constant = node.inputs[slot] if slot < len(node.inputs) else None
-        if constant is None or (constant.producer is not None and not constant.is_constant):
-            continue
-        if constant in state.ordinary:
+        producer = None if constant is None else constant.producer
+        if (
+            constant is None
+            or constant in state.ordinary
+            or (producer is not None and producer.op != "Constant")
+        ):
             continue
         array, operand = _small(constant), node.input(1 - slot)
         if array is None or not (array.dtype == np.bool_ or is_neutral(array)):
-            if constant.producer is None:
+            if producer is None:
                 state.ordinary.add(constant)
             continue
         if operand is None:

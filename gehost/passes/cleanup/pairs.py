@@ -195,7 +195,7 @@ def _ranges(state: State, node: Node) -> _Ranges | None:
     """Return the ranges that a ``Slice`` takes, None if they are not constant."""
     lists = (
         [_numbers(node.attrs.get(name)) for name in ("starts", "ends", "axes")]
-        if (state.model.opset() or 0) < _SLICES_BY_INPUTS
+        if state.opset < _SLICES_BY_INPUTS
         else [_constant_numbers(node.input(slot)) for slot in range(1, 5)]
     )
     starts, ends, axes, steps = (*lists, None)[:4]
@@ -233,7 +233,7 @@ def _set_ranges(state: State, node: Node, source: Value, ranges: _Ranges) -> boo
     """Let a ``Slice`` take ranges of another tensor; they are attributes or constants, by opset."""
     graph, axes = node.graph, sorted(ranges)
     starts, ends, steps = ([ranges[axis][place] for axis in axes] for place in range(3))
-    if (state.model.opset() or 0) < _SLICES_BY_INPUTS:
+    if state.opset < _SLICES_BY_INPUTS:
         attributes = {"starts": starts, "ends": ends, "axes": axes}
         reap(state, state.replace(node, "Slice", [source], attributes))
         return True
@@ -270,7 +270,7 @@ def _zeros_around(state: State, pad: Node) -> list[int] | None:
     """Return how many zeros a ``Pad`` adds before and after each axis; None if others."""
     if pad.attrs.get("mode", "constant") != "constant":
         return None
-    if (state.model.opset() or 0) < _PADS_BY_INPUTS:
+    if state.opset < _PADS_BY_INPUTS:
         pads = pad.attrs.get("pads")
         return None if pad.attrs.get("value", 0.0) or pads is None else _not_negative(pads)
     amounts, value, axes = (pad.input(slot) for slot in (1, 2, 3))
@@ -322,3 +322,5 @@ _MERGES: Mapping[str, tuple[_Merge, frozenset[str]]] = MappingProxyType(
     }
 )
 """Operator → the rule, and the operators before it."""
+
+OPERATORS = frozenset(_MERGES)

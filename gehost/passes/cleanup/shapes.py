@@ -56,7 +56,7 @@ class KnownShapes:
             source is None
             or target is None
             or target.is_constant
-            or (state.model.opset() or 0) < 5
+            or state.opset < 5
             or not node.graph.takes_constant(np.dtype(np.int64))
         ):
             return

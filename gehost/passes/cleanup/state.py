@@ -41,6 +41,7 @@ class State:
 
     def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
         self.model = model
+        self.opset = model.opset() or 0
         self.inferrer = inferrer
         self.purity = Purity(model, registry)
         self.counts = Counts()

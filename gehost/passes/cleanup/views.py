@@ -34,13 +34,7 @@ def merge_views(state: State, node: Node, first: Node) -> bool:
     """Merge two views; returns False if both must stay."""
     source, between, result = first.input(0), node.input(0), node.outputs[0]
     shape = None if source is None else source.shape
-    if (
-        (state.model.opset() or 0) < 5
-        or source is None
-        or between is None
-        or result is None
-        or shape is None
-    ):
+    if state.opset < 5 or source is None or between is None or result is None or shape is None:
         return False
     shapes = _inferred(state, first, node)
     if shapes is None:
