@@ -438,7 +438,9 @@ def _groups(views: Views, core: _Core) -> int | None:
     if len(shape) < 3 or view.shape[0] != shape[0] or not _keeps_order(views, view):
         return None
     groups, channels = view.shape[1], shape[1]
-    if not isinstance(groups, int) or not isinstance(channels, int) or channels % groups:
+    if not isinstance(groups, int) or not isinstance(channels, int):
+        return None
+    if groups < 1 or channels % groups:
         return None
     node = core.normalized.producer
     is_instance = node is not None and node.op == "InstanceNormalization"
