@@ -24,6 +24,7 @@ from gehost.host.vendors import (
     fault_of,
     find_vendor_files,
 )
+from gehost.ir.gc_policy import gc_disabled
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
 from gehost.passes.base import PatternFusionPass
@@ -109,7 +110,8 @@ def load(options: HostOptions, plugins: NamedPlugins) -> Loaded:
         UsageError: a directory of vendors does not exist.
         VendorError: a vendor file or plugin cannot be loaded.
     """
-    return _Loader(options).load(plugins)
+    with gc_disabled():  # modules, classes and patterns stay
+        return _Loader(options).load(plugins)
 
 
 class _Loader:

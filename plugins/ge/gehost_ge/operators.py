@@ -10,7 +10,8 @@ from typing import Any, Self, cast
 from gehost import EsTensor, es
 from gehost_ge.builder import GraphBuilder, TensorHolder, builder_of, in_pattern
 from gehost_ge.errors import GeError, items_of, origin
-from gehost_ge.forms import FORMS, REFUSED, Form, refusal
+from gehost_ge.form import FORMS, Form
+from gehost_ge.forms import REFUSED, refusal
 
 
 class Operator:
