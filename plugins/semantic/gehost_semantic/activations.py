@@ -253,8 +253,8 @@ def _expression(
 
 def _computed(views: Views, node: Node, leaf: Value, depth: int) -> _Expression | None:
     operands = [_expression(views, operand, leaf, depth + 1) for operand in node.inputs[:2]]
-    first, second = operands[0], operands[1] if len(operands) > 1 else {}
-    if first is None or second is None:
+    first, second = [*operands, {}, {}][:2]
+    if not operands or first is None or second is None:
         return None
     match node.op:
         case "Add":

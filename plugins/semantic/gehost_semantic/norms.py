@@ -16,6 +16,7 @@ from gehost_semantic.activations import Function, function_behind
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.layouts import way_up
+from gehost_semantic.rotary import Rotary, rotations
 from gehost_semantic.view import Unknown, View, coalesced, is_whole
 from gehost_semantic.views import Views
 
@@ -538,8 +539,10 @@ def _residual(views: Views, norm: Norm) -> Residual | None:
     whole = [part for part in parts if views.shape(part) == norm.shape]
     if len(parts) != 2 or not whole:
         return None
-    if all(part.producer is not None and part.producer.op == "Mul" for part in parts):
-        return None  # the sum of a rotation, which is a kernel's own
+    if all(part.producer is not None and part.producer.op == "Mul" for part in parts) and any(
+        isinstance(rotary, Rotary) and rotary.result is norm.x for _, rotary in rotations(views)
+    ):
+        return None  # which is a kernel's own
     if len(whole) == 1:
         (x,), (residual,) = whole, [part for part in parts if part not in whole]
     else:  # the stream comes first

@@ -268,11 +268,23 @@ def test_a_table_that_spreads_is_a_residual_where_the_kernel_takes_it(
     assert_equal(before, after)
 
 
-def test_the_sum_of_a_rotation_is_no_residual() -> None:
-    body = "e0 = Mul (z, w) f0 = Mul (t, c) x = Add (e0, f0) " + MEAN + BY_ROOT + SCALED
-    inputs = f"{XB}, float[b, s, 16] z, float[b, s, 16] t".replace("float[b, s, 16] x, ", "")
+TURNED = """z0, z1 = Split <axis = -1, num_outputs = 2> (z) n0 = Neg (z1) t0 = Concat <axis = -1> (n0, z0)
+    g = Concat <axis = -1> (f, f) c0 = Cos (g) s0 = Sin (g) e0 = Mul (z, c0) f0 = Mul (t0, s0)"""
+
+
+@pytest.mark.parametrize(
+    ("products", "is_residual"),
+    [
+        (TURNED, False),
+        (TURNED.replace("Neg", "Abs"), True),
+        ("e0 = Mul (z, w) f0 = Mul (z, c)", True),
+    ],
+)
+def test_the_sum_of_a_rotation_is_no_residual(products: str, *, is_residual: bool) -> None:
+    body = f"{products} x = Add (e0, f0) " + MEAN + BY_ROOT + SCALED
+    inputs = f"{XB}, float[b, s, 16] z, float[s, 8] f".replace("float[b, s, 16] x, ", "")
     (norm,) = described(model(body, inputs))
-    assert norm.residual is None
+    assert (norm.residual is not None) is is_residual
 
 
 def test_sizes_that_may_differ_make_no_residual() -> None:
