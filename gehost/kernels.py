@@ -48,10 +48,20 @@ class Kernel:
     """Sizes and forms of inputs that it takes, by what they limit."""
     empty: str = ""
     """The first release that takes empty tensors where older ones end the process; "": all do."""
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By attribute, the first release that reads it as the operator's definition does."""
 
     def ends_at_empty(self, version: str) -> bool:
         """Whether the kernel of a release ends the process at empty tensors."""
         return bool(self.empty) and not _holds(self.empty, version)
+
+    def misread(self, attributes: Iterable[str], version: str) -> list[str]:
+        """Return the attributes that a release reads otherwise than the operator's definition."""
+        return [
+            name
+            for name in attributes
+            if name in self.attributes and not _holds(self.attributes[name], version)
+        ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,13 @@ class Target:
         return find(operator, dtype, runtime=runtime, provider="cpu" if multiplies else "cuda")
 
     def why_not(
-        self, operator: str, dtype: DataType | None, runtime: str, *, empty: bool = False
+        self,
+        operator: str,
+        dtype: DataType | None,
+        runtime: str,
+        *,
+        empty: bool = False,
+        attributes: Iterable[str] = (),
     ) -> str:
         """Return why the target has no kernel of an operator for a type, or "".
 
@@ -104,9 +120,15 @@ class Target:
             dtype: of its first input.
             runtime: its name.
             empty: whether a size of its first input may be 0.
+            attributes: those that it has.
         """
         kernel = self.kernel(operator, dtype, runtime)
         if kernel is not None:
+            for name in kernel.misread(attributes, self.version) if self.version else ():
+                return (
+                    f"{name}: {runtime} reads it so from {kernel.attributes[name]} on, "
+                    f"the target is {self}"
+                )
             if not (empty and self.version and kernel.ends_at_empty(self.version)):
                 return ""
             return (
@@ -189,6 +211,8 @@ class Use:
     """The runtime, as its definition states it."""
     may_be_empty: bool
     """Whether a size of its first input may be 0."""
+    attributes: frozenset[str] = frozenset()
+    """Those that it has."""
 
 
 def runtimes(uses: Iterable[Use], target: Target) -> list[str]:
@@ -205,6 +229,9 @@ def runtimes(uses: Iterable[Use], target: Target) -> list[str]:
             since = max(since, first_release(kernel, use.dtype), key=release)
         if kernel is not None and kernel.empty and use.may_be_empty:
             since = max(since, kernel.empty, key=release)
+        if kernel is not None:
+            readers = [kernel.attributes[name] for name in kernel.misread(use.attributes, since)]
+            since = max([since, *readers], key=release)
         oldest[runtime] = max(oldest.get(runtime, since), since, key=release)
     return [*(f"{runtime}>={since}" for runtime, since in sorted(oldest.items())), *sorted(others)]
 

@@ -155,6 +155,24 @@ def test_releases_whose_kernel_ends_the_process_at_empty_tensors() -> None:
     assert not newer.why_not(ATTENTION, DataType.FLOAT, RUNTIME, empty=True)
 
 
+def test_releases_whose_kernel_reads_an_attribute_otherwise() -> None:
+    """Before 1.24.1 a window of GroupQueryAttention has one position more."""
+    window = ["kv_num_heads", "local_window_size"]
+    older, newer = Target.of("cpu:1.23.2"), Target.of("cpu:1.24.1")
+    reason = older.why_not(GROUPED, DataType.FLOAT, RUNTIME, attributes=window)
+    assert reason == (
+        "local_window_size: onnxruntime reads it so from 1.24.1 on, the target is cpu:1.23.2"
+    )
+    assert not older.why_not(GROUPED, DataType.FLOAT, RUNTIME, attributes=window[:1])
+    for target in (newer, Target.of("cpu:1.24"), Target.of("cpu"), Target()):
+        assert not target.why_not(GROUPED, DataType.FLOAT, RUNTIME, attributes=window)
+    for dtype, target in ((DataType.FLOAT, Target()), (DataType.BFLOAT16, Target.of("cuda"))):
+        use = Use(GROUPED, dtype, "onnxruntime>=1.21.1", may_be_empty=False)
+        assert runtimes([use], target) == ["onnxruntime>=1.21.1"]
+        use = replace(use, attributes=frozenset(window))
+        assert runtimes([use], target) == ["onnxruntime>=1.24.1"]
+
+
 @pytest.mark.parametrize("dtype", ["float", "float16"])
 def test_file_and_report_name_the_runtime(
     dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

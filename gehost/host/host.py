@@ -434,6 +434,7 @@ class Host:
                 None if first is None else first.dtype,
                 node.metadata[PROVIDED_BY],
                 first is None or first.may_be_empty,
+                frozenset(node.attrs),
             )
             for graph in model.graphs
             for node in graph.nodes

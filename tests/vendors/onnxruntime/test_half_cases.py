@@ -83,7 +83,7 @@ def test_kernels_and_numbers(host: Host, name: str, tmp_path: Path) -> None:
     assert +kernels == Counter(KERNELS[name])
     if name == "llama_bf16dyn" and is_older("1.24.1"):  # which declares its kernels in bfloat16
         (needs,) = (one.value for one in compiled.metadata_props if one.key == "gehost.needs")
-        assert "1.24.1" in needs
+        assert is_older(needs.partition(">=")[2])
         return
     result = compare(model, compiled, list(half_cases.feeds(model)))
     assert result.equal, result.summary()

@@ -31,6 +31,7 @@ from ._attention import HEADS_SECOND
 from ._instances import ATTENTION, CONSTANTS, QKV, instance
 from ._kernel_pass import KernelPass
 from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
+from ._types import RUNTIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +150,8 @@ class OrtCausalAttentionPass(KernelPass):
     kernel refuses; ``past``: its length is a number, or a present is no output; ``length``: of q
     and k not proven equal; ``head size``: not a multiple of 8, or that of v differs; ``empty``: B
     or S may be 0, which the kernel refuses, or ends the process at: ``--assume no-empty-inputs``
-    takes it for granted that neither is.
+    takes it for granted that neither is; ``local_window_size``: a window, where the target is older
+    than 1.24.1.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
 
@@ -184,6 +186,13 @@ class OrtCausalAttentionPass(KernelPass):
                 f"head size: {attention.head_size} of q, {attention.value_size} of v; "
                 "a multiple of 8 each"
             )
+        if attention.window is not None:
+            attributes = ("local_window_size",)
+            problem = self.context.target.why_not(
+                KERNEL, attention.dtype, RUNTIME, attributes=attributes
+            )
+            if problem:
+                return problem
         sizes = {"batch": dim_of(description.batch), "length": dim_of(description.queries)}
         return empty_sizes(sizes, assumed=self.context.options["no_empty_inputs"])
 
