@@ -86,7 +86,10 @@ def masks_of(cost_graph: CostGraph, demands: Sequence[Demand]) -> dict[int, Mask
 def _refuse(cost_graph: CostGraph, demand: Demand, others: Sequence[Demand]) -> None:
     label, where = cost_graph.label(demand.vertex), str(cost_graph.graph)
     if not demand.allowed.any():
-        raise UsageError(f"{demand.text} cannot hold: no strategy of {label} is left", where=where)
+        advice = _advice(cost_graph, demand.vertex)
+        raise UsageError(
+            f"{demand.text} cannot hold: no strategy of {label} is left{advice}", where=where
+        )
     # two that exclude each other, or all where only several together do
     pair = [other for other in others if not (other.allowed & demand.allowed).any()][:1]
     texts = " and ".join(other.text for other in pair or others)
@@ -94,3 +97,9 @@ def _refuse(cost_graph: CostGraph, demand: Demand, others: Sequence[Demand]) -> 
         f"{texts} and {demand.text} contradict each other: no strategy of {label} is left",
         where=where,
     )
+
+
+def _advice(cost_graph: CostGraph, vertex: int) -> str:
+    operator = cost_graph.vertices[vertex].operator
+    advice = "" if operator is None else cost_graph.strategies[operator].rule.advice
+    return f"; {advice}" if advice else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from gehost import UsageError
 from gehost_sharding.model_graph import ModelGraph, Operator
@@ -25,6 +24,7 @@ from gehost_sharding.rules import contraction, indexing, reduction, shapes
 from gehost_sharding.rules.elementwise import OPERATORS
 from gehost_sharding.rules.rule import REDUCE, Layout, Rule
 from gehost_sharding.rules.table import RuleTable
+from gehost_sharding.segments import session
 from gehost_sharding.strategies import splittable_factors
 
 _REQUEST = re.compile(r"(?P<tensor>.+)=(?P<dim>\d+):(?P<multiple>\d+)")
@@ -302,14 +302,36 @@ class _Padder:
             return 0.0 if bias == 0 and 0 in values.values() else None
         if operator.op not in ELEMENTWISE or None in values.values():
             return None
-        operands = {
-            node.input[slot]: np.full((), value, self.graph.tensors[node.input[slot]].dtype)
-            for slot, value in values.items()
-        }
-        with np.errstate(all="ignore"):  # an inf or nan is seen in the result
-            evaluator: Any = ReferenceEvaluator(node, opsets=self.graph.opsets)
-            results = evaluator.run(None, operands)
-        return float(results[0])
+        return self._computed(
+            node, {slot: value for slot, value in values.items() if value is not None}
+        )
+
+    def _computed(self, node: onnx.NodeProto, values: Mapping[int, float]) -> float | None:
+        """One element of an elementwise operator; None where it is not known."""
+        operands: dict[str, NDArray[Any]] = {}
+        for slot, value in values.items():
+            dtype = self.graph.tensors[node.input[slot]].dtype
+            # one dimension, as BiasGelu needs one; the CPU has hardly a kernel of bfloat16
+            operands[node.input[slot]] = np.full(
+                1, value, np.float32 if dtype.name == "bfloat16" else dtype
+            )
+        inputs = [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+            )
+            for name, value in operands.items()
+        ]
+        results = [onnx.ValueInfoProto(name=node.output[0])]
+        model = helper.make_model(
+            helper.make_graph([node], "element", inputs, results),
+            opset_imports=self.graph.proto.opset_import,
+            ir_version=self.graph.proto.ir_version,
+        )
+        try:
+            (result,) = session(model, node.op_type).run(None, operands)
+        except Exception:  # noqa: BLE001  # ONNX Runtime raises types of its own
+            return None
+        return float(result[0])
 
     # -- tensors ------------------------------------------------------------------------------
 

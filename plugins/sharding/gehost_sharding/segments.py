@@ -98,7 +98,7 @@ class SegmentedModel:
         for number, segment in enumerate(self.segments):
             if segment.outputs:  # else nothing is read of what its nodes compute
                 part = self._part(segment, initializers, kinds, number)
-                segment.session = _session(part, number)
+                segment.session = session(part, f"segment {number}")
                 for output in segment.session.get_outputs():
                     kinds[output.name] = _TYPES[output.type]
             for node, _ in segment.collectives:
@@ -127,7 +127,12 @@ class SegmentedModel:
         return part
 
 
-def _session(part: onnx.ModelProto, number: int) -> Any:
+def session(model: onnx.ModelProto, subject: str) -> Any:
+    """Return a session of one thread that computes a model as it is.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model, which ``subject`` names.
+    """
     ort: Any = verify.onnx_runtime()  # its stubs leave most types open
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
@@ -137,10 +142,10 @@ def _session(part: onnx.ModelProto, number: int) -> Any:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         return ort.InferenceSession(
-            part.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # ONNX Runtime raises types of its own
-        raise ModelError(f"ONNX Runtime refuses segment {number}: {error}") from error
+        raise ModelError(f"ONNX Runtime refuses {subject}: {error}") from error
 
 
 def cut(model: onnx.ModelProto, world: int) -> list[Segment]:

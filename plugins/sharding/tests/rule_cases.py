@@ -75,6 +75,12 @@ TODAY: dict[str, tuple[int, str]] = {
         " => (float[8,8] z)"
         ' { z = com.microsoft.MoE <k = 1, activation_type = "relu"> (x, p, v, b, w) }',
     ),
+    "quantized_experts": (
+        20,
+        "(float[2,4,32] x, float[8,3] p, uint8[3,32,16] v, float[3,32] a, uint8[3,32,16] w,"
+        " float[3,32] c) => (float[2,4,32] z) { z = com.microsoft.QMoE <k = 2,"
+        ' activation_type = "silu", expert_weight_bits = 4> (x, p, v, a, , w, c) }',
+    ),
     "skip_norm": (
         20,
         "(float[2,4,8] x, float[2,4,8] y, float[8] s, float[8] b, float[8] c) =>"

@@ -17,6 +17,7 @@ from gehost_sharding.cli import shard
 
 from .conftest import FUSED, feeds_of, model_of
 from .models import BLOCK, block, block_weights
+from .rule_cases import TODAY
 
 HARDWARE = """
 flops = 2e9
@@ -247,6 +248,15 @@ def test_a_compared_plan_that_cannot_be_has_a_line_of_its_own(work: Path) -> Non
 
 def test_no_command_is_one_short_line(work: Path) -> None:
     assert CliRunner().invoke(shard, []).output.endswith("Error: Missing command.\n")
+
+
+def test_a_mixture_that_one_operator_computes_names_what_to_use(work: Path) -> None:
+    _, text = TODAY["quantized_experts"]
+    onnx.save(model_of(text), "mixture.onnx")
+    error = refused("plan", "mixture.onnx", "-o", "o.onnx", "--mesh", "m=3", "--pin", "v=0:m")
+    assert error.exit_code == 2
+    assert "no strategy of com.microsoft::QMoE z is left; it chooses among all" in str(error)
+    assert "split by experts where the model has the dispatch and the sum as Einsums" in str(error)
 
 
 def test_contradicting_pins_have_one_exit_code(work: Path) -> None:

@@ -223,3 +223,26 @@ def test_the_command_writes_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     larger = ModelGraph(onnx.load("p.onnx"))
     assert larger.tensors["l"].shape == (3, 5, 16)
     assert_equal(whole_run(graph, feeds), whole_run(larger, feeds))
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        "Gelu (b)",
+        'Gelu <approximate = "tanh"> (b)',
+        "Softsign (b)",
+        "HardSwish (b)",
+        "com.microsoft.Gelu (b)",
+        "com.microsoft.FastGelu (b)",
+        "com.microsoft.FastGelu (b, v)",
+        "com.microsoft.QuickGelu <alpha = 1.5> (b)",
+        "com.microsoft.BiasGelu (b, v)",
+    ],
+)
+def test_every_activation_is_padded_throughout(activation: str) -> None:
+    begin, end = MLP.index("g ="), MLP.index("z =")
+    text = f"{MLP[:begin]}m = {activation} {MLP[end:]}"
+    graph = mlp(text)
+    larger, feeds = padded(graph, "w1=1:4", "w2=0:4"), feeds_of(graph)
+    assert larger.tensors["m"].shape == (3, 8)
+    assert_equal(whole_run(graph, feeds), whole_run(larger, feeds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from onnx import helper
@@ -17,6 +18,11 @@ from gehost_sharding.rules.rule import (
     LocalNode,
     Rule,
     replicate,
+)
+
+_BY_EXPERTS = (
+    "it chooses among all of its experts; a mixture is split by experts where the model has the"
+    " dispatch and the sum as Einsums around a MatMul by expert"
 )
 
 
@@ -172,7 +178,8 @@ def experts(instance: Instance) -> Rule:
     others = [factors.need(shape) for shape in instance.operands[2:]]
     weights = [math.prod(shape[1:]) for shape in instance.operands[2:] if shape and len(shape) == 3]
     flops = 2 * instance.attribute("k", 1) * math.prod(x[:-1]) * sum(weights)
-    return factors.rule([data, choice, *others], [data], flops)
+    rule = factors.rule([data, choice, *others], [data], flops)
+    return replace(rule, advice=_BY_EXPERTS)
 
 
 def one_hot(instance: Instance) -> Rule:

@@ -63,6 +63,8 @@ class Rule:
     """False if no rule covers the operator, so that everything is replicated."""
     halos: tuple[Halo, ...] = ()
     """Edges of operand 0 that devices exchange where a factor is split; one of them at a time."""
+    advice: str = ""
+    """What a model may do instead, for the message that refuses a split."""
 
 
 @dataclass(frozen=True)
