@@ -55,6 +55,10 @@ BLOCKS: dict[str, str] = {
         y = Einsum <equation = "gse,gsh->egsh"> (p, x) e = Reshape (y, by_expert)
         u = MatMul (e, ew) r = Relu (u) d = Reshape (r, back)
         z = Einsum <equation = "gse,egsh->gsh"> (p, d)""",
+    "mixture": """g = MatMul (x, w4) p = Reshape (g, by_token)
+        z = com.microsoft.MoE <k = 2> (x, p, ew , , ew)""",
+    "quantized_mixture": """g = MatMul (x, w4) p = Reshape (g, by_token)
+        z = com.microsoft.QMoE <k = 2 , expert_weight_bits = 4> (x, p, qw, qs , , qw, qs)""",
 }
 """Nodes that compute ``z`` from ``x``, both float[4,8,16]."""
 
@@ -82,6 +86,9 @@ def weights(seed: int) -> dict[str, Array]:
         "image": np.array([4, 2, 8, 8]),
         "by_expert": np.array([4, 32, 16]),
         "back": np.array([4, 4, 8, 16]),
+        "by_token": np.array([32, 4]),
+        "qw": rng.integers(0, 256, (4, 16, 8)).astype(np.uint8),
+        "qs": rng.random((4, 16)).astype(np.float32) * 0.1,
         "one": np.array([1]),
         "last": np.full(4, 7, np.int32),
         "length": np.array(8, np.int32),
