@@ -46,13 +46,6 @@ _DIVISIONS = frozenset(
         "arith.remsi", "arith.remui",
     ]
 )  # fmt: skip
-_OF_ZERO = frozenset(
-    [
-        "arith.shli", "arith.shrsi", "arith.shrui", "arith.floordivsi", "arith.ceildivsi",
-        "arith.ceildivui", "arith.remsi", "arith.remui",
-    ]
-)  # fmt: skip
-"""Operations of 0 that are 0 for every second operand that has a result."""
 _SHIFTS = frozenset(["arith.shli", "arith.shrsi", "arith.shrui"])
 _OF_BITS = frozenset(
     ["arith.cmpi", "arith.cmpf", "arith.andi", "arith.ori", "arith.xori", "arith.select"]
@@ -95,9 +88,14 @@ def _folded(item: ScalarOp, payload: Payload) -> Ref | None:
     if row is None or row.results != 1:
         return None
     operands = item.operands
+    first = operands[0]
+    if item.name in _DIVISIONS | _SHIFTS and isinstance(first, Literal) and _is(first, 0):
+        return first  # before x / x is 1, as MLIR does
     if item.name in _OF_ITSELF and operands[0] == operands[1]:
         number = _OF_ITSELF[item.name]
         return operands[0] if number is None else _literal(number, item.dtype)
+    if item.name == "arith.shrsi" and isinstance(first, Literal) and _is(first, -1):
+        return first
     literals = [ref for ref in operands if isinstance(ref, Literal)]
     if len(literals) == len(operands):
         return _constant(item, literals)
@@ -111,9 +109,7 @@ def _folded(item: ScalarOp, payload: Payload) -> Ref | None:
         return None
     first, second = operands
     if item.name == "arith.cmpi":
-        return Literal(str(item.attribute) in _REFLEXIVE, "i1") if first == second else None
-    if item.name in _OF_ZERO and isinstance(first, Literal) and _is(first, 0):
-        return first
+        return _compared(item, first, second)
     if not isinstance(second, Literal):
         return None
     if item.name in _EXTREMES:
@@ -125,6 +121,16 @@ def _folded(item: ScalarOp, payload: Payload) -> Ref | None:
     if item.name in {"arith.remsi", "arith.remui"} and _is(second, 1):
         return _literal(0, item.dtype)
     return None
+
+
+def _compared(item: ScalarOp, first: Ref, second: Ref) -> Ref | None:
+    """A comparison of a value with itself; and of a truth value with the one that leaves it."""
+    predicate = str(item.attribute)
+    if first == second:
+        return Literal(predicate in _REFLEXIVE, "i1")
+    if not isinstance(second, Literal) or second.dtype != "i1":
+        return None
+    return first if predicate == ("eq" if second.value else "ne") else None
 
 
 def _extreme(item: ScalarOp, first: Ref, second: Literal) -> Ref | None:

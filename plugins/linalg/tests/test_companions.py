@@ -291,6 +291,8 @@ SCALARS = [
     ("arith.floordivsi %i, %c1", "%i"), ("arith.divui %i, %i", "1"), ("arith.remsi %i, %c1", "0"),
     ("arith.divsi %c5, %cm", "-5"), ("arith.divsi %c5, %c0", None), ("arith.divsi %cl, %cm", None),
     ("arith.ceildivsi %c0, %i", "0"), ("arith.shli %i, %c0", "%i"), ("arith.shrui %c0, %i", "0"), ("arith.shrsi %i, %i", "0"), ("arith.remui %c0, %i", "0"),
+    ("arith.divsi %c0, %c0", "0"), ("arith.ceildivui %c0, %c0", "0"), ("arith.divui %c0, %i", "0"),
+    ("arith.shrui %c0, %cm", "0"), ("arith.shli %c0, %cm", "0"), ("arith.shrsi %cm, %i", "-1"),
     ("arith.shli %c1, %c5", "32"), ("arith.shli %c1, %cm", None), ("arith.maxsi %i, %cl", "%i"),
     ("arith.minui %i, %c0", "0"), ("arith.minsi %i, %i", "%i"), ("arith.maxui %i, %c1", None),
     ("arith.select %t, %i, %c1", "%i"), ("arith.select %b, %i, %i", "%i"),
@@ -322,6 +324,8 @@ TRUTHS = [
     ("arith.cmpi slt, %c1, %i : i32", None), ("arith.cmpf oeq, %f, %f : f32", None),
     ("arith.cmpf olt, %f0, %f1 : f32", "True"), ("arith.select %b, %t, %u : i1", "%b"),
     ("arith.select %b, %u, %t : i1", None), ("arith.xori %b, %b : i1", "False"),
+    ("arith.cmpi ne, %b, %u : i1", "%b"), ("arith.cmpi eq, %t, %b : i1", "%b"),
+    ("arith.cmpi eq, %b, %u : i1", None),
     ("arith.andi %b, %t : i1", "%b"), ("arith.trunci %c5 : i32 to i1", "True"),
 ]  # fmt: skip
 
