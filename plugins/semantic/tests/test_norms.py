@@ -364,6 +364,12 @@ def test_operators_of_newer_opsets(
     assert_equal(before, after)
 
 
+def test_an_axis_of_0_elements_has_no_groups() -> None:
+    body = CENTRED + "q = Div (d, r) y = Mul (q, w)"
+    (norm,) = described(model(body, "float[b, 0, 16] x, float[16] w"))
+    assert (norm.kind, norm.groups) == ("layer", 1)
+
+
 def test_a_scale_for_each_group_is_named() -> None:
     body = FORMS["groups by instances"][1].replace("zeros", "ones")
     _, record = run_pass(model(body, IMAGE), PLAIN["group"])
