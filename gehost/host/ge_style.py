@@ -98,7 +98,7 @@ def pass_spec(cls: type[FusionBasePass], mark: PassRegistration) -> PassSpec:
         name=mark.name,
         stage=mark.stage,
         origin=mark.origin,
-        kind=cls.kind,
+        kind=cls.rewrite_kind,
         factory=_factory(cls, mark),
         min_opset=mark.min_opset,
         max_opset=mark.max_opset,

@@ -26,7 +26,7 @@ from gehost.status import NOT_CHANGED, SUCCESS, Status
 class FusionBasePass:
     """A pass on the whole graph, by ``SubgraphRewriter`` or ``Graph``'s methods."""
 
-    kind: ClassVar[str] = "fusion"
+    rewrite_kind: ClassVar[str] = "fusion"
     required_methods: ClassVar[tuple[str, ...]] = ("Run",)
     """Methods that a subclass must define."""
     shape_proven: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class PatternFusionPass(FusionBasePass):
     ``MeetRequirements`` or the construction proves output sizes that the host cannot compare.
     """
 
-    kind: ClassVar[str] = "pattern"
+    rewrite_kind: ClassVar[str] = "pattern"
     required_methods: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
     bottom_up: ClassVar[bool] = False
@@ -144,7 +144,7 @@ _SET_BY_HOST = frozenset({"_config", "_patterns", "_rules", "options"})
 class DecomposePass(FusionBasePass):
     """Replaces single nodes of given operators by graphs, not visited again."""
 
-    kind: ClassVar[str] = "decompose"
+    rewrite_kind: ClassVar[str] = "decompose"
     required_methods: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = False
     op_types: Sequence[str] = ()
@@ -187,7 +187,7 @@ _RESERVED = frozenset(
     {
         "Stage",
         "end_compile",
-        "kind",
+        "rewrite_kind",
         "matcher_config",
         "options",
         "replaced_ops",
