@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import onnx
@@ -28,7 +28,7 @@ from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
 from gehost.host.kinds import KindRegistry
 from gehost.host.loaded import Loaded, load
-from gehost.host.pipeline import PIPELINE
+from gehost.host.pipeline import PIPELINE, clean_leftovers
 from gehost.host.preparations import PREPARATIONS, with_dims
 from gehost.host.registry import PassRegistry, PassSpec, Unregistered
 from gehost.host.report import Report, op_counts
@@ -43,7 +43,6 @@ from gehost.ir.usage import Usage, remove_unused
 from gehost.kernels import Target, Use, older_note, runtimes
 from gehost.ops import OpRegistry, declared_in
 from gehost.options import HostOptions
-from gehost.passes.cleanup import remove_leftovers
 from gehost.passes.context import PassRecord
 from gehost.rewrite.functions import inferrer_of
 from gehost.settings import GE_PREFIX, PassOption, check_assumptions, check_settings
@@ -525,13 +524,8 @@ class Host:
             finally:
                 report.seconds["passes"] -= executor.seconds_notifying - before
         if self.options.cleanup:
+            clean_leftovers(context)
             with report.timed("cleanup"):
-                if context.cleaned_at is not None and model.mark() > context.cleaned_at:
-                    # nodes and weights that the later stages added or made dead
-                    removed = asdict(remove_leftovers(model, self.ops, context.inferrer))
-                    report.cleanup = {
-                        what: count + removed[what] for what, count in report.cleanup.items()
-                    }
                 remove_unused(model, used)
         with report.timed("check"):
             if model.mark() > start:

@@ -62,21 +62,31 @@ def _infer_types(context: CompileContext) -> None:
 
 def _clean_up(context: CompileContext) -> None:
     """Remove dead nodes, identities and common sub-expressions; fold constants."""
-    if not context.options.cleanup:
-        return
-    model = context.model
-    with context.report.timed("cleanup"):
+    if context.options.cleanup:
+        is_edited = context.model.mark() > context.inferred_at
+        _clean(context, is_edited=is_edited, room=context.options.room)
+
+
+def clean_leftovers(context: CompileContext) -> None:
+    """Clean up what later stages added or made dead, as a second compile would."""
+    if context.cleaned_at is not None and context.model.mark() > context.cleaned_at:
+        _clean(context, is_edited=False, room=0)
+
+
+def _clean(context: CompileContext, *, is_edited: bool, room: int) -> None:
+    model, report = context.model, context.report
+    with report.timed("cleanup"):
         mark = model.mark()
-        is_edited = mark > context.inferred_at
         try:
-            room = context.options.room
             result = clean_up(model, context.ops, context.inferrer, is_edited=is_edited, room=room)
-            context.report.cleanup, context.cleaned_at = asdict(result), model.mark()
+            counts = asdict(result)
+            report.cleanup = {what: n + report.cleanup.get(what, 0) for what, n in counts.items()}
+            context.cleaned_at = model.mark()
         except VendorError as error:  # as above
             if not context.options.keep_going:
                 raise
             model.undo(mark)
-            context.report.keep_going(f"clean-up gave up: {error}", error.exit_code)
+            report.keep_going(f"clean-up gave up: {error}", error.exit_code)
         model.commit()
 
 

@@ -151,6 +151,32 @@ def test_equal_constants_that_late_passes_add_are_one(
     assert again.SerializeToString() == result.SerializeToString()
 
 
+NEGATE = """
+@REG_FUSION_PASS(stage=CustomPassStage.{stage})
+class AddNegative(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("difference")
+        x, c = builder.CreateInputs(2)
+        return [Pattern(builder.BuildAndReset([es.Sub(x, c)]))]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("total")
+        x, c = builder.CreateInputs(2)
+        return builder.BuildAndReset([es.Add(x, es.Neg(c))])
+"""
+
+
+@pytest.mark.parametrize("stage", LATE)
+def test_constants_that_a_late_pass_computes_with_are_folded(vendors: Any, stage: str) -> None:
+    vendors.write("acme/a.py", NEGATE.format(stage=stage))
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y)
+    <float[4] c = {1, -2, 3, 4}> { y = Sub(x, c) }"""
+    result, _ = vendors.host(cleanup=True, verify=True).run(parse(text))
+    assert [node.op_type for node in result.graph.node] == ["Add"]
+    again, _ = vendors.host(cleanup=True).run(result)
+    assert again.SerializeToString() == result.SerializeToString()
+
+
 FUNCTIONS = """<ir_version: 8, opset_import: ["" : 17, "l" : 1, "m" : 1, "n" : 1, "never" : 1]>
 g (float[2] x) => (float[2] y) { a = l.Used(x) b = Relu(a) y = m.Kept(b) }
 <domain: "l", opset_import: ["" : 17, "n" : 1]> Used (i) => (o) { o = n.Inner(i) }

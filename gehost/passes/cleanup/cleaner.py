@@ -96,31 +96,6 @@ def take_branches(model: Model, registry: OpRegistry, inferrer: Inferrer) -> Non
                 branches.inline(node)
 
 
-def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
-    """Remove leftovers of edits since ``clean_up``: dead nodes, identities, equal nodes.
-
-    Nothing is computed. What late passes added beside an equal node or constant, and identities,
-    would be removed by the next compile, whose output would be another.
-
-    Args:
-        model: one that ``clean_up`` has processed.
-        registry: as for ``clean_up``.
-        inferrer: as for ``clean_up``.
-    """
-    if _is_trained(model):
-        return CleanUpResult()
-    with gc_disabled():
-        state = State(model, registry, inferrer)
-        dead.sweep(state)
-        merger = Merger(state)
-        merger.merge_initializers()
-        for node in state.initial:
-            if state.alive(node) and state.is_pure(node) and not _simplify(state, node):
-                merger.merge(node)
-            merger.merge_added()
-    return CleanUpResult(**asdict(state.counts))
-
-
 def _simplify(state: State, node: Node) -> bool:
     """Remove a node, or merge it with those before it; returns False if it stays as it is."""
     for rule in _SIMPLIFIERS.get(node.op, ()):  # noqa: SIM110 - for each node: a generator costs
