@@ -29,9 +29,10 @@ def runs_models(arguments: Sequence[str]) -> bool:
 def run_in_child(run: Callable[[], int]) -> int:
     """Return the exit code of ``run``; where it ends by a signal, print which model ran.
 
-    The child begins before anything has started threads.
+    The child begins before anything has started threads, which do not survive a fork: with those of
+    ONNX Runtime, the child would abort at its end.
     """
-    if not hasattr(os, "fork"):
+    if not hasattr(os, "fork") or "onnxruntime" in sys.modules:
         return run()
     shared = mmap.mmap(-1, _SIZE)
     try:

@@ -86,6 +86,20 @@ sys.exit(run_in_child(run))
     assert line in process.stderr
 
 
+def test_a_process_that_has_loaded_onnx_runtime_ends_with_its_own_code() -> None:
+    """Its threads do not survive a fork: the child aborted or hung at its end."""
+    pytest.importorskip("onnxruntime")
+    program = """
+import onnxruntime, sys
+from gehost.cli.crash import run_in_child
+sys.exit(run_in_child(lambda: 7))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (process.returncode, process.stderr) == (7, "")
+
+
 def test_which_commands_run_models() -> None:
     for command in ("verify a b", "--traceback tune m", "compile m -o o --verify", "bisect m"):
         assert runs_models(command.split())
