@@ -23,5 +23,5 @@ def test_faults_of_bert_are_found_and_its_compiles_pass(kind: str) -> None:
     assert counts[f"{kind} planted"] >= 15
 
 
-def test_there_are_24_kinds_of_faults() -> None:
-    assert len(FAULTS) == 24
+def test_there_are_25_kinds_of_faults() -> None:
+    assert len(FAULTS) == 25
