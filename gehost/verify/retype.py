@@ -52,6 +52,9 @@ def retyped(
         ModelError: the data of a tensor cannot be read.
     """
     copy = _without_initializers(model)
+    for nodes in node_lists(copy):
+        for node in nodes:
+            _write_default_type(node)
     for tensor in all_tensors(copy):
         if tensor.data_type in types:
             tensor.CopyFrom(from_numpy(_converted(tensor, types, base_dir), tensor.name))
@@ -72,6 +75,18 @@ def retyped(
                 if attribute.name in _NAME_A_TYPE and attribute.i in types:
                     attribute.i = types[attribute.i]
     return copy
+
+
+def _write_default_type(node: onnx.NodeProto) -> None:
+    """Write the float32 of a result that no attribute of the node names."""
+    if node.domain not in ("", "ai.onnx"):
+        return
+    names = {attribute.name for attribute in node.attribute}
+    if node.op_type in ("RandomNormal", "RandomUniform") and "dtype" not in names:
+        node.attribute.append(onnx.helper.make_attribute("dtype", int(_TENSOR.FLOAT)))
+    elif node.op_type == "ConstantOfShape" and "value" not in names:
+        zero = from_numpy(np.zeros(1, np.float32), "")
+        node.attribute.append(onnx.helper.make_attribute("value", zero))
 
 
 def retyped_bytes(model: onnx.ModelProto, types: Mapping[int, int]) -> list[int]:

@@ -159,6 +159,20 @@ def test_the_steps_of_quantized_outputs() -> None:
     assert quantization_steps(parse(lines)) == {"q": 1.0, "y": pytest.approx(0.25)}
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "z = ConstantOfShape (s)",
+        "z = RandomNormal <shape = [4], seed = 1.0> ()",
+    ],
+)
+def test_a_type_that_an_operator_has_by_default_is_widened(nodes: str) -> None:
+    text = f"""{HEAD} g (float[4] x) => (float[4] y) <int64[1] s = {{4}}, float[4] z> {{
+        {nodes} y = Add (x, z) }}"""
+    with Forms(Runner(parse(text))).precise() as run:
+        assert run({"x": np.ones(4, np.float32)})["y"].dtype == np.float64
+
+
 def test_weights_of_a_large_form_are_mapped_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms_module, "MUCH", 0)
     model = parse(HALF_MODEL, weights())
