@@ -9,15 +9,14 @@ Source: the documented operators of GE and ONNX.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from gehost import es
-
-# each fills FORMS
-from gehost_ge import array_forms as _array_forms  # noqa: F401
-from gehost_ge import math_forms as _math_forms  # noqa: F401
-from gehost_ge import nn_forms as _nn_forms  # noqa: F401
 from gehost_ge.form import FORMS, Form, own_form
+
+for _module in ("array_forms", "math_forms", "nn_forms"):  # each fills FORMS
+    importlib.import_module(f"gehost_ge.{_module}")
 
 _SAME = {
     "x": """
