@@ -38,6 +38,7 @@ from gehost.verify.forms import NO_CONSTANTS, Forms
 from gehost.verify.judge import (
     NOT_LESS_PRECISE,
     SAME_FUNCTION,
+    SMALL_MODELS,
     Rule,
     Yardstick,
     judge_outputs,
@@ -457,16 +458,16 @@ class Baseline:
             wide = widened(self.runner.proto(), self.runner.base_dir)
             compiled = Forms(self.runner.like(of_widened(wide), None))
             outputs = self._all(compiled.plain(widen=True))
-            return self._by_rule(self.rule, self.runs, outputs, self._yardsticks), rounding
+            return self._by_rule(self._for_function, self.runs, outputs, self._yardsticks), rounding
         constants = constants_of(metadata)
         if self.widen and constants:
             exact = dataclasses.replace(self, exact={**self.exact, **constants})
             runs = exact._all(exact._forms.plain(widen=True))  # noqa: SLF001 - of this class
             pairs = [(feeds, run) for (feeds, _), run in zip(self.runs, runs, strict=True)]
             yardsticks = exact._yardsticks  # noqa: SLF001
-            judged = self._by_rule(self.rule, pairs, outputs, yardsticks)
+            judged = self._by_rule(self._for_function, pairs, outputs, yardsticks)
             return judged, f"constants as exact numbers: {_some(list(constants))}"
-        return self._by_rule(self.rule, self.runs, outputs, self._yardsticks), ""
+        return self._by_rule(self._for_function, self.runs, outputs, self._yardsticks), ""
 
     def _by_tolerances(self, outputs: Sequence[Outputs]) -> list[OutputDifference]:
         return [
@@ -558,6 +559,12 @@ class Baseline:
     @cached_property
     def _forms(self) -> Forms:
         return Forms(self.runner, self.exact)
+
+    @property
+    def _for_function(self) -> Rule:
+        """Return the rule of widened runs; the original's own run seems to have no error."""
+        floor = SMALL_MODELS.floor if self._precise[1] else 0.0
+        return self.rule._replace(floor=max(self.rule.floor, floor))
 
     @cached_property
     def _rounded(self) -> list[Outputs]:

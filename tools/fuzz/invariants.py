@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def run_case(seed: int) -> Counter[str]:
         onnx.save(model, source)
         if "full check" in (match := refusals(source)):
             return Counter({f"not valid before: {match['full check'][:60]}": 1})
+        if decided and not _runs(model, model_of(seed).feeds):
+            decided, counts["models that do not run with their branches decided"] = 0, 1
         for name, host in hosts(rng).items():
             report = host.compile(source, once)
             assert not (new := new_refusals(source, once)), f"{name}: {new}"
@@ -64,6 +67,14 @@ def run_case(seed: int) -> Counter[str]:
             counts["rewrites"] += sum(record.replaced for record in report.passes)
             counts["matched by a second compile"] += bool(matched)
     return counts
+
+
+def _runs(model: onnx.ModelProto, feeds: Sequence[Mapping[str, np.ndarray]]) -> bool:
+    try:
+        outputs_of(model, feeds)
+    except RunErrors:
+        return False
+    return True
 
 
 def hosts(rng: random.Random) -> dict[str, Host]:
