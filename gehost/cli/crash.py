@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from gehost.activity import reporting_to
 from gehost.cli.output import print_notes
@@ -32,7 +33,7 @@ def run_in_child(run: Callable[[], int]) -> int:
     The child begins before anything has started threads, which do not survive a fork: with those of
     ONNX Runtime, the child would abort at its end.
     """
-    if not hasattr(os, "fork") or "onnxruntime" in sys.modules:
+    if not hasattr(os, "fork") or _has_threads():
         return run()
     shared = mmap.mmap(-1, _SIZE)
     try:
@@ -48,6 +49,12 @@ def run_in_child(run: Callable[[], int]) -> int:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _report(signal.Signals(-code), _read(shared))
+
+
+def _has_threads() -> bool:
+    """Whether this process has threads besides its first, also such that Python does not know."""
+    tasks = Path("/proc/self/task")
+    return tasks.is_dir() and len(list(tasks.iterdir())) > 1
 
 
 def _report(cause: signal.Signals, activity: str) -> int:
