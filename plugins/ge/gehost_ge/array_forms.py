@@ -8,7 +8,17 @@ from typing import Any
 from gehost import DataType, EsTensor, Node, es
 from gehost_ge.builder import in_pattern
 from gehost_ge.errors import GeError
-from gehost_ge.form import array_of, axes_of, constant, constants, counted, form, only, own_form
+from gehost_ge.form import (
+    array_of,
+    axes_of,
+    constant,
+    constants,
+    counted,
+    form,
+    has_only,
+    only,
+    own_form,
+)
 from gehost_ge.types import DataType as GeDataType
 from gehost_ge.types import to_onnx
 
@@ -291,7 +301,6 @@ def _top_k_v1(
     x: EsTensor,
     k: EsTensor,
     sorted: bool = True,  # noqa: A002 - GE's name
-    *,
     largest: bool = True,
     dim: int = -1,
 ) -> dict[str, EsTensor]:
@@ -299,14 +308,14 @@ def _top_k_v1(
     return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest)
 
 
-@form("ArgMaxV2", onnx="ArgMax")
+@form("ArgMaxV2", onnx="ArgMax", misfit=has_only("ArgMax", keepdims=0, select_last_index=0))
 def _arg_max(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
     """`ArgMax` without `keepdims`, and `Cast` unless `dtype` is int64."""
     axis = constant("ArgMaxV2", "dimension", dimension)
     return _typed(es.ArgMax(x, axis=axis, keepdims=0), dtype)
 
 
-@form("ArgMin", onnx="ArgMin")
+@form("ArgMin", onnx="ArgMin", misfit=has_only("ArgMin", keepdims=0, select_last_index=0))
 def _arg_min(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
     """`ArgMin` without `keepdims`, and `Cast` unless `dtype` is int64."""
     axis = constant("ArgMin", "dimension", dimension)

@@ -83,6 +83,18 @@ def form(
     return register
 
 
+def has_only(name: str, **values: Any) -> Callable[[Node], str]:
+    """Return the misfit of an operator whose attributes of ONNX GE does not have."""
+
+    def misfit(node: Node) -> str:
+        for attribute, value in values.items():
+            if node.attr(attribute) != value:
+                return f"{attribute}: GE's {name} has {value!r} alone; {own_form(name)}"
+        return ""
+
+    return misfit
+
+
 def own_form(name: str) -> str:
     return f"ONNX's is ge.es.custom.{name}"
 

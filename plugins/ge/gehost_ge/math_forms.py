@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gehost import EsTensor, es
+from gehost import EsTensor, Node, es
 from gehost_ge.builder import in_pattern
 from gehost_ge.form import axes_of, counted, form, only, own_form
 
@@ -200,7 +200,15 @@ def _thresholded_relu(x: EsTensor, alpha: float = 1.0) -> EsTensor:
     return es.ThresholdedRelu(x, alpha=float(alpha))
 
 
-@form("SoftmaxV2", onnx="Softmax")
+def _flattens(node: Node) -> str:
+    """Below opset 13, all axes from the given one on are one."""
+    x, axis = node.input(0), node.attr("axis")
+    last = (-1,) if x.rank is None else (-1, x.rank - 1)
+    is_older = (node.graph.model.opset() or 0) < 13
+    return "axis: below opset 13 it joins the axes behind" if is_older and axis not in last else ""
+
+
+@form("SoftmaxV2", onnx="Softmax", misfit=_flattens)
 def _softmax(x: EsTensor, axes: Sequence[int] = (-1,), half_to_float: bool = False) -> EsTensor:
     """`Softmax`, one axis, without `half_to_float`."""
     only("SoftmaxV2", half_to_float=(bool(half_to_float), False))
@@ -213,7 +221,7 @@ def _one(name: str, axes: Sequence[int]) -> int:
     return int(axes[0])
 
 
-@form("LogSoftmaxV2", onnx="LogSoftmax")
+@form("LogSoftmaxV2", onnx="LogSoftmax", misfit=_flattens)
 def _log_softmax(logits: EsTensor, axes: Sequence[int] = (-1,)) -> EsTensor:
     """`LogSoftmax`, one axis."""
     return es.LogSoftmax(logits, axis=_one("LogSoftmaxV2", axes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gehost import EsTensor, Node, es
-from gehost_ge.form import form, only, own_form
+from gehost_ge.form import form, has_only, only, own_form
 
 
 def _not_inference(node: Node) -> str:
@@ -74,6 +74,9 @@ def _conv2d(
         raise TypeError("Conv2D: missing a required argument: 'strides' and 'pads'")
     only("Conv2D", offset_w=(offset_w, None), offset_x=(offset_x, 0))
     only("Conv2D", data_format=(data_format, "NCHW"))
+    for what, numbers in (("strides", strides), ("dilations", dilations)):
+        if len(numbers) != 4 or [*numbers[:2]] != [1, 1]:
+            raise ValueError(f"Conv2D: {what} are [1, 1, height, width], got {[*numbers]}")
     top, bottom, left, right = pads
     return es.Conv(
         *(tensor for tensor in (x, filter, bias) if tensor is not None),
@@ -149,7 +152,11 @@ def _affine_grid(theta: EsTensor, output_size: EsTensor, align_corners: bool = F
     return es.AffineGrid(theta, output_size, align_corners=int(align_corners))
 
 
-@form("Resize", onnx="Resize")
+@form(
+    "Resize",
+    onnx="Resize",
+    misfit=has_only("Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
+)
 def _resize(
     x: EsTensor,
     roi: EsTensor | None = None,
