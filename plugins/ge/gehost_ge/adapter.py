@@ -110,6 +110,9 @@ class PatternAdapter(gehost.PatternFusionPass):
                 items = [self._traced(name) for name in owner.pattern_methods]
             else:
                 items = _as_patterns(owner.patterns())
+        if owner.matcher_config.is_enable_const_value_match():
+            for pattern in items:
+                _constrain_numbers(pattern)
         self._by_pattern = {
             pattern.host_pattern: (pattern, capture_constants(pattern)) for pattern in items
         }
@@ -242,6 +245,24 @@ def _as_patterns(returned: Any) -> list[Pattern]:
     if items is None:
         raise PatternError(f"patterns must return a list of patterns, got {returned!r}")
     return [pattern if isinstance(pattern, Pattern) else Pattern(pattern) for pattern in items]
+
+
+def _constrain_numbers(pattern: Pattern) -> None:
+    """Compare numbers of inputs in GE that are attributes in ONNX as other constants are."""
+    for node in pattern.host_pattern.graph.nodes:
+        if isinstance(node, es.EsNode) and _NUMBERED.intersection(node.ops):
+            numbers = {name: node.params[name] for name in _NUMBERS if name in node.params}
+            node.constraints.update(numbers)
+
+
+_NUMBERS = ("axes", "axis", "perm")
+_NUMBERED = frozenset(
+    (
+        *("ArgMax", "ArgMin", "Concat", "Gather", "ReduceL1", "ReduceL2", "ReduceLogSum"),
+        *("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+        *("ReduceSumSquare", "Split", "Squeeze", "Transpose", "Unsqueeze"),
+    )
+)
 
 
 def _tensors(returned: Any, method: Callable[..., Any]) -> list[TensorHolder]:

@@ -96,6 +96,22 @@ MISFITS = {
         "y, m, v = BatchNormalization <training_mode = 1> (p, s, s, s, s)",
         "training: BatchNorm stands for inference",
     ),
+    "ArgMaxV2": (
+        "ArgMaxV2(x, 0)",
+        "y = ArgMax <axis = 0, keepdims = 0, select_last_index = 1> (p)",
+        "select_last_index: GE's ArgMax has 0 alone",
+    ),
+    "ArgMin": ("ArgMin(x, 0)", "y = ArgMin (x)", "keepdims: GE's ArgMin has 0 alone"),
+    "Resize": (
+        "Resize(x, None, s)",
+        'y = Resize <antialias = 1, mode = "linear"> (p, , scales)',
+        "antialias: GE's Resize has 0 alone",
+    ),
+    "SoftmaxV2": (
+        "SoftmaxV2(x, [1])",
+        "y = Softmax <axis = 1> (p)",
+        "axis: below opset 13 it joins the axes behind",
+    ),
     "Split": ("Split(0, x, 2)", "y, z = Split (i, parts)", "split: the sizes are not equal"),
 }
 """By operator: a pattern, a node of ONNX's operator that is none of GE's, and the reason."""
@@ -120,12 +136,12 @@ class P(PatternFusionPass):
 """
     text = f"""g (float[4,4] x, int64[4] i, int64[4,1] j, float[1,1,4,4] p, float[1] s,
         float[1,1,4] line, float[1,1,2] filter) => (y)
-    <int64[2] parts = {{1, 3}}> {{ {node} }}"""
+    <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}}> {{ {node} }}"""
+    opset = {"SoftmaxV2": 12, "Resize": 18}.get(name, 17)
+    are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "Shape", "Split")
     model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]>\n'
-        + text.replace(
-            "(y)", "(int64[1] y)" if name in ("Mod", "Shape", "Split") else "(float[1] y)"
-        )
+        f'<ir_version: 8, opset_import: ["" : {opset}]>\n'
+        + text.replace("(y)", "(int64[1] y)" if are_whole else "(float[1] y)")
     )
     model.graph.output[0].type.tensor_type.ClearField("shape")
     compiled: Compiled = compile_with(source, model)
@@ -156,6 +172,47 @@ class P(PatternFusionPass):
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>\n' + text)
     compiled: Compiled = compile_with(source, model)
     assert replaced(compiled[1]) == {"P": 1}
+
+
+NUMBERS = {
+    "Transpose(x, [0, 2, 1])": ("Transpose <perm = [{}]> (r)", "0, 2, 1", "1, 0, 2"),
+    "GatherV2(x, inputs[1], 1)": ("Gather <axis = {}> (r, i)", "1", "2"),
+    "ReduceMax(x, [-1], True)": ("ReduceMax <axes = [{}]> (r)", "2", "1"),
+    "ReduceSum(x, [1], True)": ("ReduceSum (r, a{})", "1", "0"),
+    "ConcatV2([x, x], 2)": ("Concat <axis = {}> (r, r)", "-1", "0"),
+}
+"""By a pattern: the model's node, numbers that it holds, and others."""
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+@pytest.mark.parametrize("call", NUMBERS)
+def test_numbers_of_inputs_are_compared_as_constants_are(
+    call: str, is_equal: bool, compile_with: Any
+) -> None:
+    node, equal, other = NUMBERS[call]
+    source = f"""
+from ge.es.all import {call.partition("(")[0]}
+
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    def __init__(self):
+        super().__init__(PatternMatcherConfigBuilder().enable_const_value_match().build())
+    @pattern
+    def one(self, inputs):
+        x = Relu(inputs[0])
+        return {call}
+    def replacement(self, inputs):
+        x = inputs[0]
+        return Relu({call})
+"""
+    text = f"""g (float[2,2,2] x, int64[2] i) => (float[a,b,c] y)
+    <int64[1] a0 = {{0}}, int64[1] a1 = {{1}}> {{
+        r = Relu(x) y = {node.format(equal if is_equal else other)} }}"""
+    if "Sum" in call:  # it does not commute with Relu
+        source = source.replace("return Relu(", "x = Relu(x)\n        return (")
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text)
+    (record,) = [record for record in compile_with(source, model)[1].passes if record.name == "P"]
+    assert bool(record.matched) is is_equal
 
 
 def test_the_page_has_each_operator() -> None:
