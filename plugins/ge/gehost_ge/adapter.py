@@ -250,7 +250,7 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 def _constrain_numbers(pattern: Pattern) -> None:
     """Compare numbers of inputs in GE that are attributes in ONNX as other constants are."""
     for node in pattern.host_pattern.graph.nodes:
-        if isinstance(node, es.EsNode) and _NUMBERED.intersection(node.ops):
+        if _NUMBERED.intersection(node.ops):
             numbers = {name: node.params[name] for name in _NUMBERS if name in node.params}
             node.constraints.update(numbers)
 

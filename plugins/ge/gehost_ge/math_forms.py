@@ -203,7 +203,7 @@ def _thresholded_relu(x: EsTensor, alpha: float = 1.0) -> EsTensor:
 def _flattens(node: Node) -> str:
     """Below opset 13, all axes from the given one on are one."""
     x, axis = node.input(0), node.attr("axis")
-    last = (-1,) if x.rank is None else (-1, x.rank - 1)
+    last = (-1,) if x is None or x.rank is None else (-1, x.rank - 1)
     is_older = (node.graph.model.opset() or 0) < 13
     return "axis: below opset 13 it joins the axes behind" if is_older and axis not in last else ""
 
