@@ -21,12 +21,16 @@ from gehost.verify.double_conv import decompose_convolutions
 from gehost.verify.retype import TO_DOUBLE, element_types, graphs_of, retyped
 
 _SINGLE = frozenset(
-    ("AveragePool", "Conv", "ConvTranspose", "Erf", "Gelu", "GlobalAveragePool", "Resize")
+    (
+        *("AveragePool", "Conv", "ConvTranspose", "Erf", "GRU", "Gelu", "GlobalAveragePool"),
+        *("LSTM", "Resize"),
+    )
 )
-"""Operators of ONNX for which the first try casts."""
+"""Operators of ONNX for which the first try casts; GRU and LSTM load in float64 and do not run."""
 _NAMED = (
     re.compile(r"find an implementation for (?:[\w.]+:)?(\w+)\("),
     re.compile(r"parameter \([^)]*\) of operator \((?:[\w.]+:)?(\w+)\) in node"),
+    re.compile(r"has no kernel of (?:[\w.]+::)?(\w+) on a CPU"),
     re.compile(r"of Optype \((\w+)\) bound to different types"),
 )
 _MOST_TRIES = 60

@@ -85,7 +85,7 @@ def test_a_weight_computed_in_half_stays_rounded() -> None:
 
 def test_the_precise_form_casts_around_what_has_no_double_kernel() -> None:
     text = f"""{HEAD} g (float[2, 4] x) => (float[2, 4] y)
-    {{ a = Erf (x) b = Softplus (a) c = Mish (b) y = Exp (c) }}"""
+    {{ a = Erf (x) b = Softplus (a) c = Mish (b) d = Atan (c) y = Exp (d) }}"""
     model = parse(text)
     runner = load_precise(model, lambda form: Runner(form, engine="onnxruntime"))
     x = np.random.default_rng(0).standard_normal((2, 4))
@@ -93,6 +93,16 @@ def test_the_precise_form_casts_around_what_has_no_double_kernel() -> None:
     assert y.dtype == np.float64
     (single,) = Runner(model).run({"x": x.astype(np.float32)}).values()
     assert 0 < np.abs(y - single).max() < 1e-5
+
+
+@pytest.mark.parametrize(("op", "gates"), [("GRU", 3), ("LSTM", 4)])
+def test_the_precise_form_casts_around_recurrent_operators(op: str, gates: int) -> None:
+    text = f"""{HEAD} g (float[3, 1, 4] x) => (float[1, 1, 4] y)
+    {{ rows, last = {op} <hidden_size = 4> (x, w, w) y = Exp (last) }}"""
+    w = np.random.default_rng(0).standard_normal((1, 4 * gates, 4)).astype(np.float32)
+    runner = load_precise(parse(text, {"w": w}), lambda form: Runner(form, engine="onnxruntime"))
+    (y,) = runner.run({"x": np.ones((3, 1, 4))}).values()
+    assert y.dtype == np.float64
 
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
@@ -299,6 +309,14 @@ def test_a_fault_behind_the_runtimes_operators_is_found(kind: str) -> None:
     assert not result.equal
     assert result.rule.startswith("rows, error")
     assert not result.unjudged
+
+
+def test_an_operator_without_a_double_kernel_does_not_end_the_run_in_float64() -> None:
+    """Where onnx.reference does not run the model either, the message is another."""
+    body = GATED.replace("y = Mul (d, c)", "e = Atan (d) y = Mul (e, c)")
+    result = compare(gated("float", 1, body), gated("float", 1 + 2**-23, body))
+    assert result.rule.startswith("rows, error")
+    assert result.note == ""
 
 
 def test_a_failure_of_the_run_in_float64_hides_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
