@@ -80,6 +80,11 @@ PINNED: dict[str, dict[str, str]] = {
     "tests/test_models.py": {
         "test_onnx_reference_runs_what_is_compiled[bert.dyn20]": "Gather of onnx.reference 1.22 with new numpy",
     },
+    "tests/vendors/onnxruntime/test_causal_attention.py": {
+        "test_masks_that_look_causal[half of a truth, rounded to 0]": (
+            "1.21 drops the inner of two Casts of the original, 0.5 to 0 to false"
+        ),
+    },
     "tests/verify/test_double_conv.py": {
         "test_the_sum_over_positions_is_the_convolution": "VALID in onnx.reference 1.22",
     },
