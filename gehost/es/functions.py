@@ -233,10 +233,10 @@ class _Call:
                 f"{op} takes at most {entry.max_inputs} inputs, got {len(self.operands)}",
                 where=author_origin(),
             )
-        argument = len(self.operands) + sum(name in entry.migrating for name in self.params)
-        if argument < entry.min_inputs:
+        count = len(self.operands) + sum(name in entry.migrating for name in self.params)
+        if count < entry.min_inputs:
             raise PatternError(
-                f"{op} takes at least {entry.min_inputs} inputs, got {argument}",
+                f"{op} takes at least {entry.min_inputs} inputs, got {count}",
                 where=author_origin(),
             )
 
@@ -274,9 +274,9 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
         if isinstance(operand, list | tuple) and any(
             isinstance(element, EsTensor) for element in operand
         ):
-            argument = type(operand).__name__
+            sequence = type(operand).__name__
             raise PatternError(
-                f"{op} takes its inputs one by one, not in a {argument}: {op}(a, b)",
+                f"{op} takes its inputs one by one, not in a {sequence}: {op}(a, b)",
                 where=author_origin(),
             )
     raise PatternError(

@@ -390,16 +390,16 @@ class EsGraph:
         """
         if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
             return list(self.nodes)
-        expected: set[EsNode] = set()
+        reachable: set[EsNode] = set()
         stack = list(self.outputs)
         while stack:
             producer = stack.pop().producer
             if isinstance(producer, EsChoice):
                 stack.extend(producer.options if options is None else options[producer])
-            elif isinstance(producer, EsNode) and producer not in expected:
-                expected.add(producer)
+            elif isinstance(producer, EsNode) and producer not in reachable:
+                reachable.add(producer)
                 stack.extend(tensor for tensor in producer.inputs if tensor is not None)
-        return [node for node in self.nodes if node in expected]
+        return [node for node in self.nodes if node in reachable]
 
 
 class EsGraphBuilder:

@@ -71,10 +71,10 @@ class ImporterRegistry:
                 subject=f"importer {_named(importer)}",
                 hint='wanted a dot and a name other than onnx, as in ".hlo"',
             )
-        cached = self._entries.get(suffix)
-        if cached is not None:
+        other = self._entries.get(suffix)
+        if other is not None:
             raise VendorError(
-                f'two importers for "{suffix}" files, {_named(cached.importer)} and '
+                f'two importers for "{suffix}" files, {_named(other.importer)} and '
                 f"{_named(importer)}",
                 hint="remove one",
             )

@@ -126,10 +126,10 @@ class PassRegistry:
         """
         check_stage(spec.stage, spec.origin, spec.name)
         check_options(spec.options, spec.name, spec.origin)
-        cached = self._specs.get(spec.name)
-        if cached is not None:
+        other = self._specs.get(spec.name)
+        if other is not None:
             raise VendorError(
-                f"a pass called {spec.name} is registered already at {cached.origin}",
+                f"a pass called {spec.name} is registered already at {other.origin}",
                 where=spec.origin,
                 hint="rename one",
             )

@@ -308,14 +308,18 @@ def _top_k_v1(
     return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest)
 
 
-@form("ArgMaxV2", onnx="ArgMax", misfit=has_only("ArgMax", keepdims=0, select_last_index=0))
+@form(
+    "ArgMaxV2",
+    onnx="ArgMax",
+    misfit=has_only("ArgMaxV2", "ArgMax", keepdims=0, select_last_index=0),
+)
 def _arg_max(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
     """`ArgMax` without `keepdims`, and `Cast` unless `dtype` is int64."""
     axis = constant("ArgMaxV2", "dimension", dimension)
     return _typed(es.ArgMax(x, axis=axis, keepdims=0), dtype)
 
 
-@form("ArgMin", onnx="ArgMin", misfit=has_only("ArgMin", keepdims=0, select_last_index=0))
+@form("ArgMin", onnx="ArgMin", misfit=has_only("ArgMin", "ArgMin", keepdims=0, select_last_index=0))
 def _arg_min(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
     """`ArgMin` without `keepdims`, and `Cast` unless `dtype` is int64."""
     axis = constant("ArgMin", "dimension", dimension)

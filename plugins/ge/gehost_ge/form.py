@@ -83,13 +83,13 @@ def form(
     return register
 
 
-def has_only(name: str, **values: Any) -> Callable[[Node], str]:
+def has_only(name: str, onnx: str, **values: Any) -> Callable[[Node], str]:
     """Return the misfit of an operator whose attributes of ONNX GE does not have."""
 
     def misfit(node: Node) -> str:
         for attribute, value in values.items():
             if node.attr(attribute) != value:
-                return f"{attribute}: GE's {name} has {value!r} alone; {own_form(name)}"
+                return f"{attribute}: GE's {name} has {value!r} alone; {own_form(onnx)}"
         return ""
 
     return misfit

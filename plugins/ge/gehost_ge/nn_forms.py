@@ -155,7 +155,7 @@ def _affine_grid(theta: EsTensor, output_size: EsTensor, align_corners: bool = F
 @form(
     "Resize",
     onnx="Resize",
-    misfit=has_only("Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
+    misfit=has_only("Resize", "Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
 )
 def _resize(
     x: EsTensor,

@@ -82,7 +82,7 @@ def registered_in(module: ModuleType) -> list[PassDescriptor]:
     if hasattr(module, "__path__"):  # a package
         inside = f"{module.__name__}."
         parts += [part for name, part in sys.modules.items() if name.startswith(inside)]
-    return [cached for part in parts for cached in vars(part).get(REGISTERED, ())]
+    return [descriptor for part in parts for descriptor in vars(part).get(REGISTERED, ())]
 
 
 def get_registered_passes() -> list[PassDescriptor]:

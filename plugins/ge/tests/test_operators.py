@@ -99,7 +99,7 @@ MISFITS = {
     "ArgMaxV2": (
         "ArgMaxV2(x, 0)",
         "y = ArgMax <axis = 0, keepdims = 0, select_last_index = 1> (p)",
-        "select_last_index: GE's ArgMax has 0 alone",
+        "select_last_index: GE's ArgMaxV2 has 0 alone",
     ),
     "ArgMin": ("ArgMin(x, 0)", "y = ArgMin (x)", "keepdims: GE's ArgMin has 0 alone"),
     "Resize": (
