@@ -28,8 +28,9 @@ lint: $(VENV)/installed  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --extend-exclude '*.md' .
 
-types: $(VENV)/installed
+types: $(VENV)/installed  ## pyright, and mypyc's on the modules that become machine code
 	$(BIN)/basedpyright --level error
+	$(BIN)/python tools/native/compile.py --types
 
 tests: $(VENV)/installed
 	$(BIN)/pytest -n auto $(PATHS)

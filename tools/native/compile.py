@@ -3,7 +3,7 @@
 pyproject.toml lists the modules, and the classes with attributes of mypyc.
 ``pip install . ./tools/native`` puts the machine code beside the sources that gehost installed;
 ``make compiled`` runs this file and puts it beside those of a clone. ``gehost --version`` shows
-which form runs.
+which form runs. ``--types`` only lets mypyc check the types, which ``make types`` does.
 
 Machine code gives the same outputs in less time (tools/benchmarks/README.md). It differs in these
 points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from
@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import chdir
@@ -77,22 +78,45 @@ def hot_modules() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in included - excluded)
 
 
+MYPY = ("--ignore-missing-imports", "--follow-imports=silent", "--cache-dir=cache")
+
+
+def copy_into(directory: str) -> str:
+    """Copy the sources, with mypyc's attributes above classes, into a directory; return its path."""
+    directory = str(Path(directory).resolve())
+    shutil.copytree(ROOT / "gehost", Path(directory, "gehost"))
+    for attributes, classes in hook()["attributes"].items():
+        for file, names in classes.items():
+            path = Path(directory, file)
+            text = with_attributes(path.read_text(encoding="utf-8"), attributes, names)
+            path.write_text(text, encoding="utf-8")
+    return directory
+
+
+def type_errors(directory: str) -> list[str]:
+    """Return what mypyc refuses in the hot modules; mypy by itself accepts more."""
+    from mypy.errors import CompileError
+    from mypyc.build import get_mypy_config
+    from mypyc.codegen.emitmodule import parse_and_typecheck
+    from mypyc.options import CompilerOptions
+
+    with chdir(copy_into(directory)):
+        compiler = CompilerOptions()
+        sources, _, options = get_mypy_config([*MYPY, *hot_modules()], None, compiler, None)
+        try:
+            return parse_and_typecheck(sources, options, compiler, [(sources, "gehost")]).errors
+        except CompileError as error:
+            return error.messages
+
+
 def compile_into(directory: str) -> None:
     """Compile the hot modules of a copy of the sources into ``lib`` of a directory."""
     from mypyc.build import mypycify
     from setuptools import setup
 
-    directory = str(Path(directory).resolve())
-    sources = hot_modules()
-    shutil.copytree(ROOT / "gehost", Path(directory, "gehost"))
-    with chdir(directory):
-        for attributes, classes in hook()["attributes"].items():
-            for file, names in classes.items():
-                path = Path(file)
-                text = with_attributes(path.read_text(encoding="utf-8"), attributes, names)
-                path.write_text(text, encoding="utf-8")
-        options = ["--ignore-missing-imports", "--follow-imports=silent", "--cache-dir=cache"]
-        extensions = mypycify([*options, *sources], target_dir="c")
+    with chdir(copy_into(directory)):
+        sources = hot_modules()
+        extensions = mypycify([*MYPY, *sources], target_dir="c")
         c_files = {Path(file) for extension in extensions for file in extension.sources}
         add_docstrings(sources, c_files)
         setup(
@@ -187,5 +211,7 @@ def _docstrings(body: list[ast.stmt]) -> Iterator[tuple[tuple[str, ...], str]]:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary:
+        if sys.argv[1:] == ["--types"]:
+            sys.exit("\n".join(type_errors(temporary)) or 0)
         compile_into(temporary)
         shutil.copytree(Path(temporary, "lib"), ROOT, dirs_exist_ok=True)

@@ -207,4 +207,4 @@ _FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
     }
 )
 
-OPERATORS = frozenset((*_FORMS, *neutral.OPERATORS))
+OPERATORS: frozenset[str] = frozenset((*_FORMS, *neutral.OPERATORS))

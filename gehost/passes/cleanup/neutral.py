@@ -139,4 +139,4 @@ _NEUTRAL: Mapping[str, tuple[tuple[int, ...], Callable[[Array], bool]]] = Mappin
 )
 """Operator → slots of the constant, and whether it is neutral."""
 
-OPERATORS = frozenset((*_NEUTRAL, "Where"))
+OPERATORS: frozenset[str] = frozenset((*_NEUTRAL, "Where"))

@@ -323,4 +323,4 @@ _MERGES: Mapping[str, tuple[_Merge, frozenset[str]]] = MappingProxyType(
 )
 """Operator → the rule, and the operators before it."""
 
-OPERATORS = frozenset(_MERGES)
+OPERATORS: frozenset[str] = frozenset(_MERGES)
