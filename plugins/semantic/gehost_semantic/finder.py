@@ -13,7 +13,9 @@ from gehost_semantic.extents import total
 from gehost_semantic.views import Views
 
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
-_STEPS = frozenset({"Add", "Clip", "Div", "Max", "Min", "Mul", "Sub", "Sum", "Tanh", "Where"})
+_STEPS = frozenset(
+    {"Add", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Sub", "Sum", "Tanh", "Where"}
+)
 _DEPTH = 24
 
 Axes: TypeAlias = list[list[Atom]]
@@ -222,6 +224,8 @@ class _Search:
         if node.op in ("Mul", "Div"):
             joined = self._join(others[0], axes, "scale", spreads=True)
             return [_TimesTensor(joined, node.op == "Div")]
+        if node.op == "Neg":
+            return [_Times(-1.0)]
         if node.op == "Tanh":
             return [_Tanh()]
         if node.op == "Max" and len(others) == 1:
@@ -537,7 +541,9 @@ class _Search:
         atoms = self._atoms
         scale, scales, softcap, after = _normal(steps)
         scale *= q.view.factor * k.view.factor
-        if not scale > 0:
+        if scale < 0 and softcap is not None:  # Tanh is odd
+            scale, softcap = -scale, -softcap
+        if not scale > 0 or (softcap is not None and not softcap > 0):
             raise Refused("scale: it is not positive")
         description = Attention(
             self._softmax,
@@ -595,7 +601,7 @@ def _normal(
     for step in steps:
         match step:
             case _Times(number):
-                if number <= 0:
+                if after and not number > 0:
                     raise Refused("scale: it is not positive")
                 if is_capped and softcap is None and not after:
                     softcap = number

@@ -231,6 +231,24 @@ def test_a_bias_that_is_a_product_is_no_product_of_q_and_k() -> None:
     assert len(result.after) == 2
 
 
+NEGATIVE = "minus = Constant <value = float {-2.0}> ()\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "scale", "softcap"),
+    [
+        ("low = Div (scaled, minus)\ntanh = Tanh (low)\nall = Mul (tanh, minus)", 0.125, 2),
+        ("low = Neg (scaled)\ntanh = Tanh (low)\nall = Neg (tanh)", 0.25, 1),
+        ("all = Mul (scaled, minus)", 0.5, None),
+    ],
+)
+def test_two_negative_factors_are_positive(body: str, scale: float, softcap: float | None) -> None:
+    plain = PLAIN if softcap else PLAIN.replace("0.25", "-0.25")
+    result = attention(f"{plain}{NEGATIVE}{body}{REST % 'all'}", QKV)
+    assert isinstance(result, Attention), result
+    assert (result.scale, result.softcap) == (scale, softcap)
+
+
 def test_q_and_k_of_one_tensor_are_no_diagonal() -> None:
     body = PLAIN.replace("(k)", "(q)") + REST % "scaled"
     result = attention(body, "float[b, 4, s, 8] q, float[b, 4, s, 6] v")
@@ -252,6 +270,17 @@ REFUSALS = {
     "no product above": ("p = Softmax (q)\ny = MatMul (p, v)", QKV.replace("t, 6]", "8, 6]"), ""),
     "negative scale": (
         PLAIN.replace("0.25", "-0.25") + REST % "scaled", QKV, "scale: it is not positive"
+    ),
+    "a negative softcap": (
+        f"{PLAIN}{NEGATIVE}tanh = Tanh (scaled)\nall = Mul (tanh, minus){REST % 'all'}",
+        QKV,
+        "scale: it is not positive",
+    ),
+    "a negative number times a masked score": (
+        PLAIN.replace("0.25", "-0.25")
+        + f"{NEGATIVE}m = Max (scaled, minus)\nall = Mul (m, minus){REST % 'all'}",
+        QKV,
+        "scale: it is not positive",
     ),
     "scaled by a tensor after a mask": (
         PLAIN + "m = Add (scaled, mask)\nall = Mul (m, mask)" + REST % "all",
