@@ -192,7 +192,7 @@ def _in_repeated(
     """Infer a body that runs repeatedly; return the types after ``skipped``.
 
     States begin with the types ``begin``. A size that an iteration changes becomes unknown, and the
-    body is inferred again; if that does not settle, the shapes of all states become unknown.
+    body is inferred again; if they still differ, the shapes of all states become unknown.
     """
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))

@@ -152,7 +152,7 @@ class _Lowering:
             else:
                 inputs.append(producer.array)
         attributes: dict[str, Any] = {}
-        for name, literal in self._settled(params, len(operands)).items():
+        for name, literal in self._parameters_of_opset(params, len(operands)).items():
             attribute = signature.attribute_of(name)
             if attribute is not None:
                 if not has_value(self._op, name, literal, self._version or 0):
@@ -188,7 +188,7 @@ class _Lowering:
             if inputs[parameter.slot] is None:
                 inputs[parameter.slot] = np.zeros(0, np.float32)
 
-    def _settled(self, passed: dict[str, Any], operands: int) -> dict[str, Any]:
+    def _parameters_of_opset(self, passed: dict[str, Any], operands: int) -> dict[str, Any]:
         """Return the parameters, with those that this opset expresses differently converted."""
         signature = self._signature
         params = {name: value for name, value in passed.items() if value is not None}

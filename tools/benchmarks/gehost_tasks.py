@@ -145,7 +145,7 @@ class _PassClock:
 
 
 class _ExplainedClock(explaining._Watch):
-    """The same while explain looks on; what it settles when the pass has ended is in it."""
+    """The same while explain looks on; what it decides after the pass is in it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, None)

@@ -102,7 +102,7 @@ class LoweredPair:
     def forget(self) -> None:
         """Forget values and matches of a model."""
         self._recipes = [es.Recipe(partial(self._replaced, order)) for order in self._orders]
-        self._settled: tuple[_Matched, es.Recipe] | None = None
+        self._accepted: tuple[_Matched, es.Recipe] | None = None
 
     def _constrain(self) -> None:
         """Constrain attributes that the pattern names; bind those in computations."""
@@ -136,7 +136,7 @@ class LoweredPair:
             matched = _Matched(match, self._pair, order)
             problem = self._problem(matched)
             if not problem:
-                self._settled = matched, recipe
+                self._accepted = matched, recipe
                 return ""
             problems.append(problem)
         return problems[0]
@@ -165,10 +165,10 @@ class LoweredPair:
 
         ``problem`` accepted the match.
         """
-        assert self._settled is not None
-        settled, recipe = self._settled
-        assert settled.match is match
-        return recipe.graph([settled.value(expression) for expression in self._computed])
+        assert self._accepted is not None
+        matched, recipe = self._accepted
+        assert matched.match is match
+        return recipe.graph([matched.value(expression) for expression in self._computed])
 
     def _replaced(self, order: Sequence[int], values: Sequence[Any]) -> EsGraph:
         """The graph of the replace function; ``values`` are those of ``_computed``."""

@@ -383,9 +383,9 @@ def test_a_clean_up_that_is_wrong_after_a_right_rewrite_is_told(
 
     monkeypatch.setattr("gehost.host.pipeline.clean_up", wrong)
     assert few_enough(bisect("m.onnx", vendors.host(cleanup=True).options))
-    settled = "; alone the rewrite is right within the tolerance, and so are the numbers without the clean-up"
+    decided = "; alone the rewrite is right within the tolerance, and so are the numbers without the clean-up"
     left_open = "so it may be the clean-up, for which no run was left: try --no-cleanup"
-    assert {2: left_open, 4: settled}[relus] in command(capsys, "m.onnx")[2]
+    assert {2: left_open, 4: decided}[relus] in command(capsys, "m.onnx")[2]
 
 
 def test_a_hook_that_spoils_what_a_right_rewrite_made_is_a_suspect(vendors: Any) -> None:

@@ -120,7 +120,9 @@ def _reshape_in_body(op: OnnxOp) -> None:
         if target is None or op.attributes.get("allowzero"):
             raise NotLowered("not-lowered: Reshape with a zero or without a shape") from None
         out = op.single_output()
-        op.settle(out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype)
+        op.assign_type(
+            out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype
+        )
         text = ",".join(map(str, target))
         op.made.append(
             Opaque("tensor.reshape", (op.input(0),), (out,), text, op.label, (op.origin,))

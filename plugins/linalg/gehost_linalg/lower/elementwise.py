@@ -429,7 +429,7 @@ def _batch_normalization(op: OnnxOp) -> None:
     centred = div(s, sub(s, Arg(0), Arg(3), dtype), s.add("math.sqrt", shifted, dtype=dtype), dtype)
     result = add(s, mul(s, centred, Arg(1), dtype), Arg(2), dtype)
     identity = [Dim(loop) for loop in range(len(shape))]
-    op.settle(out, shape)
+    op.assign_type(out, shape)
     ins: list[Any] = [(x, identity), *[(value, [Dim(1)]) for value in per_channel]]
     op.generic(ins, out, identity, len(shape), s.payload(result))
 

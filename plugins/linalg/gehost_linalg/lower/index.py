@@ -42,7 +42,7 @@ def _trilu(op: OnnxOp) -> None:
     retained = s.add("arith.cmpi", distance, Literal(k, "i64"), dtype="i1", attribute=predicate)
     zero = Literal(False, "i1") if x.dtype == "i1" else number(0, x.dtype)  # noqa: FBT003
     result = s.add("arith.select", retained, Arg(0), zero, dtype=x.dtype)
-    op.settle(out, shape, x.dtype)
+    op.assign_type(out, shape, x.dtype)
     op.generic(
         [(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(result)
     )
@@ -61,7 +61,7 @@ def _eye_like(op: OnnxOp) -> None:
     distance = s.add("arith.subi", s.index(1), s.index(0), dtype="i64")
     k = Literal(int(op.attributes.get("k", 0)), "i64")
     on = s.add("arith.cmpi", distance, k, dtype="i1", attribute="eq")
-    op.settle(out, shape, dtype)
+    op.assign_type(out, shape, dtype)
     op.generic(
         [(x, _identity(2))], out, _identity(2), 2, s.payload(cast_scalar(s, on, "i1", dtype))
     )
@@ -86,7 +86,7 @@ def _one_hot(op: OnnxOp) -> None:
     hit = s.add("arith.cmpi", s.index(axis), expected, dtype="i1", attribute="eq")
     result = s.add("arith.select", hit, Arg(2), Arg(1), dtype=values.dtype)
     sizes: list[Size] = [*shape[:axis], depth[0] if depth[0] == 1 else str(depth[0]), *shape[axis:]]
-    op.settle(out, sizes, values.dtype)
+    op.assign_type(out, sizes, values.dtype)
     read: list[Expr] = [Dim(loop) for loop in range(rank) if loop != axis]
     ins = [(indices, read), (values, [Const(0)]), (values, [Const(1)])]
     op.generic(ins, out, _identity(rank), rank, s.payload(result))
@@ -105,7 +105,7 @@ def _range(op: OnnxOp) -> None:
         ("arith.mulf", "arith.addf") if dtype in FLOAT_DTYPES else ("arith.muli", "arith.addi")
     )
     result = s.add(plus, Arg(0), s.add(times, place, Arg(1), dtype=dtype), dtype=dtype)
-    op.settle(out, [count if count == 1 else str(count)], dtype)
+    op.assign_type(out, [count if count == 1 else str(count)], dtype)
     op.generic([(start, []), (delta, [])], out, _identity(1), 1, s.payload(result))
 
 

@@ -22,7 +22,7 @@ def _moved(
 ) -> None:
     """One Generic that copies, with a loop for each axis of the result."""
     x, out = op.input(0), op.single_output()
-    op.settle(out, shape, x.dtype)
+    op.assign_type(out, shape, x.dtype)
     identity: list[Expr] = [Dim(loop) for loop in range(len(shape))]
     op.generic(
         [(x, read)],
@@ -163,7 +163,7 @@ def _length(op: OnnxOp, size: Size, start: int, end: int, step: int) -> Size:
 
 def _part(op: OnnxOp, out: Value, begins: Sequence[int], sizes: Sequence[Size]) -> None:
     x = op.input(0)
-    op.settle(out, sizes, x.dtype)
+    op.assign_type(out, sizes, x.dtype)
     attribute = ",".join(map(str, begins))
     op.made.append(Opaque("tensor.extract_slice", (x,), (out,), attribute, op.label, (op.origin,)))
 
@@ -227,7 +227,7 @@ def _concat(op: OnnxOp) -> None:
     sizes[axis] = (
         _named(sum(int(part or 0) for part in parts)) if all(map(is_known, parts)) else None
     )
-    op.settle(out, sizes, values[0].dtype)
+    op.assign_type(out, sizes, values[0].dtype)
     op.made.append(Opaque("tensor.concat", tuple(values), (out,), axis, op.label, (op.origin,)))
 
 
@@ -290,7 +290,7 @@ def reshape(op: OnnxOp) -> None:
     groups = [[axis] for axis in range(front)]
     groups.append(list(range(front, front + max(inner))))
     groups += [[front + max(inner) + axis] for axis in range(back)]
-    op.settle(out, after, x.dtype)
+    op.assign_type(out, after, x.dtype)
     name = EXPAND if inner[0] == 1 else COLLAPSE
     op.made.append(Opaque(name, (x,), (out,), str(groups), op.label, (op.origin,)))
 

@@ -205,8 +205,8 @@ class OnnxOp:
             raise NotLowered(f"not-lowered: {self.op} with axes {list(arguments)} of rank {rank}")
         return results
 
-    def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
-        """State the shape of an output.
+    def assign_type(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
+        """Assign shape and dtype of an output.
 
         Where the loops do not know a size, the model's is taken, else a new name.
         """
@@ -283,7 +283,7 @@ class OnnxOp:
                     for loop, item in enumerate(shape)
                 ]
             )
-        self.settle(out, shape)
+        self.assign_type(out, shape)
         items = list(zip(ins, maps, strict=True))
         identity = AffineMap.identity(len(shape)).results
         return self.generic(

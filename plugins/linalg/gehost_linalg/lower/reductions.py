@@ -66,7 +66,7 @@ def reduce(
         for axis in range(len(shape))
         if keepdims or axis in retained
     ]
-    op.settle(out, sizes)
+    op.assign_type(out, sizes)
     element: Ref = Arg(0) if reduction.before is None else reduction.before(s, Arg(0), dtype)
     payload = s.payload(s.add(reduction.combine, Arg(1), element, dtype=dtype))
     init = number(reduction.neutral, dtype)
