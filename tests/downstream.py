@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +24,7 @@ import onnx.version_converter
 import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, quantize_dynamic, quantize_static
 
-from gehost import Host, HostOptions, optimize
-from gehost.verify import load_feeds, make_feeds
-
-ANY = "optimize --for any"
-ROOT = Path(__file__).parents[1]
-CORPUS = ROOT.parent / "shared" / "corpus"
+from tests.validity import ANY, CORPUS, feeds_of, ways
 
 
 class _Feeds(CalibrationDataReader):
@@ -99,43 +93,21 @@ def failure(tool: str, source: Path, target: Path, feeds: Mapping[str, np.ndarra
     return ""
 
 
-@cache
-def outputs() -> dict[str, Callable[[Path, Path, int | None], object]]:
-    """Return the ways to write an output, at an opset, by name."""
-    shipped = Host(HostOptions(vendors=[ROOT / "vendors"]))
-    runtime = [spec.name for spec in shipped.passes if spec.vendor == "onnxruntime"]
-    hosts = {"default": Host(), "passes for ONNX Runtime": shipped.with_options(enable=runtime)}
-
-    def compiled(host: Host) -> Callable[[Path, Path, int | None], object]:
-        return lambda model, output, opset: host.with_options(opset=opset).compile(model, output)
-
-    def optimized(model: Path, output: Path, opset: int | None) -> object:
-        return optimize(model, "any", output=output, measured=False, opset=opset)
-
-    return {**{name: compiled(host) for name, host in hosts.items()}, ANY: optimized}
-
-
-def feeds_of(model: Path) -> Mapping[str, np.ndarray]:
-    """Feeds that lie beside a model of the corpus, else generated ones."""
-    stored = model.parents[1] / "feeds" / f"{model.stem}.A.npz"
-    return load_feeds(stored) if stored.exists() else make_feeds(onnx.load(model))
-
-
 def new_failures(
     tool: str,
     model: Path,
     feeds: Mapping[str, np.ndarray],
     directory: Path,
-    ways: Collection[str] = (),
+    names: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield how a tool fails at outputs of a model that it takes."""
     logging.disable(logging.ERROR)  # the tools log to the root
     try:
         old = onnx.load(model, load_external_data=False).ir_version < 4
-        for name in ways or ([ANY] if tool in CONVERTERS else outputs()):
+        for name in names or ([ANY] if tool in CONVERTERS else ways()):
             output, target = directory / "output.onnx", directory / "target.onnx"
             # of an old model new weights are Constant nodes
-            outputs()[name](model, output, 13 if old else None)
+            ways()[name](model, output, 13 if old else None)
             after = failure(tool, output, target, feeds)
             if after and not failure(tool, model, target, feeds):
                 yield f"{model.stem}, {name}, {tool}: {after}"
@@ -147,11 +119,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.downstream", description=__doc__)
     parser.add_argument("--models", default="*", help="a pattern of names; default: %(default)s")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=list(TOOLS))
-    parser.add_argument("--ways", nargs="+", default=(), choices=list(outputs()))
+    parser.add_argument("--ways", nargs="+", default=(), choices=list(ways()))
     value = parser.parse_args()
     count = failed = 0
     for path in sorted(CORPUS.glob(f"models/{value.models}.onnx")):
-        feeds = feeds_of(path)
+        feeds = feeds_of(path)[0]
         for tool in filter(is_installed, value.tools):
             with tempfile.TemporaryDirectory() as directory:
                 for line in new_failures(tool, path, feeds, Path(directory), value.ways):

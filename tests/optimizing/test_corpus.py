@@ -10,8 +10,8 @@ import pytest
 
 import gehost
 from gehost import optimizing
-from gehost.verify import Runner, compare_outputs, load_feeds
-from tests.downstream import CORPUS, feeds_of
+from gehost.verify import Runner, compare_outputs
+from tests.validity import CORPUS, feeds_of
 
 FILES = sorted((CORPUS / "models").glob("*.onnx"))
 SLOW_IN_REFERENCE = ("light_vgg19", "light_densenet121", "light_inception", "light_zfnet512")
@@ -39,12 +39,10 @@ def _ways() -> dict[str, Callable[[Path, Any], dict[str, Any]]]:
 def test_what_any_writes_runs_as_the_model_did(path: Path, tmp_path: Path) -> None:
     result = tmp_path / "r.onnx"
     gehost.optimize(path, "any", measured=False, output=result)
-    stored = sorted((CORPUS / "feeds").glob(f"{path.stem}.[AB].npz"))
-    sets = [load_feeds(file) for file in stored] or [feeds_of(path)]
     for name, run in _ways().items():
         if name == "onnx.reference" and path.stem.startswith(SLOW_IN_REFERENCE):
             continue
-        for feeds in sets:
+        for feeds in feeds_of(path):
             try:
                 expected = run(path, feeds)
             except Exception:  # noqa: BLE001 - where the model does not run, nothing is asked
