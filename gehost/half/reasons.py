@@ -220,6 +220,7 @@ def _add_neighbours(
             continue
         if node.op_type in _ANGLES and not results[index]:
             results[index] = ANGLE
+            # rounding the angle is what hurts, so its product or sum stays, too
             before = producer.get(node.input[0])
             if (
                 before is not None
@@ -236,6 +237,7 @@ def _add_neighbours(
             sources.append(True)
         if node.op_type in ("DequantizeLinear", "DynamicQuantizeLinear"):
             quantized.update(dict.fromkeys(_floats(node.output, types), False))
+        # scale and bias of the product end here
         if any(sources) and node.op_type not in MOVES.union(("Add", "Cast", "Mul")):
             continue
         if sources and not results[index]:

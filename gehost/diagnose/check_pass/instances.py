@@ -475,6 +475,7 @@ class _Drawing:
         parameter = None if signature is None else signature.parameter_at(slot)
         allowed = frozenset(DTYPES) if parameter is None else parameter.dtypes
         dtype = pattern.dtype or beside or self._dtype_of_first(inputs) or self._dtype
+        # the neighbours' type need not be one of this operator's: an index beside floats
         if dtype not in allowed:
             common = [types for types in DTYPES if types in allowed]
             if not common:
@@ -491,6 +492,7 @@ class _Drawing:
             else fresh_shape(rng, self._sizes, pattern.rank)
         )
         shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
+        # mostly a shape that the operator accepts, at times any: a pass may match both
         fitting = wanted_shape(rng, self._op, slot, shapes)
         if rng.random() < _FITTING:
             if fitting is not None:
@@ -500,6 +502,7 @@ class _Drawing:
                 shape = divisible(self._op, shape)
             elif not types and slot == 0 and self._op == "Expand" and rng.random() < _ONES:
                 shape = (1,) * len(shape)
+        # what the pattern states wins over what fits
         if pattern.rank not in (None, len(shape)):
             shape = fresh_shape(rng, self._sizes, pattern.rank)
         if pattern.shape is not None:
@@ -516,10 +519,12 @@ class _Drawing:
             and pattern.shape in (None, (None,), (len(values),))
         ):
             return Operand(TensorType(dtype, (len(values),)), constant=True, values=values)
+        # not all operands are constant: the clean-up would fold the node before the pass sees it
         share = self._constant_share if self._operands or self._constant_share < 1 else 0.0
         constant = rng.random() < (max(0.8, share) if index else share) and all(
             isinstance(size, int) for size in shape
         )
+        # scalars and [1] both broadcast, and passes may confuse them
         if constant and types and fitting is None and pattern.rank is None and rng.random() < _ONE:
             shape = one_of(rng, [(), (1,)])
         return Operand(TensorType(dtype, shape), constant, is_positive(self._op, slot))

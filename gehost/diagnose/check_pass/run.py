@@ -276,6 +276,7 @@ class _Check:
                 continue
             except GehostError as error:
                 search.reasons[str(error)] += 1
+                # a runtime takes the model, so the fault is the pass's
                 if self._runs(instance.model):
                     self._find(Finding(Wrong.FAILS, str(instance), "", str(error), instance.model))
                     search.failures += 1
@@ -294,6 +295,7 @@ class _Check:
                         instance,
                     )
                 continue
+            # instances of the same features find little: a few more while their ranks are new
             ranks, *others = features = instance.drawn.features
             most = 0 if ranks not in search.features else _ALIKE
             if search.alike < (most if search.features.issuperset(others) else most // 2):

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from gehost import GehostError, PassRegistry, PatternError
 from gehost_drr.drr import DEFINED
-from gehost_drr.passes import Pass, PatternRewritePass, registration, spec_of
+from gehost_drr.passes import Pass, PatternRewritePass, Registration, registration, spec_of
 from gehost_drr.rule import CLASSES, DrrPatternBase, DrrRule
 
 _BASES = (Pass, PatternRewritePass, DrrPatternBase)
@@ -25,6 +25,45 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
         PatternError: a rule is not well-formed, or hidden by another.
         VendorError: a pass of the name is registered already.
     """
+    _check_names(module)
+    public = [value for name, value in vars(module).items() if not name.startswith("_")]
+    # a class of another file that this one imports is that file's
+    own = [
+        value
+        for value in dict.fromkeys(value for value in public if isinstance(value, type | DrrRule))
+        if _is_of(value.module if isinstance(value, DrrRule) else value.__module__, module)
+    ]
+    classes = [value for value in own if isinstance(value, type)]
+    for cls in classes:
+        if issubclass(cls, Pass | DrrPatternBase):
+            registry.check_method_names(cls, _BASES, _RESERVED, cls.origin)
+    registered: list[tuple[type[Pass], Registration]] = []
+    for cls in classes:
+        if not issubclass(cls, Pass):
+            continue
+        if (how := registration(cls)) is not None:
+            registered.append((cls, how))
+        elif _has_work(cls):
+            registry.suspect(cls, "put @REG_IR_PASS() above it, or a _ in front of its name")
+    listed = {
+        type(rule) if isinstance(rule, DrrPatternBase) else rule
+        for cls, _ in registered
+        if issubclass(cls, PatternRewritePass)
+        for rule in cls.patterns
+    }
+    rules = [
+        value if isinstance(value, DrrRule) else _defined(value)
+        for value in own
+        if value not in listed and (isinstance(value, DrrRule) or issubclass(value, DrrPatternBase))
+    ]
+    for rule in sorted(rules, key=lambda rule: -rule.benefit):
+        registry.add(rule.spec())
+    for cls, how in registered:
+        registry.add(spec_of(cls, how))
+
+
+def _check_names(module: ModuleType) -> None:
+    """Raise a ``PatternError`` where a later definition took a rule's name."""
     for name, rule in vars(module).get(DEFINED, ()):
         other = vars(module).get(name)
         if isinstance(other, DrrRule) and other is not rule:
@@ -45,52 +84,15 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
                 where=other.origin,
                 hint="rename one",
             )
-    named = [value for name, value in vars(module).items() if not name.startswith("_")]
-    results = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
-    passes = [
-        pass_
-        for pass_ in results
-        if isinstance(pass_, type) and issubclass(pass_, Pass) and _is_of(pass_.__module__, module)
-    ]
-    for pass_ in results:
-        if (
-            isinstance(pass_, type)
-            and issubclass(pass_, Pass | DrrPatternBase)
-            and _is_of(pass_.__module__, module)
-        ):
-            registry.check_method_names(pass_, _BASES, _RESERVED, pass_.origin)
-    for pass_ in passes:
-        if registration(pass_) is None and (
-            pass_.Run is not Pass.Run
-            if not issubclass(pass_, PatternRewritePass)
-            else pass_.patterns
-            or pass_.InitializePatterns is not PatternRewritePass.InitializePatterns
-        ):
-            registry.suspect(pass_, "put @REG_IR_PASS() above it, or a _ in front of its name")
-    registered = [(pass_, how) for pass_ in passes if (how := registration(pass_)) is not None]
-    patterns = [
-        rule
-        for pass_, _ in registered
-        if issubclass(pass_, PatternRewritePass)
-        for rule in pass_.patterns
-    ]
-    items = {type(rule) if isinstance(rule, DrrPatternBase) else rule for rule in patterns}
-    rules: list[DrrRule] = []
-    for pass_ in results:
-        if pass_ in items:
-            continue
-        if isinstance(pass_, DrrRule) and _is_of(pass_.module, module):
-            rules.append(pass_)
-        elif (
-            isinstance(pass_, type)
-            and issubclass(pass_, DrrPatternBase)
-            and _is_of(pass_.__module__, module)
-        ):
-            rules.append(_defined(pass_))
-    for rule in sorted(rules, key=lambda rule: -rule.benefit):
-        registry.add(rule.spec())
-    for pass_, how in registered:
-        registry.add(spec_of(pass_, how))
+
+
+def _has_work(cls: type[Pass]) -> bool:
+    """Whether an unregistered pass overrides what would rewrite: it is no base class then."""
+    if not issubclass(cls, PatternRewritePass):
+        return cls.Run is not Pass.Run
+    return bool(cls.patterns) or (
+        cls.InitializePatterns is not PatternRewritePass.InitializePatterns
+    )
 
 
 def _defined(cls: type[DrrPatternBase]) -> DrrRule:

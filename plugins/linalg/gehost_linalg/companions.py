@@ -302,16 +302,19 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
             and around.has_one_use(value)
         ):
             result = op.maps[index].results[output.attribute]
+            # the loop that reads the joined axis; -1: the axis is read by no loop alone
             results[index] = output
             loops.add(result.index if isinstance(result, Dim) else -1)
     if len(loops) != 1 or -1 in loops:
         return None
     loop = loops.pop()
+    # an in that is not joined, but read along that loop, would need slices of its own
     if any(loop in op.maps[index].loops for index in range(len(op.ins)) if index not in results):
         return None
     segments = {tuple(_sizes(item)) for item in results.values()}
     if len(segments) != 1 or not all(isinstance(size, int) for size in next(iter(segments))):
         return None
+    # outs may be transposed: each is cut along its own axis of the loop
     axes = [map_.results.index(Dim(loop)) for map_ in out_maps]
     slices: list[Op] = []
     parts: list[Generic] = []

@@ -231,48 +231,71 @@ def interpret(
     Raises:
         ValueError: sizes do not agree, or an operation cannot be interpreted.
     """
-    entries: dict[Value, Any] = dict(inputs)
-    sizes: dict[str, int] = {}
-    rules = rules or {}
+    values = _Values(rules or {})
+    for value, array in inputs.items():
+        values.note(value, array)
+    for op in ops:
+        if isinstance(op, Generic):
+            scalars = {value: values.array_of(value)[()] for value in op.payload.captured}
+            operands = [values.operand(value) for value in op.operands]
+            results = run_generic(op, operands, scalars, values.sizes)
+        else:
+            operands = [values.array_of(value) for value in op.operands]
+            results = [_opaque(op, operands, values.sizes)]
+        for value, array in zip(op.results, results, strict=True):
+            values.note(value, array)
+    return [values.array_of(value) for value in outputs]
 
-    def note(value: Value, array: Any) -> None:
-        entries[value] = array
-        sizes.update(
+
+class _Values:
+    """The arrays of a run, and the sizes that they give to names."""
+
+    def __init__(self, rules: Mapping[str, Part | Broadcast]) -> None:
+        self._arrays: dict[Value, Any] = {}
+        self._rules = rules
+        self.sizes: dict[str, int] = {}
+
+    def note(self, value: Value, array: Any) -> None:
+        """Keep an array; its sizes name those of the shape, and those computed from them."""
+        self._arrays[value] = array
+        self.sizes.update(
             {
                 name: size
                 for name, size in zip(value.shape or (), np.shape(array), strict=False)
                 if isinstance(name, str)
             }
         )
-        for name in rules:
-            result = size_of(name, sizes, rules)
+        for name in self._rules:
+            result = size_of(name, self.sizes, self._rules)
             if result is not None:
-                sizes.setdefault(name, result)
+                self.sizes.setdefault(name, result)
 
-    def array_of(value: Value) -> Any:
-        if value in entries:
-            return entries[value]
-        if value.kind == "extent" and value.name in sizes:
-            return np.asarray(sizes[value.name])
+    def array_of(self, value: Value) -> Any:
+        """The array of a value: of an input, a result, a size or a constant."""
+        if value in self._arrays:
+            return self._arrays[value]
+        if value.kind == "extent" and value.name in self.sizes:
+            return np.asarray(self.sizes[value.name])
         if value.constant is not None:
-            shape = [size_of(size, sizes) or 0 for size in value.shape or ()]
+            shape = [size_of(size, self.sizes) or 0 for size in value.shape or ()]
             return np.broadcast_to(value.constant, shape).astype(numpy_dtype(value.dtype))
         raise ValueError(f"%{value.name} has no value")
 
-    def operand(value: Value) -> Array | None:
+    def operand(self, value: Value) -> Array | None:
         """None for an empty or a fill whose size the loops give."""
-        if value in entries or value.kind not in {"empty", "fill"}:
-            return array_of(value)
+        if value in self._arrays or value.kind not in {"empty", "fill"}:
+            return self.array_of(value)
+        # tensor.empty(%n) has an argument for each size that its type leaves open
         argument = iter(value.sizes)
         shape = [
             size
             if size is not None
-            else int(array_of(item))
+            else int(self.array_of(item))
             if (item := next(argument, None))
             else None
             for size in value.shape or ()
         ]
-        numbers = [size_of(size, sizes) for size in shape]
+        numbers = [size_of(size, self.sizes) for size in shape]
         if any(size is None for size in numbers):
             return None
         fill = (
@@ -280,21 +303,9 @@ def interpret(
             if value.fill is None
             else value.fill.value
             if isinstance(value.fill, Literal)
-            else array_of(value.fill)
+            else self.array_of(value.fill)
         )
         return np.full([size or 0 for size in numbers], fill, numpy_dtype(value.dtype))
-
-    for value, array in inputs.items():
-        note(value, array)
-    for op in ops:
-        if isinstance(op, Generic):
-            scalars = {value: array_of(value)[()] for value in op.payload.captured}
-            results = run_generic(op, [operand(value) for value in op.operands], scalars, sizes)
-        else:
-            results = [_opaque(op, [array_of(value) for value in op.operands], sizes)]
-        for value, array in zip(op.results, results, strict=True):
-            note(value, array)
-    return [array_of(value) for value in outputs]
 
 
 def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:

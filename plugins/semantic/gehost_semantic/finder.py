@@ -217,6 +217,7 @@ class _Search:
         if node.op in ("Add", "Sum", "Sub"):
             results: list[_Step] = []
             for other in others:
+                # joined even where it adds zero: its shape may spread the scores
                 joined = self._join(other, axes, "addend", spreads=True)
                 if numbers.fill(other, self._views) != 0:
                     results.append(_Addend(joined, -1.0 if node.op == "Sub" else 1.0))
@@ -235,6 +236,7 @@ class _Search:
         if node.op == "Clip":
             least = numbers.scalar(node.input(1), self._views)
             most = numbers.scalar(node.input(2), self._views)
+            # float32's largest number is no bound
             if node.input(2) is not None and (most is None or most < 3e38):
                 raise Refused("scores: they are clipped from above")
             if node.input(1) is not None and least is None:
@@ -246,6 +248,7 @@ class _Search:
             condition = node.inputs[0]
             if fill is None or condition is None or other is None:
                 raise Refused("mask: what it puts in place of a score is no number")
+            # a larger fill must not spread over more than the scores
             shape = self._views.shape(other)
             if shape is not None and any(size != 1 for size in shape):
                 self._join(other, axes, "mask", spreads=True)

@@ -278,6 +278,7 @@ class _Root:
         shape = views.shape(squared or centred)
         if root is None or shape is None:
             return None
+        # from the root through moves and reciprocals to the product with the numerator
         todo = [(root, root, self._power < 0)]
         while todo:
             value, base, inverted = todo.pop()
@@ -291,6 +292,7 @@ class _Root:
                 if reader.op in ("Mul", "Div"):
                     other = reader.inputs[1 - slot]
                     divides = (reader.op == "Div" and slot == 1) != inverted
+                    # root / y: only 1 / root, read as a divisor, leads on
                     if reader.op == "Div" and slot == 0:
                         continue
                     if reader.op == "Div" and views.numbers.scalar(other, views) == 1:
@@ -307,6 +309,7 @@ class _Root:
                     if own is not None:
                         todo.append((result, result, not inverted))
                 else:
+                    # a layout operator: the same numbers under other axes
                     view = views.of(result)
                     if view is not None and view.base is base and view.factor == 1:
                         todo.append((result, base, inverted))

@@ -93,6 +93,7 @@ class Body:
                 else node.op_type
             )
             if op == "Constant":
+                # the host writes constants as tensors; any other form is another tool's
                 contents = [
                     entry.t
                     for entry in node.attribute

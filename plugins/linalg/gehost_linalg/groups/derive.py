@@ -65,6 +65,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         )
         shape = [1 if size == 1 else str(size) for size in array.shape]
         values[number] = Value(f"constant{number}", dtype, shape)
+        # one number throughout becomes a literal of the loops; by bits, for NaN and -0.0
         if array.size and array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size:
             values[number].constant = array.reshape(-1)[:1].reshape((1,) * array.ndim)
     ops: list[Op] = []
@@ -73,6 +74,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
             None if number is None else Value(f"value{number}", "") for number in node.outputs
         ]
         inputs = [None if number is None else values[number] for number in node.inputs]
+        # only constants that decide shapes are read; others are operands, whatever their numbers
         constants = {
             slot: arrays[number]
             for slot, number in enumerate(node.inputs)

@@ -303,6 +303,7 @@ def _loops(
     ranks = [out.rank for out in (*ins, *outs)]
     if word == "fill" or len(outs) < 1 or None in ranks:
         return None
+    # without indexing_maps a product has the loops of its name; with them, or as contract, theirs
     if word in _PRODUCTS and not maps:
         return _product(word)
     if word in _PRODUCTS or word == "contract":
@@ -327,8 +328,10 @@ def _loops(
         part = AffineMap(loops, [Dim(loop) for loop in range(loops) if loop not in axes])
         kinds = [REDUCTION if loop in axes else PARALLEL for loop in range(loops)]
         return [whole] * len(ins) + [part] * len(outs), kinds
+    # its maps may broadcast and transpose; loops are counted by the last, the result's
     if word == "elementwise" and maps:
-        return maps, parallel if maps[-1].dims == rank else [PARALLEL] * maps[-1].dims
+        return maps, [PARALLEL] * maps[-1].dims
+    # a scalar operand has no axes to map
     if any(out.is_scalar for out in ins):
         return None
     return [identity] * len(ranks), parallel
@@ -377,6 +380,7 @@ def _payload(
 
     if word == "select":
         return add("arith.select", Arg(0), Arg(1), Arg(2)) if len(ins) == 3 else None
+    # operands become the result's type first, as MLIR's named operations cast them
     count = 1 if word in {*_UNARY, "copy", "square", "reciprocal"} else 2
     operands = [cast(place) for place in range(count)] if len(ins) == count else []
     factors = [operand for operand in operands if operand is not None]
@@ -394,6 +398,7 @@ def _payload(
     if word in _PRODUCTS or word == "contract":
         multiply, sum_ = (
             ("arith.andi", "arith.ori")
+            # over booleans a product is `and`, a sum `or`
             if dtype == "i1"
             else (_BINARY["mul"][place], _BINARY["add"][place])
         )

@@ -79,6 +79,7 @@ def einsum(instance: Instance) -> Rule:
     )
     if arrow:
         result = [*right.partition("...")[0], *dots, *right.partition("...")[2]]
+        # the result drops the ellipsis: no split
         if dots and "..." not in right:
             return replicate(instance)
     else:
@@ -86,11 +87,13 @@ def einsum(instance: Instance) -> Rule:
     sizes: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for label, size in zip(term, shape, strict=True):
+            # a size of 1 broadcasts, so another operand's size counts
             sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
     twice = {label for labels in (*terms, result) for label in labels if labels.count(label) > 1}
     factors = Factors()
     dims: dict[str, Dim] = {}
     for label, size in sizes.items():
+        # a diagonal needs its whole matrix; what the result lacks is a partial sum
         kind = NEED if label in twice else PASS if label in result else REDUCE
         dims[label] = factors.add(size, kind)
     operands = [
