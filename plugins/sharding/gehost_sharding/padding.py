@@ -31,6 +31,7 @@ _REQUEST = re.compile(r"(?P<tensor>.+)=(?P<dim>\d+):(?P<multiple>\d+)")
 _PLAIN = (
     None,
     contraction.add_bias_once,
+    indexing.keep_input,
     indexing.look_up_own_rows,
     reduction.divide_mean,
     shapes.local_result_shape,
@@ -40,8 +41,6 @@ _PLAIN = (
 
 ELEMENTWISE = frozenset(OPERATORS.split())
 _PRODUCTS = frozenset(["MatMul", "Gemm", "Einsum"])
-_MIXTURES = frozenset(["com.microsoft::MoE", "com.microsoft::QMoE"])
-"""ONNX Runtime's kernels gave other numbers with rows of padding: they are not padded."""
 
 Sizes = dict[int, int]
 """By dimension: its size with padding."""
@@ -183,6 +182,9 @@ class _Padder:
         if operator.op == "Gather" and any(rule.factors[f].kind == REDUCE for f in factors):
             self._count_from_start(operator, node)
         self.nodes.append(node)
+        if self.table.localizer(operator.op) is indexing.keep_input:
+            is_true = self._constant(np.ones((), bool))
+            self.nodes.append(indexing.read_behind(node, is_true))
 
     def _factors(self, operator: Operator, rule: Rule) -> dict[int, int]:
         """Factors that may grow in this operator, with their padded sizes."""
@@ -200,8 +202,6 @@ class _Padder:
                         requested.add(of_dim[0])
         if operator.op in {"Div", "Mod"} and self._is_integer(operator.node.input[0]):
             return {}  # the padding would be a division by 0
-        if operator.op in _MIXTURES:
-            return {}
         is_plain = self.table.localizer(operator.op) in _PLAIN
         permitted = {*splittable_factors(rule)} - {halo.factor for halo in rule.halos}
         return {
@@ -348,7 +348,7 @@ class _Padder:
         return name
 
     def _constant(self, value: NDArray[Any]) -> str:
-        name = self._fresh("padding/sizes")
+        name = self._fresh("padding/constant")
         self.initializers.append(numpy_helper.from_array(value, name))
         return name
 

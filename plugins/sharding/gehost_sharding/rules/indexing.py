@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import onnx
 from onnx import helper
 
 from gehost_sharding.rules.rule import (
@@ -180,6 +181,23 @@ def experts(instance: Instance) -> Rule:
     flops = 2 * instance.attribute("k", 1) * math.prod(x[:-1]) * sum(weights)
     rule = factors.rule([data, choice, *others], [data], flops)
     return replace(rule, advice=_BY_EXPERTS)
+
+
+def read_behind(node: onnx.NodeProto, is_true: str) -> onnx.NodeProto:
+    """Return a Where behind a MoE that reads its input too, and has its result.
+
+    ONNX Runtime to 1.31.1 gives the result the memory of an input that nothing reads later, and
+    clears it first: the result is zeros.
+    """
+    result = node.output[0]
+    node.output[0] = f"{result}/mixed"
+    return helper.make_node("Where", [is_true, node.output[0], node.input[0]], [result])
+
+
+def keep_input(local: LocalNode) -> None:
+    """Keep the input of a MoE, which may be a piece that nothing else reads."""
+    is_true = local.add_constant(np.ones((), bool), f"{local.node.output[0]}/true")
+    local.after.append(read_behind(local.node, is_true))
 
 
 def one_hot(instance: Instance) -> Rule:
