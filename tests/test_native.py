@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,55 @@ def test_classes_with_attributes_are_in_the_sources() -> None:
     for attributes, classes in hook()["attributes"].items():
         for file, names in classes.items():
             with_attributes((ROOT / file).read_text(encoding="utf-8"), attributes, names)
+
+
+def test_interpreted_classes_derive_only_from_classes_that_allow_it() -> None:
+    """Machine code raises a TypeError at the first instance of any other."""
+    pytest.importorskip("hatchling")
+    from tools.native.compile import ROOT, hook, hot_modules
+
+    hot = hot_modules()
+    compiled = {cls.name for file in hot for cls, _ in _classes(ROOT / file)}
+    allowed = {
+        name
+        for attributes, classes in hook()["attributes"].items()
+        if "allow_interpreted_subclasses=True" in attributes
+        for names in classes.values()
+        for name in names
+    }
+    hot_files = {ROOT / file for file in hot}
+    others = [
+        file
+        for folder in ("gehost", "plugins", "vendors")
+        for file in (ROOT / folder).rglob("*.py")
+        if file not in hot_files and "tests" not in file.parts
+    ]
+    derived = {
+        base: f"{file.relative_to(ROOT)}: {cls.name}"
+        for file in others
+        for cls, bases in _classes(file)
+        for base in bases & compiled
+    }
+    assert derived.pop("GNodeAccessors").endswith("ge_utils.py: ReplacementNode")
+    assert {base: place for base, place in derived.items() if base not in allowed} == {}
+
+
+def _classes(file: Path) -> Iterator[tuple[ast.ClassDef, set[str]]]:
+    """Yield the classes of a file with the names that they derive from as the file imports them."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            names = [ast.unparse(base).partition("[")[0] for base in node.bases]
+            yield (
+                node,
+                {imported.get(n, n.rpartition(".")[2]) for n in names if n in imported or "." in n},
+            )
 
 
 @pytest.mark.parametrize(
