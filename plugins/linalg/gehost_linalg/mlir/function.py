@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gehost_linalg.generic import Op, Value
 from gehost_linalg.interpret import Rule
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 
 
 @dataclass(eq=False)
@@ -40,6 +43,34 @@ class Function:
     visibility: str = ""
     is_declaration: bool = False
     around: list[str] = field(default_factory=list[str])
+
+
+def head_of(function: Function, name_of: Callable[[Value], str]) -> str:
+    """The text of a function before its body; a declaration does not name its arguments."""
+    shown = {key: f" {text}" for key, text in function.attributes.items()}
+    arguments = [
+        f"{'' if function.is_declaration else f'{name_of(value)}: '}{value.type_text}"
+        f"{shown.get(value, '')}"
+        for value in function.arguments
+    ]
+    types = [
+        f"{value.type_text}{shown.get(place, '')}" for place, value in enumerate(function.outputs)
+    ]
+    has_one_type = len(types) == 1 and 0 not in shown
+    result = f" -> {types[0]}" if has_one_type else f" -> ({', '.join(types)})" if types else ""
+    visibility = f"{function.visibility} " if function.visibility else ""
+    rest = f" attributes{shown['']}" if "" in shown else ""
+    symbol = _symbol(function.name)
+    return f"{function.kind} {visibility}@{symbol}({', '.join(arguments)}){result}{rest}"
+
+
+def is_bare(name: str) -> bool:
+    """Whether a name stands in a text as it is."""
+    return _BARE.fullmatch(name) is not None
+
+
+def _symbol(name: str) -> str:
+    return name if is_bare(name) else '"' + re.sub(r'[^ -~]|["\\]', "_", name) + '"'
 
 
 class Statement(NamedTuple):

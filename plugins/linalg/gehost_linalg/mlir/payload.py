@@ -174,7 +174,7 @@ class PayloadReader(_Names):
             self._typed("index")
             result = [ScalarOp(INDEX, (), "index", Dim(loop))]
         elif name == "affine.apply":
-            result = [self._apply()]
+            result = [self._index(_read_apply(reader, self._expr))]
         elif name in OPERATIONS:
             result = _results(name, read_scalar(reader, name, at, self._ref))
         else:
@@ -218,9 +218,8 @@ class PayloadReader(_Names):
         if name in OPERATIONS:
             return _results(name, scalar_of_parts(reader, name, at, operands, attributes, results))
         map_, _ = reader.part(attributes.get("map", ""), at).any_map()
-        return [
-            self._applied(map_, [_expr_of(ref, self._ops, reader, at) for ref, _ in operands], at)
-        ]
+        values = [_expr_of(ref, self._ops, reader, at) for ref, _ in operands]
+        return [self._index(_applied(reader, map_, values, at))]
 
     def _as_text(self, name: str, names: list[str]) -> ScalarOp:
         """An operation that is carried through."""
@@ -243,27 +242,32 @@ class PayloadReader(_Names):
         self._reader.expect(":")
         self._reader.expect(dtype)
 
-    def _apply(self) -> ScalarOp:
-        """An expression over indices, which becomes the index of that expression."""
-        reader = self._reader
-        start = reader.skip()
-        map_, symbols = reader.any_map()
-        dims = reader.listed("(", ")", self._expr)
-        others = reader.listed("[", "]", self._expr) if reader.peek("[") else []
-        count = len(dims) + len(others)
-        if (count, len(others)) != (map_.dims, symbols):
-            raise reader.error(f"affine.apply of {map_} with {count} indices", start)
-        return self._applied(map_, [*dims, *others], start)
-
-    def _applied(self, map_: AffineMap, values: Sequence[Expr], start: int) -> ScalarOp:
+    def _index(self, expr: Expr) -> ScalarOp:
+        """An ``affine.apply``, which becomes the index of its expression."""
         self._has_apply = True
-        if (len(values), len(map_.results)) != (map_.dims, 1):
-            raise self._reader.error(f"affine.apply of {map_} with {len(values)} indices", start)
-        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], list(values)))
+        return ScalarOp(INDEX, (), "index", expr)
 
     def _expr(self) -> Expr:
         at = self._reader.skip()
         return _expr_of(self._ref()[0], self._ops, self._reader, at)
+
+
+def _read_apply(reader: Reader, read_expr: Callable[[], Expr]) -> Expr:
+    """``affine_map<(d0)[s0] -> (d0 + s0)>(%i)[%j]``."""
+    start = reader.skip()
+    map_, symbols = reader.any_map()
+    dims = reader.listed("(", ")", read_expr)
+    others = reader.listed("[", "]", read_expr) if reader.peek("[") else []
+    count = len(dims) + len(others)
+    if (count, len(others)) != (map_.dims, symbols):
+        raise reader.error(f"affine.apply of {map_} with {count} indices", start)
+    return _applied(reader, map_, [*dims, *others], start)
+
+
+def _applied(reader: Reader, map_: AffineMap, values: Sequence[Expr], start: int) -> Expr:
+    if (len(values), len(map_.results)) != (map_.dims, 1):
+        raise reader.error(f"affine.apply of {map_} with {len(values)} indices", start)
+    return substitute(map_.results[0], list(values))
 
 
 def _expr_of(ref: Ref, ops: Sequence[ScalarOp], reader: Reader, at: int) -> Expr:

@@ -21,12 +21,10 @@ from gehost_linalg.generic import (
     is_known,
 )
 from gehost_linalg.interpret import Broadcast, Part, Split
-from gehost_linalg.mlir.function import Function
+from gehost_linalg.mlir.function import Function, head_of, is_bare
 from gehost_linalg.mlir.literals import dense_text, literal_text
 from gehost_linalg.mlir.opaque import template_text
 from gehost_linalg.operations import FLOATS
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
 
 
 class _Scope(NamedTuple):
@@ -67,7 +65,7 @@ class Printer:
     def text(self) -> str:
         """The function, with what stands around it in its module."""
         function = self.function
-        head = self._head()
+        head = head_of(function, self.name)
         if function.is_declaration:
             return "\n".join([*function.around, head]) + "\n"
         for place, op in enumerate(function.ops):
@@ -79,26 +77,6 @@ class Printer:
         word = "return" if function.kind == "func.func" else "util.return"
         self.lines.append(f"  {word} {', '.join(outputs)} : {types}" if outputs else f"  {word}")
         return "\n".join([*function.around, f"{head} {{", *self.lines, "}"]) + "\n"
-
-    def _head(self) -> str:
-        function = self.function
-        shown = {key: f" {text}" for key, text in function.attributes.items()}
-        name = "" if function.is_declaration else None
-        arguments = [
-            f"{f'{self.name(value)}: ' if name is None else ''}{value.type_text}"
-            f"{shown.get(value, '')}"
-            for value in function.arguments
-        ]
-        types = [
-            f"{value.type_text}{shown.get(place, '')}"
-            for place, value in enumerate(function.outputs)
-        ]
-        is_bare = len(types) == 1 and 0 not in shown
-        result = f" -> {types[0]}" if is_bare else f" -> ({', '.join(types)})" if types else ""
-        visibility = f"{function.visibility} " if function.visibility else ""
-        rest = f" attributes{shown['']}" if "" in shown else ""
-        symbol = _symbol(function.name)
-        return f"{function.kind} {visibility}@{symbol}({', '.join(arguments)}){result}{rest}"
 
     def _operation(self, op: Op, place: int) -> None:
         if isinstance(op, Generic):
@@ -167,11 +145,8 @@ class Printer:
         self.sizes.known = dict(scope.sizes)
 
     def fresh(self, stem: str) -> str:
-        stem = (
-            stem
-            if _PLAIN.fullmatch(stem) and not stem.isdecimal()
-            else "v_" + re.sub(r"[^A-Za-z0-9_]", "_", stem)
-        )
+        if not is_bare(stem):
+            stem = "v_" + re.sub(r"[^A-Za-z0-9_]", "_", stem)
         name, count = stem, 0
         while name in self._used:
             count += 1
@@ -357,14 +332,6 @@ class Sizes:
         result = self._printer.fresh("size")
         self._printer.lines.append(f"  {result} = arith.{name} {operand}, {other} : index")
         return result
-
-
-def _symbol(name: str) -> str:
-    return (
-        name
-        if _PLAIN.fullmatch(name) and not name.isdecimal()
-        else '"' + re.sub(r'[^ -~]|["\\]', "_", name) + '"'
-    )
 
 
 Print: TypeAlias = Callable[[Printer, Any], None]
