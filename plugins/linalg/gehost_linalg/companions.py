@@ -349,9 +349,13 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
 
 
 def _picks_loops(map_: AffineMap) -> bool:
-    """Whether each axis is read by a loop of its own, or at 0, as MLIR asks here."""
+    """Whether each axis is read by a loop of its own, or at 0, and there are enough loops.
+
+    As MLIR asks here.
+    """
     loops = [result for result in map_.results if result != Const(0)]
-    return len(map_.loops) == len(loops) and all(isinstance(result, Dim) for result in loops)
+    are_bare = len(map_.loops) == len(loops) and all(isinstance(result, Dim) for result in loops)
+    return are_bare and len(map_.results) <= map_.dims
 
 
 def _sizes(concat: Opaque) -> list[Size]:

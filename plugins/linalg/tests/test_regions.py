@@ -147,6 +147,38 @@ def test_concatenations_are_split_where_mlir_splits_them(body: str, generics: in
     assert signatures(result) == signatures(Iree().fused_functions(text)[0])
 
 
+@pytest.mark.parametrize(
+    ("joined", "other", "generics"),
+    [("d0", "0", 2), ("d0", "0, 0", 1), ("0, d0", "0", 1), ("d0, 0", "0", 1)],
+)
+def test_a_concatenation_is_split_where_no_map_has_more_axes_than_loops(
+    joined: str, other: str, generics: int
+) -> None:
+    """As in MLIR; an axis without a loop is read at 0."""
+
+    def tensor(axes: str, size: int) -> str:
+        return f"tensor<{axes.replace('d0', str(size)).replace(', ', 'x').replace('0', '2')}xf32>"
+
+    part, whole, side = tensor(joined, 2), tensor(joined, 4), tensor(other, 4)
+    axis = joined.split(", ").index("d0")
+    text = f"""func.func @f(%a: {part}, %b: {side}) -> {T} {{
+      %c = tensor.concat dim({axis}) %a, %a : ({part}, {part}) -> {whole}
+      %e = tensor.empty() : {T}
+      %z = linalg.generic {{indexing_maps = [affine_map<(d0) -> ({joined})>,
+          affine_map<(d0) -> ({other})>, {I1}], iterator_types = ["parallel"]}}
+          ins(%c, %b : {whole}, {side}) outs(%e : {T}) {{
+        ^bb0(%l: f32, %m: f32, %o: f32):
+          %p = arith.addf %l, %m : f32
+          linalg.yield %p : f32
+        }} -> {T}
+      return %z : {T}
+    }}"""
+    result = fused(text)
+    assert len(payloads(result)) == generics
+    pytest.importorskip("iree.compiler")
+    assert signatures(result) == signatures(Iree().fused_functions(text)[0])
+
+
 @pytest.mark.parametrize("region", [LOOP, CONDITION, WHILE])
 def test_a_reader_in_a_region_does_not_share(region: str) -> None:
     """Its results would have to be computed behind the region."""
