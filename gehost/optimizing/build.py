@@ -31,7 +31,6 @@ from gehost.options import HostOptions
 from gehost.passes.context import PassRecord
 from gehost.refusal import Refusal
 from gehost.rewrite.provenance import PASS
-from gehost.verify.constants import rounded_in_half
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +53,8 @@ class Candidate:
     """Of the compile; None for the original, which is not compiled."""
     library: str = ""
     """Of generated kernels for some of its nodes; "" for none."""
+    wide: str = ""
+    """The file before its conversion to float16; "" if it is not converted."""
 
     @property
     def effective(self) -> list[str]:
@@ -201,7 +202,7 @@ class Builder:
             host = self.host.with_options(disable=self._names, room=room)
             self._write(host, path, Report(model=path), path)
             facts = facts_of(path)
-        return Candidate(path, passes, facts, report)
+        return Candidate(path, passes, facts, report, wide=_wide(path) if self._half else "")
 
     def _write(self, host: Host, source: str, report: Report, path: str) -> None:
         with host.compiled(source, report) as model:
@@ -209,6 +210,7 @@ class Builder:
             if self._target.standard:
                 _refuse_foreign(proto, self._target.operators)
             if self._half:
+                save_model(proto, _wide(path), model.base_dir)
                 proto = self._converted(proto, model.base_dir)
             if not self._keep_metadata:
                 shrink(proto)
@@ -227,26 +229,12 @@ class Builder:
         return result.model
 
     def reference(self) -> Candidate:
-        """Return what candidates are compared with: with ``half``, the original in float16.
-
-        A fusion is right where it computes what the conversion alone does.
-        """
-        if not self._half:
-            return self.original
+        """Return the original in float16, which the rounding of candidates is compared with."""
         path = f"{self._place}half.onnx"
         directory = os.path.dirname(os.path.abspath(self.original.path))
         model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
         save_model(self._converted(model, directory), path, directory)
         return Candidate(path, frozenset(), facts_of(path))
-
-    def exact_constants(self) -> dict[str, float]:
-        """Return the constants that the original in float16 has rounded, by tensor.
-
-        Fusions before the conversion compute with these exact: sqrt(2) of a Gelu, a scale.
-        """
-        if not self._half:
-            return {}
-        return rounded_in_half(onnx.ModelProto.FromString(Path(self.original.path).read_bytes()))
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled.
@@ -274,6 +262,11 @@ class Builder:
         if self._is_apart:
             put_back(model, self._place)
         save_model(model, output, os.path.dirname(candidate.path))
+
+
+def _wide(path: str) -> str:
+    """Return where a file is before its conversion."""
+    return path.removesuffix(".onnx") + ".wide.onnx"
 
 
 class Reasons:

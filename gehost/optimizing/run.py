@@ -330,15 +330,18 @@ class _Run:
 
     def _checker(self, inputs: Inputs) -> Checker:
         self._show("run the original")
-        reference = self._builder.reference()
+        original, half = self._builder.original, None
         baseline = Baseline.of(
-            self._builder.host.original(reference.path, self._libraries),
+            self._builder.host.original(original.path, self._libraries),
             [inputs.smallest],
             provider=self._target.provider,
             generated=True,  # several sequences, some of them padded: kernels differ there
-            exact=self._builder.exact_constants(),
         )
-        return Checker(baseline, self._target, reference)
+        if self._options.half:
+            original = self._builder.reference()
+            model = self._builder.host.original(original.path, self._libraries)
+            half = Baseline.of(model, provider=self._target.provider, source=baseline)
+        return Checker(baseline, self._target, original, half)
 
     def _cleaned(self, checker: Checker, best: Candidate) -> Candidate:
         """Return the file without fusions: what is written where none pays."""

@@ -30,11 +30,12 @@ import onnx.helper
 
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
 from gehost.rewrite.rounding import constants_of, folded_of
+from gehost.verify.constants import exact_numbers
 from gehost.verify.device import CPU, Placement, check_provider, run_on_device
 from gehost.verify.difference import OutputDifference, compare_outputs
 from gehost.verify.draws import unseeded
 from gehost.verify.feeds import nudged, with_declared_types
-from gehost.verify.forms import NO_CONSTANTS, Forms
+from gehost.verify.forms import Forms
 from gehost.verify.judge import (
     NOT_LESS_PRECISE,
     SAME_FUNCTION,
@@ -212,13 +213,15 @@ class Baseline:
     widen: bool = False
     """Whether the models run widened."""
     note: str = ""
-    exact: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
-    """Values for constants that the model has rounded."""
+    exact: Mapping[float, float] = dataclasses.field(default_factory=dict[float, float])
+    """Exact numbers in place of rounded constants; see ``exact_numbers``."""
     ran_in: str = ""
     """The engine of the runs."""
     provider: str = CPU
     """Where both models also run as they would be served."""
     rule: Rule = SAME_FUNCTION
+    source: Baseline | None = None
+    """Of the model that this one was converted from: its precise run measures the errors."""
 
     @classmethod
     def of(
@@ -234,13 +237,13 @@ class Baseline:
         provider: str = CPU,
         rule: Rule = SAME_FUNCTION,
         generated: bool = False,
-        exact: Mapping[str, float] = NO_CONSTANTS,
+        source: Baseline | None = None,
     ) -> Baseline:
         """Run the reference model; arguments and errors are those of ``compare``.
 
         ``rule`` judges floats of runs that do not round to half. With ``generated`` it also runs on
-        generated feeds, where these can be made. ``exact``: values for constants that the model has
-        rounded to half, by tensor; the widened form computes with them.
+        generated feeds, where these can be made. With ``source`` it runs on the feeds of that one,
+        and its own error is that of its conversion.
         """
         if provider != CPU:
             check_provider(provider)
@@ -255,9 +258,13 @@ class Baseline:
             )
         if feeds is not None and not feeds:
             raise UsageError("no feeds to compare on: give at least one, or None to generate them")
+        if source is not None:
+            feeds = [run[0] for run in source.runs]
         argument = None if feeds is None else [with_declared_types(feed, proto) for feed in feeds]
-        forms = Forms(runner, exact)
-        blank = cls(runner, (), seed, rtol, atol, engine, exact=exact, provider=provider, rule=rule)
+        forms = Forms(runner)
+        blank = cls(
+            runner, (), seed, rtol, atol, engine, provider=provider, rule=rule, source=source
+        )
         if forms.half:
             with suppress(ModelError, NoRoomError):  # a kernel may exist for half alone
                 return blank._run(
@@ -461,9 +468,11 @@ class Baseline:
             return self._by_rule(self._for_function, self.runs, outputs, self._yardsticks), rounding
         constants = constants_of(metadata)
         if self.widen and constants:
-            exact = dataclasses.replace(self, exact={**self.exact, **constants})
+            numbers = exact_numbers(self.runner.proto(), constants)
+            exact = dataclasses.replace(self, exact=numbers)
             runs = exact._all(exact._forms.plain(widen=True))  # noqa: SLF001 - of this class
             pairs = [(feeds, run) for (feeds, _), run in zip(self.runs, runs, strict=True)]
+            outputs = self._all(Forms(second.runner, numbers).plain(widen=True))
             yardsticks = exact._yardsticks  # noqa: SLF001
             judged = self._by_rule(self._for_function, pairs, outputs, yardsticks)
             return judged, f"constants as exact numbers: {_some(list(constants))}"
@@ -602,6 +611,8 @@ class Baseline:
     @cached_property
     def _precise(self) -> tuple[list[Outputs], str]:
         """Return the outputs in float64, or in their place the runs and why."""
+        if self.source is not None:
+            return self.source._precise  # noqa: SLF001 - of this class
         try:
             return self._all(self._forms.precise()), ""
         except ModelError as error:

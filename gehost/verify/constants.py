@@ -4,63 +4,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import onnx
+import onnx.helper
 
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.retype import HALF, graphs_of
+from gehost.verify.retype import HALF, graphs_of, node_lists
+
+NO_CONSTANTS: Mapping[float, float] = MappingProxyType({})
 
 
-def set_constants(
-    wide: onnx.ModelProto, model: onnx.ModelProto, exact: Mapping[str, float]
-) -> None:
-    """Set constants of a widened model.
+def exact_numbers(model: onnx.ModelProto, exact: Mapping[str, float]) -> dict[float, float]:
+    """Return the exact number of each rounded one.
 
-    A compile merges equal constants, so all that equal a named one are set.
+    A factor is also written as the divisor, and a constant may be inside of a function: so exact
+    numbers and their reciprocals are there rounded, too.
 
     Args:
-        wide: the widened model, which is changed.
-        model: the original.
-        exact: the value of each named tensor; names that the original lacks have no effect.
+        model: the original, in half.
+        exact: a number by the name of the constant that rounds it, or of a tensor near it.
     """
-    numbers: dict[str, tuple[int, float]] = {}
+    results: dict[float, float] = {}
+    for value in exact.values():
+        for number in (value, 1 / value if value else value):
+            results |= dict.fromkeys(_rounded(number), number)
     for name, tensor in _scalars(model):
-        if tensor.data_type in HALF:
-            numbers[name] = tensor.data_type, float(to_numpy(tensor, None).reshape(-1)[0])
-    values = {numbers[name]: value for name, value in exact.items() if name in numbers}
-    for name, tensor in _scalars(wide):
-        value = values.get(numbers.get(name, (0, 0.0)))
-        if value is not None:
-            array = to_numpy(tensor, None).copy()
-            array[...] = value
-            tensor.CopyFrom(from_numpy(array, tensor.name))
-
-
-def rounded_in_half(model: onnx.ModelProto) -> dict[str, float]:
-    """Return the float32 constants of one element that float16 rounds, by name."""
-    values = {
-        name: float(to_numpy(tensor, None).reshape(-1)[0])
-        for name, tensor in _scalars(model)
-        if tensor.data_type == onnx.TensorProto.FLOAT
-    }
-    with np.errstate(over="ignore"):  # what half cannot hold is bounded, and so far off
-        halves = {name: float(np.float16(value)) for name, value in values.items()}
+        if name in exact and tensor.data_type in HALF:
+            results[_number(tensor)] = exact[name]
     return {
-        name: value
-        for name, value in values.items()
-        if halves[name] != value and math.isfinite(halves[name])
+        number: value
+        for number, value in results.items()
+        if number != value and math.isfinite(number)
     }
+
+
+def _rounded(number: float) -> Iterator[float]:
+    for kind in HALF:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+        with np.errstate(over="ignore"):
+            yield float(np.asarray(number).astype(dtype))
+
+
+def set_constants(wide: onnx.ModelProto, exact: Mapping[float, float]) -> None:
+    """Set the constants of a widened model that are rounded numbers.
+
+    All that equal one are set, also in functions: a compile merges equal constants.
+    """
+    if not exact:
+        return
+    for _, tensor in _scalars(wide):
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            value = exact.get(_number(tensor))
+            if value is not None:
+                array = np.full(tuple(tensor.dims), value, np.float32)
+                tensor.CopyFrom(from_numpy(array, tensor.name))
+
+
+def _number(tensor: onnx.TensorProto) -> float:
+    return float(to_numpy(tensor, None).reshape(-1)[0])
 
 
 def _scalars(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield each embedded constant of one element by its name."""
-    for graph in graphs_of(model):
-        results = [(tensor.name, tensor) for tensor in graph.initializer]
-        for node in graph.node:
+    results = [(tensor.name, tensor) for graph in graphs_of(model) for tensor in graph.initializer]
+    for nodes in node_lists(model):
+        for node in nodes:
             if node.op_type == "Constant":
                 results += [(node.output[0], a.t) for a in node.attribute if a.HasField("t")]
-        for name, tensor in results:
-            external = tensor.data_location == onnx.TensorProto.EXTERNAL
-            if all(dim == 1 for dim in tensor.dims) and not external:
-                yield name, tensor
+    for name, tensor in results:
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if all(dim == 1 for dim in tensor.dims) and not external:
+            yield name, tensor

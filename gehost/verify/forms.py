@@ -14,14 +14,13 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from gehost.verify.activations import activation_bytes
-from gehost.verify.constants import set_constants
+from gehost.verify.constants import NO_CONSTANTS, set_constants
 from gehost.verify.precise import load_precise
 from gehost.verify.retype import HALF, TO_DOUBLE, WIDER, holds, retyped_bytes
 from gehost.verify.room import COPIES_OF_ONE, check_room
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     Feeds = Mapping[str, NDArray[Any]]
     Run = Callable[[Feeds], dict[str, NDArray[Any]]]
 
-NO_CONSTANTS: Mapping[str, float] = MappingProxyType({})
 _FEW = 1024
 """Elements of feeds below which no tensors of a run are estimated; generated ones have fewer."""
 _SINGLE = HALF | {onnx.TensorProto.FLOAT}
@@ -51,8 +49,8 @@ class Forms:
         engine: of the form that ran last.
     """
 
-    def __init__(self, runner: Runner, exact: Mapping[str, float] = NO_CONSTANTS) -> None:
-        """Take the model as written, and exact values for constants that it has rounded."""
+    def __init__(self, runner: Runner, exact: Mapping[float, float] = NO_CONSTANTS) -> None:
+        """Take the model as written, and the exact numbers of constants that it has rounded."""
         self.runner = runner
         self._exact = exact
         self.engine = runner.engine
@@ -96,7 +94,7 @@ class Forms:
             wide = model
             if self.half:
                 wide = widened(model, base_dir, folder)
-                set_constants(wide, model, self._exact)
+                set_constants(wide, self._exact)
             source = str(folder) if folder is not None and self.half else base_dir
             where = str(folder) if folder is not None else base_dir
             runner = load_precise(wide, lambda form: self.runner.like(form, where), source, folder)
@@ -119,7 +117,7 @@ class Forms:
         with self._room("its run in float32", types) as folder:
             where = str(folder) if folder is not None else base_dir
             changed = form(model, base_dir, folder)
-            set_constants(changed, model, self._exact)
+            set_constants(changed, self._exact)
             runner = self.runner.like(changed, where, optimized=optimized)
             self.engine = runner.engine
 

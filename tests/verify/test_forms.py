@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gehost.testing import parse
 from gehost.verify import Baseline, Runner, compare, room
 from gehost.verify import forms as forms_module
 from gehost.verify import run as run_module
-from gehost.verify.constants import set_constants
+from gehost.verify.constants import exact_numbers, set_constants
 from gehost.verify.forms import Forms
 from gehost.verify.precise import load_precise
 from gehost.verify.quantized import quantization_steps
@@ -148,13 +149,28 @@ def test_another_output_type_is_not_hidden_by_widening() -> None:
 
 def test_exact_constants_go_to_all_that_equal_the_named_one() -> None:
     text = f"""{HEAD} g (float16[2] x) => (float16[2] y)
-    {{ p = Mul (x, a) q = Mul (p, b) y = Mul (q, c) }}"""
-    inputs = {"a": 0.797, "b": 0.797, "c": 0.5}
+    {{ p = Mul (x, a) q = Mul (p, b) y = Div (q, c) }}"""
+    inputs = {"a": 0.797, "b": 0.797, "c": 0.5, "d": 1.253}
     model = parse(text, {name: np.array(value, np.float16) for name, value in inputs.items()})
     wide = widened(model)
-    set_constants(wide, model, {"a": 0.7978846, "gone": 1.0})
+    set_constants(wide, exact_numbers(model, {"a": 0.7978846}))
     values = [float(onnx.numpy_helper.to_array(t).reshape(-1)[0]) for t in wide.graph.initializer]
-    assert values == [np.float32(0.7978846), np.float32(0.7978846), 0.5]
+    expected = [0.7978846, 0.7978846, 0.5, 1 / 0.7978846]  # d is the divisor of the same name
+    assert values == list(map(float, np.array(expected, np.float32)))
+
+
+def test_exact_constants_go_into_functions() -> None:
+    """A constant of a function is none of the graph's, so a tensor beside it names the number."""
+    model = parse("""<ir_version: 10, opset_import: ["": 21, "own": 1]> g (float16[2] x) => (float16[2] y) {
+        y = own.F (x) }
+    <domain: "own", opset_import: ["": 21]>
+    F (a) => (b) { k = Constant <value = float {1.4140625}> () b = Div (a, k) }""")
+    (constant, _) = model.functions[0].node
+    constant.attribute[0].t.CopyFrom(onnx.numpy_helper.from_array(np.float16(1.4140625)))
+    wide = widened(model)
+    set_constants(wide, exact_numbers(model, {"x": sqrt(2)}))
+    value = onnx.numpy_helper.to_array(wide.functions[0].node[0].attribute[0].t)
+    assert value == np.float32(sqrt(2))
 
 
 def test_the_steps_of_quantized_outputs() -> None:

@@ -82,6 +82,11 @@ class Activation:
     addend: tuple[Value, Value] | None
     """A tensor and a vector over the last axis, whose sum x is."""
     gate: Gate | None
+    constant: tuple[Value, float] | None = None
+    """A constant of ``gelu`` and the number that it rounds, √2 or its reciprocal.
+
+    Inside of ``gehost::Gelu`` it has no name; x is in its place.
+    """
 
     @property
     def node(self) -> Node:
@@ -161,7 +166,9 @@ def _operator(views: Views, node: Node) -> Activation | None:
         kind = ActivationKind.SILU if alpha == 1 else ActivationKind.SWISH
     elif node.attrs.get("approximate", "none") == "tanh":
         kind = ActivationKind.GELU_TANH
-    return _described(views, kind, alpha, x, result, x.dtype or DataType.FLOAT)
+    is_body = node.op == "gehost::Gelu" and kind is ActivationKind.GELU
+    constant = (x, sqrt(2.0)) if is_body else None
+    return _described(views, kind, alpha, x, result, x.dtype or DataType.FLOAT, constant)
 
 
 def _find(views: Views, node: Node) -> Activation | None:
@@ -186,11 +193,26 @@ def _find(views: Views, node: Node) -> Activation | None:
                 last = *entry, value
         if last is not None:
             kind, alpha, result = last
-            return _described(views, kind, alpha, _narrow(leaf, result), result, argument.dtype)
+            constant = _constant(views, argument, leaf) if kind is ActivationKind.GELU else None
+            x = _narrow(leaf, result)
+            return _described(views, kind, alpha, x, result, argument.dtype, constant)
     if near is not None:
         raise Refused(near)
     if node.op == "Sigmoid":
         raise NoProduct(f'product: "{argument.name}" is not multiplied by its sigmoid')
+    return None
+
+
+def _constant(views: Views, argument: Value, leaf: Value) -> tuple[Value, float] | None:
+    """Return the constant of Gelu's formula, where one alone scales the argument of erf."""
+    node = argument.producer
+    if node is None or node.op not in ("Div", "Mul"):
+        return None
+    for slot in (1,) if node.op == "Div" else (0, 1):
+        value, x = node.inputs[slot], node.inputs[1 - slot]
+        is_x = _expression(views, x, leaf) == {frozenset({(_X, 1)}): 1.0}
+        if is_x and value is not None and value.is_constant:
+            return value, sqrt(2.0 if node.op == "Div" else 0.5)
     return None
 
 
@@ -405,13 +427,19 @@ def _narrow(leaf: Value, result: Value) -> Value:
 
 
 def _described(
-    views: Views, kind: ActivationKind, alpha: float, x: Value, result: Value, compute: DataType
+    views: Views,
+    kind: ActivationKind,
+    alpha: float,
+    x: Value,
+    result: Value,
+    compute: DataType,
+    constant: tuple[Value, float] | None = None,
 ) -> Activation | None:
     shape = views.shape(x)
     if shape is None or views.shape(result) != shape or x.dtype is None or not x.dtype.is_float:
         return None
     addend, gate = _addend(views, x, shape), _gate(views, x, result, shape)
-    return Activation(kind, alpha, x, shape, result, compute, addend, gate)
+    return Activation(kind, alpha, x, shape, result, compute, addend, gate, constant)
 
 
 def _addend(views: Views, x: Value, shape: tuple[Extent, ...]) -> tuple[Value, Value] | None:

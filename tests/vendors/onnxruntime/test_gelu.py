@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,10 +11,14 @@ import onnx
 import onnx.parser
 import pytest
 
-from gehost import Host
-from gehost.verify import make_feeds
+from gehost import Host, HostOptions
+from gehost.verify import Baseline, make_feeds
 from tests.vendors.onnxruntime.test_half import widened
 
+BOTH = HostOptions(
+    vendors=[Path(__file__).parents[3] / "vendors"], plugins=False, enable=["OrtBiasGeluPass"]
+)
+"""The vendors of ONNX's own Gelu and of the runtime's."""
 TYPES = {
     "float": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
@@ -94,9 +99,58 @@ def test_double_stays(host: Host) -> None:
     assert refused(host, inputs, "OrtQuickGeluPass") == {"dtype"}
 
 
-@pytest.mark.parametrize(("dtype", "keys"), [("float", set[str]()), ("float16", {"constants"})])
-def test_a_gelu_that_rounds_its_constants_stays(host: Host, dtype: str, keys: set[str]) -> None:
-    """The body of gehost::Gelu, below opset 20, has the model's √2: 1.4140625 in float16."""
-    inputs = model("a = Add (x, b) y = gehost.Gelu (a)", dtype, opset=17)
-    inputs.opset_import.add(domain="gehost", version=1)
-    assert refused(host, inputs, "OrtBiasGeluPass") == keys
+NUMBERS = {"one": 1.0, "half": 0.5, "root": 2**0.5, "inverse": 0.5**0.5, "fourth": 0.5**0.25}
+
+
+def by_erf(dtype: str, scaled: str, opset: int) -> onnx.ModelProto:
+    """Return Gelu with a bias, and one of its result without."""
+    lines = " ".join(
+        f"""{y}s = {scaled.format(x)} {y}f = Erf ({y}s) {y}e = Add ({y}f, one)
+        {y}m = Mul ({x}, {y}e) {y} = Mul ({y}m, half)"""
+        for x, y in (("a", "p"), ("p", "y"))
+    )
+    result = model(f"a = Add (x, b) {lines}", dtype, opset)
+    for name, number in NUMBERS.items():
+        array = np.array(number).astype(TYPES[dtype])
+        result.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return result
+
+
+def verdict(before: onnx.ModelProto, after: onnx.ModelProto, dtype: str) -> str:
+    x = np.random.default_rng(0).normal(0, 2, (2, 9, 4)).astype(TYPES[dtype])
+    return Baseline.of(before, [{"x": x}]).against(after).summary()
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize("scaled", ["Div ({}, root)", "Mul ({}, inverse)"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_constant_in_half_is_its_exact_number(dtype: str, scaled: str, opset: int) -> None:
+    """Below opset 20 the Gelu without bias is a function, whose √2 is rounded as the model's."""
+    before, host = by_erf(dtype, scaled, opset), Host(BOTH)
+    after, _ = host.run(before)
+    assert [node.op_type for node in after.graph.node] == ["BiasGelu", "Gelu"]
+    assert verdict(before, after, dtype).startswith("equal within rounding")
+    alone, _ = host.with_options(disable=["GeluFusionPass"]).run(before)
+    assert alone.graph.node[0].op_type == "BiasGelu"
+    assert verdict(before, alone, dtype).startswith("equal within rounding")
+
+
+def test_a_gelu_of_an_earlier_compile_is_fused() -> None:
+    """The √2 of gehost::Gelu is in its body."""
+    host = Host(BOTH)
+    before, _ = host.with_options(enable=[]).run(by_erf("float16", "Div ({}, root)", 17))
+    before.ClearField("metadata_props")
+    assert [node.op_type for node in before.graph.node] == ["Add", "Gelu", "Gelu"]
+    after, _ = host.run(before)
+    assert [node.op_type for node in after.graph.node] == ["BiasGelu", "Gelu"]
+    assert verdict(before, after, "float16").startswith("equal within rounding")
+
+
+def test_several_constants_of_half_stay(host: Host) -> None:
+    before = by_erf("float16", "Mul ({}, inverse)", 17)
+    (first, *_) = [node for node in before.graph.node if node.op_type == "Mul"]
+    first.input[1] = "fourth"
+    again = onnx.helper.make_node("Mul", ["ps", "fourth"], ["again"])
+    before.graph.node.insert(2, again)
+    before.graph.node[3].input[0] = "again"
+    assert refused(host, before, "OrtBiasGeluPass") == {"bias", "constants"}

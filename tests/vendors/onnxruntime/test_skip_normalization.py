@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from gehost import Host
+from gehost.diagnose.explain.run import explain
 from gehost.testing import parse
 from gehost.verify import Runner, compare, compare_outputs
 
@@ -99,6 +100,13 @@ def test_near_misses(host: Host, key: str, changes: Any) -> None:
     assert not any(node.domain == "com.microsoft" for node in compiled.graph.node)
     (record,) = [record for record in report.passes if record.name == "OrtSkipNormPass"]
     assert list(record.rejected) == ([key] if key else [])
+
+
+def test_what_stands_between_the_sum_and_the_norm_is_named(host: Host) -> None:
+    """transformers clamps the residual sums of T5 in half."""
+    before = model(by_parts(), "t = Add (x, z) s = Clip (t, eps, two)")
+    (finding,) = explain(before, "OrtSkipNormPass", host.options).findings
+    assert finding.reason == 'sum: Clip "s" makes what is normalized, no Add'
 
 
 @pytest.mark.parametrize("square", SQUARES)

@@ -87,11 +87,7 @@ class GeluFusionPass(PatternFusionPass):
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
-        root = sqrt(2.0)
-        dtype = match.inputs[0].dtype
-        if dtype is not None and not _is_standard(match, "none"):  # the body rounds √2 to the type
-            root = float(dtype.numpy.type(root))
-        match.replaces_constant(constant.value, root if scaled.node.op == "Div" else 1 / root)
+        match.replaces_constant(constant.value, sqrt(2.0 if scaled.node.op == "Div" else 0.5))
         return _gelu(match, "none")
 
 

@@ -54,10 +54,10 @@ class OrtBiasGeluPass(ActivationFusionPass):
     Shapes: x [..., D], bias [D].
     Keeps: the numbers but for rounding.
     Refuses: what the recogniser refuses, by its step; ``bias``: no [D] is added before; ``tanh``:
-    Gelu is approximated by tanh; ``constants``: of half, such as √2, which the kernel does not
-    round; ``precision``: computed in float32, and the kernel is not known to; ``shared``: a tensor
-    inside is read by others, too; ``dtype``: not float32, float16 or bfloat16; ``kernel``: the
-    target has none of the type.
+    Gelu is approximated by tanh; ``constants``: of half, several in the place of √2, which the
+    kernel does not round; ``precision``: computed in float32, and the kernel is not known to;
+    ``shared``: a tensor inside is read by others, too; ``dtype``: not float32, float16 or bfloat16;
+    ``kernel``: the target has none of the type.
     Source: com.microsoft.BiasGelu-1.
     """
 
@@ -71,14 +71,17 @@ class OrtBiasGeluPass(ActivationFusionPass):
             problem = "bias: no [D] is added before"
         elif activation.kind != "gelu":
             problem = "tanh: approximated by tanh"
-        elif own.compute in HALVES and own.node.op != "Gelu":
-            problem = "constants: of half, which the kernel does not round"
+        elif own.compute in HALVES and own.constant is None and own.node.op != "Gelu":
+            problem = "constants: of half, several, which the kernel does not round"
         problem = problem or not_float(own.x) or no_kernel(self.context, BIAS, own.x, own.compute)
         return activation.reject(problem) if problem else True
 
     def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
         if activation.shared:
             return activation.reject("shared: a tensor inside is read by others, too")
+        constant = activation.description.constant
+        if constant is not None:
+            self.context.replaces_constant(*constant)
         return es.op(BIAS)(activation.x, activation.bias)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:

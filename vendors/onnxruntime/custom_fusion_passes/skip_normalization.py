@@ -215,7 +215,10 @@ def _problem(norm: NormCall) -> str:
 
 def _no_sum(norm: NormCall) -> str:
     """Return why x is no sum of two tensors that the model computes, or ""."""
-    parts = norm.description.residual
+    own = norm.description
+    parts, node = own.residual, own.x.producer
+    if parts is None and node is not None and node.op != "Add":
+        return f'sum: {node.op} "{node.label}" makes what is normalized, no Add'
     if parts is None or parts.spreads or parts.x.is_constant or parts.residual.is_constant:
         return "sum: no two tensors [B, S, D] are added before"
     return ""

@@ -1,0 +1,109 @@
+"""Conversion to float16 after the fusions, for a GPU that the CPU stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import pytest
+
+import gehost
+from gehost.testing import parse
+
+onnxruntime = pytest.importorskip("onnxruntime")
+MODELS = Path(__file__).parents[1] / "models"
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions of CUDA run on the CPU."""
+    session, value = onnxruntime.InferenceSession, onnxruntime.OrtValue
+    from_numpy = value.ortvalue_from_numpy
+
+    class Session(session):
+        def __init__(self, model: Any, options: Any = None, providers: Any = None, **rest: Any):
+            super().__init__(model, options, providers=[CPU], **rest)
+            self._names = [name if isinstance(name, str) else name[0] for name in providers or ()]
+
+        def get_providers(self) -> list[str]:
+            return self._names
+
+        def end_profiling(self) -> str:
+            path = Path(super().end_profiling())
+            path.write_text(path.read_text().replace(CPU, CUDA))
+            return str(path)
+
+        def io_binding(self) -> Any:
+            binding = super().io_binding()
+            bind = binding.bind_output
+            binding.bind_output = lambda name, *_, **__: bind(name, "cpu")
+            return binding
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
+    on_cpu = staticmethod(lambda array, *_: from_numpy(array))
+    monkeypatch.setattr(value, "ortvalue_from_numpy", on_cpu)
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def convolutions(layers: int) -> onnx.ModelProto:
+    """Return convolutions with BatchNormalization and Relu."""
+    draw, weights, lines = np.random.default_rng(0), dict[str, Any](), list[str]()
+    for layer in range(layers):
+        x, y = "x" if not layer else f"r{layer - 1}", "y" if layer + 1 == layers else f"r{layer}"
+        names = [f"{name}{layer}" for name in "sbmv"]
+        weights[f"w{layer}"] = draw.normal(0, 0.1, (16, 16, 3, 3))
+        weights |= {name: draw.uniform(0.5, 2, 16) for name in names}
+        lines.append(f"""c{layer} = Conv<pads = [1, 1, 1, 1]>({x}, w{layer})
+            n{layer} = BatchNormalization(c{layer}, {", ".join(names)}) {y} = Relu(n{layer})""")
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    m (float[1, 16, 8, 8] x) => (float[1, 16, 8, 8] y) {{ {" ".join(lines)} }}"""
+    return parse(text, {name: array.astype(np.float32) for name, array in weights.items()})
+
+
+def test_weights_folded_before_the_conversion_round_otherwise() -> None:
+    """A folded BatchNormalization is the same function; each rounds its weights to half."""
+    result = gehost.optimize(convolutions(6), "cuda", half=True, measured=False)
+    assert not result.report.dropped
+    assert sorted(set(ops(result.model))) == ["Cast", "Conv", "Relu"]
+    kinds = {tensor.data_type for tensor in result.model.graph.initializer}
+    assert kinds == {onnx.TensorProto.FLOAT16}
+
+
+def test_the_fusions_of_float32_are_those_of_half() -> None:
+    model = onnx.load(MODELS / "bert.ts17.onnx")
+    report = gehost.optimize(model, "cuda", half=True, measured=False).report
+    counts = {op.removeprefix("com.microsoft::"): count for op, (count, _) in report.fused.items()}
+    expected = {"Attention": 2, "BiasGelu": 2, "SkipLayerNormalization": 4}
+    assert {op: counts.get(op) for op in expected} == expected
+
+
+@pytest.mark.parametrize("factor", [1.003, 0.5])
+def test_a_pass_that_changes_numbers_is_dropped(vendors: Any, factor: float) -> None:
+    """The file before its conversion decides on factors as small as half's roundings."""
+    vendors.write(
+        "acme/a.py",
+        f"""
+        @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+        class Scaled(PatternFusionPass):
+            def Patterns(self):
+                builder = EsGraphBuilder("p")
+                return [Pattern(builder.BuildAndReset([es.Relu(builder.CreateInput(0))]))]
+
+            def Replacement(self, match):
+                builder = EsGraphBuilder("r")
+                x = builder.CreateInput(0)
+                return builder.BuildAndReset([es.Mul(es.Clip(x, 0.0), {factor})])
+        """,
+    )
+    model, vendor = convolutions(1), [vendors.root]
+    report = gehost.optimize(model, "cuda", half=True, measured=False, vendors=vendor).report
+    assert list(report.dropped) == ["Scaled"]
+    assert "differ" in report.dropped["Scaled"]
