@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gehost import Value
 from gehost_semantic.extents import Extent, Extents, total
@@ -18,8 +18,7 @@ class Refused(Exception):  # noqa: N818 - it ends a search and is no error
     """Why a graph is not what a recogniser looks for, as ``key: text``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """The part of an index that one atom makes: ``stride`` steps in an axis of the base."""
 
     atom: Atom
@@ -76,6 +75,9 @@ class Atoms:
         """Return the atoms after all joins and splits."""
         joined, parts, results = self._joined, self._parts, list[Atom]()
         for first in atoms:
+            if first not in joined and first not in parts:
+                results.append(first)
+                continue
             todo = [first]
             while todo:
                 atom = todo.pop()

@@ -24,7 +24,8 @@ def learn(views: Reader) -> bool:
         if rule is None:
             continue
         shapes = [None if value is None else value.shape for value in node.inputs]
-        key = node.op, node.attrs.get("equation"), *shapes, *[v and v.shape for v in node.outputs]
+        equation = node.attrs.get("equation") if node.op == "Einsum" else None
+        key = node.op, equation, *shapes, *[v and v.shape for v in node.outputs]
         if key in request:
             continue
         # a runtime drops an operator that no output depends on

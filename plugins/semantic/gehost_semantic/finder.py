@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from gehost import Node, Value
 from gehost_semantic.atoms import Atom, Atoms, Index, Joined, Refused, flat
@@ -83,7 +83,17 @@ class AttentionFinder:
         Raises:
             Refused: it is none, or a size is not known; with the step.
         """
-        return _Search(self.views, softmax).run()
+        key = "attention", softmax
+        answer = self.views.answers.get(key)
+        if answer is None:
+            try:
+                answer = _Search(self.views, softmax).run()
+            except Refused as refusal:
+                answer = str(refusal)  # the exception would keep the search's frames
+            self.views.answers[key] = answer
+        if isinstance(answer, str):
+            raise Refused(answer)
+        return cast("Attention", answer)
 
 
 class _Search:

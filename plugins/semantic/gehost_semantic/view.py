@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gehost import DataType, Value
 from gehost_semantic.extents import Extent, Extents, total
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """A part of an axis: ``size`` steps of ``stride`` in an axis of the base.
 
     ``size`` is never the number 1; ``axis`` is None for a repeated element.
