@@ -1,4 +1,4 @@
-"""Result shapes of ONNX Runtime's operators that gehost writes: no inference of onnx knows them."""
+"""Result shapes of operators that onnx infers none for: most are ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -76,16 +76,35 @@ RESULTS: dict[str, ShapeFunction] = {
     "FastGelu": _same,
     "Gelu": _same,
     "GroupNorm": _same,
+    "GroupNormalization": _same,
     "GroupQueryAttention": _group_query,
     "MultiHeadAttention": _multi_head,
     "MoE": _same,
     "QMoE": _same,
     "QuickGelu": _same,
     "RotaryEmbedding": _same,
+    "SimplifiedLayerNormalization": _same,
     "SkipGroupNorm": _same_twice,
     "SkipLayerNormalization": _skip,
     "SkipSimplifiedLayerNormalization": _skip,
 }
+_OF_ONNX = ("GroupNormalization", "SimplifiedLayerNormalization")
+"""Operators above that stand in ONNX's own domain."""
+
+
+def node_to_infer(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A node whose results onnx infers while ``contrib_shapes`` is open; else the node itself."""
+    is_fused_conv = (node.domain, node.op_type) == (DOMAIN, "FusedConv")
+    if not is_fused_conv and (node.domain or node.op_type not in _OF_ONNX):
+        return node
+    result = onnx.NodeProto()
+    result.CopyFrom(node)
+    if is_fused_conv:  # a Conv whose sum and activation leave the shape as it is
+        result.domain, result.op_type = "", "Conv"
+        del result.input[3:]
+    else:
+        result.domain = DOMAIN
+    return result
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from onnx import external_data_helper, helper, numpy_helper
 
 import gehost
 from gehost import Host, HostOptions, ModelError, UsageError
-from gehost_sharding.contrib import contrib_shapes
+from gehost_sharding.contrib import DOMAIN as CONTRIB
+from gehost_sharding.contrib import contrib_shapes, node_to_infer
 from gehost_sharding.rules.rule import Instance
 from gehost_sharding.sharding import Shape
 
@@ -428,7 +429,9 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     light = onnx.ModelProto(ir_version=version, functions=proto.functions)
     light.opset_import.extend(proto.opset_import)
     light.graph.name = proto.graph.name or "graph"
-    light.graph.node.extend(proto.graph.node)
+    light.graph.node.extend(map(node_to_infer, proto.graph.node))
+    if all(entry.domain != CONTRIB for entry in light.opset_import):
+        light.opset_import.add(domain=CONTRIB, version=1)
     names = {entry.name for entry in proto.graph.initializer}
     light.graph.input.extend(entry for entry in proto.graph.input if entry.name not in names)
     for entry in proto.graph.initializer:
@@ -444,7 +447,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
     try:
-        with contrib_shapes(proto.graph.node):
+        with contrib_shapes(light.graph.node):
             return onnx.shape_inference.infer_shapes(light, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         raise ModelError(f"shape inference fails: {error}") from error

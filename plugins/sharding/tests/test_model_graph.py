@@ -193,3 +193,22 @@ def test_results_of_onnx_runtimes_operators_have_shapes() -> None:
     shapes = {name: graph.tensors[name].shape for name in ("a", "z", "m", "v", "t", "q")}
     assert shapes == dict.fromkeys("aztq", (2, 4, 8)) | dict.fromkeys("mv", (2, 4, 1))
     assert not onnx.defs.has("SkipLayerNormalization", "com.microsoft")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "GroupNormalization <num_groups = 2> (x, w, w)",
+        "SimplifiedLayerNormalization (x, v)",
+        'com.microsoft.FusedConv <activation = "Relu", pads = [1, 1]> (x, k, w)',
+    ],
+)
+def test_results_that_onnx_does_not_infer_have_shapes(node: str) -> None:
+    text = f"(float[2,4,6] x, float[4] w, float[6] v, float[4,4,3] k) => (z) {{ y = {node} z = Neg (y) }}"
+    contrib = ', "com.microsoft" : 1' if "com.microsoft" in node else ""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21{contrib}]>\nf {text}')
+    graph = ModelGraph(model)
+    assert graph.tensors["y"].shape == graph.tensors["z"].shape == (2, 4, 6)
+    assert [node.op_type for node in graph.proto.graph.node] == [
+        node.op_type for node in model.graph.node
+    ]
