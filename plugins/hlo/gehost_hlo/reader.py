@@ -24,7 +24,6 @@ from gehost_hlo.module import (
 )
 from gehost_hlo.scanner import (
     ARRAY,
-    ARRAY_SIZES,
     ARRAY_TYPE,
     BLANK,
     BLANK_OF_VALUE,
@@ -55,8 +54,8 @@ _PLAIN_PART = re.compile(r"[^,{}()\[\]\"\s]*+")
 _SPACED_BRACE = re.compile(r"[ \t]*+(?=\{)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _TYPE = re.compile(rf"[a-z][a-z0-9]*+(?={BLANK}\[)")
-_SPACED_ARRAY = re.compile(rf"({ARRAY_TYPE}){BLANK}({ARRAY_SIZES})")
-_LAYOUT = re.compile(rf"{BLANK}(?=\{{[0-9:])")
+_SPACED_ARRAY = re.compile(rf"({ARRAY_TYPE}){BLANK}(\[[^\[\]]*+\])")
+_LAYOUT = re.compile(rf"{BLANK}(?=\{{{BLANK}[0-9:])")
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*+")
 _DIMENSION = re.compile(r"(<=)?([0-9]+)|(\?)")
 
@@ -173,7 +172,9 @@ class _Reader:
                 (
                     table
                     for table in _TABLES
-                    if re.compile(rf"{table}\s+[0-9]").match(scanner.text, scanner.position)
+                    if re.compile(rf"{table}(?=[\s/]){BLANK}[0-9]").match(
+                        scanner.text, scanner.position
+                    )
                 ),
                 None,
             )
@@ -299,7 +300,10 @@ class _Reader:
         """
         scanner = self.scanner
         if opcode in {"constant", "parameter"}:
-            return (Operand(literal=self._literal()),)
+            literal = self._literal()
+            if opcode == "parameter":
+                literal = Literal(_without_comments(literal.text))
+            return (Operand(literal=literal),)
         plain = _PLAIN_OPERANDS.match(scanner.text, scanner.position)
         if plain is not None:
             names = _SEPARATOR.split(plain[1]) if plain[1] else ()
@@ -471,11 +475,11 @@ class _Reader:
             if spaced is None:
                 raise scanner.expected("a shape")
             scanner.position = spaced.end()
-            shape_text = spaced[1] + spaced[2]
+            shape_text = spaced[1] + _without_blanks(spaced[2])
         layout = None if "{" in shape_text else _LAYOUT.match(scanner.text, scanner.position)
         if layout is not None:  # after a blank, or with braces within
             scanner.position = layout.end()
-            shape_text += _without_comments(scanner.balanced())
+            shape_text += _without_blanks(scanner.balanced())
         return self._array(shape_text, place)
 
     def _array(self, text: str, place: int) -> Shape:
@@ -520,3 +524,7 @@ class _Reader:
 
 def _without_comments(text: str) -> str:
     return _ANY_COMMENT.sub("", text).strip()
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(_without_comments(text).split())

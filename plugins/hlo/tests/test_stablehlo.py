@@ -160,6 +160,40 @@ def test_functions_aliases_and_locations(tmp_path: Path) -> None:
     np.testing.assert_array_equal(actual, np.abs(X) + 3)
 
 
+PLAIN = """#m = dense<[1, 0]> : tensor<2xi64>
+module @jit_f {
+  func.func private @g(tensor<3xf32>) -> tensor<3xf32>
+  func.func public @main(%arg0: tensor<2x3xf32>) -> tensor<3x2xf32> {
+    %cst = stablehlo.constant dense<2.5> : tensor<2x3xf32>
+    %0 = stablehlo.slice %arg0 [0:2, 0:3:1] : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %1 = stablehlo.maximum %0, %cst : tensor<2x3xf32>
+    %2:2 = "stablehlo.optimization_barrier"(%1, %cst) : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
+    %r = "stablehlo.transpose"(%2#0) <{permutation = array<i64: 1, 0>}> : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    return %r : tensor<3x2xf32>
+  }
+}
+"""
+SPACED = """ // a note: "module"
+#m // of nothing
+ =
+dense <[1,0]>: tensor<2xi64> module @jit_f{func.func private @g ( tensor<3xf32>)->tensor<3xf32>
+func.func public @main( %arg0
+:tensor< 2x3xf32 >)->// the result
+tensor<3x2xf32>{
+%cst=stablehlo.constant dense<2.5>:tensor<2x3xf32> %0
+= stablehlo.slice %arg0[ 0 :2,0: 3 :1 ]:(tensor<2x3xf32>)->tensor <2x3xf32> %1 = stablehlo.maximum %0
+,%cst:tensor<2x3xf32> %2 : 2="stablehlo.optimization_barrier"( %1,%cst ):(tensor<2x3xf32>,
+tensor<2x3xf32>)->( tensor<2x3xf32>, tensor<2x3xf32>)
+%r="stablehlo.transpose" (%2#0)< // properties
+{permutation=array
+<i64 :1,0> } >:( tensor<2x3xf32>)
+-> tensor<3x2xf32> return %r:tensor<3x2xf32>}}"""
+
+
+def test_blanks_and_comments_may_stand_anywhere() -> None:
+    assert to_text(parse_stablehlo(SPACED)) == to_text(parse_stablehlo(PLAIN))
+
+
 def test_a_generic_module_without_names(tmp_path: Path) -> None:
     text = """"builtin.module"() <{sym_name = "m"}> ({
   "func.func"() <{function_type = (tensor<2x3xf32>) -> tensor<2x3xf32>, sym_name = "main", sym_visibility = "public"}> ({

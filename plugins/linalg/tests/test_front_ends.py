@@ -534,6 +534,8 @@ def test_mlir_drops_the_same_loops() -> None:
         ("%r = scf.for %k = %s to %i step %i iter_args(%v = %s) -> (f32) {\n scf.yield %v : f32\n }", "%s is f32, not index"),
         ('%r = "arith.cmpf"(%s, %s) <{predicate = 99 : i64}> : (f32, f32) -> i1', "no predicate 99"),
         ('%r = "tensor.extract_slice"(%a) <{static_offsets = array<i64: -9223372036854775808>, static_sizes = array<i64: 2>, static_strides = array<i64: 1>}> : (tensor<4xf32>) -> tensor<2xf32>', "needs 1 computed numbers, got 0"),
+        ("%r = tensor.pad %a low[1, 2] high[1] {\n ^bb0(%k: index):\n tensor.yield %s : f32\n } : tensor<4xf32> to tensor<6xf32>", "tensor<4xf32> is padded along 1 axes"),
+        ('%r = "linalg.generic"(%a) <{indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = [#linalg.iterator_type<parallel>], operandSegmentSizes = array<i32: 0, 1>}> ({\n ^bb0(%o: f32):\n %k = "linalg.index"() <{dim = x}> : () -> index\n "linalg.yield"(%o) : (f32) -> ()\n }) : (tensor<4xf32>) -> tensor<4xf32>', "expected the number of a loop"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(statement: str, reason: str) -> None:

@@ -184,3 +184,48 @@ def test_a_size_that_nothing_gives_is_an_error() -> None:
     )
     with pytest.raises(GenericError, match="nothing gives the size of axis 0 of %o"):
         print_generic(op)
+
+
+PLAIN = """#map = affine_map<(d0, d1) -> (d0, d1)>
+#kinds = ["parallel", "parallel"]
+!t = tensor<4x8xf32>
+module {
+  util.global private @g = dense<1.0> : tensor<2xf32>
+  func.func @f(%a: !t, %i: index) -> tensor<2x8xf32> {
+    %e = tensor.empty() : tensor<2x8xf32>
+    %x = my.op %a {n = 1 : i32} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %s = "tensor.extract_slice"(%x, %i) <{operandSegmentSizes = array<i32: 1, 1, 0, 0>, static_offsets = array<i64: -9223372036854775808, 0>, static_sizes = array<i64: 2, 8>, static_strides = array<i64: 1, 1>}> : (tensor<4x8xf32>, index) -> tensor<2x8xf32>
+    %y = "linalg.generic"(%s, %e) <{indexing_maps = [#map, #map], iterator_types = [#linalg.iterator_type<parallel>, #linalg.iterator_type<parallel>], operandSegmentSizes = array<i32: 1, 1>}> ({
+    ^bb0(%l: f32, %o: f32):
+      %p = "my.scalar"(%l) : (f32) -> f32
+      "linalg.yield"(%p) : (f32) -> ()
+    }) : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    return %y : tensor<2x8xf32>
+  }
+}
+"""
+SPACED = """// a note: "module"
+#map // of both
+= affine_map
+<( d0,d1)->(d0, d1 )> #kinds=[ "parallel",
+"parallel"] !t =tensor< 4x8xf32 >
+module{
+  util.global private @g = dense<1.0> :
+    tensor<2xf32>
+  func.func @f( %a:!t,%i // an index
+:index)->tensor<2x8xf32>{ %e = tensor.empty ( ):tensor<2x8xf32> %x = my.op %a {n = 1 : i32} :
+tensor<4x8xf32> -> tensor<4x8xf32>
+%s="tensor.extract_slice" (%x,%i)< // properties
+{operandSegmentSizes = array
+<i32 :1,1, 0, 0>, static_offsets=array< i64:-9223372036854775808, 0>,static_sizes
+= array<i64:2,8>, static_strides = array<i64 : 1, 1 >} >:( tensor<4x8xf32>,index )->tensor<2x8xf32> %y
+= "linalg.generic"(%s,%e)<{indexing_maps=[ #map,#map ], iterator_types = [#linalg.iterator_type< parallel>,
+#linalg.iterator_type<parallel >], operandSegmentSizes = array<i32:1,1>}> ( { ^bb0 ( %l:f32,%o : f32 ):
+%p="my.scalar"(%l):(f32)->f32 "linalg.yield"(%p)
+:(f32)->() } ) : (tensor<2x8xf32>,tensor<2x8xf32>)->
+tensor<2x8xf32> return %y:tensor<2x8xf32>}}"""
+
+
+def test_blanks_and_comments_may_stand_anywhere() -> None:
+    plain, spaced = (print_function(parse(text)[0]) for text in (PLAIN, SPACED))
+    assert "".join(spaced.split()) == "".join(plain.split())

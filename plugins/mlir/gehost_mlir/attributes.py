@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from gehost_mlir.scanner import Scanner
-from gehost_mlir.source import ALIAS, OPERATION, STRING, balanced
+from gehost_mlir.source import ALIAS, OPERATION, STRING, balanced, spaced
 
 DYNAMIC = -(1 << 63)
 """Stands for a computed size or offset in ``array<i64: …>``."""
@@ -15,11 +15,10 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 def dictionary(scanner: Scanner, aliases: Mapping[str, str]) -> dict[str, str]:
     """``{a = 1, b}`` or ``<{a = 1, b}>``, aliases written out; an attribute without value is ""."""
-    opening, closing = ("<{", "}>") if scanner.accept("<{") else ("{", "}")
-    if opening == "{":
-        scanner.expect("{")
+    are_properties = scanner.accept("<")
+    scanner.expect("{")
     results: dict[str, str] = {}
-    while not scanner.accept(closing):
+    while not scanner.accept("}"):
         if results:
             scanner.expect(",")
         start = scanner.skip()
@@ -28,6 +27,8 @@ def dictionary(scanner: Scanner, aliases: Mapping[str, str]) -> dict[str, str]:
         if name in results:
             raise scanner.error(f"{name} is given twice", start)
         results[name] = value(scanner, aliases) if scanner.accept("=") else ""
+    if are_properties:
+        scanner.expect(">")
     return results
 
 
@@ -35,7 +36,7 @@ def value(scanner: Scanner, aliases: Mapping[str, str]) -> str:
     """The text of an attribute, to the next comma or closing bracket."""
     begin = scanner.skip()
     scanner.position = balanced(scanner.text, begin, ",")
-    return written_out(scanner.text[begin : scanner.position].strip(), aliases)
+    return written_out(spaced(scanner.text[begin : scanner.position].strip()), aliases)
 
 
 def written_out(text: str, aliases: Mapping[str, str]) -> str:

@@ -14,13 +14,16 @@ from gehost_mlir.source import (
     STRING,
     SYMBOL,
     TYPE_ALIAS,
+    attribute_end,
     balanced,
     resources_of,
+    spaced,
+    without_comments,
     without_locations,
 )
 
 _BLOCK = re.compile(r"\^[A-Za-z0-9_$.-]+")
-_DEFINED = re.compile(r"%([0-9]+|[A-Za-z_$.-][A-Za-z0-9_$.-]*)(:[0-9]+)?")
+_DEFINED = re.compile(r"%([0-9]+|[A-Za-z_$.-][A-Za-z0-9_$.-]*)(?:\s*:\s*([0-9]+))?")
 _NAMED_TYPE = re.compile(r"!?[A-Za-z_][A-Za-z0-9_.$]*")
 _DEPTH = 100
 """Regions within each other, at most."""
@@ -58,7 +61,7 @@ class OperationReader(Scanner):
     """Reads a text of operations; ``pretty`` reads those that are not in generic form."""
 
     def __init__(self, text: str) -> None:
-        plain, self.resources = resources_of(without_locations(text))
+        plain, self.resources = resources_of(without_locations(without_comments(text)))
         super().__init__(plain)
         self.aliases: dict[str, str] = {}
         self._regions = 0
@@ -78,8 +81,8 @@ class OperationReader(Scanner):
             return False
         self.expect("=")
         begin = self.skip()
-        self.position = balanced(self.text, begin, "\n")
-        self.aliases[name] = self.text[begin : self.position].strip()
+        self.position = attribute_end(self.text, begin)
+        self.aliases[name] = spaced(self.text[begin : self.position])
         return True
 
     def operation(self) -> Operation:
@@ -88,7 +91,7 @@ class OperationReader(Scanner):
         start = self.skip()
         while (match := _DEFINED.match(self.text, self.skip())) is not None:
             self.position = match.end()
-            count = 1 if match[2] is None else int(match[2][1:5])
+            count = 1 if match[2] is None else int(match[2][:4])
             numbers = [""] if match[2] is None else [f"#{k}" for k in range(count)]
             results += [f"{match[1]}{number}" for number in numbers]
             if not self.accept(","):
@@ -119,7 +122,7 @@ class OperationReader(Scanner):
         operation.operands = self.listed("(", ")", self.operand)
         if self.accept("["):
             raise self.error(f"{operation.name} has successor blocks", operation.position)
-        if self.peek("<{"):
+        if self.has_properties():
             operation.attributes |= dictionary(self, self.aliases)
         if self.accept("("):
             while True:
@@ -209,11 +212,11 @@ class OperationReader(Scanner):
             self.listed("(", ")", self.type)
             self.expect("->")
             self.types()
-            return self.text[begin : self.position]
+            return spaced(self.text[begin : self.position])
         name = self.take(_NAMED_TYPE, "a type")
-        if self.text.startswith("<", self.position):
+        if self.peek("<"):
             self.position = balanced(self.text, self.position)
-        return self.aliases.get(name, self.text[begin : self.position])
+        return self.aliases.get(name, spaced(self.text[begin : self.position]))
 
     def value(self, until: str = ",") -> str:
         """The text of an attribute, to one of ``until`` or a closing bracket."""
@@ -221,4 +224,4 @@ class OperationReader(Scanner):
             return value(self, self.aliases)
         begin = self.skip()
         self.position = balanced(self.text, begin, until)
-        return self.text[begin : self.position].strip()
+        return spaced(self.text[begin : self.position].strip())

@@ -38,6 +38,7 @@ class Scanner:
     """
 
     _BLANK = re.compile(r"(?:\s+|//[^\n]*)*", re.ASCII)
+    _PROPERTIES = re.compile(r"<(?:\s|//[^\n]*)*+\{", re.ASCII)
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -65,6 +66,10 @@ class Scanner:
             and end < len(self.text)
             and (self.text[end].isalnum() or self.text[end] == "_")
         )
+
+    def has_properties(self) -> bool:
+        """Whether ``<{`` comes next, which may have blanks inside."""
+        return self._PROPERTIES.match(self.text, self.skip()) is not None
 
     def accept(self, literal: str) -> bool:
         """Step over ``literal`` if it comes next."""

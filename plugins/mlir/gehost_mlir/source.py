@@ -15,12 +15,27 @@ ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
 TYPE_ALIAS = re.compile(r"![A-Za-z_][A-Za-z0-9_$.-]*")
 
 _SKIPPED = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*'
-_LOCATION = re.compile(rf"{_SKIPPED}|(?P<loc>(?:#[\w$.-]+[ ]*=[ ]*)?(?<![\w$.%@#!-])loc\()")
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|(//[^\n]*)')
+_LOCATION = re.compile(rf"{_SKIPPED}|(?P<loc>(?:#[\w$.-]+\s*=\s*)?(?<![\w$.%@#!-])loc\s*\()")
 _IN_LOCATION = re.compile(rf"{_SKIPPED}|[()]")
 _METADATA = re.compile(rf"{_SKIPPED}|(?P<begin>\{{-#)")
+_DEFINITION = re.compile(rf"{_SKIPPED}|(?P<alias>[#!][A-Za-z_][\w$.-]*)\s*=(?!=)")
+_ITEM = re.compile(rf"{STRING.pattern}|[\w$.@#!+-]+(?:::[\w$.@#!+-]+)*")
+_CONTINUED = re.compile(r"\s*(?P<next>[<(\[]|->|:(?!:))")
+_ODD = re.compile(r"[\t\r\n]|  |[(\[{<]\s|\s[)\]}>,<]|[^\s:\"]:[^\s:]|\s:\S|[^\s>]: ")
+"""A text that may have other blanks than MLIR's."""
+_SPACED = re.compile(rf"{_SKIPPED}|\s+|::|[<>=!]=|.", re.DOTALL)
+_ARRAY = re.compile(r"\barray<\w+\s*$")
 _RESOURCE = re.compile(rf'{NAME}\s*:\s*"0x([0-9A-Fa-f]*)"')
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_TOKEN = re.compile(rf"{_SKIPPED}|->|[()\[\]{{}}<>,\n]|=|[^\s()\[\]{{}}<>,=\"/-]+|\s|.")
+_TOKEN = re.compile(rf"{_SKIPPED}|->|::|[()\[\]{{}}<>,:\n]|=|[^\s()\[\]{{}}<>,:=\"/-]+|\s|.")
+
+
+def without_comments(text: str) -> str:
+    """The text with blanks for comments; positions stay."""
+    if "//" not in text:
+        return text
+    return _COMMENT.sub(lambda match: _blank(match[1]) if match[1] else match.group(), text)
 
 
 def without_locations(text: str) -> str:
@@ -29,7 +44,7 @@ def without_locations(text: str) -> str:
     Raises:
         MlirError: a location does not end.
     """
-    if "loc(" not in text:
+    if "loc" not in text:
         return text
     parts: list[str] = []
     end = 0
@@ -50,6 +65,60 @@ def without_locations(text: str) -> str:
 
 def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
+
+
+def alias_definitions(text: str) -> list[tuple[str, int, int]]:
+    """Names that stand before ``=`` in a text, where they begin, and where ``=`` ends."""
+    return [
+        (match["alias"], match.start("alias"), match.end())
+        for match in _DEFINITION.finditer(text)
+        if match["alias"]
+    ]
+
+
+def attribute_end(text: str, start: int) -> int:
+    """The position after the attribute or type at ``start``, on as many lines as it has.
+
+    Raises:
+        MlirError: a bracket is not closed.
+    """
+    position = start
+    while True:
+        position = _after_blanks(text, position)
+        if text[position : position + 1] in _BRACKETS:
+            position = balanced(text, position)
+        else:
+            item = _ITEM.match(text, position)
+            position = item.end() if item is not None else position + 1
+        after = _CONTINUED.match(text, position)
+        while after is not None and after["next"] in _BRACKETS:
+            position = balanced(text, after.start("next"))
+            after = _CONTINUED.match(text, position)
+        if after is None:
+            return position
+        position = after.end()
+
+
+def spaced(text: str) -> str:
+    """An attribute or type as MLIR spaces it."""
+    if not _ODD.search(text):
+        return text
+    result = ""
+    for match in _SPACED.finditer(text):
+        part = match.group()
+        if part.isspace():
+            result += "" if not result or result[-1] in " ([{<" else " "
+        elif part == ":" and not result.endswith('"'):
+            result = result.rstrip() + (": " if _ARRAY.search(result) is not None else " : ")
+        else:
+            result = (result.rstrip() if part in {"<", ")", "]", "}", ">", ","} else result) + part
+    return result.rstrip()
+
+
+def _after_blanks(text: str, position: int) -> int:
+    while text[position : position + 1].isspace():
+        position += 1
+    return position
 
 
 def resources_of(text: str) -> tuple[str, dict[str, bytes]]:
@@ -82,7 +151,7 @@ def balanced(text: str, start: int, until: str = "") -> int:
         part = match.group()
         if not stack and part in until and until:
             return position
-        if part in _BRACKETS and not (part == "<" and text[position - 1 : position] in " \n"):
+        if part in _BRACKETS:
             stack.append(_BRACKETS[part])
         elif stack and part == stack[-1]:
             stack.pop()

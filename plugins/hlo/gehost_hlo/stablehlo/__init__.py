@@ -17,7 +17,7 @@ from gehost_hlo.stablehlo.pretty import PrettyReader
 from gehost_mlir.scanner import MlirError
 
 _BEGIN = re.compile(
-    r'(?:\s+|//[^\n]*|[#!][\w.$-]+\s*=[^\n]*)*+(?:"?builtin\.module|module\b|"?func\.func|sdy\.mesh)'
+    r'(?:\s+|//[^\n]*)*+(?:[#!][\w.$-]+\s*=|"?builtin\.module|module\b|"?func\.func|sdy\.mesh)'
 )
 
 

@@ -12,11 +12,13 @@ from collections.abc import Callable
 
 from gehost_mlir.attributes import dictionary
 from gehost_mlir.operations import Operation, OperationReader
-from gehost_mlir.source import OPERATION, SSA, STRING, balanced
+from gehost_mlir.source import OPERATION, SSA, STRING, balanced, spaced
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANGE = re.compile(r"([0-9]+):([0-9]+)(?::([0-9]+))?")
+_RANGE = re.compile(r"([0-9]+)\s*:\s*([0-9]+)(?:\s*:\s*([0-9]+))?")
 _LABELS = re.compile(r"\[[^\]]*\]\s*x\s*\[[^\]]*\]\s*->\s*\[[^\]]*\]")
+_DECLARED = re.compile(r"\(\s*[^\s%)]")
+"""The list of types of a declaration."""
 _KNOWN = re.compile(r"(?:stablehlo|chlo|func|sdy)\.\w+|builtin\.module|module|return|call")
 _SAME = frozenset({"stablehlo.select", "stablehlo.clamp"})
 """Operations whose list of types is not that of all operands; the last is the result's."""
@@ -93,8 +95,7 @@ def _func(r: PrettyReader, o: Operation) -> None:
         if r.accept(visibility):
             o.attributes["sym_visibility"] = f'"{visibility}"'
     o.attributes["sym_name"] = f'"{r.symbol()}"'
-    start = r.skip()
-    if r.text[start : start + 64].lstrip("( \n")[:1] not in {"%", ")"}:  # a declaration
+    if _DECLARED.match(r.text, r.skip()) is not None:
         r.listed("(", ")", r.type)
         arguments = None
     else:
@@ -128,7 +129,7 @@ def _constant(r: PrettyReader, o: Operation) -> None:
         o.attributes |= dictionary(r, r.aliases)
     begin = r.skip()
     r.position = balanced(r.text, begin, ":")
-    elements = r.text[begin : r.position].strip()
+    elements = spaced(r.text[begin : r.position].strip())
     r.expect(":")
     kind = r.type()
     o.attributes["value"] = f"{elements} : {kind}"
@@ -269,7 +270,7 @@ def _manual_computation(r: PrettyReader, o: Operation) -> None:
         r.expect("=")
         begin = r.skip()
         r.position = balanced(r.text, begin)
-        o.attributes[name] = r.text[begin : r.position]
+        o.attributes[name] = spaced(r.text[begin : r.position])
     arguments = r.listed("(", ")", r.argument)
     o.regions.append(r.region(arguments))
     r.typed(o)

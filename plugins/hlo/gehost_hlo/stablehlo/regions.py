@@ -168,7 +168,7 @@ def _replica_groups(c: Converter, o: Operation) -> str:
     if "mesh_axes" in text:
         mesh = re.search(r"@([\w.$-]+)", text)
         axes = re.findall(r'(?:name = |axis_ref<)"([^"]+)"', text)
-        sizes = re.findall(r'"([^"]+)"=([0-9]+)', c.meshes.get(mesh[1], "") if mesh else "")
+        sizes = re.findall(r'"([^"]+)"\s*=\s*([0-9]+)', c.meshes.get(mesh[1], "") if mesh else "")
         if not sizes or "sub_axis" in text:
             raise ValueError(
                 "the mesh of its replica_groups is not in the text, or an axis is split"

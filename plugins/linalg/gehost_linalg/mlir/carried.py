@@ -186,6 +186,8 @@ def make_pad(
     (source, fill), (low, high) = values, lists
     if result.dtype != source.dtype or fill.type_text != source.dtype or result.rank != source.rank:
         raise reader.error(f"{source.type_text} is not padded to {result.type_text}", start)
+    if not len(low) == len(high) == source.rank:
+        raise reader.error(f"{source.type_text} is padded along {source.rank} axes", start)
     for before, size, after, whole in zip(
         low, source.shape or (), high, result.shape or (), strict=True
     ):

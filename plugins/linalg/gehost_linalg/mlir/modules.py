@@ -7,9 +7,19 @@ from collections.abc import Sequence
 
 from gehost_linalg.generic import Value
 from gehost_linalg.mlir.function import Function
+from gehost_linalg.mlir.opaque import end_of_statement
 from gehost_linalg.mlir.reader import LABEL, Reader, Rows
 from gehost_mlir.attributes import integers, shown, value
-from gehost_mlir.source import ALIAS, OPERATION, SSA, STRING, SYMBOL, TYPE_ALIAS, balanced
+from gehost_mlir.source import (
+    ALIAS,
+    OPERATION,
+    SSA,
+    STRING,
+    SYMBOL,
+    TYPE_ALIAS,
+    alias_definitions,
+    attribute_end,
+)
 
 _FUNCTIONS = ("func.func", "util.func")
 _RETURNS = ("return", "func.return", "util.return")
@@ -46,7 +56,8 @@ class ModuleReader(Reader):
         """An alias, a module's begin or end, a function, or the global of another dialect."""
         start = self.skip()
         if self.match(ALIAS) is not None or self.match(TYPE_ALIAS) is not None:
-            self.position = balanced(self.text, start, "\n")
+            self.expect("=")
+            self.position = attribute_end(self.text, self.skip())
             return None
         if self._ends and self.accept("}"):
             if self._ends.pop() == "})":
@@ -69,7 +80,8 @@ class ModuleReader(Reader):
         if quoted is None and (name is None or "." not in name):
             self.position = start
             raise self.error(f"expected a function, found {self.shown()}")
-        self.position = balanced(self.text, start, "\n")
+        self.position = start
+        self.position = end_of_statement(self)
         self._around.append(self.text[start : self.position].rstrip())
         return None
 
@@ -86,7 +98,7 @@ class ModuleReader(Reader):
     def _open_generic_module(self) -> None:
         self.expect("(")
         self.expect(")")
-        if self.peek("<{"):
+        if self.has_properties():
             self.dictionary()
         self.expect("(")
         self.expect("{")
@@ -163,7 +175,7 @@ class ModuleReader(Reader):
         self.values, self.ops = {}, []
         self.expect("(")
         self.expect(")")
-        argument = self.dictionary() if self.peek("<{") else {}
+        argument = self.dictionary() if self.has_properties() else {}
         name, type_text = (
             argument.pop("sym_name", '""').strip('"'),
             argument.pop("function_type", ""),
@@ -218,20 +230,17 @@ class ModuleReader(Reader):
 
 def _collect_aliases(reader: Reader) -> None:
     """Read the aliases of the whole text first; a printer may put them behind their uses."""
-    for match in re.finditer(r"^[ ]*([#!][A-Za-z_][\w$.-]*)[ ]*=", reader.text, re.MULTILINE):
-        alias = match[1]
-        reader.position = match.end()
+    for alias, start, end in alias_definitions(reader.text):
+        reader.position = end
         begin = reader.skip()
         if alias in reader.aliases or alias in reader.types:
-            raise reader.error(f"{alias} is defined twice", match.start(1))
+            raise reader.error(f"{alias} is defined twice", start)
         if reader.peek("affine_map"):
             reader.maps[alias] = reader.any_map()
-            reader.aliases[alias] = reader.text[begin : reader.position]
-            continue
-        end = balanced(reader.text, begin, "\n")
-        (reader.aliases if alias[0] == "#" else reader.types)[alias] = reader.text[
-            begin:end
-        ].strip()
+        else:
+            reader.position = attribute_end(reader.text, begin)
+        known = reader.aliases if alias[0] == "#" else reader.types
+        known[alias] = reader.text[begin : reader.position]
     reader.position = 0
 
 

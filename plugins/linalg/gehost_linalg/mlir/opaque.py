@@ -10,12 +10,18 @@ from gehost_linalg.generic import Template, Value
 from gehost_linalg.mlir.types import TypeReader
 from gehost_linalg.operations import OPERATIONS
 from gehost_mlir.attributes import written_out
-from gehost_mlir.source import NAME, STRING, balanced
+from gehost_mlir.source import NAME, STRING, attribute_end, balanced
 
 T = TypeVar("T")
 
 _WORD = re.compile(rf"{STRING.pattern}|//[^\n]*|%{NAME}(?:#[0-9]+)?")
 _LAST = re.compile(rf"{STRING.pattern}|//[^\n]*|->|[()\[\]{{}}<>]|(?<![\w:]):(?!:)|\b(?:in)?to\b")
+_RESULT = rf"%{NAME}(?:\s*:\s*[0-9]+)?\s*"
+_BEGIN = re.compile(
+    rf"\s*(?:{_RESULT}(?:,\s*{_RESULT})*=|[\"^}})#!]|[A-Za-z_][\w$]*\.\w"
+    r"|(?:return|call|call_indirect|module)\b|$)"
+)
+"""What follows a whole statement."""
 
 
 _WHOLE = {
@@ -44,9 +50,24 @@ def check_known(reader: TypeReader, name: str, at: int) -> None:
         raise reader.error(f"operation {name} is not known", at)
 
 
-def end_of_statement(reader: TypeReader) -> int:
-    """The end of the line, or of the brackets that it opens."""
-    return balanced(reader.text, reader.position, "\n")
+def end_of_statement(reader: TypeReader, *, is_generic: bool = False) -> int:
+    """The end of what stands behind an operation's name.
+
+    Of a generic form, its types; else the end of the line or of the brackets that it opens, before
+    what begins a statement.
+    """
+    text, start = reader.text, reader.position
+    if is_generic:
+        while any(map(reader.peek, "([{<")):
+            reader.position = balanced(text, reader.position)
+        reader.expect(":")
+        end = attribute_end(text, reader.position)
+        reader.position = start
+        return end
+    end = balanced(text, start, "\n")
+    while not _BEGIN.match(text, end):
+        end = balanced(text, end + 1, "\n")
+    return end
 
 
 def template_of(

@@ -205,7 +205,7 @@ class PayloadReader(_Names):
         if name not in {INDEX, "affine.apply", *OPERATIONS}:
             return [self._as_text(quoting.mlir_string(name), names)]
         operands = reader.listed("(", ")", self._ref)
-        attributes = reader.dictionary() if reader.peek("<{") else {}
+        attributes = reader.dictionary() if reader.has_properties() else {}
         if reader.peek("{"):
             attributes |= reader.dictionary()
         reader.expect(":")
@@ -213,8 +213,8 @@ class PayloadReader(_Names):
         reader.expect("->")
         results = [type_.type_text for type_ in reader.result_types(names)]
         if name == INDEX:
-            dim = attributes.get("dim", "0").partition(" ")[0]
-            return [ScalarOp(INDEX, (), "index", Dim(int(dim)))]
+            loop = reader.part(attributes.get("dim", ""), at).integer("the number of a loop")
+            return [ScalarOp(INDEX, (), "index", Dim(loop))]
         if name in OPERATIONS:
             return _results(name, scalar_of_parts(reader, name, at, operands, attributes, results))
         map_, _ = reader.part(attributes.get("map", ""), at).any_map()
@@ -225,7 +225,7 @@ class PayloadReader(_Names):
         """An operation that is carried through."""
         reader = self._reader
         begin = reader.position
-        end = end_of_statement(reader)
+        end = end_of_statement(reader, is_generic=name.startswith('"'))
         template, refs = template_of(reader, begin, end, self._known)
         results = result_types(reader, begin, end, names)
         if len(results) != 1:

@@ -98,7 +98,7 @@ class Reader(TypeReader):
         """An operation of another dialect, or of a form that fusion does not know."""
         begin = self.position if begin is None else begin
         self.position = begin
-        end = end_of_statement(self)
+        end = end_of_statement(self, is_generic=statement.name.startswith('"'))
         template, operands = template_of(self, begin, end, self.values.get)
         results = result_types(self, begin, end, list(statement.results))
         self.position = end
@@ -110,7 +110,7 @@ class Reader(TypeReader):
         operands = self.listed("(", ")", self.use)
         if self.peek("["):  # it ends a block of several
             return self._generic_text(statement, begin)
-        attributes = self.dictionary() if self.peek("<{") else {}
+        attributes = self.dictionary() if self.has_properties() else {}
         make = self._rows.generic.get(statement.name)
         count, values = len(self.ops), dict(self.values)
         has_regions = self.peek("(")

@@ -16,6 +16,7 @@ from gehost_mlir.source import (
     TYPE_ALIAS,
     balanced,
     resources_of,
+    without_comments,
     without_locations,
 )
 
@@ -39,7 +40,7 @@ class TypeReader(Scanner):
 
     def __init__(self, text: str) -> None:
         text, self.resources = resources_of(text)
-        super().__init__(without_locations(text))
+        super().__init__(without_locations(without_comments(text)))
         self.maps: dict[str, tuple[AffineMap, int]] = {}
         self.aliases: dict[str, str] = {}
         self.types: dict[str, str] = {}
