@@ -114,6 +114,6 @@ def test_a_pass_of_a_shipped_vendor_is_located(
     assert f"did you mean OrtAttentionPass {vendor}" in capsys.readouterr().err
     assert run([*command, "--enable", "Gelu"]) == 2
     assert "did you mean GeluFusionPass or GeluTanhFusionPass?" in capsys.readouterr().err
-    for name in ("OrtSkipLayerNormalizationPas", "SkipLayer"):
+    for name in ("OrtSkipNormalizationPas", "SkipLayer"):
         assert run([*command, "--enable", name]) == 2
         assert f"did you mean OrtSkipNormPass {vendor}" in capsys.readouterr().err

@@ -135,7 +135,8 @@ class Builder:
         self._prepared = self._prepare(self.original.path)
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
-        chosen |= {name for name in target.passes if name in self._names} | set(options.enable)
+        paying = set(target.passes).difference(target.slower_here()).intersection(self._names)
+        chosen |= paying | set(options.enable)
         self.passes = frozenset(options.only or chosen - off)
         self.failed: dict[str, str] = {}
         self.foreign: set[str] = set()

@@ -26,7 +26,7 @@ from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
 from gehost.optimizing.kernels import kernel_writer
 from gehost.optimizing.report import OptimizeReport, duration, refusals
-from gehost.optimizing.search import Gain, GroupTrial, leave_out
+from gehost.optimizing.search import MOST_NOISE, Gain, GroupTrial, leave_out
 from gehost.optimizing.target import Switch, Target, find_target
 from gehost.options import HostOptions
 from gehost.spelling import counted
@@ -47,9 +47,10 @@ _TIGHT = 0.01
 """Width of an interval that more pairs would not make more useful."""
 _PAIRS, _RUNS = 9, 15
 """Pairs of sessions of a comparison, and runs of each, where the time allows."""
-_SWITCH_PAYS = 1.02
 _FINAL = 3
 """Shares of the time of a comparison that the last one takes."""
+_LAST_SHARE, _LAST_MOST = 1 / 4, 3.0
+"""Least time of a comparison with the original, where the budget is over: a share, seconds."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ class _Run:
         cleaned = self._cleaned(checker, best)
         if self._options.measured:
             report.sizes = describe_sizes(inputs.largest)
-            best, switch = self._measure(report, inputs, checker, best, cleaned)
+            best = self._measure(report, inputs, checker, best, cleaned)
         else:
             report.unmeasured = "--no-measure"
             best = self._with_kernels(report, checker, best) or best
@@ -359,13 +360,13 @@ class _Run:
         checker: Checker,
         best: Candidate,
         cleaned: Candidate,
-    ) -> tuple[Candidate, Switch | None]:
+    ) -> Candidate:
         """Leave out what does not pay; compare the rest with the original."""
         original = self._builder.original
         failure = self._failure(original, inputs)
         if failure:
             report.unmeasured = f"the original {failure}"
-            return best, None
+            return best
 
         def problem(candidate: Candidate) -> str:
             return checker.problem(candidate) or self._failure(candidate, inputs)
@@ -378,7 +379,7 @@ class _Run:
             report.unmeasured = (
                 f"each fusion alone; a run takes {duration(run)}: --budget {seconds}s searches"
             )
-            report.gain = self._compare(inputs, original, best, "the whole", shares=1)
+            report.gain = self._compare_whole(inputs, best, "the whole")
             return self._not_slower(report, inputs, best, cleaned)
         groups = _groups(self._builder, best)
         self._shares = len(groups) + _FINAL + 1
@@ -395,38 +396,37 @@ class _Run:
         )
         best = self._kernels_that_pay(report, inputs, checker, best)
         self._shares = _FINAL
-        report.gain = compare(original, best, "the whole", shares=_FINAL)
+        report.gain = self._compare_whole(inputs, best, "the whole", shares=_FINAL)
         return self._not_slower(report, inputs, best, cleaned)
 
     def _not_slower(
         self, report: OptimizeReport, inputs: Inputs, best: Candidate, cleaned: Candidate
-    ) -> tuple[Candidate, Switch | None]:
+    ) -> Candidate:
         """Return the first file that is not slower than the original by measure."""
-        original, whole = self._builder.original, report.gain
+        whole = report.gain
         assert whole is not None
-        if whole.is_even(self._dead_zone):
-            return best, self._switch(report, inputs, best)
-        if best.effective and not cleaned.same_file(best):
-            report.trials = [
-                GroupTrial("all fusions", tuple(best.effective), "slower", whole),
-            ]
-            whole = report.gain = self._compare(inputs, original, cleaned, "the clean-up", shares=1)
-        if whole.verdict(self._dead_zone) == "slower":
-            return self._builder.shrunk(), None
-        return cleaned, None
+        if best.effective:
+            if whole.is_even(self._dead_zone):
+                return best
+            if not cleaned.same_file(best):
+                report.trials = [
+                    GroupTrial("all fusions", tuple(best.effective), "slower", whole),
+                ]
+                whole = report.gain = self._compare_whole(inputs, cleaned, "the clean-up")
+        is_slower = whole.verdict(self._dead_zone) == "slower" or not whole.is_even(MOST_NOISE)
+        return self._builder.shrunk() if is_slower else cleaned
 
-    def _switch(self, report: OptimizeReport, inputs: Inputs, best: Candidate) -> Switch | None:
-        """Return a setting of sessions that makes the file faster still."""
-        for switch in self._target.switches():
-            if self._left() <= 0 or best.library:
-                break
-            self._show(switch.name)
-            with_it = self._runner(best, inputs.largest, switch)
-            result = self._pairs(self._runner(best, inputs.largest), with_it, self._left() / 3)
-            if result.interval[0] > _SWITCH_PAYS:
-                report.switch = f"{switch.name}: {result.median:.2f} × more"
-                return switch
-        return None
+    def _compare_whole(
+        self, inputs: Inputs, candidate: Candidate, what: str, shares: int = 1
+    ) -> Gain:
+        """Compare a file with the original, also where the time for measuring is over.
+
+        What is written depends on it, and three short runs on a busy machine say nothing.
+        """
+        least = min(self._options.budget * _LAST_SHARE, _LAST_MOST)
+        return self._compare(
+            inputs, self._builder.original, candidate, what, shares=shares, least=least
+        )
 
     def _compare(
         self,
@@ -437,10 +437,11 @@ class _Run:
         *,
         shares: int = 1,
         pairs: bool = False,
+        least: float = 0.0,
     ) -> Gain:
         """Measure how much faster the second is, at the largest and the smallest size."""
         self._show(f"measure {what}")
-        seconds = max(self._left(), 0.0) * shares / max(self._shares, shares)
+        seconds = max(max(self._left(), 0.0) * shares / max(self._shares, shares), least)
         self._shares = max(self._shares - shares, 1)
         sizes = [inputs.largest] if pairs else list(dict.fromkeys(map(id, inputs.feeds)))
         feeds = [inputs.largest] if pairs or len(sizes) == 1 else [inputs.largest, inputs.smallest]
@@ -470,15 +471,12 @@ class _Run:
             clock=self._options.clock or self._target.clock(self._options.threads),
         )
 
-    def _runner(
-        self, candidate: Candidate, feeds: Feeds, switch: Switch | None = None
-    ) -> Callable[[], Callable[[], object]]:
+    def _runner(self, candidate: Candidate, feeds: Feeds) -> Callable[[], Callable[[], object]]:
         return self._target.runner(
             candidate.path,
             feeds,
             threads=self._options.threads,
             libraries=self._libraries_of(candidate),
-            switch=switch,
         )
 
     def _libraries_of(self, candidate: Candidate) -> tuple[str, ...]:
@@ -641,6 +639,7 @@ DESCRIPTIONS = {
     "QuickGelu": "x · sigmoid(α·x)",
     "RotaryEmbedding": "rotation of positions in q and k",
     "Gemm": "a·b + c",
+    "Sum": "a + b, which the runtime leaves before a normalization",
 }
 """What an operator computes, for the table of fusions."""
 

@@ -13,7 +13,8 @@ from gehost.optimizing.build import Candidate
 from gehost.tune.measure import Comparison, verdict_of
 
 Verdict = Literal["pays", "even", "slower", "open"]
-_MOST_NOISE = 1.02
+MOST_NOISE = 1.02
+"""No noise excuses a file that seems slower than this."""
 Rebuild = Callable[[frozenset[str]], Candidate | None]
 """Builds and checks the file of some passes; None if its numbers differ."""
 
@@ -39,7 +40,7 @@ class Gain:
         On a busy machine much is noise: that excuses no file that seems slower by more than 2 %.
         """
         medians = [item.median for item in (self.large, self.small) if item is not None]
-        return min(medians) >= 1 / min(dead_zone, _MOST_NOISE)
+        return min(medians) >= 1 / min(dead_zone, MOST_NOISE)
 
     def __str__(self) -> str:
         low, high = self.large.interval

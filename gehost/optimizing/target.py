@@ -58,6 +58,10 @@ class Target:
         """Return how to install what is missing, "" if the target can run."""
         raise NotImplementedError
 
+    def slower_here(self) -> tuple[str, ...]:
+        """Return those of ``passes`` that cost time with the release that is installed."""
+        return ()
+
     def title(self) -> str:
         """Return runtime and version."""
         raise NotImplementedError
@@ -73,7 +77,6 @@ class Target:
         *,
         threads: int = 1,
         libraries: tuple[str, ...] = (),
-        switch: Switch | None = None,
     ) -> Callable[[], Callable[[], object]]:
         """Return a function that creates a session; it returns one that runs it once."""
         raise NotImplementedError
@@ -91,10 +94,6 @@ class Target:
     def with_library(self, library: str) -> Switch | None:
         """Return how a session loads a library of generated kernels; None: it takes none."""
         del library
-
-    def switches(self) -> tuple[Switch, ...]:
-        """Return the settings of a session that may pay."""
-        return ()
 
 
 def targets() -> dict[str, Target]:

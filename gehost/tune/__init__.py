@@ -10,7 +10,7 @@ from gehost.tune.measure import (
     verdict_of,
 )
 from gehost.tune.run import Tuning, seconds_of, tune
-from gehost.tune.sessions import Runtime, outputs_of, runtime_options
+from gehost.tune.sessions import Runtime, outputs_of, runtime_options, satisfies
 
 __all__ = [
     "FEWEST_PAIRS",
@@ -24,6 +24,7 @@ __all__ = [
     "outputs_of",
     "read_switch_file",
     "runtime_options",
+    "satisfies",
     "seconds_of",
     "tune",
     "verdict_of",

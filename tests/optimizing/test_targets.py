@@ -104,6 +104,22 @@ def test_passes_of_the_targets_exist() -> None:
         assert set(entry.passes) <= {spec.name for spec in host.passes}
 
 
+@pytest.mark.parametrize(
+    ("name", "op", "count"),
+    [
+        ("bert.ts17", "SkipLayerNormalization", 0),  # slower than Add and LayerNormalization
+        ("bert.ts17", "Sum", 5),  # the runtime would fuse Add
+        ("llama.ts17", "SkipSimplifiedLayerNormalization", 4),
+    ],
+)
+def test_cpu_has_no_residual_layer_normalization(
+    name: str, op: str, count: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.onnx"
+    gehost.optimize(MODELS / f"{name}.onnx", "cpu", measured=False, output=path)
+    assert [node.op_type for node in onnx.load(path).graph.node].count(op) == count
+
+
 @needs_openvino
 @pytest.mark.parametrize("name", ["bert.ts17", "vit.dyn20", "gpt2.ts17"])
 def test_what_any_writes_loads_in_openvino_and_computes_the_same(name: str, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ PASSES = (
     "OrtRotaryPass",
     "OrtRmsNormPass",
     "OrtSkipNormPass",
+    "OrtSkipRmsNormPass",
     "OrtAttentionPass",
     "OrtCausalAttentionPass",
     "OrtPackedAttentionPass",

@@ -28,7 +28,7 @@ ON = (
     "OrtRotaryPass",
     "OrtRmsNormPass",
 )
-OFF = ("OrtSkipNormPass",)
+OFF = ("OrtSkipNormPass", "OrtSkipRmsNormPass", "OrtResidualSumPass")
 WITHOUT = ("SkipLayerNormFusion",)
 
 

@@ -256,7 +256,7 @@ def test_residual_norms(run: Any, dtype: str, op: str) -> None:
     both = HostOptions(
         vendors=["gehost:onnx", "gehost:onnxruntime"],
         plugins=False,
-        enable=["OrtSkipNormPass"],
+        enable=["OrtSkipNormPass", "OrtSkipRmsNormPass"],
         target="cpu",
     )
     parts = "y = LayerNormalization <epsilon = 1e-5> (s, g, b)"

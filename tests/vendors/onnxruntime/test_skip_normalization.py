@@ -98,7 +98,8 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
 def test_near_misses(host: Host, key: str, changes: Any) -> None:
     compiled, report = host.run(model(**changes))
     assert not any(node.domain == "com.microsoft" for node in compiled.graph.node)
-    (record,) = [record for record in report.passes if record.name == "OrtSkipNormPass"]
+    name = "OrtSkipRmsNormPass" if "norm" in changes else "OrtSkipNormPass"
+    (record,) = [record for record in report.passes if record.name == name]
     assert list(record.rejected) == ([key] if key else [])
 
 
@@ -159,7 +160,10 @@ def test_an_island_of_float32_is_taken_by_a_kernel_that_computes_in_float32(host
     assert result.equal, result.summary()
     _, report = host.with_options(target="cuda:1.24").run(inputs)
     rejected = {record.name: list(record.rejected) for record in report.passes}
-    assert (rejected["OrtRmsNormPass"], rejected["OrtSkipNormPass"]) == (["dtype"], ["precision"])
+    assert (rejected["OrtRmsNormPass"], rejected["OrtSkipRmsNormPass"]) == (
+        ["dtype"],
+        ["precision"],
+    )
 
 
 def test_a_normalized_tensor_that_is_read_is_scaled_behind_the_kernel(host: Host) -> None:
@@ -178,7 +182,7 @@ def test_without_a_sum_of_float32_it_stays_with_a_reason(host: Host) -> None:
     ):
         _, report = host.run(cast_before_scale(total, cast, scale))
         rejected = {record.name: list(record.rejected) for record in report.passes}
-        result = (rejected["OrtRmsNormPass"], rejected["OrtSkipNormPass"])
+        result = (rejected["OrtRmsNormPass"], rejected["OrtSkipRmsNormPass"])
         assert result == tuple([key] for key in keys)
 
 

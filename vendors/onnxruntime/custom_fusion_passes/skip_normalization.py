@@ -12,12 +12,16 @@ its quotient in the form that the runtime fuses itself:
 ``s → Pow 2 → ReduceMean → Add ε → Sqrt → Reciprocal → r;  s, r → Mul``
 ``==>  … → Sqrt → r;  1, r → Div → q;  s, q → Mul``
 
-On a CPU the residual kernels are slower than Add and the normalization by itself ([2, 16, 64]: 12
-µs against 3.3; [1, 128, 768]: 506 against 89; ONNX Runtime 1.31.1), so that ``gehost tune`` often
-leaves them off, and the runtime's own SkipLayerNormFusion, too. Whole models with them, other
-passes equal: bert.ts 238 nodes → 190, 0.86 (0.82, 0.89) of the speed; of width 768 at 128 bert 68 →
-52, 0.96 (0.95, 0.99), llama 207 → 151, 1.00 (0.97, 1.06) (CPU time of one thread, 5 session pairs,
-95 % intervals).
+Which is faster on a CPU depends on the release: microseconds of [1, 128, 768] on one thread, with
+the kernel of both, and with Add or Sum and LayerNormalization by itself:
+
+1.21, 1.24 to 1.26: 68 to 72 and 80 to 84; 1.27 to 1.29: 70 and 415; 1.30 to 1.32: 393 to 401 and 50
+
+So ``gehost optimize --for cpu`` uses SkipLayerNormalization before 1.30, and from then on
+``OrtResidualSumPass``. Whole models on 1.31.1 with it, other passes equal, at width 64: bert.ts
+0.73 (0.73, 0.74) of the speed, gpt2.dynopt 0.73 (0.72, 0.74). SkipSimplifiedLayerNormalization pays
+in all of them: llama.ts 1.06 (1.04, 1.09), t5_encoder.ts 1.10 (1.06, 1.12) (CPU time of one thread,
+5 to 9 session pairs, 95 % intervals).
 """
 
 from __future__ import annotations
@@ -106,21 +110,20 @@ _WRITTEN = [Counter(_BY_ROOT), Counter((*_BY_ROOT, "Mul"))]
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
 class OrtSkipNormPass(NormFusionPass):
-    """Fuse a residual sum with the normalization after it.
+    """Fuse a residual sum with the layer normalization after it.
 
-    Forms: layer and root mean square normalization as ``gehost_semantic`` describes them, by parts
-    or as an operator; with and without a bias before the sum; a root mean square of float32 that is
-    cast to half before its scale, whose product is then rounded once, behind the kernel.
+    Forms: as ``gehost_semantic`` describes them, by parts or as an operator; with and without a
+    bias before the sum.
     Keeps: the numbers but for rounding; the sum, where others read it.
     Refuses: what the recogniser refuses, by its step; ``dtype``: not float32, float16 or bfloat16,
     or not of one type; ``cast``: the sum is in half, the normalization with its scale in float32,
     as converters keep it; ``kernel``: the target has none of the type; ``precision``: normalized in
     float32, and the kernel is not known to; ``rank``: not [B, S, D]; ``sum``: no two tensors
     [B, S, D] are added before; ``shared``: a tensor inside is read by others, too.
-    Source: com.microsoft.SkipLayerNormalization-1, SkipSimplifiedLayerNormalization-1.
+    Source: com.microsoft.SkipLayerNormalization-1.
     """
 
-    kinds = ("layer", "rms")
+    kinds = ("layer",)
     takes = frozenset({"bias", "residual", "residual bias"})
 
     def MeetRequirements(self, norm: NormCall) -> bool | Refusal:
@@ -148,6 +151,19 @@ class OrtSkipNormPass(NormFusionPass):
         if not bias and norm.bias is not None:
             result = result + norm.bias
         return [result, output[3]] if count == 4 else [result]
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+class OrtSkipRmsNormPass(OrtSkipNormPass):
+    """Fuse a residual sum with the root mean square after it.
+
+    Forms: as ``OrtSkipNormPass``; also a root mean square of float32 that is cast to half before
+    its scale, whose product is then rounded once, behind the kernel.
+    Keeps, refuses: as ``OrtSkipNormPass``.
+    Source: com.microsoft.SkipSimplifiedLayerNormalization-1.
+    """
+
+    kinds = ("rms",)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
@@ -226,6 +242,7 @@ def _no_sum(norm: NormCall) -> str:
 
 @hookimpl
 def gehost_tune_kinds(registry: Any) -> None:
-    """The two by themselves: often one pays and the other does not."""
+    """Each by itself: often one pays and another does not."""
     registry.add("normalization", ["OrtRmsNormPass"])
-    registry.add("residual normalization", ["OrtSkipNormPass"])
+    registry.add("residual LayerNormalization", ["OrtSkipNormPass"])
+    registry.add("residual root mean square", ["OrtSkipRmsNormPass"])

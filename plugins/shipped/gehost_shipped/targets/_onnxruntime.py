@@ -8,12 +8,6 @@ from typing import Any
 from gehost import UsageError, optimizing, tune, verify
 
 VENDORS = ("gehost:onnx", "gehost:onnxruntime")
-_SKIP = "SkipLayerNormFusion"
-_PYTHON = """\
-options = onnxruntime.SessionOptions()
-options.add_session_config_entry(
-    "optimization.disable_specified_optimizers", "{name}")
-session = onnxruntime.InferenceSession({{path}}, options)"""
 
 
 class OnnxRuntimeTarget(optimizing.Target):
@@ -47,24 +41,11 @@ class OnnxRuntimeTarget(optimizing.Target):
         *,
         threads: int = 1,
         libraries: tuple[str, ...] = (),
-        switch: optimizing.Switch | None = None,
     ) -> Callable[[], Callable[[], object]]:
-        runtime = self._runtime(libraries)
-        if switch is not None:
-            runtime = runtime.without(_SKIP)
-        return runtime.runner(path, feeds, threads)
+        return self._runtime(libraries).runner(path, feeds, threads)
 
     def _runtime(self, libraries: tuple[str, ...]) -> tune.Runtime:
         return tune.Runtime(libraries=libraries, provider=self.provider)
-
-
-def without_skip_norm() -> optimizing.Switch:
-    """The switch that leaves residual sums and normalizations apart."""
-
-    def options() -> Any:
-        return tune.Runtime().without(_SKIP).options()
-
-    return optimizing.Switch(f"without {_SKIP}", _PYTHON.format(name=_SKIP), options)
 
 
 def starts(provider: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gehost import optimizing, tune
-from gehost_shipped.targets._onnxruntime import OnnxRuntimeTarget, without_skip_norm
+from gehost import optimizing, tune, verify
+from gehost_shipped.targets._onnxruntime import OnnxRuntimeTarget
 
 _PYTHON = """\
 options = onnxruntime.SessionOptions()
@@ -29,11 +29,18 @@ class Cpu(OnnxRuntimeTarget):
         "OrtCausalAttentionPass",
         "OrtRmsNormPass",
         "OrtSkipNormPass",
+        "OrtSkipRmsNormPass",
+        "OrtResidualSumPass",
         "OrtBiasGeluPass",
         "OrtQuickGeluPass",
         "SlicesToSplitPass",
         "OrtConvActivationPass",
     )
+
+    def slower_here(self) -> tuple[str, ...]:
+        """SkipLayerNormalization is the slower form from ONNX Runtime 1.30 on."""
+        is_slow = tune.satisfies(verify.onnx_runtime().__version__, "onnxruntime>=1.30")
+        return ("OrtSkipNormPass",) if is_slow else ("OrtResidualSumPass",)
 
     def with_library(self, library: str) -> optimizing.Switch:
         def options() -> Any:
@@ -44,6 +51,3 @@ class Cpu(OnnxRuntimeTarget):
             _PYTHON.format(library=repr(library)),
             options,
         )
-
-    def switches(self) -> tuple[optimizing.Switch, ...]:
-        return (without_skip_norm(),)

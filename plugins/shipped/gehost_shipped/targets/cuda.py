@@ -23,6 +23,7 @@ class Cuda(OnnxRuntimeTarget):
         "OrtCausalAttentionPass",
         "OrtRmsNormPass",
         "OrtSkipNormPass",
+        "OrtSkipRmsNormPass",
         "OrtBiasGeluPass",
         "OrtQuickGeluPass",
         "SlicesToSplitPass",

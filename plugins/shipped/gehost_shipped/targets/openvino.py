@@ -48,9 +48,8 @@ class OpenVino(optimizing.Target):
         *,
         threads: int = 1,
         libraries: tuple[str, ...] = (),
-        switch: optimizing.Switch | None = None,
     ) -> Callable[[], Callable[[], object]]:
-        del libraries, switch
+        del libraries
 
         def make() -> Callable[[], object]:
             request = _compiled(path, threads).create_infer_request()
