@@ -276,14 +276,13 @@ class _Run:
         self._done("fuse and check")
 
         switch = None
-        cleaned = self._cleaned(checker, best)
         if self._options.measured:
             report.sizes = describe_sizes(inputs.largest)
-            best = self._measure(report, inputs, checker, best, cleaned)
+            best = self._measure(report, inputs, checker, best)
         else:
             report.unmeasured = "--no-measure"
             best = self._with_kernels(report, checker, best) or best
-        best = self._not_larger([best, cleaned])
+        best = self._not_larger(checker, best)
         self._done("measure")
 
         self._show("write and load")
@@ -359,7 +358,6 @@ class _Run:
         inputs: Inputs,
         checker: Checker,
         best: Candidate,
-        cleaned: Candidate,
     ) -> Candidate:
         """Leave out what does not pay; compare the rest with the original."""
         original = self._builder.original
@@ -380,7 +378,7 @@ class _Run:
                 f"each fusion alone; a run takes {duration(run)}: --budget {seconds}s searches"
             )
             report.gain = self._compare_whole(inputs, best, "the whole")
-            return self._not_slower(report, inputs, best, cleaned)
+            return self._not_slower(report, inputs, checker, best)
         groups = _groups(self._builder, best)
         self._shares = len(groups) + _FINAL + 1
         same = self._compare(inputs, original, original, "the model against itself", pairs=True)
@@ -397,10 +395,10 @@ class _Run:
         best = self._kernels_that_pay(report, inputs, checker, best)
         self._shares = _FINAL
         report.gain = self._compare_whole(inputs, best, "the whole", shares=_FINAL)
-        return self._not_slower(report, inputs, best, cleaned)
+        return self._not_slower(report, inputs, checker, best)
 
     def _not_slower(
-        self, report: OptimizeReport, inputs: Inputs, best: Candidate, cleaned: Candidate
+        self, report: OptimizeReport, inputs: Inputs, checker: Checker, best: Candidate
     ) -> Candidate:
         """Return the first file that is not slower than the original by measure."""
         whole = report.gain
@@ -408,13 +406,15 @@ class _Run:
         if best.effective:
             if whole.is_even(self._dead_zone):
                 return best
+            cleaned = self._cleaned(checker, best)
             if not cleaned.same_file(best):
                 report.trials = [
                     GroupTrial("all fusions", tuple(best.effective), "slower", whole),
                 ]
                 whole = report.gain = self._compare_whole(inputs, cleaned, "the clean-up")
+            best = cleaned
         is_slower = whole.verdict(self._dead_zone) == "slower" or not whole.is_even(MOST_NOISE)
-        return self._builder.shrunk() if is_slower else cleaned
+        return self._builder.shrunk() if is_slower else best
 
     def _compare_whole(
         self, inputs: Inputs, candidate: Candidate, what: str, shares: int = 1
@@ -544,13 +544,12 @@ class _Run:
 
     # -- write and load
 
-    def _not_larger(self, candidates: Sequence[Candidate]) -> Candidate:
-        """Return the first that is not larger than the input, else the input without notes."""
+    def _not_larger(self, checker: Checker, best: Candidate) -> Candidate:
+        """Return the best file; the cleaned one, or the input without notes, where it is larger."""
         size = self._builder.original.facts.size
-        for candidate in candidates:
-            if candidate.facts.size <= size:
-                return candidate
-        return self._builder.shrunk()
+        if best.facts.size > size:
+            best = self._cleaned(checker, best)
+        return best if best.facts.size <= size else self._builder.shrunk()
 
     def _load(self, best: Candidate) -> None:
         try:

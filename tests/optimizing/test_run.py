@@ -139,6 +139,33 @@ def test_where_even_the_clean_up_is_slower_the_model_is_written(
     assert ops(result.model) == ops(model)
 
 
+@pytest.mark.parametrize(
+    ("ratios", "result"), [((0.6, 0.95, 1.4), "original"), ((0.6, 0.99, 1.4), "cleaned")]
+)
+def test_noise_excuses_no_clean_up_that_seems_slower(
+    model: Path, pairs: list[Comparison], ratios: tuple[float, ...], result: str
+) -> None:
+    """The interval is wide, the median counts; 2 % are allowed."""
+    pairs[:] = [SAME, Comparison(ratios, 0.002, 0.002, 9)]
+    assert gehost.optimize(model, "cpu").report.result == result
+
+
+def test_the_comparison_with_the_original_has_time_where_the_budget_is_over(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+
+    def measure(_first: Any, _second: Any, *, seconds: float, **_options: Any) -> Comparison:
+        times.append(seconds)
+        return SAME
+
+    monkeypatch.setattr(optimizing, "measure_pairs", measure)
+    monkeypatch.setattr(optimizing._Run, "_left", lambda _: 0.0)
+    monkeypatch.setattr(optimizing._Run, "_run_once", lambda *_: 0.0)
+    gehost.optimize(model, "cpu", budget=8)
+    assert times == [0.0, 2.0]
+
+
 def test_a_pass_that_changes_numbers_is_dropped_and_named(model: Path, vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("Right", "Abs", "Relu"))
     vendors.write("acme/b.py", vendors.swap("Wrong", "Softplus", "Exp"))
