@@ -28,6 +28,7 @@ from gehost.ir.files.external import (
     locate,
     map_data,
 )
+from gehost.kernels import kernels, release
 from gehost.verify.onnx_runtime import onnx_runtime
 from gehost.verify.retype import HALF, holds
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
@@ -295,8 +296,30 @@ _LACKS = MappingProxyType(
 """Messages of ONNX Runtime about what it lacks, and ours."""
 
 
+_NO_TYPE = r"Type 'tensor\((?P<type>\w+)\)' of input parameter \(\w+\) of operator \((?P<op>\w+)\)"
+"""In its message about a definition that lacks a type, which a later release may have."""
+
+
 def _missing_feature(text: str) -> str:
     """Return what ONNX Runtime lacks, "" if the model is at fault."""
+    return _missing_type(text) or _missing_kernel(text)
+
+
+def _missing_type(text: str) -> str:
+    match = re.search(_NO_TYPE, text)
+    if match is None:
+        return ""
+    operator, version = f"com.microsoft::{match['op']}", onnx_runtime().__version__
+    releases = [
+        row.since for row in kernels() if row.operator == operator and match["type"] in row.types
+    ]
+    first = min(releases, key=release, default="0")
+    if release(first) <= release(".".join(re.findall(r"\d+", version)[:3])):
+        return ""
+    return f"ONNX Runtime {version} has no {operator} of {match['type']}, {first} has"
+
+
+def _missing_kernel(text: str) -> str:
     for pattern, message in _LACKS.items():
         match = re.search(pattern, text)
         if match:

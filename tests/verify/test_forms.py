@@ -13,6 +13,7 @@ import onnx.numpy_helper
 import pytest
 
 from gehost import ModelError, UsageError
+from gehost.errors import UnsupportedModelError
 from gehost.testing import parse
 from gehost.verify import Baseline, Runner, compare, room
 from gehost.verify import forms as forms_module
@@ -353,20 +354,48 @@ def test_a_failure_of_the_rounded_run_is_said(monkeypatch: pytest.MonkeyPatch) -
     assert not compare(gated("float16", 1), gated("float16", 1.5)).equal
 
 
+def in_bfloat16(attributes: str = "") -> onnx.ModelProto:
+    return parse(f"""{KERNELS} g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, 16] y) {{
+        a = Cast <to = 16> (q) c = Cast <to = 16> (k)
+        o = com.microsoft.MultiHeadAttention <num_heads = 2{attributes}> (a, c, c)
+        y = Cast <to = 1> (o)
+    }}""")
+
+
 def test_bfloat16_files_with_kernels_are_compared() -> None:
     """ONNX Runtime loads no such file on a CPU; its first message names the kernel."""
-
-    def model(attributes: str) -> onnx.ModelProto:
-        return parse(f"""{KERNELS} g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, 16] y) {{
-            a = Cast <to = 16> (q) c = Cast <to = 16> (k)
-            o = com.microsoft.MultiHeadAttention <num_heads = 2{attributes}> (a, c, c)
-            y = Cast <to = 1> (o)
-        }}""")
-
-    result = compare(model(""), model(""))
+    result = compare(in_bfloat16(), in_bfloat16())
     assert result.equal
     assert result.engine == "onnxruntime"
-    assert not compare(model(""), model(", scale = 0.9")).equal
+    assert not compare(in_bfloat16(), in_bfloat16(", scale = 0.9")).equal
+
+
+@pytest.mark.parametrize("operator", ["MultiHeadAttention", "QAttention"])
+def test_types_that_only_a_later_release_defines_run_widened(
+    monkeypatch: pytest.MonkeyPatch, operator: str
+) -> None:
+    """1.21 has no MultiHeadAttention of bfloat16, 1.24 has; no release has a QAttention of it."""
+    session = onnxruntime.InferenceSession
+
+    def old(model: Any, *arguments: Any, **options: Any) -> Any:
+        if holds(onnx.load_from_string(model), frozenset({onnx.TensorProto.BFLOAT16})):
+            raise RuntimeError(
+                f"Type Error: Type 'tensor(bfloat16)' of input parameter (a) of operator "
+                f"({operator}) in node () is invalid."
+            )
+        return session(model, *arguments, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", old)
+    monkeypatch.setattr(onnxruntime, "__version__", "1.21.1")
+    if operator == "QAttention":
+        with pytest.raises(ModelError, match="QAttention"):
+            compare(in_bfloat16(), in_bfloat16())
+        return
+    assert compare(in_bfloat16(), in_bfloat16()).equal
+    assert not compare(in_bfloat16(), in_bfloat16(", scale = 0.9")).equal
+    message = "ONNX Runtime 1.21.1 has no com.microsoft::MultiHeadAttention of bfloat16, 1.24.1 has"
+    with pytest.raises(UnsupportedModelError, match=message):
+        Runner(in_bfloat16())
 
 
 def test_a_kernel_that_no_form_has_is_still_named() -> None:
